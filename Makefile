@@ -1,0 +1,83 @@
+# Everything a person runs here, one word each; `make` alone lists them.
+# PYTHON=/path/to/python3 selects the interpreter; pip's own settings (PIP_*, pip.conf) apply as they are.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+SUITE ?= cli
+WORKERS ?= logical
+PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
+
+# ok: usable as it is · install: hpckit is not in it · clear: absent, too old, moved, or its Python is gone
+VENV_STATE := $(or $(shell $(BIN)/python -I -c 'import os, sys; from importlib.util import find_spec; \
+	here = sys.prefix in open(sys.prefix + "/bin/pip").read(800); pkg = find_spec("hpckit"); \
+	print("clear" if sys.version_info < (3, 11) or not here else "install" if pkg is None \
+	else "ok" if os.path.samefile(os.path.dirname(pkg.origin), "hpckit") else "clear")' 2>/dev/null),clear)
+
+.PHONY: help
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
+
+.PHONY: demo
+demo: $(VENV)/.runtime  ## run a two-rank job on this machine, then show the script it ran
+	$(BIN)/hpckit submit --local examples/allreduce/job.toml --wait
+	$(BIN)/hpckit show --script
+
+.PHONY: test
+test: $(VENV)/.dev  ## run every test, and hold coverage to its limits
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs --cov --cov-report=
+	$(BIN)/python -m coverage report --fail-under=85
+	$(BIN)/python -m coverage report --fail-under=95 --include='$(PURE_CORE)'
+
+.PHONY: cluster-free
+cluster-free: $(VENV)/.dev  ## run the quick tests that need no cluster, without coverage
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs -m 'not cluster and not slow'
+
+.PHONY: check
+check: $(VENV)/.dev  ## lint, format, types, layers and documentation: run it before a commit
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+	bash -n .ci/run
+	$(BIN)/shellcheck .ci/run
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+.PHONY: docs
+docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict
+
+.PHONY: bench
+bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli
+	@test -f tests/bench/$(SUITE).py || { echo "no suite $(SUITE); there are: $(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 1; }
+	$(BIN)/python tests/bench/$(SUITE).py
+
+ifneq ($(VENV_STATE),ok)
+.PHONY: $(VENV)/.runtime
+endif
+
+$(VENV)/.runtime: pyproject.toml
+ifeq ($(VENV_STATE),clear)
+	@for python in $(PYTHONS); do \
+	    if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "$$python -m venv --clear $(VENV)"; exec "$$python" -m venv --clear $(VENV); \
+	    fi; \
+	done; \
+	echo "hpckit needs Python 3.11 or newer with venv, and found none (tried: $(PYTHONS)): run \`apt install python3 python3-venv\` (Debian 12, Ubuntu 24.04 or later) or \`dnf install python3.11\` (RHEL 8 and 9), or name one with \`make PYTHON=/path/to/python3\`." >&2; \
+	exit 1
+endif
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,97 @@
+"""The zipapp that carries hpckit's in-job code to the compute nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import marshal
+import os
+import tempfile
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+_SINGLE_MODULES = ("hpckit/__init__.py", "hpckit/decide/__init__.py", "hpckit/decide/rendezvous.py")
+# This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
+# and a rank whose Python is too old for the rest still runs its command.
+_MAIN = """\
+import sys
+
+if sys.version_info >= (3, 11):
+    from hpckit.injob.main import main
+
+    sys.exit(main(sys.argv[1:]))
+
+import os
+import signal
+
+sys.stderr.write("hpckit: the rank entry needs Python 3.11, this is %s\\n" % sys.version.split()[0])
+sys.stderr.flush()
+if sys.argv[1:2] != ["rank"] or not sys.argv[5:]:
+    sys.exit(2)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvp(sys.argv[5], sys.argv[5:])
+except OSError as error:
+    sys.stderr.write("hpckit: cannot run %s: %s\\n" % (sys.argv[5], error.strerror))
+    sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+"""
+# PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
+_UNCHECKED_HASH = (0b01).to_bytes(4, "little")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def pack_injob(target: Path) -> str:
+    """Write the in-job zipapp to `target`, in place of what is there, and return its SHA-256.
+
+    The bytes depend on the sources and the Python version alone. Each module is there as source
+    and as byte code; another Python version reads the source. The file is its owner's alone and
+    appears whole or not at all. Raises OSError when the folder cannot be written.
+    """
+    data = _archive(_sources())
+    fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data)
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sources() -> dict[str, bytes]:
+    package = resources.files("hpckit")
+    names = [name.partition("/")[2] for name in _SINGLE_MODULES]
+    names += [
+        f"injob/{entry.name}"
+        for entry in package.joinpath("injob").iterdir()
+        if entry.name.endswith(".py")
+    ]
+    sources = {f"hpckit/{name}": package.joinpath(name).read_bytes() for name in names}
+    return {"__main__.py": _MAIN.encode(), **sources}
+
+
+def _archive(sources: dict[str, bytes]) -> bytes:
+    members = dict(sources)
+    for name, source in sources.items():
+        members[f"{name}c"] = _byte_code(name, source)
+    buffer = io.BytesIO()
+    # Stored, not deflated: a few kilobytes are not worth the load of zlib in every rank.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, date_time=_EPOCH)
+            info.create_system = 3
+            info.external_attr = 0o600 << 16
+            archive.writestr(info, members[name])
+    return buffer.getvalue()
+
+
+def _byte_code(name: str, source: bytes) -> bytes:
+    # The name inside the archive goes into the code, so no path of this machine travels along.
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + importlib.util.source_hash(source)
+    return header + marshal.dumps(code)

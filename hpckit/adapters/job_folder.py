@@ -1,0 +1,75 @@
+"""Job folders on disk: private, and each file written at once or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpckit.adapters.injob_archive import pack_injob
+from hpckit.errors import StorageFailed
+
+AGENT_FILE = "hpckit-injob.pyz"
+
+
+class FileJobFolders:
+    """Job folders below any root."""
+
+    def create(self, root: Path, name: str) -> Path:
+        """A new folder with its `logs/`, mode 0700. Raises StorageFailed."""
+        folder = root / name
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)
+            (folder / "logs").mkdir(mode=0o700)
+        except OSError as error:
+            raise StorageFailed(
+                f"the job folder {folder} cannot be made: {error.strerror}",
+                hint="choose another place with job_root in the site file",
+            ) from error
+        return folder
+
+    def write(self, folder: Path, name: str, text: str) -> None:
+        """Write a file of the folder at once or not at all, mode 0600. Raises StorageFailed."""
+        temporary: str | None = None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            Path(temporary).replace(folder / name)
+        except OSError as error:
+            if temporary is not None:
+                Path(temporary).unlink(missing_ok=True)
+            raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
+
+    def read(self, folder: Path, name: str) -> str:
+        """The text of a file of the folder. Raises StorageFailed."""
+        try:
+            return (folder / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
+
+    def pack_agent(self, folder: Path) -> str:
+        """Put the rank entry into the folder; gives its SHA-256. Raises StorageFailed."""
+        try:
+            return pack_injob(folder / AGENT_FILE)
+        except OSError as error:
+            raise StorageFailed(
+                f"{folder / AGENT_FILE} cannot be written: {error.strerror}"
+            ) from error
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder that this process made."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def scan(self, root: Path) -> Sequence[Path]:
+        """The job folders under a root, oldest first; none when there is no such root."""
+        try:
+            folders = [path for path in root.iterdir() if (path / "intent.json").is_file()]
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
+        return sorted(folders, key=lambda folder: (folder / "intent.json").stat().st_mtime)

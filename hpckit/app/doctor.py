@@ -1,0 +1,104 @@
+"""What this machine has and lacks for each thing that hpckit does."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from hpckit.errors import AdapterError, HpckitError
+from hpckit.ports import CommandRunner, JobFolders, JobIndex
+
+_TIMEOUT_S = 5.0
+
+
+class Level(StrEnum):
+    """How a finding bears on the user's work."""
+
+    OK = "ok"
+    NOTE = "note"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at, what was seen, and what would mend it."""
+
+    level: Level
+    subject: str
+    text: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """An external program: how to ask its version, what needs it, how to get it."""
+
+    argv: tuple[str, ...]
+    serves: str
+    needed: bool
+    hint: str
+
+
+TOOLS = (
+    Tool(argv=("bash", "--version"), serves="running scripts", needed=True,
+         hint="install the package bash"),
+    Tool(argv=("sbatch", "--version"), serves="submitting rendered scripts to Slurm", needed=False,
+         hint="work on a login node of a cluster, or use --local"),
+    Tool(argv=("torchrun", "--help"), serves='launch.kind = "torchrun" with --local', needed=False,
+         hint="pip install torch, in the environment of the job"),
+    Tool(argv=("mpirun", "--version"), serves='launch.kind = "mpi" with --local', needed=False,
+         hint="install openmpi-bin, or module load openmpi"),
+)  # fmt: skip
+
+
+def examine(
+    runner: CommandRunner, folders: JobFolders, index: JobIndex, job_root: Path, probe_name: str
+) -> Sequence[Finding]:
+    """All findings, in the order in which a new user meets the things they are about."""
+    findings = [
+        Finding(level=Level.OK, subject="python", text=platform.python_version()),
+        *(_tool(runner, tool) for tool in TOOLS),
+        _job_root(folders, job_root, probe_name),
+        _index(index),
+    ]
+    return tuple(findings)
+
+
+def _tool(runner: CommandRunner, tool: Tool) -> Finding:
+    name = tool.argv[0]
+    missing = Level.ERROR if tool.needed else Level.NOTE
+    try:
+        answer = runner.run(tool.argv, _TIMEOUT_S)
+    except AdapterError as error:
+        text = f"{error.message}; needed for {tool.serves}"
+        return Finding(level=missing, subject=name, text=text, hint=tool.hint)
+    if answer.returncode != 0:
+        text = f"answers with code {answer.returncode}: {_first_line(answer.stderr)}"
+        return Finding(level=missing, subject=name, text=text, hint=tool.hint)
+    return Finding(level=Level.OK, subject=name, text=_first_line(answer.stdout) or "answers")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _job_root(folders: JobFolders, job_root: Path, probe_name: str) -> Finding:
+    subject = "job folders"
+    try:
+        folder = folders.create(job_root, probe_name)
+        folders.remove(folder)
+    except HpckitError as error:
+        return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
+    return Finding(level=Level.OK, subject=subject, text=f"{job_root} (writable)")
+
+
+def _index(index: JobIndex) -> Finding:
+    subject = "job index"
+    try:
+        index.latest(1)
+    except HpckitError as error:
+        return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
+    return Finding(level=Level.OK, subject=subject, text="readable")

@@ -1,0 +1,120 @@
+"""From a job file and options to a script: the part that `render` and `submit` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import hpckit
+from hpckit.app.sites import load_site, load_templates
+from hpckit.decide.checks import check_job
+from hpckit.decide.launch import plan_launch
+from hpckit.model.origin import EffectiveJob
+from hpckit.model.plan import LaunchPlan, Provenance, Script
+from hpckit.model.site import SiteSpec
+from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
+from hpckit.parse.launcher_command import job_name_of, read_torchrun
+from hpckit.ports import Resources
+from hpckit.render.script import render_script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSource:
+    """What somebody asked for: a job file's text, options over it, and where it stands.
+
+    `file_text` None is a job that has only a command. `options` maps a dotted key to its value
+    and the option as typed; `option_words` are the same options as words of a command line.
+    """
+
+    file_text: str | None
+    file_name: str
+    options: Mapping[str, tuple[object, str]]
+    option_words: tuple[str, ...]
+    command: tuple[str, ...]
+    site_name: str | None
+    template: str | None
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedJob:
+    """A job that is decided and rendered; nothing outside has been touched."""
+
+    source: JobSource
+    site: SiteSpec
+    effective: EffectiveJob
+    plan: LaunchPlan
+    script: Script
+
+
+def prepare(source: JobSource, resources: Resources) -> PreparedJob:
+    """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
+    site = load_site(resources, source.site_name)
+    effective = effective_job(_layers(source, site))
+    check_job(effective.spec, site)
+    plan = plan_launch(effective.spec, site)
+    name = source.template or site.template
+    templates = load_templates(resources, name)
+    provenance = Provenance(
+        version=hpckit.__version__,
+        site=site.name,
+        job_digest=effective.digest,
+        template=name,
+        template_digest=templates.own_digest,
+        reproduce=_reproduce(source, site),
+    )
+    script = render_script(plan, provenance, templates.texts)
+    return PreparedJob(source=source, site=site, effective=effective, plan=plan, script=script)
+
+
+def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
+    options = dict(source.options)
+    if source.command:
+        options["command"] = (list(source.command), "-- COMMAND")
+        if source.file_text is None and "name" not in options:
+            options["name"] = (job_name_of(source.command), "named after the command")
+    layers = [option_layer(options)]
+    if source.file_text is not None:
+        layers.append(job_layer(source.file_text, source.file_name))
+    layers.append(site_layer(site.job, site.name))
+    return _with_torchrun(layers)
+
+
+def _with_torchrun(layers: list[Layer]) -> list[Layer]:
+    """A command that begins with torchrun, and nobody said how to launch, says it itself."""
+    if any("kind" in _launch_table(layer) for layer in layers):
+        return layers
+    for position, layer in enumerate(layers):
+        command = layer.tree.get("command")
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            continue
+        read = read_torchrun(command)
+        if read is not None:
+            launch = {**_launch_table(layer), "kind": "torchrun"}
+            if read.options:
+                launch["torchrun_args"] = list(read.options)
+            tree = {**layer.tree, "command": list(read.command), "launch": launch}
+            details = dict.fromkeys(("launch.kind", "launch.torchrun_args"), "torchrun in command")
+            layers[position] = replace(layer, tree=tree, details={**layer.details, **details})
+        break
+    return layers
+
+
+def _launch_table(layer: Layer) -> Mapping[str, object]:
+    table = layer.tree.get("launch")
+    return table if isinstance(table, Mapping) else {}
+
+
+def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
+    words = ["hpckit", "render"]
+    if source.file_text is not None:
+        words.append("job.toml")
+    if source.site_name is not None:
+        words += ["--site", site.name]
+    if source.template is not None:
+        words += ["--template", source.template]
+    words += source.option_words
+    if source.command:
+        words += ["--", *source.command]
+    return tuple(words)

@@ -1,0 +1,90 @@
+"""Sites and templates as they are found: which exist, which file won, what it says."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpckit.errors import ConfigError
+from hpckit.model.site import NO_SITE, SiteSpec, generic_site
+from hpckit.parse.site_file import parse_site_file
+from hpckit.ports import Resources
+
+PACKAGED_PREFIX = "hpckit/"
+"""`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSite:
+    """A site and its files: `path` won, `shadowed` have the same name and lost.
+
+    `error` is set, and `site` None, when the winning file is wrong.
+    """
+
+    name: str
+    path: Path
+    shadowed: tuple[Path, ...]
+    site: SiteSpec | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """Template texts by name; `own_digest` is the SHA-256 over texts that are not hpckit's."""
+
+    texts: Mapping[str, str]
+    own_digest: str | None
+
+
+def load_site(resources: Resources, name: str | None) -> SiteSpec:
+    """The site called `name`; None is the generic one. Raises ConfigError with the nearest name."""
+    if name is None or name == NO_SITE:
+        return generic_site()
+    files = resources.site_files()
+    if name not in files:
+        near = difflib.get_close_matches(name, files, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(
+            f"there is no site {name!r}",
+            hint=f"{hint}sites found: {', '.join(sorted(files))} (hpckit sites list)",
+        )
+    path = files[name][0]
+    return parse_site_file(resources.read(path), str(path), name)
+
+
+def list_sites(resources: Resources) -> tuple[FoundSite, ...]:
+    """Every site that can be named, sorted by name, also those whose file is wrong."""
+    found = []
+    for name, paths in sorted(resources.site_files().items()):
+        site, wrong = None, None
+        try:
+            site = load_site(resources, name)
+        except ConfigError as error:
+            wrong = str(error)
+        found.append(
+            FoundSite(name=name, path=paths[0], shadowed=tuple(paths[1:]), site=site, error=wrong)
+        )
+    return tuple(found)
+
+
+def load_templates(resources: Resources, chosen: str) -> Templates:
+    """All template texts, and the digest of those that are not hpckit's own.
+
+    `own_digest` stays None while `chosen` and all that it can reach are hpckit's.
+    """
+    texts: dict[str, str] = {}
+    own: list[str] = []
+    shadows = False
+    for name, paths in sorted(resources.template_files().items()):
+        texts[name] = resources.read(paths[0])
+        packaged = [path for path in paths if resources.is_packaged(path)]
+        if packaged:
+            texts[PACKAGED_PREFIX + name] = resources.read(packaged[0])
+        if not resources.is_packaged(paths[0]):
+            own.append(f"{name}\0{texts[name]}")
+            shadows = shadows or bool(packaged) or name == chosen
+    digest = hashlib.sha256("\0".join(own).encode()).hexdigest() if shadows else None
+    return Templates(texts=texts, own_digest=digest)

@@ -1,0 +1,117 @@
+"""The life of submitted jobs: find, ask, wait, cancel, list, rebuild the index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hpckit.errors import HpckitError, StorageFailed
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
+
+
+def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
+    """The job with this id or beginning of an id; None is the newest job.
+
+    Raises HpckitError when there is none, or more than one.
+    """
+    if wanted is None:
+        newest = index.latest(1)
+        if not newest:
+            raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
+        return newest[0]
+    found = index.find(wanted)
+    if not found:
+        raise HpckitError(f"there is no job {wanted!r}", hint="hpckit jobs lists them")
+    if len(found) > 1:
+        ids = ", ".join(entry.job_id for entry in found[:5])
+        raise HpckitError(f"{wanted!r} begins more than one job id: {ids}")
+    return found[0]
+
+
+def job_status(entry: JobEntry, submitter: Submitter, index: JobIndex) -> JobStatus:
+    """What is known of a job now; a changed state is remembered in the index."""
+    return _ask([entry], submitter, index)[0]
+
+
+def _ask(
+    entries: Sequence[JobEntry], submitter: Submitter, index: JobIndex
+) -> Sequence[JobStatus]:
+    folders = {entry.job_id: Path(entry.folder) for entry in entries}
+    answers = submitter.statuses(folders)
+    for entry in entries:
+        status = answers[entry.job_id]
+        if status.state is not JobState.UNKNOWN and status.state is not entry.state:
+            index.update(status)
+    return [answers[entry.job_id] for entry in entries]
+
+
+def list_jobs(
+    index: JobIndex, submitter: Submitter, limit: int | None
+) -> Sequence[tuple[JobEntry, JobStatus]]:
+    """The newest jobs with their status; only jobs that can still change are asked about."""
+    entries = index.latest(limit)
+    living = [entry for entry in entries if not entry.state.is_final]
+    fresh = {status.job_id: status for status in _ask(living, submitter, index)}
+    return [(entry, fresh.get(entry.job_id) or _remembered(entry)) for entry in entries]
+
+
+def _remembered(entry: JobEntry) -> JobStatus:
+    return JobStatus(job_id=entry.job_id, state=entry.state, exit_code=entry.exit_code)
+
+
+def wait_for(
+    entry: JobEntry,
+    submitter: Submitter,
+    index: JobIndex,
+    clock: Clock,
+    *,
+    poll_interval_s: float,
+    timeout_s: float | None = None,
+    progress: Callable[[JobStatus, float], None],
+) -> JobStatus:
+    """Ask every `poll_interval_s` until the job has ended; then its final status.
+
+    `progress` is called with the status and the seconds waited after each question. Gives the
+    last status when `timeout_s` has passed first.
+    """
+    begun_s = clock.now_s()
+    while True:
+        status = job_status(entry, submitter, index)
+        waited_s = clock.now_s() - begun_s
+        if status.state.is_final or (timeout_s is not None and waited_s >= timeout_s):
+            return status
+        progress(status, waited_s)
+        clock.sleep(poll_interval_s)
+
+
+def rebuild(
+    index: JobIndex, folders: JobFolders, submitter: Submitter, roots: Sequence[Path]
+) -> tuple[int, tuple[str, ...]]:
+    """Fill the index from the job folders under `roots`.
+
+    Gives the number of jobs found and a sentence for each folder that could not be read.
+    """
+    entries, wrong = [], []
+    for root in roots:
+        for folder in folders.scan(root):
+            try:
+                entries.append(_entry_of(json.loads(folders.read(folder, "intent.json")), folder))
+            except (StorageFailed, KeyError, TypeError, ValueError) as error:
+                wrong.append(f"{folder}: {error}")
+    index.rebuild(entries)
+    if entries:
+        _ask(entries, submitter, index)
+    return len(entries), tuple(wrong)
+
+
+def _entry_of(intent: dict[str, object], folder: Path) -> JobEntry:
+    return JobEntry(
+        job_id=JobId(str(intent["job_id"])),
+        name=str(intent["name"]),
+        site=str(intent["site"]),
+        folder=str(folder),
+        created_s=float(str(intent["created_s"])),
+        state=JobState.PENDING,
+    )

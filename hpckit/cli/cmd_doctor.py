@@ -1,0 +1,63 @@
+"""`hpckit doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import click
+
+import hpckit
+from hpckit.cli import output
+
+_COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
+
+
+@click.command("doctor")
+@click.option("--site", default="local", show_default=True, help="For jobs at this site.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
+    """Say what this machine has and lacks; exit 1 if something needed is missing."""
+    from hpckit import wiring
+    from hpckit.app.doctor import examine
+    from hpckit.app.sites import load_site
+    from hpckit.app.submit import expand_job_root
+
+    caller = wiring.caller()
+    root = expand_job_root(load_site(wiring.resources(), site).job_root, caller)
+    findings = examine(
+        wiring.command_runner(),
+        wiring.job_folders(),
+        wiring.job_index(),
+        root,
+        f"doctor-{caller.uuid_hex}",
+    )
+    if as_json:
+        output.document(
+            {
+                "schema": "hpckit.doctor/1",
+                "hpckit": hpckit.__version__,
+                "findings": [
+                    {
+                        "level": str(one.level),
+                        "subject": one.subject,
+                        "text": one.text,
+                        "hint": one.hint,
+                    }
+                    for one in findings
+                ],
+            }
+        )
+    else:
+        output.result(f" hpckit {hpckit.__version__} on {caller.host} · site {site}")
+        output.table(
+            ("", "", ""),
+            [
+                (
+                    click.style(str(one.level), fg=_COLOURS[one.level]),
+                    one.subject,
+                    one.text if one.hint is None else f"{one.text} · {one.hint}",
+                )
+                for one in findings
+            ],
+        )
+    if any(one.level == "error" for one in findings):
+        ctx.exit(1)

@@ -1,0 +1,50 @@
+"""`hpckit render`: the script on stdout, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.job_options import JobCommand, job_options, job_source
+
+
+@click.command("render", cls=JobCommand)
+@job_options
+@click.option("--explain", is_flag=True, help="List every value and where it comes from.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def command(ctx: click.Context, **params: Any) -> None:
+    """Print the batch script of JOB (a job file, or - for stdin), for review.
+
+    The text depends on the job, the site and the templates alone: the same bytes anywhere, and
+    the same bytes that `hpckit submit` sends.
+    """
+    from hpckit import wiring
+    from hpckit.app.prepare import prepare
+    from hpckit.app.submit import effective_document
+
+    job = prepare(
+        job_source(ctx, params), wiring.resources(params["site_dirs"], params["template_dirs"])
+    )
+    if params["as_json"]:
+        output.document(
+            {
+                "schema": "hpckit.script/1",
+                "site": job.site.name,
+                "script_sha256": job.script.sha256,
+                "script": job.script.text,
+                "effective": effective_document(job.effective),
+            }
+        )
+    elif params["explain"]:
+        output.table(
+            ("KEY", "VALUE", "FROM"),
+            [
+                (one.key, one.value, str(one.origin) if one.detail == "hpckit" else one.detail)
+                for one in job.effective.origins
+            ],
+        )
+    else:
+        click.echo(job.script.text, nl=False)

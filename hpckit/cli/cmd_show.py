@@ -1,0 +1,59 @@
+"""`hpckit show`: what was submitted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.job_argument import job_argument
+
+
+@click.command("show")
+@job_argument
+@click.option("--script", is_flag=True, help="Print the script as it was submitted.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
+    """Show the job JOB_ID (any beginning of it; the newest job without one)."""
+    from hpckit import wiring
+    from hpckit.app.track import find_job
+
+    entry = find_job(wiring.job_index(), job_id)
+    folder = Path(entry.folder)
+    folders = wiring.job_folders()
+    text = folders.read(folder, "job.sbatch")
+    if script and not as_json:
+        click.echo(text, nl=False)
+        return
+    effective = json.loads(folders.read(folder, "effective.json"))
+    intent = json.loads(folders.read(folder, "intent.json"))
+    if as_json:
+        output.document(
+            {
+                "schema": "hpckit.job-record/1",
+                "job_id": entry.job_id,
+                "name": entry.name,
+                "site": entry.site,
+                "folder": entry.folder,
+                "submitted_s": entry.created_s,
+                "script_sha256": intent["script_sha256"],
+                "script": text,
+                "effective": effective,
+            }
+        )
+        return
+    output.labelled(
+        [
+            ("job", f"{entry.job_id}   {entry.name}   site {entry.site}"),
+            ("folder", entry.folder),
+            ("script", f"job.sbatch   sha256 {intent['script_sha256'][:12]}"),
+            ("digest", effective["digest"][:12]),
+        ]
+    )
+    output.table(
+        ("KEY", "VALUE", "FROM"),
+        [(one["key"], one["value"], one["detail"]) for one in effective["origins"]],
+    )
+    output.labelled([("next", f"hpckit show {entry.job_id} --script")])

@@ -1,0 +1,74 @@
+"""`hpckit sites`: which sites there are, and what one says."""
+
+from __future__ import annotations
+
+import click
+
+from hpckit.cli import output
+
+_DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(),
+                    help="Folder of site files that come first.")  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+@click.group("sites")
+def command() -> None:
+    """List and show site files."""
+
+
+@command.command("list")
+@_DIR
+@_JSON
+def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+    """List every site and the file that won."""
+    from pathlib import Path
+
+    from hpckit import wiring
+    from hpckit.app.sites import list_sites
+
+    found = list_sites(wiring.resources([Path(folder) for folder in site_dirs]))
+    if as_json:
+        output.document(
+            {
+                "schema": "hpckit.sites/1",
+                "sites": [
+                    {
+                        "name": one.name,
+                        "description": one.site.description if one.site else None,
+                        "submitter": str(one.site.submitter) if one.site else None,
+                        "path": str(one.path),
+                        "shadowed": [str(path) for path in one.shadowed],
+                        "error": one.error,
+                    }
+                    for one in found
+                ],
+            }
+        )
+        return
+    for one in found:
+        text = one.site.description if one.site else click.style(f"wrong: {one.error}", fg="red")
+        rows = [("file", str(one.path)), *(("shadows", str(path)) for path in one.shadowed)]
+        output.result(f" {click.style(one.name, bold=True)}   {text}")
+        output.labelled([(f"  {label}", value) for label, value in rows])
+
+
+@command.command("show")
+@click.argument("name")
+@_DIR
+@_JSON
+def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+    """Print the site file called NAME, or its values with defaults as JSON."""
+    from pathlib import Path
+
+    from hpckit import wiring
+    from hpckit.app.sites import load_site
+    from hpckit.parse.document import to_tree
+
+    resources = wiring.resources([Path(folder) for folder in site_dirs])
+    site = load_site(resources, name)
+    paths = resources.site_files().get(name)
+    if as_json or not paths:
+        output.document(to_tree(site))
+        return
+    output.talk(f" {paths[0]}")
+    click.echo(resources.read(paths[0]), nl=False)

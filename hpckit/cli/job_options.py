@@ -1,0 +1,180 @@
+"""The options that say a job: shared by `render` and `submit`, each standing over a file's key."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from hpckit.app.prepare import JobSource
+
+_COMMAND = "hpckit.command"
+
+
+class JobCommand(click.Command):
+    """A command whose words after `--` are the job's own command, never options of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after the first `--` apart."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say in the usage line that a command may follow."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+class _Override(NamedTuple):
+    flag: str
+    key: str
+    help: str
+    kind: Any = str
+    multiple: bool = False
+
+
+_OVERRIDES: Final = (
+    _Override("--name", "name", "Name of the job."),
+    _Override("--nodes", "resources.nodes", "Nodes.", int),
+    _Override("--ntasks-per-node", "resources.ntasks_per_node", "Ranks on each node.", int),
+    _Override("--cpus-per-task", "resources.cpus_per_task", "CPUs of each rank.", int),
+    _Override("--gpus-per-node", "resources.gpus_per_node", "GPUs on each node.", int),
+    _Override("--gpu-type", "resources.gpu_type", "Type of the GPUs, such as h100."),
+    _Override("--mem", "resources.mem", "Memory of each node, such as 64G; 0 is all."),
+    _Override("--time", "resources.time_limit", "Time limit, such as 8:00:00."),
+    _Override("--launch", "launch.kind", "plain, mpi or torchrun."),
+    _Override("--account", "slurm.account", "Account to charge."),
+    _Override("--partition", "slurm.partition", "Partition."),
+    _Override("--qos", "slurm.qos", "Quality of service."),
+    _Override("--constraint", "slurm.constraint", "Node features."),
+    _Override("--reservation", "slurm.reservation", "Reservation."),
+    _Override("--nodelist", "slurm.nodelist", "Nodes to include."),
+    _Override("--exclude", "slurm.exclude", "Nodes to avoid."),
+    _Override("--dependency", "slurm.dependency", "Jobs to wait for."),
+    _Override("--array", "slurm.array", "Job array, such as 0-31%8."),
+    _Override("--chdir", "chdir", "Folder in which the job runs."),
+    _Override("--pass", "environment.pass", "Let a held-back variable through.", str, True),
+)
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the JOB argument and every option that stands over a job file's key."""
+    decorators = [
+        click.argument("job", required=False, metavar="[JOB]"),
+        click.option("--site", envvar="HPCKIT_SITE", help="Site file to use (hpckit sites list)."),
+        click.option("--template", help="Template to use instead of the site's."),
+        click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
+                     help="Folder of site files that come first."),
+        click.option("--template-dir", "template_dirs", multiple=True,
+                     type=click.Path(path_type=Path), help="Folder of templates that come first."),
+        *(click.option(item.flag, _parameter(item), type=item.kind, multiple=item.multiple,
+                       help=item.help) for item in _OVERRIDES),
+        click.option("--exclusive/--no-exclusive", default=None, help="Whole nodes."),
+        click.option("--requeue/--no-requeue", default=None, help="May Slurm restart the job."),
+        click.option("--env", multiple=True, metavar="NAME=VALUE", help="Export a variable."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+                     help="Any key of the job file, such as resources.mem_per_gpu=64G."),
+    ]  # fmt: skip
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
+
+
+def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
+    """What the command line asks for. Raises ConfigError, StorageFailed; usage errors exit 2."""
+    from hpckit.app.prepare import JobSource
+
+    command: tuple[str, ...] = ctx.meta.get(_COMMAND, ())
+    job: str | None = params["job"]
+    if job is None and not command:
+        raise click.UsageError("give a job file, or a command after --", ctx)
+    text = None if job is None else _read_job(job)
+    options, words = _given(params)
+    return JobSource(
+        file_text=text,
+        file_name=job or "",
+        options=options,
+        option_words=tuple(words),
+        command=command,
+        site_name=params["site"],
+        template=params["template"],
+        folder=Path.cwd() if job in (None, "-") else Path(str(job)).resolve().parent,
+    )
+
+
+def _parameter(item: _Override) -> str:
+    return "over_" + item.flag.removeprefix("--").replace("-", "_")
+
+
+def _read_job(job: str) -> str:
+    from hpckit.errors import ConfigError
+
+    try:
+        raw = sys.stdin.buffer.read() if job == "-" else Path(job).read_bytes()
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text: {error}", source=job) from error
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read: {error.strerror}",
+            source=job,
+            hint="give a job file, or a command after --",
+        ) from error
+
+
+def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[str]]:
+    """The options that were typed: key → (value, option), and the same as words."""
+    options: dict[str, tuple[object, str]] = {}
+    words: list[str] = []
+    for item in _OVERRIDES:
+        value = params[_parameter(item)]
+        if value is None or value == ():
+            continue
+        options[item.key] = (list(value) if item.multiple else value, item.flag)
+        for one in value if item.multiple else (value,):
+            words += [item.flag, str(one)]
+    for flag, key in (("exclusive", "resources.exclusive"), ("requeue", "slurm.requeue")):
+        if params[flag] is not None:
+            spelled = f"--{flag}" if params[flag] else f"--no-{flag}"
+            options[key] = (params[flag], spelled)
+            words.append(spelled)
+    _settings(params["env"], params["settings"], options, words)
+    return options, words
+
+
+def _settings(
+    variables: Sequence[str],
+    settings: Sequence[str],
+    options: dict[str, tuple[object, str]],
+    words: list[str],
+) -> None:
+    for text in variables:
+        name, value = _pair(text, "--env")
+        options[f"environment.set.{name}"] = (value, "--env")
+        words += ["--env", text]
+    for text in settings:
+        key, value = _pair(text, "--set")
+        options[key] = (_toml_value(value), "--set")
+        words += ["--set", text]
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"{flag} got {text!r}, expected NAME=VALUE")
+    return name, value
+
+
+def _toml_value(text: str) -> object:
+    """A TOML value where the text is one, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,96 @@
+"""The command `hpckit`: finds the command's module, turns errors into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+import hpckit
+from hpckit.errors import HpckitError
+
+BUG_EXIT_CODE = 70
+INTERRUPTED_EXIT_CODE = 130
+BROKEN_PIPE_EXIT_CODE = 141
+
+COMMANDS = {
+    "render": "Print the batch script of a job, for review.",
+    "submit": "Check, render and start a job.",
+    "show": "Show what was submitted: script, effective job, folder.",
+    "status": "Say how a job is.",
+    "logs": "Print a job's output, merged or by rank.",
+    "wait": "Wait until a job has ended.",
+    "cancel": "End a job, or send it a signal.",
+    "jobs": "List jobs, newest first.",
+    "sites": "List and show site files.",
+    "doctor": "Say what this machine has and lacks.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Command → its one line of help, kept here so that `--help` loads no command."""
+
+
+class _LazyGroup(click.Group):
+    """Commands are imported when called; each lives in `hpckit.cli.cmd_<name>`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"hpckit.cli.cmd_{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 yes · 1 the job failed or the answer is no · 2 usage · 3 configuration · "
+    "4 unreadable text · 5 cannot be met · 6 template · 7 the outside world · 130 interrupted",
+)
+@click.version_option(hpckit.__version__, prog_name="hpckit")
+def cli() -> None:
+    """GPU jobs on Slurm: render a script to review, submit it, follow it to its end."""
+
+
+def main() -> NoReturn:
+    """Run the command line; the exit code is the error class's own."""
+    if os.environ.get("NO_COLOR"):
+        cli.context_settings["color"] = False
+    try:
+        code = cli.main(prog_name="hpckit", standalone_mode=False)
+        sys.stdout.flush()
+    except HpckitError as error:
+        _say(f"{click.style('error', fg='red')}  {error}")
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        code = INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = BROKEN_PIPE_EXIT_CODE
+    except Exception:  # noqa: BLE001  the only broad catch: a bug must say that it is one
+        import traceback
+
+        traceback.print_exc()
+        _say(f"this is a bug in hpckit {hpckit.__version__}; please report the lines above")
+        code = BUG_EXIT_CODE
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    try:
+        click.echo(text, err=True, color=False if os.environ.get("NO_COLOR") else None)
+    except OSError:
+        return

@@ -1,0 +1,100 @@
+"""What commands print: the result on stdout, talk on stderr, colour for status only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from hpckit.model.slurm import JobState, JobStatus
+from hpckit.units import format_duration
+
+_COLOURS = {
+    JobState.COMPLETED: "green",
+    JobState.RUNNING: "cyan",
+    JobState.PENDING: "yellow",
+    JobState.UNKNOWN: "yellow",
+}
+
+
+def result(text: str) -> None:
+    """Print a line of the result."""
+    click.echo(text, color=_colour())
+
+
+def talk(text: str) -> None:
+    """Print a line that is not the result."""
+    click.echo(text, err=True, color=_colour())
+
+
+def document(value: object) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def labelled(rows: Sequence[tuple[str, str]]) -> None:
+    """Print rows of label and text, aligned; a text's further lines are indented under it."""
+    width = max((len(label) for label, _ in rows), default=0)
+    for label, text in rows:
+        head, *more = text.split("\n")
+        result(f" {label:<{width}}  {head}".rstrip())
+        for line in more:
+            result(f" {'':<{width}}  {line}".rstrip())
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, columns as wide as their content, the last one free."""
+    lines = [header, *rows]
+    widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(header))]
+    for line in lines:
+        cells = [
+            cell + " " * (widths[at] - len(click.unstyle(cell))) for at, cell in enumerate(line)
+        ]
+        result(" " + "  ".join(cells).rstrip())
+
+
+def state_word(state: JobState) -> str:
+    """A state, coloured where colour is wanted."""
+    return click.style(str(state), fg=_COLOURS.get(state, "red"))
+
+
+def outcome(status: JobStatus) -> str:
+    """A status in a few words: state, duration, exit code and reason."""
+    parts = [state_word(status.state)]
+    if status.started_s is not None and status.ended_s is not None:
+        parts[0] += f" in {format_duration(status.ended_s - status.started_s)}"
+    if status.exit_code is not None:
+        signal = f" (signal {status.exit_code - 128})" if 128 < status.exit_code <= 192 else ""
+        parts.append(f"exit code {status.exit_code}{signal}")
+    if status.reason:
+        parts.append(status.reason)
+    return " · ".join(parts)
+
+
+class Progress:
+    """One line on a terminal's stderr that is rewritten, and nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._on = sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if self._on:
+            sys.stderr.write(f"\r\x1b[K {text}")
+            sys.stderr.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def _colour() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None

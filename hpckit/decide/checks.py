@@ -1,0 +1,52 @@
+"""Requests that cannot be met, found before anything is written or submitted."""
+
+from __future__ import annotations
+
+from hpckit.errors import PlanError
+from hpckit.model.job import JobSpec
+from hpckit.model.site import SiteSpec, SubmitterKind
+
+
+def check_job(spec: JobSpec, site: SiteSpec) -> None:
+    """Raise PlanError for a job that contradicts itself or its site."""
+    _check_mesh(spec)
+    if site.submitter is SubmitterKind.LOCAL:
+        _check_local(spec, site)
+
+
+def _check_mesh(spec: JobSpec) -> None:
+    need = spec.mesh_ranks
+    if need is None or need == spec.ntasks:
+        return
+    mesh = " × ".join(f"{axis} {size}" for axis, size in spec.parallel.items())
+    per_node = spec.ntasks_per_node
+    hint = f"set the mesh so that its product is {spec.ntasks}"
+    if need % per_node == 0:
+        hint = f"--nodes {need // per_node}, or {hint}"
+    raise PlanError(
+        "parallel mesh",
+        have=f"{_count(spec.ntasks, 'rank')} ({_count(spec.resources.nodes, 'node')} × {per_node})",
+        need=f"{_count(need, 'rank')} ({mesh})",
+        hint=hint,
+    )
+
+
+def _check_local(spec: JobSpec, site: SiteSpec) -> None:
+    if spec.resources.nodes > 1:
+        raise PlanError(
+            f"site {site.name} is this machine alone",
+            have="1 node",
+            need=_count(spec.resources.nodes, "node"),
+            hint="--nodes 1, or a site with Slurm",
+        )
+    if spec.slurm.array is not None:
+        raise PlanError(
+            f"site {site.name} has no scheduler for arrays",
+            have="one job",
+            need=f"array {spec.slurm.array}",
+            hint="run one task of it without slurm.array, or use a site with Slurm",
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

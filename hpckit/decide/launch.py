@@ -1,0 +1,186 @@
+"""A job on a site becomes directives, a launch, and the reason for each.
+
+Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slurm 22.05 to 26.05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpckit.decide.options import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
+from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest, SlurmOptions
+from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
+from hpckit.model.site import SiteSpec, SubmitterKind
+from hpckit.units import (
+    format_slurm_mem,
+    format_slurm_time,
+    parse_slurm_mem_bytes,
+    parse_slurm_time_s,
+)
+
+
+def plan_launch(spec: JobSpec, site: SiteSpec) -> LaunchPlan:
+    """Everything that the script of `spec` at `site` shows.
+
+    Raises ConfigError for an option in an open table that hpckit writes itself.
+    """
+    local = site.submitter is SubmitterKind.LOCAL
+    by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
+    return LaunchPlan(
+        name=spec.name,
+        kind=spec.launch.kind,
+        directives=_directives(spec),
+        srun=_srun_options(spec),
+        environment=_environment(spec),
+        communication=tuple(
+            EnvSetting(name=name, value=value, because="set by the job ([tune] env)")
+            for name, value in spec.tune.env.items()
+        ),
+        command=spec.command,
+        nodes=spec.resources.nodes,
+        ntasks=spec.ntasks,
+        ntasks_per_node=spec.ntasks_per_node,
+        rank_source=_rank_source(spec.launch.kind, local=local, by_torchrun=by_torchrun),
+        kill_on_bad_exit=spec.launch.kill_on_bad_exit,
+        torchrun_args=spec.launch.torchrun_args,
+    )
+
+
+def _rank_source(kind: LauncherKind, *, local: bool, by_torchrun: bool) -> str:
+    if by_torchrun or (local and kind is LauncherKind.PLAIN):
+        return "env"
+    return "mpi" if kind is LauncherKind.MPI else "slurm"
+
+
+def _directives(spec: JobSpec) -> tuple[Option, ...]:
+    options = [
+        Option(name="job-name", value=spec.name),
+        Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
+        *_resource_options(spec.resources),
+        *_task_options(spec),
+        *_slurm_options(spec.slurm),
+        *extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"),
+    ]
+    return tuple(sorted(options, key=lambda option: option.name))
+
+
+def _resource_options(request: ResourceRequest) -> Iterator[Option]:
+    yield Option(name="nodes", value=str(request.nodes))
+    if request.gpus_per_node:
+        kind = f"{request.gpu_type}:" if request.gpu_type else ""
+        yield Option(
+            name="gpus-per-node",
+            value=f"{kind}{request.gpus_per_node}",
+            because="per node: --gpus-per-task would hide a rank's peers from it",
+        )
+    if request.time_limit is not None:
+        yield Option(name="time", value=format_slurm_time(parse_slurm_time_s(request.time_limit)))
+    if request.exclusive:
+        yield Option(name="exclusive")
+    yield from _memory_options(request)
+
+
+def _memory_options(request: ResourceRequest) -> Iterator[Option]:
+    said = {
+        "mem": request.mem,
+        "mem-per-cpu": request.mem_per_cpu,
+        "mem-per-gpu": request.mem_per_gpu,
+    }
+    for name, size in said.items():
+        if size is not None:
+            yield Option(name=name, value=format_slurm_mem(parse_slurm_mem_bytes(size)))
+    if request.exclusive and not any(said.values()):
+        yield Option(name="mem", value="0", because="--exclusive does not grant memory by itself")
+
+
+def _task_options(spec: JobSpec) -> Iterator[Option]:
+    request = spec.resources
+    if spec.launch.kind is LauncherKind.TORCHRUN:
+        yield Option(
+            name="ntasks-per-node",
+            value="1",
+            because=f"one torchrun a node, which starts {spec.ntasks_per_node} ranks",
+        )
+        if request.cpus_per_task is not None:
+            yield _torchrun_cpus(spec, request.cpus_per_task)
+        return
+    yield Option(name="ntasks-per-node", value=str(spec.ntasks_per_node))
+    if request.cpus_per_task is not None:
+        yield Option(name="cpus-per-task", value=str(request.cpus_per_task))
+
+
+def _torchrun_cpus(spec: JobSpec, cpus_per_task: int) -> Option:
+    return Option(
+        name="cpus-per-task",
+        value=str(cpus_per_task * spec.ntasks_per_node),
+        because=f"{spec.ntasks_per_node} ranks × {cpus_per_task} CPUs under one torchrun",
+    )
+
+
+def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
+    typed = (
+        "account",
+        "partition",
+        "qos",
+        "constraint",
+        "reservation",
+        "nodelist",
+        "exclude",
+        "dependency",
+        "licenses",
+        "array",
+        "begin",
+        "signal",
+        "comment",
+        "mail_user",
+    )
+    for name in typed:
+        value = getattr(slurm, name)
+        if value is not None:
+            yield Option(name=name.replace("_", "-"), value=value)
+    if slurm.mail_type:
+        yield Option(name="mail-type", value=",".join(slurm.mail_type))
+    if slurm.requeue:
+        yield Option(name="requeue", because="stated: the cluster's JobRequeue would decide")
+    else:
+        yield Option(name="no-requeue", because="stated: the cluster's JobRequeue would decide")
+
+
+def _srun_options(spec: JobSpec) -> tuple[Option, ...]:
+    launch = spec.launch
+    options = [
+        Option(name="nodes", value=str(spec.resources.nodes)),
+        *_step_tasks(spec),
+        Option(name="distribution", value=launch.distribution),
+    ]
+    if launch.kill_on_bad_exit:
+        options.append(Option(name="kill-on-bad-exit", value="1"))
+    options.append(Option(name="wait", value=str(launch.wait_s)))
+    if launch.mpi is not None:
+        options.append(Option(name="mpi", value=launch.mpi))
+    options += extra_options(spec.slurm.srun_extra, OWNED_BY_SRUN, "slurm.srun_extra")
+    return tuple(options)
+
+
+def _step_tasks(spec: JobSpec) -> Iterator[Option]:
+    by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
+    per_node = 1 if by_torchrun else spec.ntasks_per_node
+    yield Option(name="ntasks", value=str(spec.resources.nodes * per_node))
+    yield Option(name="ntasks-per-node", value=str(per_node))
+    cpus = spec.resources.cpus_per_task
+    if cpus is not None:
+        yield Option(
+            name="cpus-per-task", value=str(cpus * (spec.ntasks_per_node if by_torchrun else 1))
+        )
+
+
+def _environment(spec: JobSpec) -> EnvironmentPlan:
+    request = spec.environment
+    return EnvironmentPlan(
+        modules_purge=request.modules_purge,
+        modules=request.modules,
+        venv=request.venv,
+        conda=request.conda,
+        exports=tuple(EnvSetting(name=name, value=value) for name, value in request.set.items()),
+        setup=request.setup,
+    )

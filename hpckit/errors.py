@@ -1,0 +1,137 @@
+"""Every exception of hpckit: one class a remedy, the exit code on the class.
+
+::
+
+    HpckitError 1               the answer is no (a check failed, the job failed)
+    ├─ ConfigError 3            a file or an option is wrong
+    ├─ ParseError 4             foreign text is not what its format promises
+    ├─ PlanError 5              the request cannot be met
+    ├─ RenderError 6            a template or a value cannot become a script
+    └─ AdapterError 7           the world outside answered no
+       ├─ ToolMissing           a program or library is absent
+       ├─ ToolFailed            a program ended with a non-zero code
+       ├─ ToolTimeout           a program did not end in time
+       └─ StorageFailed         a file or folder cannot be written or read
+
+Usage errors of the command line exit 2 (click), a bug 70, Ctrl-C 130.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HpckitError(Exception):
+    """The answer is no; the message says what was got, what was expected and what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  fix: {self.hint}"
+
+
+class ConfigError(HpckitError):
+    """A job file, site file or option holds a key or value that hpckit cannot accept."""
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str | None = None,
+        key: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        where = ": ".join(part for part in (source, key) if part)
+        super().__init__(f"{where}: {message}" if where else message, hint=hint)
+        self.reason = message
+        self.source = source
+        self.key = key
+
+
+class ParseError(HpckitError):
+    """Text from a tool or file is not in its format; shows the line and a caret."""
+
+    exit_code = 4
+
+    def __init__(
+        self, message: str, *, tool: str, line_no: int, line: str, column: int = 1, expected: str
+    ) -> None:
+        caret = " " * (column - 1) + "^"
+        super().__init__(
+            f"{tool}, line {line_no}: {message}; expected {expected}\n    {line}\n    {caret}"
+        )
+        self.tool = tool
+        self.line_no = line_no
+        self.line = line
+        self.expected = expected
+
+
+class PlanError(HpckitError):
+    """A request cannot be met: what limits it, what there is, what it needs."""
+
+    exit_code = 5
+
+    def __init__(self, constraint: str, *, have: str, need: str, hint: str | None = None) -> None:
+        super().__init__(f"{constraint}: have {have}, need {need}", hint=hint)
+        self.constraint = constraint
+        self.have = have
+        self.need = need
+
+
+class RenderError(HpckitError):
+    """A template is wrong, or a value cannot be written into a script."""
+
+    exit_code = 6
+
+    def __init__(
+        self, message: str, *, template: str | None = None, variable: str | None = None
+    ) -> None:
+        where = ": ".join(part for part in (template, variable) if part)
+        super().__init__(f"{where}: {message}" if where else message)
+        self.template = template
+        self.variable = variable
+
+
+class AdapterError(HpckitError):
+    """The world outside hpckit (a tool, a file system, a scheduler) answered no."""
+
+    exit_code = 7
+
+
+class ToolMissing(AdapterError):
+    """A program or library that this command needs is not installed here."""
+
+
+class ToolFailed(AdapterError):
+    """A program ended with a non-zero code; its own words are kept."""
+
+    def __init__(self, argv: Sequence[str], returncode: int, stderr: str) -> None:
+        words = stderr.strip() or "it printed no reason"
+        super().__init__(f"{shlex.join(argv)} ended with {returncode}: {words}")
+        self.argv = tuple(argv)
+        self.returncode = returncode
+        self.stderr = stderr
+
+
+class ToolTimeout(AdapterError):
+    """A program did not end within its limit and was ended."""
+
+    def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
+        super().__init__(f"{shlex.join(argv)} gave no answer within {timeout_s:g} s and was ended")
+        self.argv = tuple(argv)
+        self.timeout_s = timeout_s
+
+
+class StorageFailed(AdapterError):
+    """A file or folder could not be read or written; says which and why."""

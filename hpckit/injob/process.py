@@ -1,0 +1,60 @@
+"""How the user's command starts and how its end becomes this process's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_SHELL_SIGNAL_BASE = 128
+
+
+def replace(command: list[str], env: dict[str, str]) -> NoReturn:
+    """Become the command, with default signal dispositions; raise OSError when it cannot run."""
+    for number in _resettable_signals():
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.execvpe(command[0], command, env)
+
+
+def spawn(command: list[str], env: dict[str, str], out: int, err: int) -> int:
+    """Start the command with `out` and `err` as its output and return its process id.
+
+    It starts with default dispositions and an empty mask: a shell that runs this process in the
+    background has INT and QUIT ignored, and Python ignores PIPE. Raises OSError.
+    """
+    return os.posix_spawnp(
+        command[0],
+        command,
+        env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
+        setsigdef=_resettable_signals(),
+        setsigmask=(),
+    )
+
+
+def end_as(status: int) -> int:
+    """Give the exit code of a wait status, or die of the signal that it names.
+
+    The command wrote the core file if there was to be one, so this process writes none. Where
+    the signal does not kill, the result is 128 and the signal number, as in a shell.
+    """
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    # Seldom needed, and an extension module to load.
+    import resource
+
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number in _resettable_signals():
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.kill(os.getpid(), number)
+    return _SHELL_SIGNAL_BASE + number
+
+
+def _resettable_signals() -> set[int]:
+    return {int(number) for number in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}

@@ -1,0 +1,85 @@
+"""The rank entry: the one process between a launcher and the user's command."""
+
+from __future__ import annotations
+
+import os
+
+from hpckit.injob.identity import SOURCES, identify
+from hpckit.injob.rank_log import open_rank_log, rank_log_path
+from hpckit.injob.talk import reason, say
+
+_COMMAND_INDEX = 3
+
+
+def rank(words: list[str], env: dict[str, str]) -> int | None:
+    """Run a rank's command and return its exit code; None when `words` is no command line.
+
+    The command gets the rank's identity as torch's variables unless `env` itself holds them
+    (`--from env`). With a job folder in HPCKIT_JOB_FOLDER both output streams are copied to the
+    rank's log; without one the command replaces this process. 127 is a command that was not
+    found, 126 one that cannot be run; a command killed by a signal takes this process with it.
+    """
+    if words[:1] != ["--from"] or words[2:_COMMAND_INDEX] != ["--"]:
+        return None
+    source, command = words[1], words[_COMMAND_INDEX:]
+    if source not in SOURCES or not command:
+        return None
+    identity = identify(source, env)
+    env = _without_coerced_locale(env)
+    if source != "env":
+        env = {**env, **identity.exports()}
+    log = _rank_log(source, identity.rank, env)
+    try:
+        return _run(command, env, log)
+    except OSError as error:
+        return _not_started(command[0], identity.rank, error)
+
+
+def _rank_log(source: str, rank: int | None, env: dict[str, str]) -> int | None:
+    job_folder = env.get("HPCKIT_JOB_FOLDER", "")
+    if rank is None:
+        say(f"no rank number in the environment (--from {source}), so there is no rank log")
+        return None
+    if not job_folder:
+        return None
+    return open_rank_log(rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", "")))
+
+
+def _run(command: list[str], env: dict[str, str], log: int | None) -> int:
+    if log is None:
+        from hpckit.injob.process import replace
+
+        replace(command, env)
+    from hpckit.injob.supervise import supervise
+
+    return supervise(command, env, log)
+
+
+def _not_started(name: str, rank: int | None, error: OSError) -> int:
+    who = "" if rank is None else f"rank {rank}: "
+    # The system reports a script's missing interpreter as a missing file.
+    missing = isinstance(error, FileNotFoundError)
+    script = missing and "/" in name and os.path.exists(name)
+    if missing and not script:
+        say(f"{who}command not found: {name}")
+        return 127
+    why = "its interpreter is missing" if script else reason(error)
+    say(f"{who}cannot run {name}: {why}")
+    return 126
+
+
+def _without_coerced_locale(env: dict[str, str]) -> dict[str, str]:
+    # Python sets LC_CTYPE when it starts in the C locale (PEP 538), isolated or not; the command
+    # must see the environment that the launcher gave.
+    if not env.get("LC_CTYPE", "").startswith(("C.", "UTF-8")):
+        return env
+    try:
+        with open("/proc/self/environ", "rb") as stream:
+            before = stream.read().split(b"\0")
+    except OSError:
+        return env
+    env = {name: value for name, value in env.items() if name != "LC_CTYPE"}
+    for entry in before:
+        if entry.startswith(b"LC_CTYPE="):
+            env["LC_CTYPE"] = os.fsdecode(entry[len(b"LC_CTYPE=") :])
+    return env

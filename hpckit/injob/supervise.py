@@ -1,0 +1,151 @@
+"""The command under supervision: its output copied, its signals forwarded, its end awaited."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+
+from hpckit.injob.process import end_as, replace, spawn
+from hpckit.injob.talk import reason, say
+from hpckit.injob.tee import RankLog, Tee, same_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_OWN_FAULTS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# The largest pipe an unprivileged process can have: /proc/sys/fs/pipe-max-size, pipe(7).
+_DRAIN_BYTES = 1 << 20
+
+
+def supervise(command: list[str], env: dict[str, str], log: int) -> int:
+    """Run the command with both streams copied to the descriptor `log`; return its exit code.
+
+    Raises OSError when the command cannot be started. A command that dies of a signal takes this
+    process with it.
+    """
+    try:
+        _reserve_standard_descriptors()
+        wake = _catch_signals()
+        pid, tees = _start(command, env, RankLog(log))
+    except OSError as error:
+        # To become the command takes no further process and no pipe. If the fault lies with the
+        # command itself, this raises it again.
+        if error.errno in _OWN_FAULTS:
+            say(f"no rank log: {reason(error)}")
+        replace(command, env)
+    status = _relay(pid, wake, tees)
+    for tee in tees:
+        _drain(tee, wake)
+    return end_as(status)
+
+
+def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, list[Tee]]:
+    out_read, out_write = os.pipe()
+    tees = [Tee(out_read, 1, log)]
+    err_write = out_write
+    # Two pipes would lose the order of the streams where they end in one file.
+    if not same_file(1, 2):
+        err_read, err_write = os.pipe()
+        tees.append(Tee(err_read, 2, log))
+    pid = spawn(command, env, out_write, err_write)
+    # An end kept open here would hide the end of the stream.
+    for fd in {out_write, err_write}:
+        os.close(fd)
+    return pid, tees
+
+
+def _relay(pid: int, wake: int, tees: list[Tee]) -> int:
+    """Copy and forward until the command has ended; return its wait status."""
+    while True:
+        ready = _wait(wake, [tee for tee in tees if tee.open or tee.pending])
+        if wake in ready:
+            status = _on_signals(pid, wake)
+            if status is not None:
+                return status
+        for tee in tees:
+            if tee.target() in ready:
+                tee.write()
+            elif tee.source() in ready and tee.open:
+                tee.read()
+
+
+def _drain(tee: Tee, wake: int) -> None:
+    """Copy what the pipe still holds; a descendant that keeps it open is not waited for."""
+    left = _DRAIN_BYTES
+    while left > 0 or tee.pending:
+        if not tee.pending:
+            count = tee.read()
+            if not count:
+                return
+            left -= count
+            continue
+        ready = _wait(wake, [tee])
+        # The command has gone, so a request to end is now this process's own.
+        if wake in ready and any(number in _ENDING for number in os.read(wake, 512)):
+            return
+        if tee.target() in ready:
+            tee.write()
+
+
+def _wait(wake: int, tees: list[Tee]) -> set[int]:
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    for tee in tees:
+        source, target = tee.source(), tee.target()
+        if target is not None:
+            poll.register(target, select.POLLOUT)
+        elif source is not None:
+            poll.register(source, select.POLLIN)
+    return {fd for fd, _ in poll.poll()}
+
+
+def _on_signals(pid: int, wake: int) -> int | None:
+    """Forward what has arrived; return the command's wait status if it has ended."""
+    for number in os.read(wake, 512):
+        if number != signal.SIGCHLD:
+            _forward(pid, number)
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return status if ended else None
+
+
+def _forward(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        # A command that has changed its user cannot be signalled, and goes on.
+        return
+
+
+def _catch_signals() -> int:
+    """Turn signals into bytes of a pipe, where one that comes before the command waits for it."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_read, False)
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    for number in (*FORWARDED, signal.SIGCHLD):
+        signal.signal(number, _noted)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return wake_read
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the byte in the wake-up pipe is the message."""
+
+
+def _reserve_standard_descriptors() -> None:
+    # A pipe end that landed on a closed 0, 1 or 2 would be taken for the stream itself.
+    while os.open(os.devnull, os.O_RDWR) in {0, 1, 2}:
+        pass

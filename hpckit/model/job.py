@@ -1,0 +1,371 @@
+"""The job file `hpckit.job/1` as a value: what to run, on what, started how.
+
+Field names are Slurm's (sbatch(1), srun(1)); None means "not said", and what nobody said is
+absent from the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import prod
+
+from hpckit.model.rules import (
+    InvalidValue,
+    at_least,
+    both,
+    check_fields,
+    every,
+    key,
+    mapping,
+    matching,
+    one_line,
+    parses,
+    program_text,
+)
+from hpckit.units import (
+    MEM_EXPECTED,
+    TIME_EXPECTED,
+    parse_slurm_mem_bytes,
+    parse_slurm_time_s,
+)
+
+JOB_SCHEMA = "hpckit.job/1"
+
+_ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
+_ENV_PATTERN = matching(
+    r"[A-Za-z_][A-Za-z0-9_]*\*?", "a shell variable name, or its beginning followed by *"
+)
+_ENV_TABLE = mapping(_ENV_NAME, program_text)
+_OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
+_NODE_RANGE = r"\d+(-\d+(:[1-9]\d*)?)?"
+_ARRAY = matching(rf"{_NODE_RANGE}(,{_NODE_RANGE})*(%[1-9]\d*)?", 'an array such as "0-31%8"')
+_SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
+_SLURM_MEM = parses(parse_slurm_mem_bytes, MEM_EXPECTED)
+
+
+def _option_value(value: object) -> str | None:
+    return one_line(value) if isinstance(value, str) else None
+
+
+def _module_name(value: str) -> str | None:
+    if value.startswith("-"):
+        return "a module to load (a leading - would unload it)"
+    return one_line(value)
+
+
+class LauncherKind(StrEnum):
+    """How the ranks are started."""
+
+    PLAIN = "plain"
+    MPI = "mpi"
+    TORCHRUN = "torchrun"
+
+
+class EnvInherit(StrEnum):
+    """Which variables of the submitting shell reach the job."""
+
+    ALL = "all"
+    NONE = "none"
+
+
+class MeshAxis(StrEnum):
+    """One axis of the parallel mesh, as training frameworks call them."""
+
+    TENSOR = "tensor"
+    CONTEXT = "context"
+    DATA = "data"
+    PIPELINE = "pipeline"
+    EXPERT = "expert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """`[resources]`: what is asked of the scheduler."""
+
+    nodes: int = key("Nodes (`--nodes`).", default=1, check=at_least(1), minimum=1)
+    ntasks_per_node: int | None = key(
+        "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
+        "else one a node.",
+        default=None,
+        check=at_least(1),
+        minimum=1,
+    )
+    cpus_per_task: int | None = key(
+        "CPUs of each rank (`--cpus-per-task`); repeated on srun, because Slurm 22.05 to 23.02 "
+        "do not hand it down.",
+        default=None,
+        check=at_least(1),
+        minimum=1,
+    )
+    gpus_per_node: int | None = key(
+        "GPUs on each node (`--gpus-per-node`); all of a node's ranks see all of them.",
+        default=None,
+        check=at_least(0),
+        minimum=0,
+    )
+    gpu_type: str | None = key(
+        "GPU type as the cluster's gres.conf names it, such as `h100`.",
+        default=None,
+        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+    )
+    mem: str | None = key(
+        "Memory of each node (`--mem`); `0` is all of it.", default=None, check=_SLURM_MEM
+    )
+    mem_per_cpu: str | None = key(
+        "Memory for each CPU (`--mem-per-cpu`).", default=None, check=_SLURM_MEM
+    )
+    mem_per_gpu: str | None = key(
+        "Memory for each GPU (`--mem-per-gpu`).", default=None, check=_SLURM_MEM
+    )
+    time_limit: str | None = key(
+        "Time limit (`--time`) in Slurm's spelling.", default=None, check=_SLURM_TIME
+    )
+    exclusive: bool | None = key(
+        "Whole nodes (`--exclusive`), with all their memory (`--mem=0`) unless a memory is named.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        said = [name for name in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, name)]
+        if len(said) > 1:
+            raise InvalidValue(said[1], getattr(self, said[1]), f"only one of {', '.join(said)}")
+        if self.gpu_type is not None and not self.gpus_per_node:
+            raise InvalidValue("gpu_type", self.gpu_type, "gpus_per_node beside it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """`[launch]`: how the ranks are started."""
+
+    kind: LauncherKind = key(
+        "`plain`: srun starts every rank; `mpi`: the same with an MPI plugin; `torchrun`: one "
+        "torchrun a node starts its ranks.",
+        default=LauncherKind.PLAIN,
+    )
+    mpi: str | None = key(
+        "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: the cluster's MpiDefault.",
+        default=None,
+        check=matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix"),
+    )
+    distribution: str = key(
+        "Order of ranks over nodes and sockets (`--distribution`).",
+        default="block:block",
+        check=matching(r"[A-Za-z*]+(=\d+)?(:[A-Za-z*]+){0,2}(,(No)?Pack)?", "such as block:block"),
+    )
+    kill_on_bad_exit: bool = key(
+        "End the job step when one rank fails (`--kill-on-bad-exit`), instead of hanging.",
+        default=True,
+    )
+    wait_s: int = key(
+        "Seconds after the first rank has ended at which the others are killed (`--wait`); 0 is "
+        "never, as ranks may end minutes apart.",
+        default=0,
+        check=at_least(0),
+        minimum=0,
+    )
+    torchrun_args: tuple[str, ...] = key(
+        "More options for torchrun, such as `--max-restarts=1`.",
+        default=(),
+        check=every(both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash"))),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.torchrun_args and self.kind is not LauncherKind.TORCHRUN:
+            raise InvalidValue("torchrun_args", list(self.torchrun_args), 'kind = "torchrun"')
+        if self.mpi is not None and self.kind is LauncherKind.TORCHRUN:
+            raise InvalidValue("mpi", self.mpi, 'kind = "mpi" or "plain"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRequest:
+    """`[environment]`: what the command finds around it."""
+
+    inherit: EnvInherit = key(
+        "`all`: the submitting shell's variables reach the job, less those that a launch must "
+        "set for itself (see `pass`); `none`: only HOME, USER, PATH and their like, and `pass`.",
+        default=EnvInherit.ALL,
+    )
+    pass_: tuple[str, ...] = key(
+        "Variables let through by name although they are held back (`NCCL_*` and the like, or "
+        'everything under `inherit = "none"`). Their values never enter the script.',
+        default=(),
+        check=every(_ENV_PATTERN),
+    )
+    modules_purge: bool = key("Run `module purge` before loading modules.", default=False)
+    modules: tuple[str, ...] = key(
+        "Modules to load, in this order; a failing one ends the job.",
+        default=(),
+        check=every(_module_name),
+    )
+    venv: str | None = key(
+        "Python virtual environment to activate; a leading `~/` is the home of the user who runs "
+        "the job.",
+        default=None,
+        check=one_line,
+    )
+    conda: str | None = key("Conda environment to activate.", default=None, check=one_line)
+    set: Mapping[str, str] = key(
+        "Variables to export, quoted exactly: nothing in a value is expanded.",
+        factory=dict,
+        check=_ENV_TABLE,
+    )
+    setup: tuple[str, ...] = key(
+        "Lines of shell, run as they stand after everything above.",
+        default=(),
+        check=every(lambda line: _setup_line(line)),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.venv is not None and self.conda is not None:
+            raise InvalidValue("conda", self.conda, "either venv or conda, not both")
+        for name in self.set:
+            if name.startswith(("HPCKIT_", "SLURM_")):
+                raise InvalidValue("set", name, "a variable that is neither HPCKIT_* nor SLURM_*")
+
+
+def _setup_line(line: str) -> str | None:
+    wrong = program_text(line) or one_line(line.replace("\n", " ").replace("\t", " "))
+    if wrong is not None:
+        return wrong
+    if line.endswith("\\"):
+        return "a line that does not end in a backslash"
+    if any(part.lstrip().startswith("#SBATCH") for part in line.splitlines()):
+        return "shell, not a directive: options of sbatch belong under [slurm]"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    """`[slurm]`: who pays, where and when; every other option through the two open tables."""
+
+    account: str | None = key("Account to charge (`--account`).", default=None, check=one_line)
+    partition: str | None = key("Partition (`--partition`).", default=None, check=one_line)
+    qos: str | None = key("Quality of service (`--qos`).", default=None, check=one_line)
+    constraint: str | None = key("Node features (`--constraint`).", default=None, check=one_line)
+    reservation: str | None = key("Reservation (`--reservation`).", default=None, check=one_line)
+    nodelist: str | None = key("Nodes to include (`--nodelist`).", default=None, check=one_line)
+    exclude: str | None = key("Nodes to avoid (`--exclude`).", default=None, check=one_line)
+    dependency: str | None = key(
+        "Jobs to wait for (`--dependency`).", default=None, check=one_line
+    )
+    licenses: str | None = key("Licenses (`--licenses`).", default=None, check=one_line)
+    array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_ARRAY)
+    begin: str | None = key("Earliest start (`--begin`).", default=None, check=one_line)
+    signal: str | None = key(
+        "Signal before the time limit (`--signal`), such as `B:USR2@120`.",
+        default=None,
+        check=matching(r"([RB]+:)?[A-Z0-9]+(@\d+)?", "such as USR2@120 or B:USR2@120"),
+    )
+    requeue: bool = key(
+        "May Slurm start the job again after a node failure or preemption (`--requeue`, else "
+        "`--no-requeue`).",
+        default=False,
+    )
+    comment: str | None = key("Comment (`--comment`).", default=None, check=one_line)
+    mail_user: str | None = key("Whom to write (`--mail-user`).", default=None, check=one_line)
+    mail_type: tuple[str, ...] = key(
+        "On which events (`--mail-type`), such as `END` and `FAIL`.",
+        default=(),
+        check=every(matching(r"[A-Z]+(_[A-Z0-9]+)*", "an event such as END or TIME_LIMIT_80")),
+    )
+    extra: Mapping[str, str | int | bool] = key(
+        "Any other option of sbatch by its long name; `true` is the bare option, `false` leaves "
+        "it out.",
+        factory=dict,
+        check=mapping(_OPTION_NAME, _option_value),
+    )
+    srun_extra: Mapping[str, str | int | bool] = key(
+        "Any other option of srun by its long name.",
+        factory=dict,
+        check=mapping(_OPTION_NAME, _option_value),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """`[tune]`: communication settings that the user decides."""
+
+    env: Mapping[str, str] = key(
+        "Variables such as `NCCL_DEBUG`; the user's word wins, and the script says so.",
+        factory=dict,
+        check=_ENV_TABLE,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def _command_word(value: str) -> str | None:
+    return program_text(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A whole job: the value that a job file, a site's defaults and options make together."""
+
+    schema: str = key(
+        f'The format of this file: `"{JOB_SCHEMA}"`.',
+        check=lambda value: None if value == JOB_SCHEMA else f'"{JOB_SCHEMA}"',
+        const=JOB_SCHEMA,
+    )
+    name: str = key("Name of the job (`--job-name`).", check=one_line)
+    command: tuple[str, ...] = key(
+        "The program and its arguments, each quoted exactly: no shell reads them.",
+        check=every(_command_word),
+        minItems=1,
+    )
+    chdir: str | None = key(
+        "Folder in which the job runs, relative to the job file. Not said: where `hpckit submit` "
+        "was called.",
+        default=None,
+        check=one_line,
+    )
+    resources: ResourceRequest = field(default_factory=ResourceRequest)
+    launch: LaunchRequest = field(default_factory=LaunchRequest)
+    environment: EnvironmentRequest = field(default_factory=EnvironmentRequest)
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    tune: TuneRequest = field(default_factory=TuneRequest)
+    parallel: Mapping[MeshAxis, int] = key(
+        "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
+        "of ranks.",
+        factory=dict,
+        check=mapping(lambda _: None, at_least(1)),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.command or not self.command[0]:
+            raise InvalidValue("command", list(self.command), "a program and its arguments")
+        if self.command[0].startswith("-"):
+            raise InvalidValue("command", self.command[0], "a program first, not an option")
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """Ranks on each node, after the default of the launch kind."""
+        if self.resources.ntasks_per_node is not None:
+            return self.resources.ntasks_per_node
+        if self.launch.kind is LauncherKind.PLAIN:
+            return 1
+        return self.resources.gpus_per_node or 1
+
+    @property
+    def ntasks(self) -> int:
+        """Ranks of the whole job."""
+        return self.resources.nodes * self.ntasks_per_node
+
+    @property
+    def mesh_ranks(self) -> int | None:
+        """Ranks that the parallel mesh needs, None without a mesh.
+
+        Expert parallelism splits the data axis and takes no ranks of its own.
+        """
+        sizes = [size for axis, size in self.parallel.items() if axis is not MeshAxis.EXPERT]
+        return prod(sizes) if sizes else None

@@ -1,0 +1,88 @@
+"""What is decided about a job before it becomes text: directives, launch, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.model.job import LauncherKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One long option of sbatch or srun; `value` None is the bare option.
+
+    `because` is shown beside it, None where the option speaks for itself.
+    """
+
+    name: str
+    value: str | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvSetting:
+    """One variable to export, with the reason and the rule or source behind it."""
+
+    name: str
+    value: str
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentPlan:
+    """What the environment block does, in order."""
+
+    modules_purge: bool = False
+    modules: tuple[str, ...] = ()
+    venv: str | None = None
+    conda: str | None = None
+    exports: tuple[EnvSetting, ...] = ()
+    setup: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """Everything that a script template shows, already decided.
+
+    `directives` are sbatch's, `srun` the options of the step that starts the command; `ntasks`
+    and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
+    (`injob rank --from`).
+    """
+
+    name: str
+    kind: LauncherKind
+    directives: tuple[Option, ...]
+    srun: tuple[Option, ...]
+    environment: EnvironmentPlan
+    communication: tuple[EnvSetting, ...]
+    command: tuple[str, ...]
+    nodes: int
+    ntasks: int
+    ntasks_per_node: int
+    rank_source: str
+    kill_on_bad_exit: bool = True
+    torchrun_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What produced a script, in words that are the same on every machine.
+
+    `template_digest` is None for the packaged template, else the SHA-256 of the texts used.
+    `reproduce` is the command line, each word still unquoted.
+    """
+
+    version: str
+    site: str
+    job_digest: str
+    template: str
+    template_digest: str | None
+    reproduce: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A rendered script: its text and the SHA-256 of its UTF-8 bytes, in hex."""
+
+    text: str
+    sha256: str

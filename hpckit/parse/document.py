@@ -1,0 +1,185 @@
+"""A tree of tables, strictly turned into a dataclass: no unknown key, no silent conversion.
+
+msgspec checks types but ignores unknown keys of dataclasses, so the tree is first walked
+against the fields; the nearest valid key is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from hpckit.errors import ConfigError
+from hpckit.model.rules import InvalidValue, file_key
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
+_EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
+_MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
+
+
+def parse_toml(text: str, source: str) -> Tree:
+    """TOML text as a tree; `source` names it in errors. Raises ConfigError with the place."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"is not valid TOML: {error}", source=source) from error
+
+
+def dataclass_of(annotation: Any) -> type | None:
+    """The dataclass behind a field's annotation, None when it holds a plain value."""
+    return annotation if dataclasses.is_dataclass(annotation) else None  # type: ignore[return-value]
+
+
+def field_types(cls: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+    """The fields of a dataclass with their evaluated types."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        yield field, hints[field.name]
+
+
+def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") -> None:
+    """Walk `tree` beside the fields of `cls`. Raises ConfigError for the first unknown key."""
+    if not isinstance(tree, Mapping):
+        raise ConfigError(
+            f"got {_kind(tree)}, expected a table", source=source, key=path.rstrip(".") or None
+        )
+    known = {file_key(field): hint for field, hint in field_types(cls)}
+    for name, value in tree.items():
+        if name not in known:
+            raise _unknown_key(f"{path}{name}", name, known, source)
+        inner = dataclass_of(known[name])
+        if inner is not None:
+            refuse_unknown_keys(value, inner, source, f"{path}{name}.")
+        else:
+            _refuse_unknown_words(value, known[name], source, f"{path}{name}")
+
+
+def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
+    """The same for the closed words of an enum, as a value or as the keys of a table."""
+    closed = _enum_of(hint)
+    keys = _enum_of(typing.get_args(hint)[0]) if typing.get_args(hint) else None
+    if closed is not None and isinstance(value, str) and value not in list(closed):
+        raise _unknown_word(path, value, closed, source)
+    if keys is not None and isinstance(value, Mapping):
+        for name in value:
+            if name not in list(keys):
+                raise _unknown_key(f"{path}.{name}", name, {word: None for word in keys}, source)
+
+
+def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
+    return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
+
+
+def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:
+    near = difflib.get_close_matches(got, list(closed), n=1, cutoff=0.5)
+    return ConfigError(
+        f"got {got!r}, expected one of: {', '.join(closed)}",
+        source=source,
+        key=path,
+        hint=f"did you mean {near[0]!r}?" if near else None,
+    )
+
+
+def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) -> ConfigError:
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
+    good = f"did you mean `{near[0]}`? " if near else ""
+    return ConfigError(
+        "unknown key", source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"
+    )
+
+
+def convert(tree: Tree, cls: type[T], source: str) -> T:
+    """A checked tree as an instance of `cls`.
+
+    Raises ConfigError with the key, what was got and what was expected.
+    """
+    refuse_unknown_keys(tree, cls, source)
+    try:
+        return msgspec.convert(_to_field_names(tree, cls), cls)
+    except msgspec.ValidationError as error:
+        raise _explain(error, source) from error
+
+
+def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:
+    renamed: Tree = {}
+    for field, hint in field_types(cls):
+        name = file_key(field)
+        if name in tree:
+            inner = dataclass_of(hint)
+            value = tree[name]
+            renamed[field.name] = value if inner is None else _to_field_names(value, inner)
+    return renamed
+
+
+def _explain(error: msgspec.ValidationError, source: str) -> ConfigError:
+    match = _AT.match(str(error))
+    what, path, outer = match.group("what", "path", "outer") if match else (str(error), None, None)
+    prefix = _dotted(outer or path)
+    cause = error.__cause__
+    if isinstance(cause, InvalidValue):
+        return ConfigError(str(cause), source=source, key=_join(prefix, cause.key))
+    missing = _MISSING.match(what)
+    if missing:
+        key = _join(prefix, missing["name"].removesuffix("_"))
+        return ConfigError("is missing", source=source, key=key)
+    expected = _EXPECTED.match(what)
+    if expected:
+        what = f"got {_plain(expected['got'])}, expected {_plain(expected['expected'])}"
+    return ConfigError(what, source=source, key=prefix or None)
+
+
+def _dotted(path: str | None) -> str:
+    bare = (path or "").removeprefix("$").lstrip(".").replace("[...]", "")
+    return re.sub(r"\bpass_\b", "pass", bare)
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _plain(types_text: str) -> str:
+    words = {
+        "`int`": "a whole number",
+        "`str`": "text",
+        "`bool`": "true or false",
+        "`float`": "a number",
+        "`array`": "a list",
+        "`object`": "a table",
+        "`null`": "nothing",
+    }
+    for technical, word in words.items():
+        types_text = types_text.replace(technical, word)
+    return types_text.replace(" | null", "").strip("`")
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
+    return names.get(type(value), type(value).__name__)
+
+
+def to_tree(value: Any) -> Any:
+    """A model value as plain tables, lists and scalars, with the keys of the file."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            file_key(field): to_tree(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(name): to_tree(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_tree(item) for item in value]
+    if isinstance(value, (str, int, float, bool, types.NoneType)):
+        return value if isinstance(value, bool) or not isinstance(value, str) else str(value)
+    raise TypeError(f"{type(value).__name__} has no place in a document")

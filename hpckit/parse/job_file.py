@@ -1,0 +1,173 @@
+"""The job file, and the layers that make it a whole job: options over file over site."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpckit.errors import ConfigError
+from hpckit.model.job import JOB_SCHEMA, JobSpec
+from hpckit.model.origin import EffectiveJob, OriginKind, ValueOrigin
+from hpckit.model.rules import file_key
+from hpckit.parse.document import (
+    Tree,
+    convert,
+    dataclass_of,
+    field_types,
+    parse_toml,
+    refuse_unknown_keys,
+    to_tree,
+)
+
+APPENDED_LISTS = frozenset({"environment.pass"})
+"""Keys whose lists add up over the layers, because a site's own pass-through must not vanish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One source of values: a partial job tree, its rank among the layers, and its name."""
+
+    tree: Tree
+    kind: OriginKind
+    source: str
+    details: Mapping[str, str]
+
+    def detail(self, key: str) -> str:
+        """What to name for `key`: the option that set it, or the layer's own name."""
+        return self.details.get(key, self.source)
+
+
+def job_layer(text: str, source: str) -> Layer:
+    """The layer of a job file's text. Raises ConfigError for bad TOML, keys or schema."""
+    tree = parse_toml(text, source)
+    refuse_unknown_keys(tree, JobSpec, source)
+    if tree.get("schema") != JOB_SCHEMA:
+        got = f"got {tree['schema']!r}" if "schema" in tree else "is missing"
+        raise ConfigError(
+            f'{got}, expected "{JOB_SCHEMA}"',
+            source=source,
+            key="schema",
+            hint=f'begin the file with: schema = "{JOB_SCHEMA}"',
+        )
+    return Layer(tree=tree, kind=OriginKind.JOB, source=source, details={})
+
+
+def site_layer(tree: Mapping[str, Any], site_name: str) -> Layer:
+    """The layer of a site's `[job]` defaults."""
+    source = f"site {site_name}"
+    refuse_unknown_keys(tree, JobSpec, source, "job.")
+    return Layer(tree=dict(tree), kind=OriginKind.SITE, source=source, details={})
+
+
+def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
+    """The layer of the command line: dotted key → (value, the option as typed)."""
+    tree: Tree = {}
+    for key, (value, option) in values.items():
+        _put(tree, key, value, option)
+    refuse_unknown_keys(tree, JobSpec, "command line")
+    details = {key: option for key, (_, option) in values.items()}
+    return Layer(
+        tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details
+    )
+
+
+def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
+    """Merge layers, strongest first, into a job whose every value knows its origin.
+
+    Raises ConfigError naming the layer that a bad value came from.
+    """
+    merged: Tree = {"schema": JOB_SCHEMA}
+    owner: dict[str, Layer] = {}
+    for layer in reversed(layers):
+        for key, value in _leaves(layer.tree, JobSpec):
+            held = _get(merged, key)
+            if key in APPENDED_LISTS and isinstance(held, list) and isinstance(value, list):
+                value = [*held, *(item for item in value if item not in held)]
+            _put(merged, key, value, layer.source)
+            owner[key] = layer
+    spec = _convert_blaming(merged, owner, layers)
+    tree = to_tree(spec)
+    tree["resources"]["ntasks_per_node"] = spec.ntasks_per_node
+    return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+
+
+def digest_of(tree: Any) -> str:
+    """SHA-256 of the canonical JSON of a document: fields in schema order, tables as written."""
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _convert_blaming(
+    merged: Tree, owner: Mapping[str, Layer], layers: Sequence[Layer]
+) -> JobSpec:
+    try:
+        return convert(merged, JobSpec, layers[0].source if layers else "job")
+    except ConfigError as error:
+        layer = owner.get((error.key or "").split("[")[0])
+        if layer is None:
+            layer = next((one for one in layers if one.kind is OriginKind.JOB), None)
+        if layer is None:
+            raise
+        source = layer.detail(error.key or "")
+        raise ConfigError(
+            error.reason, source=source, key=error.key, hint=error.hint
+        ) from error.__cause__
+
+
+def _leaves(tree: Mapping[str, Any], cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    inner_of = {file_key(field): dataclass_of(hint) for field, hint in field_types(cls)}
+    for name, value in tree.items():
+        inner = inner_of.get(name)
+        if inner is not None and isinstance(value, Mapping):
+            yield from _leaves(value, inner, f"{prefix}{name}.")
+        elif isinstance(value, Mapping):
+            for entry, entry_value in value.items():
+                yield f"{prefix}{name}.{entry}", entry_value
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _origins(tree: Tree, owner: Mapping[str, Layer]) -> tuple[ValueOrigin, ...]:
+    found = []
+    for key, value in _leaves(tree, JobSpec):
+        if value is None or (value == [] and key not in owner) or key == "schema":
+            continue
+        layer = owner.get(key)
+        found.append(
+            ValueOrigin(
+                key=key,
+                value=json.dumps(value, ensure_ascii=False),
+                origin=OriginKind.DEFAULT if layer is None else layer.kind,
+                detail="hpckit" if layer is None else layer.detail(key),
+            )
+        )
+    return tuple(found)
+
+
+def _split(key: str) -> list[str]:
+    head, *rest = key.split(".", 1)
+    if not rest:
+        return [head]
+    second, *tail = rest[0].split(".", 1)
+    return [head, second, *tail]
+
+
+def _put(tree: Tree, key: str, value: Any, source: str) -> None:
+    *parents, last = _split(key)
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{parent} is not a table here", source=source, key=key)
+    tree[last] = value
+
+
+def _get(tree: Tree, key: str) -> Any:
+    node: Any = tree
+    for part in _split(key):
+        if not isinstance(node, Mapping) or part not in node:
+            return None
+        node = node[part]
+    return node

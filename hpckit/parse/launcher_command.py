@@ -1,0 +1,93 @@
+"""What a command line says about its own launch: a leading torchrun, and a name for the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from hpckit.errors import ConfigError
+
+_TORCHRUN_OWNED = {
+    "nnodes": "resources.nodes (--nodes)",
+    "nproc-per-node": "resources.ntasks_per_node (--ntasks-per-node), else one a GPU",
+    "node-rank": "nothing: hpckit reads SLURM_PROCID on each node",
+    "master-addr": "nothing: hpckit takes the first node",
+    "master-port": "nothing: hpckit tries free ports",
+    "rdzv-backend": "nothing: the rendezvous is static",
+    "rdzv-endpoint": "nothing: the rendezvous is static",
+    "rdzv-id": "nothing: the rendezvous is static",
+    "standalone": "nothing: one node needs no other way",
+    "no-python": "the program itself as the command",
+    "run-path": "python -m runpy as the command",
+}
+_TORCHRUN_VALUED = frozenset(
+    "rdzv-conf max-restarts monitor-interval start-method role log-dir redirects tee "
+    "local-ranks-filter local-addr logs-specs numa-binding signals-to-handle "
+    "event-log-handler r t".split()
+)
+_LAUNCHERS = {
+    "srun": "hpckit writes srun itself: give the program after it",
+    "mpirun": 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"',
+    "mpiexec": 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"',
+    "sbatch": "hpckit writes the script: give the program that the script runs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchrunCommand:
+    """A command that began with torchrun: torchrun's own options, and what each rank runs."""
+
+    options: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+def read_torchrun(command: Sequence[str]) -> TorchrunCommand | None:
+    """The parts of a command that begins with torchrun, None for any other.
+
+    Raises ConfigError for an option that the launch owns, and for another launcher in front.
+    """
+    if not command:
+        return None
+    program = PurePosixPath(command[0]).name
+    if program in _LAUNCHERS:
+        raise ConfigError(f"begins with {program}", key="command", hint=_LAUNCHERS[program])
+    if program != "torchrun":
+        return None
+    options, rest, as_module = _split_options(list(command[1:]))
+    if not rest:
+        raise ConfigError("torchrun has nothing to run", key="command", hint="torchrun train.py")
+    python = ("python", "-m") if as_module else ("python",)
+    return TorchrunCommand(options=tuple(options), command=(*python, *rest))
+
+
+def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:
+    options: list[str] = []
+    as_module = False
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "--":
+            break
+        if word in ("-m", "--module"):
+            as_module = True
+            continue
+        name = word.lstrip("-").split("=", 1)[0].replace("_", "-")
+        if name in _TORCHRUN_OWNED:
+            raise ConfigError(
+                f"torchrun's {word.split('=', 1)[0]} is hpckit's to write",
+                key="command",
+                hint=f"say it with {_TORCHRUN_OWNED[name]}",
+            )
+        if name in _TORCHRUN_VALUED and "=" not in word and words:
+            word = f"--{name}={words.pop(0)}" if len(name) > 1 else f"{word}={words.pop(0)}"
+        options.append(word)
+    return options, words, as_module
+
+
+def job_name_of(command: Sequence[str]) -> str:
+    """A name for a job that has only a command: its script's, else its program's."""
+    for word in command:
+        path = PurePosixPath(word)
+        if path.suffix in (".py", ".sh", ".jl", ".R"):
+            return path.stem or "job"
+    return PurePosixPath(command[0]).name or "job" if command else "job"

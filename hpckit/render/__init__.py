@@ -1,0 +1,1 @@
+"""A plan and template texts become the text of a script."""

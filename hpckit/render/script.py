@@ -1,0 +1,100 @@
+"""A launch plan and template texts become a script: layout in the template, words quoted here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import jinja2
+
+from hpckit.errors import RenderError
+from hpckit.model.plan import LaunchPlan, Option, Provenance, Script
+from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
+
+_COMMENT_COLUMN = 40
+_RULE_WIDTH = 78
+
+
+def render_script(
+    plan: LaunchPlan, provenance: Provenance, templates: Mapping[str, str]
+) -> Script:
+    """The script of `plan` from the template that `provenance` names.
+
+    `templates` maps names to texts, all that may be extended or included. Raises RenderError
+    with the template and the variable or value at fault.
+    """
+    environment = _environment(templates)
+    try:
+        text = environment.get_template(provenance.template).render(
+            plan=plan, provenance=provenance
+        )
+    except jinja2.TemplateNotFound as error:
+        raise RenderError("there is no such template", template=str(error)) from error
+    except jinja2.TemplateSyntaxError as error:
+        where = f"{error.name or provenance.template} line {error.lineno}"
+        raise RenderError(str(error.message), template=where) from error
+    except jinja2.TemplateError as error:
+        raise RenderError(str(error), template=provenance.template) from error
+    text = text.rstrip("\n") + "\n"
+    _refuse_late_directives(text, provenance.template)
+    return Script(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _environment(templates: Mapping[str, str]) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701  the output is bash, quoted by the filters below
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        sh=sh_word,
+        shline=sh_line,
+        shpath=sh_path,
+        directive=directive_value,
+        directive_line=_directive_line,
+        options=_options,
+        reason=_reason,
+        rule=_rule,
+    )
+    return environment
+
+
+def _directive_line(option: Option) -> str:
+    value = "" if option.value is None else f"={directive_value(option.value)}"
+    return _reason(f"#SBATCH --{option.name}{value}", option.because)
+
+
+def _options(options: Sequence[Option]) -> str:
+    """Long options of srun, four a line."""
+    words = [
+        sh_word(f"--{option.name}" + ("" if option.value is None else f"={option.value}"))
+        for option in options
+    ]
+    lines = [" ".join(words[at : at + 4]) for at in range(0, len(words), 4)]
+    return " \\\n  ".join(lines)
+
+
+def _reason(line: str, because: str | None) -> str:
+    if because is None:
+        return line
+    return f"{line:<{_COMMENT_COLUMN}} # {comment_text(because)}"
+
+
+def _rule(name: str) -> str:
+    return f"# --- block: {comment_text(name)} ".ljust(_RULE_WIDTH, "-")
+
+
+def _refuse_late_directives(text: str, template: str) -> None:
+    """Slurm stops reading directives at the first command: a later one would be a silent no."""
+    commands_begun = False
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if line.startswith("#SBATCH") and commands_begun:
+            raise RenderError(
+                f"line {line_no} of the script is a directive after the first command, "
+                "which sbatch ignores",
+                template=template,
+            )
+        commands_begun = commands_begun or not (line.startswith("#") or not line.strip())

@@ -1,0 +1,83 @@
+"""Slurm's own spellings of time and memory, parsed and formatted in one place.
+
+Base units inside hpckit are seconds and bytes; requests round up. Sources: sbatch(1) `--time`
+("minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes" and
+"days-hours:minutes:seconds") and `--mem` (suffixes K, M, G, T, powers of 1024, default M).
+"""
+
+from __future__ import annotations
+
+import re
+
+_TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
+_MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_MIB = 1024**2
+_SUFFIX_BYTES = {"K": 1024, "": _MIB, "M": _MIB, "G": 1024**3, "T": 1024**4}
+
+TIME_EXPECTED = 'a Slurm time such as "30" (minutes), "8:00:00" or "2-12:00:00"'
+MEM_EXPECTED = 'a Slurm memory size such as "64G", "512000M" or "0" (all of the node)'
+
+
+def parse_slurm_time_s(text: str) -> int:
+    """A Slurm time limit in seconds.
+
+    Raises ValueError for anything that sbatch(1) does not list, and for zero: a limit of zero
+    means "no limit" to Slurm, which nobody should get by a slip.
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"expected {TIME_EXPECTED}, got {text!r}")
+    clock = [int(part) for part in match["clock"].split(":")]
+    if match["days"] is not None:
+        hours, minutes, seconds = (*clock, 0, 0)[:3]
+        total_s = int(match["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds
+    elif len(clock) == 3:
+        total_s = clock[0] * 3600 + clock[1] * 60 + clock[2]
+    else:
+        minutes, seconds = (*clock, 0)[:2]
+        total_s = minutes * 60 + seconds
+    if total_s <= 0:
+        raise ValueError(f"expected {TIME_EXPECTED} above zero, got {text!r}")
+    return total_s
+
+
+def format_slurm_time(seconds: int) -> str:
+    """Seconds as `HH:MM:SS`, or `D-HH:MM:SS` from one day on."""
+    days, rest = divmod(seconds, 86400)
+    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def parse_slurm_mem_bytes(text: str) -> int:
+    """A Slurm memory size in bytes; 0 means all memory of the node. Raises ValueError."""
+    match = _MEM.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"expected {MEM_EXPECTED}, got {text!r}")
+    return int(match["number"]) * _SUFFIX_BYTES[match["suffix"].upper()]
+
+
+def slurm_mem_mib_ceil(size_bytes: int) -> int:
+    """Whole MiB that hold `size_bytes`; a request is never rounded down."""
+    return -(-size_bytes // _MIB)
+
+
+def format_slurm_mem(size_bytes: int) -> str:
+    """Bytes as Slurm writes them: in G where that is exact, else in M, rounded up."""
+    mib = slurm_mem_mib_ceil(size_bytes)
+    if mib and mib % 1024 == 0:
+        return f"{mib // 1024}G"
+    return f"{mib}M" if mib else "0"
+
+
+def format_duration(seconds: float) -> str:
+    """A measured duration for people: `0.8 s`, `41 s`, `41:07`, `1:02:03` or `2-01:02:03`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    if whole < 86400:
+        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    return format_slurm_time(whole)

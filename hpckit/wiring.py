@@ -1,0 +1,129 @@
+"""The composition root of the command line: which adapter stands behind which port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpckit.errors import ToolMissing
+from hpckit.model.site import SubmitterKind
+
+if TYPE_CHECKING:
+    from hpckit.app.submit import Caller, SubmitTools
+    from hpckit.ports import (
+        Clock,
+        CommandRunner,
+        JobFolders,
+        JobIndex,
+        JobLogs,
+        Resources,
+        Submitter,
+    )
+
+
+def home() -> Path:
+    """The user's home folder; `/` where there is none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def resources(
+    site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
+) -> Resources:
+    """Site files and templates along the search path."""
+    from hpckit.adapters.resources import FileResources, search_path
+
+    return FileResources(
+        search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
+    )
+
+
+def job_index() -> JobIndex:
+    """The index of this user's jobs, under $XDG_STATE_HOME."""
+    from hpckit.adapters.job_index import SqliteJobIndex
+
+    return SqliteJobIndex(state_folder() / "jobs.sqlite")
+
+
+def state_folder() -> Path:
+    """`$XDG_STATE_HOME/hpckit`, by default `~/.local/state/hpckit`."""
+    return Path(os.environ.get("XDG_STATE_HOME") or home() / ".local" / "state") / "hpckit"
+
+
+def submitter(kind: SubmitterKind) -> Submitter:
+    """What starts jobs at a site. Raises ToolMissing for what this version cannot reach."""
+    if kind is SubmitterKind.SLURM:
+        raise ToolMissing(
+            "this version starts jobs on this machine only",
+            hint="hpckit render JOB --site SITE > job.sbatch && sbatch job.sbatch, or --local",
+        )
+    from hpckit.adapters.local_submitter import LocalSubmitter
+
+    return LocalSubmitter()
+
+
+def clock() -> Clock:
+    """The machine's own clock."""
+    from hpckit.adapters.clock import SystemClock
+
+    return SystemClock()
+
+
+def job_folders() -> JobFolders:
+    """Job folders on the file system."""
+    from hpckit.adapters.job_folder import FileJobFolders
+
+    return FileJobFolders()
+
+
+def job_logs() -> JobLogs:
+    """The logs in job folders."""
+    from hpckit.adapters.job_logs import FileJobLogs
+
+    return FileJobLogs()
+
+
+def command_runner() -> CommandRunner:
+    """External commands."""
+    from hpckit.adapters.process import ProcessRunner
+
+    return ProcessRunner()
+
+
+def submit_tools(kind: SubmitterKind) -> SubmitTools:
+    """Everything that a submission uses."""
+    from hpckit.adapters.interrupts import interrupts_held
+    from hpckit.app.submit import SubmitTools
+
+    return SubmitTools(
+        submitter=submitter(kind),
+        folders=job_folders(),
+        index=job_index(),
+        clock=clock(),
+        interrupts_held=interrupts_held,
+    )
+
+
+def caller() -> Caller:
+    """Who submits now."""
+    import psutil
+
+    from hpckit.app.submit import Caller
+
+    return Caller(
+        environment=dict(os.environ),
+        workdir=Path.cwd(),
+        home=home(),
+        python=sys.executable,
+        uuid_hex=uuid.uuid4().hex,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        pid_started_s=psutil.Process().create_time(),
+    )
