@@ -142,7 +142,7 @@ class JobFolders(Protocol):
         ...
 
     def pack_agent(self, folder: Path) -> str:
-        """Put the rank entry into the folder; gives its SHA-256."""
+        """Put the rank entry into the folder as `hpckit-injob.pyz`; gives its SHA-256."""
         ...
 
     def remove(self, folder: Path) -> None:

@@ -34,9 +34,7 @@ def home() -> Path:
         return Path("/")
 
 
-def resources(
-    site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
-) -> Resources:
+def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> Resources:
     """Site files and templates along the search path."""
     from hpckit.adapters.resources import FileResources, search_path
 

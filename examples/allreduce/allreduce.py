@@ -22,7 +22,7 @@ GREETING = f"hpckit-allreduce/1 {JOB}"
 GREETING_BYTES = len(GREETING) + 40
 HELLO_S = 5.0
 RETRY_S = 0.1
-LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 def main() -> int:
@@ -162,16 +162,14 @@ def join_ring(rank: int, world_size: int, deadline_s: float) -> tuple[socket.soc
             addresses = attend_meeting(rank, master, port, deadline_s)
         if len(addresses) != world_size:
             raise ConnectionError("rank 0 has gone")
-        me, before, after = (
-            f"ring {rank}",
-            f"ring {(rank - 1) % world_size}",
-            (rank + 1) % world_size,
-        )
+        before = ["ring", str((rank - 1) % world_size)]
+        after = addresses[(rank + 1) % world_size]
         # Odd ranks open the door first: if all knocked at once, nobody would be there to open.
         if rank % 2 == 1:
             left = accept(door, before, deadline_s)[0]
-        right = connect(addresses[after], me, deadline_s)
-        if rank % 2 == 0:
+            right = connect(after, f"ring {rank}", deadline_s)
+        else:
+            right = connect(after, f"ring {rank}", deadline_s)
             left = accept(door, before, deadline_s)[0]
     for neighbour in (left, right):
         neighbour.settimeout(remaining_s(deadline_s))
@@ -187,11 +185,11 @@ def host_meeting(
     with listen(master[1]) as door:
         while missing := set(range(world_size)) - set(addresses):
             try:
-                guest, words = accept(door, "meet", deadline_s)
+                guest, words = accept(door, ["meet"], deadline_s)
             except TimeoutError as error:
                 raise TimeoutError(f"ranks that did not come: {sorted(missing)}") from error
             rank, guest_port = int(words[0]), int(words[1])
-            host = guest.getpeername()[0]
+            host = guest.getpeername()[0].removeprefix("::ffff:")
             # A guest on this very host may come by the loopback, which others cannot use.
             addresses[rank] = (master[0] if host in LOOPBACK else host, guest_port)
             guests[rank] = guest
@@ -242,7 +240,7 @@ def connect(address: tuple[str, int], words: str, deadline_s: float) -> socket.s
 
 
 def accept(
-    door: socket.socket, expected: str, deadline_s: float
+    door: socket.socket, expected: list[str], deadline_s: float
 ) -> tuple[socket.socket, list[str]]:
     """Let in the next peer whose greeting goes on as expected, and give the words after that."""
     while True:
@@ -251,9 +249,9 @@ def accept(
         guest.settimeout(HELLO_S)
         try:
             words = read_greeting(guest)
-            if " ".join(words).startswith(expected):
+            if words[: len(expected)] == expected:
                 guest.sendall(f"{GREETING} welcome\n".encode())
-                return guest, words[len(expected.split()) :]
+                return guest, words[len(expected) :]
         except OSError:
             pass  # gone again, or silent
         guest.close()

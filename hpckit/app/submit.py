@@ -18,12 +18,13 @@ from hpckit.errors import ConfigError
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.parse.document import to_tree
-from hpckit.ports import Clock, JobFolders, JobIndex, Submitter, SubmitRequest
+from hpckit.ports import Clock, JobFolders, JobIndex, SubmitRequest, Submitter
 from hpckit.units import parse_slurm_time_s
 
 INTENT_SCHEMA = "hpckit.intent/1"
 SUBMITTED_SCHEMA = "hpckit.submitted/1"
 EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
+AGENT_FILE = "hpckit-injob.pyz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,29 +62,48 @@ class SubmitTools:
     interrupts_held: Callable[[], AbstractContextManager[None]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """One submission under way: all that its steps share."""
+
+    job: PreparedJob
+    caller: Caller
+    folder: Path
+    job_id: JobId
+    created_s: float
+    environment: SubmissionEnvironment
+
+
 def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
     """Write the job folder, start the job, record it. Raises StorageFailed, AdapterError.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
     started, an interrupt waits until it is recorded.
     """
-    created_s = tools.clock.now_s()
-    job_id = JobId(f"L{caller.uuid_hex[:8]}")
+    request = job.effective.spec.environment
+    environment = submission_environment(caller.environment, request.inherit, request.pass_)
     root = expand_job_root(job.site.job_root, caller)
-    environment = _environment(job, caller)
-    folder = tools.folders.create(root, _folder_name(job, caller, created_s))
+    created_s = tools.clock.now_s()
+    draft = _Draft(
+        job=job,
+        caller=caller,
+        folder=tools.folders.create(root, _folder_name(job, caller, created_s)),
+        job_id=JobId(f"L{caller.uuid_hex[:8]}"),
+        created_s=created_s,
+        environment=environment,
+    )
     try:
-        _write_folder(job, caller, tools, folder, job_id, created_s)
-        tools.index.add(_entry(job, folder, job_id, created_s))
+        _write_folder(draft, tools.folders)
+        tools.index.add(_entry(draft))
         with tools.interrupts_held():
-            tools.submitter.submit(_request(job, caller, folder, job_id, environment))
-            _record(job, caller, tools, folder, job_id, environment)
+            tools.submitter.submit(_request(draft))
+            _record(draft, tools)
     except BaseException:
-        _undo_unless_started(tools, folder, job_id)
+        _undo_unless_started(draft, tools)
         raise
     return Submission(
-        job_id=job_id,
-        folder=folder,
+        job_id=draft.job_id,
+        folder=draft.folder,
         script_sha256=job.script.sha256,
         held_back=environment.held_back,
     )
@@ -115,111 +135,90 @@ def _folder_name(job: PreparedJob, caller: Caller, created_s: float) -> str:
     return f"{day}-{slug}-{caller.uuid_hex[:8]}"
 
 
-def _environment(job: PreparedJob, caller: Caller) -> SubmissionEnvironment:
-    request = job.effective.spec.environment
-    return submission_environment(caller.environment, request.inherit, request.pass_)
-
-
-def _write_folder(
-    job: PreparedJob,
-    caller: Caller,
-    tools: SubmitTools,
-    folder: Path,
-    job_id: JobId,
-    created_s: float,
-) -> None:
-    write = tools.folders.write
+def _write_folder(draft: _Draft, folders: JobFolders) -> None:
+    job, caller = draft.job, draft.caller
     intent = {
         "schema": INTENT_SCHEMA,
-        "job_id": job_id,
+        "job_id": draft.job_id,
         "uuid": caller.uuid_hex,
         "name": job.effective.spec.name,
         "site": job.site.name,
         "submitter": str(job.site.submitter),
         "script_sha256": job.script.sha256,
-        "created_s": created_s,
+        "created_s": draft.created_s,
         "submitter_host": caller.host,
         "submitter_pid": caller.pid,
         "submitter_started_s": caller.pid_started_s,
     }
-    write(folder, "intent.json", as_json(intent))
+    texts = {
+        "intent.json": as_json(intent),
+        "effective.json": as_json(effective_document(job.effective)),
+        "site.json": as_json(to_tree(job.site)),
+        "plan.json": as_json(to_tree(job.plan)),
+        "job.sbatch": job.script.text,
+    }
     if job.source.file_text is not None:
-        write(folder, "job.toml", job.source.file_text)
-    write(folder, "effective.json", as_json(effective_document(job.effective)))
-    write(folder, "site.json", as_json(to_tree(job.site)))
-    write(folder, "plan.json", as_json(to_tree(job.plan)))
-    write(folder, "job.sbatch", job.script.text)
-    tools.folders.pack_agent(folder)
+        texts["job.toml"] = job.source.file_text
+    for name, text in texts.items():
+        folders.write(draft.folder, name, text)
+    folders.pack_agent(draft.folder)
 
 
-def _entry(job: PreparedJob, folder: Path, job_id: JobId, created_s: float) -> JobEntry:
+def _entry(draft: _Draft) -> JobEntry:
     return JobEntry(
-        job_id=job_id,
-        name=job.effective.spec.name,
-        site=job.site.name,
-        folder=str(folder),
-        created_s=created_s,
+        job_id=draft.job_id,
+        name=draft.job.effective.spec.name,
+        site=draft.job.site.name,
+        folder=str(draft.folder),
+        created_s=draft.created_s,
         state=JobState.PENDING,
     )
 
 
-def _request(
-    job: PreparedJob,
-    caller: Caller,
-    folder: Path,
-    job_id: JobId,
-    environment: SubmissionEnvironment,
-) -> SubmitRequest:
-    spec = job.effective.spec
+def _request(draft: _Draft) -> SubmitRequest:
+    spec = draft.job.effective.spec
     limit = spec.resources.time_limit
-    workdir = caller.workdir if spec.chdir is None else job.source.folder / spec.chdir
+    workdir = draft.caller.workdir if spec.chdir is None else draft.job.source.folder / spec.chdir
     added = {
-        "HPCKIT_JOB_ID": job_id,
-        "HPCKIT_JOB_FOLDER": str(folder),
-        "HPCKIT_INJOB": str(folder / "hpckit-injob.pyz"),
-        "HPCKIT_PYTHON": caller.python,
+        "HPCKIT_JOB_ID": draft.job_id,
+        "HPCKIT_JOB_FOLDER": str(draft.folder),
+        "HPCKIT_INJOB": str(draft.folder / AGENT_FILE),
+        "HPCKIT_PYTHON": draft.caller.python,
     }
     return SubmitRequest(
-        job_id=job_id,
-        folder=folder,
+        job_id=draft.job_id,
+        folder=draft.folder,
         workdir=Path(os.path.normpath(workdir)),
-        environment={**environment.variables, **added},
+        environment={**draft.environment.variables, **added},
         time_limit_s=None if limit is None else parse_slurm_time_s(limit),
-        kill_wait_s=job.site.kill_wait_s,
+        kill_wait_s=draft.job.site.kill_wait_s,
     )
 
 
-def _record(
-    job: PreparedJob,
-    caller: Caller,
-    tools: SubmitTools,
-    folder: Path,
-    job_id: JobId,
-    environment: SubmissionEnvironment,
-) -> None:
+def _record(draft: _Draft, tools: SubmitTools) -> None:
     submitted = {
         "schema": SUBMITTED_SCHEMA,
-        "job_id": job_id,
+        "job_id": draft.job_id,
         "submitted_s": tools.clock.now_s(),
         "hpckit": hpckit.__version__,
-        "host": caller.host,
-        "workdir": str(caller.workdir),
-        "held_back": list(environment.held_back),
-        "script_sha256": job.script.sha256,
+        "host": draft.caller.host,
+        "workdir": str(draft.caller.workdir),
+        "held_back": list(draft.environment.held_back),
+        "script_sha256": draft.job.script.sha256,
     }
-    tools.folders.write(folder, "submitted.json", as_json(submitted))
-    tools.index.update(JobStatus(job_id=job_id, state=JobState.RUNNING))
+    tools.folders.write(draft.folder, "submitted.json", as_json(submitted))
+    tools.index.update(JobStatus(job_id=draft.job_id, state=JobState.RUNNING))
 
 
-def _undo_unless_started(tools: SubmitTools, folder: Path, job_id: JobId) -> None:
-    status = tools.submitter.statuses({job_id: folder})[job_id]
+def _undo_unless_started(draft: _Draft, tools: SubmitTools) -> None:
+    status = tools.submitter.statuses({draft.job_id: draft.folder})[draft.job_id]
     if status.state in (JobState.NOT_SUBMITTED, JobState.PENDING):
-        tools.folders.remove(folder)
-        tools.index.remove(job_id)
+        tools.folders.remove(draft.folder)
+        tools.index.remove(draft.job_id)
 
 
 def effective_document(effective: EffectiveJob) -> dict[str, object]:
-    """The effective job with the origin of each value, as `effective.json` and --explain hold it."""
+    """The effective job and the origin of each value, as `effective.json` holds them."""
     return {
         "schema": EFFECTIVE_SCHEMA,
         "digest": effective.digest,

@@ -35,9 +35,7 @@ def job_status(entry: JobEntry, submitter: Submitter, index: JobIndex) -> JobSta
     return _ask([entry], submitter, index)[0]
 
 
-def _ask(
-    entries: Sequence[JobEntry], submitter: Submitter, index: JobIndex
-) -> Sequence[JobStatus]:
+def _ask(entries: Sequence[JobEntry], submitter: Submitter, index: JobIndex) -> Sequence[JobStatus]:
     folders = {entry.job_id: Path(entry.folder) for entry in entries}
     answers = submitter.statuses(folders)
     for entry in entries:

@@ -15,7 +15,7 @@ from hpckit.cli.job_options import JobCommand, job_options, job_source
 @click.option("--explain", is_flag=True, help="List every value and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
-def command(ctx: click.Context, **params: Any) -> None:
+def command(ctx: click.Context, /, **params: Any) -> None:
     """Print the batch script of JOB (a job file, or - for stdin), for review.
 
     The text depends on the job, the site and the templates alone: the same bytes anywhere, and

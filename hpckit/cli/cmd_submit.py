@@ -25,7 +25,7 @@ _RANKS_SHOWN = 16
 @click.option("--quiet", is_flag=True, help="Print the job id alone.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
-def command(ctx: click.Context, **params: Any) -> None:
+def command(ctx: click.Context, /, **params: Any) -> None:
     """Start JOB (a job file, or - for stdin), or the COMMAND after --.
 
     What is started is, byte for byte, what `hpckit render` prints.
@@ -103,8 +103,8 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     script = submission.folder / "job.sbatch"
     rows = [
         ("job", f"{job.effective.spec.name}   {_size(job)}   site {job.site.name}"),
-        ("script", f"{script}\nsha256 {submission.script_sha256[:12]} · hpckit show {job_id} --script"),
-    ]  # fmt: skip
+        ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
+    ]
     if submission.held_back:
         names = " ".join(submission.held_back)
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))

@@ -12,6 +12,8 @@ import click
 from hpckit.model.slurm import JobState, JobStatus
 from hpckit.units import format_duration
 
+_SHELL_SIGNAL_BASE = 128
+_LAST_SIGNAL = 64
 _COLOURS = {
     JobState.COMPLETED: "green",
     JobState.RUNNING: "cyan",
@@ -67,7 +69,8 @@ def outcome(status: JobStatus) -> str:
     if status.started_s is not None and status.ended_s is not None:
         parts[0] += f" in {format_duration(status.ended_s - status.started_s)}"
     if status.exit_code is not None:
-        signal = f" (signal {status.exit_code - 128})" if 128 < status.exit_code <= 192 else ""
+        number = status.exit_code - _SHELL_SIGNAL_BASE
+        signal = f" (signal {number})" if 0 < number <= _LAST_SIGNAL else ""
         parts.append(f"exit code {status.exit_code}{signal}")
     if status.reason:
         parts.append(status.reason)

@@ -28,10 +28,24 @@ _RESOURCES = {
 }
 _SLURM = {
     name.replace("_", "-"): f"slurm.{name}"
-    for name in (
-        "account partition qos constraint reservation nodelist exclude dependency licenses array "
-        "begin signal requeue comment mail_user mail_type"
-    ).split()
+    for name in [
+        "account",
+        "partition",
+        "qos",
+        "constraint",
+        "reservation",
+        "nodelist",
+        "exclude",
+        "dependency",
+        "licenses",
+        "array",
+        "begin",
+        "signal",
+        "requeue",
+        "comment",
+        "mail_user",
+        "mail_type",
+    ]
 }
 _SUBMISSION = {
     "job-name": "name",

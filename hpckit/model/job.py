@@ -49,6 +49,17 @@ def _option_value(value: object) -> str | None:
     return one_line(value) if isinstance(value, str) else None
 
 
+def _setup_line(line: str) -> str | None:
+    wrong = program_text(line) or one_line(line.replace("\n", " ").replace("\t", " "))
+    if wrong is not None:
+        return wrong
+    if line.endswith("\\"):
+        return "a line that does not end in a backslash"
+    if any(part.lstrip().startswith("#SBATCH") for part in line.splitlines()):
+        return "shell, not a directive: options of sbatch belong under [slurm]"
+    return None
+
+
 def _module_name(value: str) -> str | None:
     if value.startswith("-"):
         return "a module to load (a leading - would unload it)"
@@ -216,7 +227,7 @@ class EnvironmentRequest:
     setup: tuple[str, ...] = key(
         "Lines of shell, run as they stand after everything above.",
         default=(),
-        check=every(lambda line: _setup_line(line)),
+        check=every(_setup_line),
     )
 
     def __post_init__(self) -> None:
@@ -226,17 +237,6 @@ class EnvironmentRequest:
         for name in self.set:
             if name.startswith(("HPCKIT_", "SLURM_")):
                 raise InvalidValue("set", name, "a variable that is neither HPCKIT_* nor SLURM_*")
-
-
-def _setup_line(line: str) -> str | None:
-    wrong = program_text(line) or one_line(line.replace("\n", " ").replace("\t", " "))
-    if wrong is not None:
-        return wrong
-    if line.endswith("\\"):
-        return "a line that does not end in a backslash"
-    if any(part.lstrip().startswith("#SBATCH") for part in line.splitlines()):
-        return "shell, not a directive: options of sbatch belong under [slurm]"
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +250,7 @@ class SlurmOptions:
     reservation: str | None = key("Reservation (`--reservation`).", default=None, check=one_line)
     nodelist: str | None = key("Nodes to include (`--nodelist`).", default=None, check=one_line)
     exclude: str | None = key("Nodes to avoid (`--exclude`).", default=None, check=one_line)
-    dependency: str | None = key(
-        "Jobs to wait for (`--dependency`).", default=None, check=one_line
-    )
+    dependency: str | None = key("Jobs to wait for (`--dependency`).", default=None, check=one_line)
     licenses: str | None = key("Licenses (`--licenses`).", default=None, check=one_line)
     array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_ARRAY)
     begin: str | None = key("Earliest start (`--begin`).", default=None, check=one_line)
@@ -303,10 +301,6 @@ class TuneRequest:
         check_fields(self)
 
 
-def _command_word(value: str) -> str | None:
-    return program_text(value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A whole job: the value that a job file, a site's defaults and options make together."""
@@ -319,7 +313,7 @@ class JobSpec:
     name: str = key("Name of the job (`--job-name`).", check=one_line)
     command: tuple[str, ...] = key(
         "The program and its arguments, each quoted exactly: no shell reads them.",
-        check=every(_command_word),
+        check=every(program_text),
         minItems=1,
     )
     chdir: str | None = key(

@@ -79,7 +79,7 @@ def check_fields(instance: Any) -> None:
             raise InvalidValue(file_key(field), value, expected)
 
 
-def at_least(minimum: int) -> Check:
+def at_least(minimum: float) -> Check:
     """A number not below `minimum`."""
     return lambda value: None if value >= minimum else f"{minimum} or more"
 

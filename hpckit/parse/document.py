@@ -75,7 +75,7 @@ def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> N
     if keys is not None and isinstance(value, Mapping):
         for name in value:
             if name not in list(keys):
-                raise _unknown_key(f"{path}.{name}", name, {word: None for word in keys}, source)
+                raise _unknown_key(f"{path}.{name}", name, dict.fromkeys(keys), source)
 
 
 def _enum_of(hint: Any) -> type[enum.StrEnum] | None:

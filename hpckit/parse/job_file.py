@@ -69,9 +69,7 @@ def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
         _put(tree, key, value, option)
     refuse_unknown_keys(tree, JobSpec, "command line")
     details = {key: option for key, (_, option) in values.items()}
-    return Layer(
-        tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details
-    )
+    return Layer(tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details)
 
 
 def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
@@ -85,8 +83,10 @@ def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
         for key, value in _leaves(layer.tree, JobSpec):
             held = _get(merged, key)
             if key in APPENDED_LISTS and isinstance(held, list) and isinstance(value, list):
-                value = [*held, *(item for item in value if item not in held)]
-            _put(merged, key, value, layer.source)
+                added = [*held, *(item for item in value if item not in held)]
+                _put(merged, key, added, layer.source)
+            else:
+                _put(merged, key, value, layer.source)
             owner[key] = layer
     spec = _convert_blaming(merged, owner, layers)
     tree = to_tree(spec)
@@ -100,9 +100,7 @@ def digest_of(tree: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _convert_blaming(
-    merged: Tree, owner: Mapping[str, Layer], layers: Sequence[Layer]
-) -> JobSpec:
+def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[Layer]) -> JobSpec:
     try:
         return convert(merged, JobSpec, layers[0].source if layers else "job")
     except ConfigError as error:

@@ -22,9 +22,24 @@ _TORCHRUN_OWNED = {
     "run-path": "python -m runpy as the command",
 }
 _TORCHRUN_VALUED = frozenset(
-    "rdzv-conf max-restarts monitor-interval start-method role log-dir redirects tee "
-    "local-ranks-filter local-addr logs-specs numa-binding signals-to-handle "
-    "event-log-handler r t".split()
+    [
+        "rdzv-conf",
+        "max-restarts",
+        "monitor-interval",
+        "start-method",
+        "role",
+        "log-dir",
+        "redirects",
+        "tee",
+        "local-ranks-filter",
+        "local-addr",
+        "logs-specs",
+        "numa-binding",
+        "signals-to-handle",
+        "event-log-handler",
+        "r",
+        "t",
+    ]
 )
 _LAUNCHERS = {
     "srun": "hpckit writes srun itself: give the program after it",

@@ -15,9 +15,7 @@ _COMMENT_COLUMN = 40
 _RULE_WIDTH = 78
 
 
-def render_script(
-    plan: LaunchPlan, provenance: Provenance, templates: Mapping[str, str]
-) -> Script:
+def render_script(plan: LaunchPlan, provenance: Provenance, templates: Mapping[str, str]) -> Script:
     """The script of `plan` from the template that `provenance` names.
 
     `templates` maps names to texts, all that may be extended or included. Raises RenderError

@@ -1,0 +1,17 @@
+"""The machine's clock."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Wall-clock time and real sleeping."""
+
+    def now_s(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Return after `seconds`."""
+        time.sleep(seconds)

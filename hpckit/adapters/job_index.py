@@ -1,0 +1,239 @@
+"""The index of job folders: one SQLite file a user, safe with several processes at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpckit.errors import StorageFailed
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_VERSION = 1
+_BUSY_S = 30.0
+_RETRY_S = 0.05
+_PRIMARY_CODE = 0xFF  # the low byte of an extended result code, sqlite.org/rescode.html
+_TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    job_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    site TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    created_s REAL NOT NULL,
+    state TEXT NOT NULL,
+    exit_code INTEGER
+)
+"""
+_COLUMNS = "job_id, name, site, folder, created_s, state, exit_code"
+_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+_SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
+_NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
+
+
+class SqliteJobIndex:
+    """Jobs in the table `jobs` of an SQLite file.
+
+    The file (mode 0600) and its folder (0700) are made when the first job is added. It keeps the
+    rollback journal: a write-ahead log needs shared memory, which home directories on NFS lack
+    (sqlite.org/wal.html). Every method raises StorageFailed with the path and the cause.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, entry: JobEntry) -> None:
+        """Record a job. Raises StorageFailed, also for an id that is taken."""
+        import sqlite3
+
+        def change(db: sqlite3.Connection) -> None:
+            try:
+                db.execute(_INSERT, _row(entry))
+            except sqlite3.IntegrityError as error:
+                raise StorageFailed(
+                    f"job {entry.job_id} is already in the index {self._path}"
+                ) from error
+
+        self._write(change)
+
+    def update(self, status: JobStatus) -> None:
+        """Remember the last state and exit code seen; a job that is not there stays so."""
+        self._write(
+            lambda db: db.execute(
+                "UPDATE jobs SET state = ?, exit_code = ? WHERE job_id = ?",
+                (str(status.state), status.exit_code, status.job_id),
+            )
+        )
+
+    def remove(self, job_id: JobId) -> None:
+        """Forget a job; one that is not there is no error."""
+        self._write(lambda db: db.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,)))
+
+    def rebuild(self, entries: Sequence[JobEntry]) -> None:
+        """Replace everything by these entries at once.
+
+        A file that is damaged is kept beside the new one as `<name>.damaged`.
+        """
+
+        def change(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM jobs")
+            db.executemany(
+                _INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
+                [_row(entry) for entry in entries],
+            )
+
+        try:
+            self._write(change)
+        except _DamagedError:
+            self._put_aside()
+            self._write(change)
+
+    def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
+        """The jobs whose id begins so, newest first; an exact id gives exactly that job."""
+        found = self._read(
+            f"{_SELECT} WHERE substr(job_id, 1, length(?1)) = ?1 {_NEWEST_FIRST}",
+            (job_id_prefix,),
+        )
+        exact = [entry for entry in found if entry.job_id == job_id_prefix]
+        return exact or found
+
+    def latest(self, limit: int | None) -> Sequence[JobEntry]:
+        """The newest jobs, newest first; None is all."""
+        return self._read(f"{_SELECT} {_NEWEST_FIRST} LIMIT ?", (-1 if limit is None else limit,))
+
+    def _read(self, query: str, values: tuple[object, ...]) -> list[JobEntry]:
+        if not self._path.exists():
+            return []
+        with self._failures("read"), self._connection() as db:
+            db.execute("PRAGMA query_only = ON")
+            if self._version(db) == 0:
+                return []
+            return [_entry(row) for row in db.execute(query, values)]
+
+    def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
+        with self._failures("written"):
+            self._create()
+            with self._connection() as db:
+                _begin(db)
+                try:
+                    self._migrate(db)
+                    change(db)
+                    db.execute("COMMIT")
+                except BaseException:
+                    _roll_back(db)
+                    raise
+
+    def _create(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite would make it readable as the umask allows; its journal copies the mode.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        import sqlite3
+
+        # rw, not ro, for reading too: the journal of a writer that was killed is played back.
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None)
+        with contextlib.closing(db):
+            yield db
+
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        if self._version(db) == 0:
+            db.execute(_TABLE)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > _VERSION:
+            raise StorageFailed(
+                f"the job index {self._path} has version {version}, this hpckit knows {_VERSION}",
+                hint="upgrade hpckit: a newer one wrote this file",
+            )
+        return version
+
+    @contextlib.contextmanager
+    def _failures(self, doing: str) -> Iterator[None]:
+        import sqlite3
+
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise _DamagedError(
+                    f"the job index {self._path} is damaged: {error}", hint="hpckit jobs --rebuild"
+                ) from error
+            raise StorageFailed(f"the job index {self._path} cannot be {doing}: {error}") from error
+        except OSError as error:
+            raise StorageFailed(
+                f"the job index {self._path} cannot be {doing}: {error.strerror}"
+            ) from error
+
+    def _put_aside(self) -> None:
+        with self._failures("replaced"):
+            self._path.replace(self._path.with_name(self._path.name + ".damaged"))
+            # The journal of the damaged file must not be played back into the new one.
+            self._path.with_name(self._path.name + "-journal").unlink(missing_ok=True)
+
+
+class _DamagedError(StorageFailed):
+    """The file is not a database, or is one no more."""
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    """Begin a transaction that can write, waiting for other processes up to 30 s."""
+    import sqlite3
+
+    end_s = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            # SQLite answers at once, whatever the timeout, where waiting could be a deadlock
+            # (sqlite.org/c3ref/busy_handler.html).
+            busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > end_s:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    import sqlite3
+
+    # A full disk has rolled it back already.
+    with contextlib.suppress(sqlite3.Error):
+        db.execute("ROLLBACK")
+
+
+def _row(entry: JobEntry) -> tuple[object, ...]:
+    return (
+        entry.job_id,
+        entry.name,
+        entry.site,
+        entry.folder,
+        entry.created_s,
+        str(entry.state),
+        entry.exit_code,
+    )
+
+
+def _entry(row: tuple[str, str, str, str, float, str, int | None]) -> JobEntry:
+    job_id, name, site, folder, created_s, state, exit_code = row
+    known = state in JobState.__members__.values()
+    return JobEntry(
+        job_id=JobId(job_id),
+        name=name,
+        site=site,
+        folder=folder,
+        created_s=created_s,
+        state=JobState(state) if known else JobState.UNKNOWN,
+        exit_code=exit_code,
+    )

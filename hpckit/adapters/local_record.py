@@ -1,0 +1,134 @@
+"""What a local job leaves in its folder: `run.json`, `result.json`, `cancel.json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.process_tree import ProcessMark
+from hpckit.errors import StorageFailed
+from hpckit.model.slurm import JobState
+
+SCRIPT_FILE = "job.sbatch"
+INTENT_FILE = "intent.json"
+RUN_FILE = "run.json"
+RESULT_FILE = "result.json"
+CANCEL_FILE = "cancel.json"
+SUBMITIT_FOLDER = "submitit"
+LOG_FILE = Path("logs") / "job.log"
+
+RUN_SCHEMA = "hpckit.local-run/1"
+RESULT_SCHEMA = "hpckit.local-result/1"
+CANCEL_SCHEMA = "hpckit.local-cancel/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRun:
+    """`run.json`: the supervisor and its script; the script's process is None until it is started.
+
+    Times are seconds since the epoch, those of processes as in `ProcessMark`.
+    """
+
+    schema: str = RUN_SCHEMA
+    host: str
+    pid: int
+    pid_started_s: float
+    booted_s: float
+    script_sha256: str
+    started_s: float
+    kill_wait_s: float
+    script_pid: int | None = None
+    script_pid_started_s: float | None = None
+
+    @property
+    def supervisor(self) -> ProcessMark:
+        """The mark of the supervisor."""
+        return ProcessMark(pid=self.pid, started_s=self.pid_started_s, booted_s=self.booted_s)
+
+    @property
+    def script(self) -> ProcessMark | None:
+        """The mark of the script's first process, which leads its session."""
+        if self.script_pid is None or self.script_pid_started_s is None:
+            return None
+        return ProcessMark(
+            pid=self.script_pid, started_s=self.script_pid_started_s, booted_s=self.booted_s
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalResult:
+    """`result.json`: how the job ended.
+
+    `exit_code` is 128+N when signal N ended the script, and then `exit_signal` is N. Times are
+    seconds since the epoch.
+    """
+
+    schema: str = RESULT_SCHEMA
+    exit_code: int | None
+    exit_signal: int | None
+    state: JobState
+    reason: str | None
+    started_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """`cancel.json`: who asked for the job's end, and when, in seconds since the epoch.
+
+    `signal` None ends the job, KILL ends it at once, TERM is only that signal to the script.
+    """
+
+    schema: str = CANCEL_SCHEMA
+    user: str
+    host: str
+    pid: int
+    requested_s: float
+    signal: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The part of `intent.json` that tells whether the submission is still under way."""
+
+    submitter_host: str | None = None
+    submitter_pid: int | None = None
+    submitter_started_s: float | None = None
+
+
+_SCHEMAS: dict[type, str] = {
+    LocalRun: RUN_SCHEMA,
+    LocalResult: RESULT_SCHEMA,
+    CancelRequest: CANCEL_SCHEMA,
+}
+Record = TypeVar("Record", LocalRun, LocalResult, CancelRequest, Intent)
+
+
+def write_record(folder: Path, name: str, record: LocalRun | LocalResult | CancelRequest) -> None:
+    """Write a record at once or not at all, mode 0600. Raises StorageFailed."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+    FileJobFolders().write(folder, name, text + "\n")
+
+
+def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
+    """A record; None when it is not there. Raises StorageFailed for one that is not understood."""
+    path = folder / name
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
+        record = msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StorageFailed(f"{path} is damaged: {error}") from error
+    wanted = _SCHEMAS.get(kind, schema)
+    if schema != wanted:
+        raise StorageFailed(f"{path} has the schema {schema!r}, expected {wanted!r}")
+    return record

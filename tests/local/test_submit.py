@@ -1,0 +1,250 @@
+"""`hpckit submit --local` from the shell to the end of the job, nothing imitated."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import RunHpckit
+
+
+def submit_json(run_hpckit: RunHpckit, *args: str, **more: Any) -> dict[str, Any]:
+    """The document of a submission that is expected to print one."""
+    ran = run_hpckit("submit", "--local", "--json", *args, **more)
+    assert ran.stdout, ran.stderr
+    document: dict[str, Any] = json.loads(ran.stdout)
+    return document
+
+
+def processes_of(folder: str) -> list[psutil.Process]:
+    """Every living process that carries this job folder in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process.environ().get("HPCKIT_JOB_FOLDER") == folder:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def wait_until(condition: Any, seconds: float = 20.0) -> None:
+    """Return when `condition()` holds; fail after `seconds`."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_command_that_fails_with_7_is_failed_with_7(run_hpckit: RunHpckit) -> None:
+    """The state is FAILED, the exit code 7, and hpckit itself exits 1."""
+    ran = run_hpckit("submit", "--local", "--wait", "--json", "--", "sh", "-c", "exit 7")
+    document = json.loads(ran.stdout)
+    assert (document["state"], document["exit_code"], ran.returncode) == ("FAILED", 7, 1)
+
+
+def test_the_script_that_ran_is_the_script_that_render_prints(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """The file in the job folder holds the bytes of `hpckit render`, and the digest is theirs."""
+    rendered = run_hpckit("render", "--site", "local", "--", "true")
+    document = submit_json(run_hpckit, "--wait", "--site", "local", "--", "true")
+    assert (Path(document["folder"]) / "job.sbatch").read_text() == rendered.stdout
+    assert document["state"] == "COMPLETED"
+    shown = run_hpckit("show", document["job_id"], "--script")
+    assert shown.stdout == rendered.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("no-such-program-at-all",), 127),
+        (("/",), 126),
+        (("sh", "-c", "kill -SEGV $$"), 139),
+        (("sh", "-c", "kill -KILL $$"), 137),
+    ],
+)
+def test_a_command_keeps_its_own_code(
+    run_hpckit: RunHpckit, words: tuple[str, ...], code: int
+) -> None:
+    """A program that is missing, cannot run, or dies by a signal gives a shell's code for it."""
+    document = submit_json(run_hpckit, "--wait", "--", *words)
+    assert (document["state"], document["exit_code"]) == ("FAILED", code)
+
+
+def test_output_is_kept_byte_for_byte(run_hpckit: RunHpckit) -> None:
+    """Bytes that are not UTF-8 reach the merged log and the rank's log unchanged."""
+    document = submit_json(run_hpckit, "--wait", "--", "printf", r"\377\000\n")
+    logs = Path(document["folder"]) / "logs"
+    assert (logs / "rank-0.log").read_bytes() == b"\xff\x00\n"
+    assert (logs / "job.log").read_bytes() == b"\xff\x00\n"
+
+
+def test_cancel_ends_every_process(run_hpckit: RunHpckit) -> None:
+    """A cancelled job is CANCELLED and leaves no process, also of ranks that start more."""
+    document = submit_json(
+        run_hpckit, "--ntasks-per-node", "2", "--", "sh", "-c", "sleep 600 & setsid sleep 600"
+    )
+    folder = document["folder"]
+    wait_until(lambda: len(processes_of(folder)) >= 6)
+    ran = run_hpckit("cancel", document["job_id"], "--json")
+    assert json.loads(ran.stdout)["state"] == "CANCELLED", ran.stderr
+    wait_until(lambda: processes_of(folder) == [], 5)
+
+
+def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """Ctrl-C while waiting exits 130 and leaves the job running and known."""
+    argv = [sys.executable, "-m", "hpckit", "submit", "--local", "--wait", "--", "sleep", "600"]
+    waiting = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    jobs: list[dict[str, Any]] = []
+
+    def running() -> bool:
+        jobs[:] = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
+        return bool(jobs) and jobs[0]["state"] == "RUNNING"
+
+    wait_until(running)
+    os.killpg(waiting.pid, signal.SIGINT)
+    _, talk = waiting.communicate(timeout=20)
+    assert waiting.returncode == 130
+    assert "the job goes on" in talk
+    assert json.loads(run_hpckit("status", "--json").stdout)["state"] == "RUNNING"
+    run_hpckit("cancel", jobs[0]["job_id"])
+
+
+@pytest.mark.parametrize("delay_s", [0.05, 0.15, 0.25, 0.35, 0.5, 0.7, 0.9])
+def test_an_interrupted_submission_is_whole_or_nothing(
+    run_hpckit: RunHpckit, delay_s: float
+) -> None:
+    """Ctrl-C at any moment exits 130 and leaves a job that is known whole, or no trace."""
+    argv = [sys.executable, "-m", "hpckit", "submit", "--local", "--quiet", "--", "true"]
+    submitting = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    time.sleep(delay_s)
+    if submitting.poll() is None:
+        os.killpg(submitting.pid, signal.SIGINT)
+    submitting.communicate(timeout=30)
+    assert submitting.returncode in (0, 130, -signal.SIGINT)
+    root = Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs"
+    folders = sorted(str(folder) for folder in root.iterdir()) if root.exists() else []
+    jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
+    assert sorted(job["folder"] for job in jobs) == folders
+    for job in jobs:
+        assert run_hpckit("wait", job["job_id"]).returncode == 0
+
+
+def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
+    """None is lost in the index, none is mixed up with another."""
+    worker = (
+        "import json, subprocess, sys\n"
+        "for n in range(50):\n"
+        "    name = f'{sys.argv[1]}-{n}'\n"
+        "    ran = subprocess.run([sys.executable, '-m', 'hpckit', 'submit', '--local', '--quiet',"
+        " '--name', name, '--', 'echo', name], capture_output=True, text=True)\n"
+        "    assert ran.returncode == 0, ran.stderr\n"
+        "    print(json.dumps([ran.stdout.strip(), name]))\n"
+    )
+
+    def run_worker(number: int) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", worker, f"w{number}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=500,
+        ).stdout
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        outputs = list(pool.map(run_worker, range(4)))
+    submitted = dict(json.loads(line) for text in outputs for line in text.splitlines())
+    assert len(submitted) == 200
+
+    def listed() -> list[dict[str, Any]]:
+        text = subprocess.run(
+            [sys.executable, "-m", "hpckit", "jobs", "--all", "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        jobs: list[dict[str, Any]] = json.loads(text)["jobs"]
+        return jobs
+
+    wait_until(lambda: all(job["state"] == "COMPLETED" for job in listed()), 60)
+    jobs = listed()
+    assert {job["job_id"]: job["name"] for job in jobs} == submitted
+    for job in jobs:
+        assert (Path(job["folder"]) / "logs" / "rank-0.log").read_text() == job["name"] + "\n"
+
+
+def test_held_back_variables_do_not_reach_the_job(run_hpckit: RunHpckit) -> None:
+    """A stale NCCL variable is held back and named; --pass lets it through; SLURM_CONF stays."""
+    env = {"NCCL_IB_HCA": "mlx5_9", "NCCL_DEBUG": "INFO", "SLURM_CPU_BIND": "x", "SLURM_CONF": "/c"}
+    document = submit_json(run_hpckit, "--wait", "--pass", "NCCL_DEBUG", "--", "env", env=env)
+    seen = (Path(document["folder"]) / "logs" / "rank-0.log").read_text()
+    assert document["held_back"] == ["NCCL_IB_HCA", "SLURM_CPU_BIND"]
+    assert "NCCL_DEBUG=INFO" in seen
+    assert "SLURM_CONF=/c" in seen
+    assert "NCCL_IB_HCA" not in seen
+    assert "SUBMITIT" not in seen
+    assert "CUDA_VISIBLE_DEVICES" not in seen
+
+
+def test_an_impossible_job_is_refused_before_anything_is_written(run_hpckit: RunHpckit) -> None:
+    """Two nodes on one machine is a PlanError, exit 5, and no folder or index line is left."""
+    ran = run_hpckit("submit", "--local", "--nodes", "2", "--", "true")
+    assert ran.returncode == 5
+    assert "have 1 node, need 2 nodes" in ran.stderr
+    assert json.loads(run_hpckit("jobs", "--json").stdout)["jobs"] == []
+
+
+def test_the_index_is_rebuilt_from_the_job_folders(run_hpckit: RunHpckit) -> None:
+    """With the index gone, `hpckit jobs --rebuild` finds every job and its state again."""
+    ids = {submit_json(run_hpckit, "--wait", "--", "sh", "-c", f"exit {n}")["job_id"] for n in (0, 3)}
+    (Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs.sqlite").unlink()
+    jobs = json.loads(run_hpckit("jobs", "--rebuild", "--json").stdout)["jobs"]
+    assert {job["job_id"] for job in jobs} == ids
+    assert {(job["state"], job["exit_code"]) for job in jobs} == {("COMPLETED", 0), ("FAILED", 3)}
+
+
+def test_logs_follow_a_job_to_its_end(run_hpckit: RunHpckit) -> None:
+    """`logs -f` gives the whole output once and ends with the job; --rank gives one rank's."""
+    script = "for i in 1 2 3 4; do echo $RANK-$i; sleep 0.2; done"
+    document = submit_json(run_hpckit, "--ntasks-per-node", "2", "--", "sh", "-c", script)
+    merged = run_hpckit("logs", "-f", document["job_id"]).stdout
+    assert sorted(merged.split()) == sorted(f"{r}-{i}" for r in (0, 1) for i in (1, 2, 3, 4))
+    assert run_hpckit("logs", "--rank", "1").stdout.split() == ["1-1", "1-2", "1-3", "1-4"]
+    missing = run_hpckit("logs", "--rank", "9")
+    assert missing.returncode == 1
+    assert "ranks with a log: 0-1" in missing.stderr
+
+
+def test_a_time_limit_ends_the_job(run_hpckit: RunHpckit) -> None:
+    """A job over its time limit is TIMEOUT and leaves no process."""
+    document = submit_json(run_hpckit, "--wait", "--time", "0:01", "--", "sleep", "600")
+    assert document["state"] == "TIMEOUT"
+    wait_until(lambda: processes_of(document["folder"]) == [], 5)
+
+
+def test_the_example_runs_from_any_folder(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """Four ranks of the example exchange data and each says that its sum is right."""
+    example = Path(__file__).parents[2] / "examples" / "allreduce" / "job.toml"
+    document = submit_json(run_hpckit, "--wait", str(example), cwd=tmp_path)
+    assert document["state"] == "COMPLETED"
+    logs = Path(document["folder"]) / "logs"
+    for rank in range(4):
+        assert f"rank {rank} of 4" in (logs / f"rank-{rank}.log").read_text()
