@@ -18,7 +18,6 @@ Usage errors of the command line exit 2 (click), a bug 70, Ctrl-C 130.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -113,12 +112,18 @@ class ToolMissing(AdapterError):
     """A program or library that this command needs is not installed here."""
 
 
+def _joined(argv: Sequence[str]) -> str:
+    import shlex  # noqa: PLC0415  only an error needs it
+
+    return shlex.join(argv)
+
+
 class ToolFailed(AdapterError):
     """A program ended with a non-zero code; its own words are kept."""
 
     def __init__(self, argv: Sequence[str], returncode: int, stderr: str) -> None:
         words = stderr.strip() or "it printed no reason"
-        super().__init__(f"{shlex.join(argv)} ended with {returncode}: {words}")
+        super().__init__(f"{_joined(argv)} ended with {returncode}: {words}")
         self.argv = tuple(argv)
         self.returncode = returncode
         self.stderr = stderr
@@ -128,7 +133,7 @@ class ToolTimeout(AdapterError):
     """A program did not end within its limit and was ended."""
 
     def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
-        super().__init__(f"{shlex.join(argv)} gave no answer within {timeout_s:g} s and was ended")
+        super().__init__(f"{_joined(argv)} gave no answer within {timeout_s:g} s and was ended")
         self.argv = tuple(argv)
         self.timeout_s = timeout_s
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ from hpckit.errors import ToolMissing
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
+    from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.submit import Caller, SubmitTools
     from hpckit.ports import (
         Clock,
@@ -41,6 +40,14 @@ def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
+
+
+def template_cache() -> TemplateCache:
+    """Compiled templates, under $XDG_CACHE_HOME."""
+    from hpckit.adapters.template_cache import TemplateCache
+
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache")
+    return TemplateCache(caches / "hpckit" / "templates")
 
 
 def job_index() -> JobIndex:
@@ -111,6 +118,9 @@ def submit_tools(kind: SubmitterKind) -> SubmitTools:
 
 def caller() -> Caller:
     """Who submits now."""
+    import socket
+    import uuid
+
     import psutil
 
     from hpckit.app.submit import Caller

@@ -28,8 +28,9 @@ from hpckit.adapters.process_tree import become_subreaper, mark_of
 from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.slurm import JobState
 
-# Python's own variables would steer the supervisor, and submitit's belong to a job around this one.
-_HELD_PREFIXES = ("PYTHON", "SUBMITIT_", "_TEST_CLUSTER_")
+# Python's own variables would steer the supervisor, submitit's belong to a job around this one,
+# and by hpckit's a job's processes are told from their supervisor.
+_HELD_PREFIXES = ("PYTHON", "SUBMITIT_", "_TEST_CLUSTER_", "HPCKIT_")
 _HELD = "_HPCKIT_HELD_"
 _NOT_RUNNABLE = 126  # POSIX.1-2024, Shell Command Language, 2.8.2
 _NOT_FOUND = 127
@@ -154,7 +155,7 @@ def _start(job: Path, workdir: Path, script_sha256: str) -> subprocess.Popen[byt
         log = os.open(job / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return subprocess.Popen(  # noqa: S603  the script that the user had rendered
             ["bash", str(script)],  # noqa: S607  the job's own PATH decides, as for its commands
-            cwd=workdir,
+            cwd=str(workdir),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

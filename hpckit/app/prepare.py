@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.app.sites import load_site, load_templates
@@ -13,10 +15,17 @@ from hpckit.decide.launch import plan_launch
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec
+from hpckit.parse.document import to_tree
 from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
 from hpckit.parse.launcher_command import job_name_of, read_torchrun
-from hpckit.ports import Resources
 from hpckit.render.script import render_script
+
+if TYPE_CHECKING:
+    from jinja2 import BytecodeCache
+
+    from hpckit.ports import Resources
+
+EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,9 @@ class PreparedJob:
     script: Script
 
 
-def prepare(source: JobSource, resources: Resources) -> PreparedJob:
+def prepare(
+    source: JobSource, resources: Resources, cache: BytecodeCache | None = None
+) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)
     effective = effective_job(_layers(source, site))
@@ -64,7 +75,7 @@ def prepare(source: JobSource, resources: Resources) -> PreparedJob:
         template_digest=templates.own_digest,
         reproduce=_reproduce(source, site),
     )
-    script = render_script(plan, provenance, templates.texts)
+    script = render_script(plan, provenance, templates.texts, cache)
     return PreparedJob(source=source, site=site, effective=effective, plan=plan, script=script)
 
 
@@ -118,3 +129,18 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
     if source.command:
         words += ["--", *source.command]
     return tuple(words)
+
+
+def effective_document(effective: EffectiveJob) -> dict[str, object]:
+    """The effective job and the origin of each value, as `effective.json` holds them."""
+    return {
+        "schema": EFFECTIVE_SCHEMA,
+        "digest": effective.digest,
+        "job": to_tree(effective.spec),
+        "origins": [to_tree(origin) for origin in effective.origins],
+    }
+
+
+def as_json(document: object) -> str:
+    """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

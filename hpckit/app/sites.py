@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpckit.errors import ConfigError
 from hpckit.model.site import NO_SITE, SiteSpec, generic_site
 from hpckit.parse.site_file import parse_site_file
-from hpckit.ports import Resources
+
+if TYPE_CHECKING:
+    from hpckit.ports import Resources
 
 PACKAGED_PREFIX = "hpckit/"
 """`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
@@ -45,6 +47,8 @@ def load_site(resources: Resources, name: str | None) -> SiteSpec:
         return generic_site()
     files = resources.site_files()
     if name not in files:
+        import difflib  # noqa: PLC0415  only an error needs it
+
         near = difflib.get_close_matches(name, files, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(

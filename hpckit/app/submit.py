@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -12,10 +11,9 @@ from pathlib import Path
 from string import Template
 
 import hpckit
-from hpckit.app.prepare import PreparedJob
+from hpckit.app.prepare import PreparedJob, as_json, effective_document
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
 from hpckit.errors import ConfigError
-from hpckit.model.origin import EffectiveJob
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.parse.document import to_tree
 from hpckit.ports import Clock, JobFolders, JobIndex, SubmitRequest, Submitter
@@ -23,7 +21,6 @@ from hpckit.units import parse_slurm_time_s
 
 INTENT_SCHEMA = "hpckit.intent/1"
 SUBMITTED_SCHEMA = "hpckit.submitted/1"
-EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
 AGENT_FILE = "hpckit-injob.pyz"
 
 
@@ -215,18 +212,3 @@ def _undo_unless_started(draft: _Draft, tools: SubmitTools) -> None:
     if status.state in (JobState.NOT_SUBMITTED, JobState.PENDING):
         tools.folders.remove(draft.folder)
         tools.index.remove(draft.job_id)
-
-
-def effective_document(effective: EffectiveJob) -> dict[str, object]:
-    """The effective job and the origin of each value, as `effective.json` holds them."""
-    return {
-        "schema": EFFECTIVE_SCHEMA,
-        "digest": effective.digest,
-        "job": to_tree(effective.spec),
-        "origins": [to_tree(origin) for origin in effective.origins],
-    }
-
-
-def as_json(document: object) -> str:
-    """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -22,11 +22,12 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     the same bytes that `hpckit submit` sends.
     """
     from hpckit import wiring
-    from hpckit.app.prepare import prepare
-    from hpckit.app.submit import effective_document
+    from hpckit.app.prepare import effective_document, prepare
 
     job = prepare(
-        job_source(ctx, params), wiring.resources(params["site_dirs"], params["template_dirs"])
+        job_source(ctx, params),
+        wiring.resources(params["site_dirs"], params["template_dirs"]),
+        wiring.template_cache(),
     )
     if params["as_json"]:
         output.document(

@@ -39,7 +39,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
             raise click.UsageError("--local is --site local; give only one of them", ctx)
         params["site"] = "local"
     source = job_source(ctx, params)
-    job = prepare(source, wiring.resources(params["site_dirs"], params["template_dirs"]))
+    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+    job = prepare(source, resources, wiring.template_cache())
     if params["dry_run"]:
         _dry_run(job, as_json=params["as_json"])
         return

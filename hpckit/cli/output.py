@@ -6,19 +6,22 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from hpckit.model.slurm import JobState, JobStatus
 from hpckit.units import format_duration
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobState, JobStatus
 
 _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64
 _COLOURS = {
-    JobState.COMPLETED: "green",
-    JobState.RUNNING: "cyan",
-    JobState.PENDING: "yellow",
-    JobState.UNKNOWN: "yellow",
+    "COMPLETED": "green",
+    "RUNNING": "cyan",
+    "PENDING": "yellow",
+    "UNKNOWN": "yellow",
 }
 
 

@@ -48,7 +48,7 @@ def supervise(command: list[str], env: dict[str, str], log: int) -> int:
         replace(command, env)
     status = _relay(pid, wake, tees)
     for tee in tees:
-        _drain(tee, wake)
+        drain(tee, wake)
     return end_as(status)
 
 
@@ -82,7 +82,7 @@ def _relay(pid: int, wake: int, tees: list[Tee]) -> int:
                 tee.read()
 
 
-def _drain(tee: Tee, wake: int) -> None:
+def drain(tee: Tee, wake: int) -> None:
     """Copy what the pipe still holds; a descendant that keeps it open is not waited for."""
     left = _DRAIN_BYTES
     while left > 0 or tee.pending:

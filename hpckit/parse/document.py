@@ -7,13 +7,13 @@ against the fields; the nearest valid key is named.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
+import functools
 import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,11 +42,11 @@ def dataclass_of(annotation: Any) -> type | None:
     return annotation if dataclasses.is_dataclass(annotation) else None  # type: ignore[return-value]
 
 
-def field_types(cls: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+@functools.cache
+def field_types(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
     """The fields of a dataclass with their evaluated types."""
     hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        yield field, hints[field.name]
+    return tuple((field, hints[field.name]) for field in dataclasses.fields(cls))
 
 
 def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") -> None:
@@ -78,12 +78,18 @@ def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> N
                 raise _unknown_key(f"{path}.{name}", name, dict.fromkeys(keys), source)
 
 
+def _nearest(word: str, words: list[str], *, cutoff: float) -> list[str]:
+    import difflib  # noqa: PLC0415  only an error needs it
+
+    return difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
+
+
 def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
     return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
 
 
 def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:
-    near = difflib.get_close_matches(got, list(closed), n=1, cutoff=0.5)
+    near = _nearest(got, list(closed), cutoff=0.5)
     return ConfigError(
         f"got {got!r}, expected one of: {', '.join(closed)}",
         source=source,
@@ -93,7 +99,7 @@ def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) 
 
 
 def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) -> ConfigError:
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
+    near = _nearest(str(name), list(known), cutoff=0.0)
     good = f"did you mean `{near[0]}`? " if near else ""
     return ConfigError(
         "unknown key", source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"

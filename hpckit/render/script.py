@@ -15,13 +15,19 @@ _COMMENT_COLUMN = 40
 _RULE_WIDTH = 78
 
 
-def render_script(plan: LaunchPlan, provenance: Provenance, templates: Mapping[str, str]) -> Script:
+def render_script(
+    plan: LaunchPlan,
+    provenance: Provenance,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None = None,
+) -> Script:
     """The script of `plan` from the template that `provenance` names.
 
-    `templates` maps names to texts, all that may be extended or included. Raises RenderError
+    `templates` maps names to texts, all that may be extended or included; `cache` keeps
+    compiled templates, and changes nothing but the time. Raises RenderError
     with the template and the variable or value at fault.
     """
-    environment = _environment(templates)
+    environment = _environment(templates, cache)
     try:
         text = environment.get_template(provenance.template).render(
             plan=plan, provenance=provenance
@@ -38,9 +44,12 @@ def render_script(plan: LaunchPlan, provenance: Provenance, templates: Mapping[s
     return Script(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
-def _environment(templates: Mapping[str, str]) -> jinja2.Environment:
+def _environment(
+    templates: Mapping[str, str], cache: jinja2.BytecodeCache | None
+) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.DictLoader(templates),
+        bytecode_cache=cache,
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701  the output is bash, quoted by the filters below
         trim_blocks=True,
