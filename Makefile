@@ -25,7 +25,7 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
 
 .PHONY: demo
-demo: $(VENV)/.runtime  ## run a two-rank job on this machine, then show the script it ran
+demo: $(VENV)/.runtime  ## run a four-rank job on this machine, then show the script it ran
 	$(BIN)/hpckit submit --local examples/allreduce/job.toml --wait
 	$(BIN)/hpckit show --script
 

@@ -145,6 +145,14 @@ class JobFolders(Protocol):
         """Put the rank entry into the folder as `hpckit-injob.pyz`; gives its SHA-256."""
         ...
 
+    def probe(self, root: Path) -> None:
+        """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
+        ...
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder that can be entered."""
+        ...
+
     def remove(self, folder: Path) -> None:
         """Remove a folder that this process made."""
         ...

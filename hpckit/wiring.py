@@ -116,6 +116,18 @@ def submit_tools(kind: SubmitterKind) -> SubmitTools:
     )
 
 
+def _shell_environment() -> dict[str, str]:
+    """The environment as the shell gave it: Python adds LC_CTYPE in the C locale (PEP 538)."""
+    environment = dict(os.environ)
+    try:
+        given = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
 def caller() -> Caller:
     """Who submits now."""
     import socket
@@ -126,7 +138,7 @@ def caller() -> Caller:
     from hpckit.app.submit import Caller
 
     return Caller(
-        environment=dict(os.environ),
+        environment=_shell_environment(),
         workdir=Path.cwd(),
         home=home(),
         python=sys.executable,

@@ -265,8 +265,9 @@ def read_greeting(sock: socket.socket) -> list[str]:
         if not byte:
             break
         line += byte
-    start, found, words = line.decode(errors="replace").partition(f"{GREETING} ")
-    return words.split() if found and not start and line.endswith(b"\n") else []
+    text = line.decode(errors="replace")
+    whole = text.startswith(f"{GREETING} ") and text.endswith("\n")
+    return text.removeprefix(GREETING).split() if whole else []
 
 
 def remaining_s(deadline_s: float) -> float:

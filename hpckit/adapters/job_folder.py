@@ -60,6 +60,21 @@ class FileJobFolders:
                 f"{folder / AGENT_FILE} cannot be written: {error.strerror}"
             ) from error
 
+    def probe(self, root: Path) -> None:
+        """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
+        place = next(path for path in (root, *root.parents) if path.exists())
+        try:
+            Path(tempfile.mkdtemp(dir=place, prefix=".hpckit-")).rmdir()
+        except OSError as error:
+            raise StorageFailed(
+                f"no job folder can be made in {root}: {place}: {error.strerror}",
+                hint="choose another place with job_root in the site file",
+            ) from error
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder that can be entered."""
+        return path.is_dir() and os.access(path, os.X_OK)
+
     def remove(self, folder: Path) -> None:
         """Remove a folder that this process made."""
         shutil.rmtree(folder, ignore_errors=True)

@@ -305,7 +305,9 @@ def _end_rest(job_id: JobId, run: LocalRun, folder: Path, name: str | None) -> N
         raise HpckitError(f"job {job_id} has already ended: {JobState.FAILED}")
     if name not in (None, "KILL"):
         script = None if run.script is None else find_process(run.script)
-        send_signal([] if script is None else [script], signal.Signals[f"SIG{name}"])
+        if script is None:
+            raise AdapterError(f"the script of job {job_id} has ended; cancel ends what it left")
+        send_signal([script], signal.Signals[f"SIG{name}"])
         return
     _record_request(folder, name)
     kill_wait_s = 0.0 if name == "KILL" else run.kill_wait_s

@@ -55,13 +55,13 @@ TOOLS = (
 
 
 def examine(
-    runner: CommandRunner, folders: JobFolders, index: JobIndex, job_root: Path, probe_name: str
+    runner: CommandRunner, folders: JobFolders, index: JobIndex, job_root: Path
 ) -> Sequence[Finding]:
     """All findings, in the order in which a new user meets the things they are about."""
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
         *(_tool(runner, tool) for tool in TOOLS),
-        _job_root(folders, job_root, probe_name),
+        _job_root(folders, job_root),
         _index(index),
     ]
     return tuple(findings)
@@ -85,11 +85,10 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _job_root(folders: JobFolders, job_root: Path, probe_name: str) -> Finding:
+def _job_root(folders: JobFolders, job_root: Path) -> Finding:
     subject = "job folders"
     try:
-        folder = folders.create(job_root, probe_name)
-        folders.remove(folder)
+        folders.probe(job_root)
     except HpckitError as error:
         return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
     return Finding(level=Level.OK, subject=subject, text=f"{job_root} (writable)")

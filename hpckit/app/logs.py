@@ -47,5 +47,10 @@ def _no_log(logs: JobLogs, folder: Path, rank: int | None) -> HpckitError:
     if rank is None:
         return HpckitError(f"the job has written no log yet in {folder / 'logs'}")
     known = logs.ranks(folder)
-    there = f"ranks with a log: {known[0]}-{known[-1]}" if known else "no rank has written one yet"
+    if not known:
+        there = "no rank has written one yet"
+    elif len(known) == 1:
+        there = f"only rank {known[0]} has one"
+    else:
+        there = f"ranks with a log: {known[0]}-{known[-1]}"
     return HpckitError(f"there is no log of rank {rank}", hint=there)

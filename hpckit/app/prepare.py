@@ -65,17 +65,20 @@ def prepare(
     effective = effective_job(_layers(source, site))
     check_job(effective.spec, site)
     plan = plan_launch(effective.spec, site)
-    name = source.template or site.template
-    templates = load_templates(resources, name)
+    templates = load_templates(resources)
     provenance = Provenance(
         version=hpckit.__version__,
         site=site.name,
         job_digest=effective.digest,
-        template=name,
-        template_digest=templates.own_digest,
+        template=source.template or site.template,
+        template_digest=None,
         reproduce=_reproduce(source, site),
     )
     script = render_script(plan, provenance, templates.texts, cache)
+    digest = templates.own_digest(script.templates)
+    if digest is not None:
+        provenance = replace(provenance, template_digest=digest)
+        script = render_script(plan, provenance, templates.texts, cache)
     return PreparedJob(source=source, site=site, effective=effective, plan=plan, script=script)
 
 

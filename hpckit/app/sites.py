@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,10 +35,18 @@ class FoundSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """Template texts by name; `own_digest` is the SHA-256 over texts that are not hpckit's."""
+    """Template texts by name; `own` are the names whose text is not hpckit's."""
 
     texts: Mapping[str, str]
-    own_digest: str | None
+    own: frozenset[str]
+
+    def own_digest(self, used: Sequence[str]) -> str | None:
+        """SHA-256 over those texts among `used` that are not hpckit's; None without any."""
+        own = sorted(self.own.intersection(used))
+        if not own:
+            return None
+        text = "\0".join(f"{name}\0{self.texts[name]}" for name in own)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_site(resources: Resources, name: str | None) -> SiteSpec:
@@ -74,21 +82,15 @@ def list_sites(resources: Resources) -> tuple[FoundSite, ...]:
     return tuple(found)
 
 
-def load_templates(resources: Resources, chosen: str) -> Templates:
-    """All template texts, and the digest of those that are not hpckit's own.
-
-    `own_digest` stays None while `chosen` and all that it can reach are hpckit's.
-    """
+def load_templates(resources: Resources) -> Templates:
+    """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
     texts: dict[str, str] = {}
-    own: list[str] = []
-    shadows = False
+    own: set[str] = set()
     for name, paths in sorted(resources.template_files().items()):
         texts[name] = resources.read(paths[0])
         packaged = [path for path in paths if resources.is_packaged(path)]
         if packaged:
             texts[PACKAGED_PREFIX + name] = resources.read(packaged[0])
         if not resources.is_packaged(paths[0]):
-            own.append(f"{name}\0{texts[name]}")
-            shadows = shadows or bool(packaged) or name == chosen
-    digest = hashlib.sha256("\0".join(own).encode()).hexdigest() if shadows else None
-    return Templates(texts=texts, own_digest=digest)
+            own.add(name)
+    return Templates(texts=texts, own=frozenset(own))

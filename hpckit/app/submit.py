@@ -20,6 +20,7 @@ from hpckit.ports import Clock, JobFolders, JobIndex, SubmitRequest, Submitter
 from hpckit.units import parse_slurm_time_s
 
 INTENT_SCHEMA = "hpckit.intent/1"
+PLAN_SCHEMA = "hpckit.plan/1"
 SUBMITTED_SCHEMA = "hpckit.submitted/1"
 AGENT_FILE = "hpckit-injob.pyz"
 
@@ -68,6 +69,7 @@ class _Draft:
     folder: Path
     job_id: JobId
     created_s: float
+    workdir: Path
     environment: SubmissionEnvironment
 
 
@@ -80,6 +82,7 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
     request = job.effective.spec.environment
     environment = submission_environment(caller.environment, request.inherit, request.pass_)
     root = expand_job_root(job.site.job_root, caller)
+    workdir = _workdir(job, caller, tools.folders)
     created_s = tools.clock.now_s()
     draft = _Draft(
         job=job,
@@ -87,6 +90,7 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
         folder=tools.folders.create(root, _folder_name(job, caller, created_s)),
         job_id=JobId(f"L{caller.uuid_hex[:8]}"),
         created_s=created_s,
+        workdir=workdir,
         environment=environment,
     )
     try:
@@ -124,6 +128,19 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
     return caller.workdir / expanded
 
 
+def _workdir(job: PreparedJob, caller: Caller, folders: JobFolders) -> Path:
+    """Where the job runs: `chdir` beside the job file, else where submit was called."""
+    chdir = job.effective.spec.chdir
+    if chdir is None:
+        return caller.workdir
+    workdir = Path(os.path.normpath(job.source.folder / chdir))
+    if not folders.is_folder(workdir):
+        raise ConfigError(
+            f"got {chdir!r}, expected a folder that exists: there is no {workdir}", key="chdir"
+        )
+    return workdir
+
+
 def _folder_name(job: PreparedJob, caller: Caller, created_s: float) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415  only a submission needs it
 
@@ -151,7 +168,7 @@ def _write_folder(draft: _Draft, folders: JobFolders) -> None:
         "intent.json": as_json(intent),
         "effective.json": as_json(effective_document(job.effective)),
         "site.json": as_json(to_tree(job.site)),
-        "plan.json": as_json(to_tree(job.plan)),
+        "plan.json": as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
         "job.sbatch": job.script.text,
     }
     if job.source.file_text is not None:
@@ -175,7 +192,6 @@ def _entry(draft: _Draft) -> JobEntry:
 def _request(draft: _Draft) -> SubmitRequest:
     spec = draft.job.effective.spec
     limit = spec.resources.time_limit
-    workdir = draft.caller.workdir if spec.chdir is None else draft.job.source.folder / spec.chdir
     added = {
         "HPCKIT_JOB_ID": draft.job_id,
         "HPCKIT_JOB_FOLDER": str(draft.folder),
@@ -185,7 +201,7 @@ def _request(draft: _Draft) -> SubmitRequest:
     return SubmitRequest(
         job_id=draft.job_id,
         folder=draft.folder,
-        workdir=Path(os.path.normpath(workdir)),
+        workdir=draft.workdir,
         environment={**draft.environment.variables, **added},
         time_limit_s=None if limit is None else parse_slurm_time_s(limit),
         kill_wait_s=draft.job.site.kill_wait_s,
@@ -199,7 +215,7 @@ def _record(draft: _Draft, tools: SubmitTools) -> None:
         "submitted_s": tools.clock.now_s(),
         "hpckit": hpckit.__version__,
         "host": draft.caller.host,
-        "workdir": str(draft.caller.workdir),
+        "workdir": str(draft.workdir),
         "held_back": list(draft.environment.held_back),
         "script_sha256": draft.job.script.sha256,
     }

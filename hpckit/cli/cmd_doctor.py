@@ -28,7 +28,6 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         wiring.job_folders(),
         wiring.job_index(),
         root,
-        f"doctor-{caller.uuid_hex}",
     )
     if as_json:
         output.document(
@@ -49,7 +48,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     else:
         output.result(f" hpckit {hpckit.__version__} on {caller.host} · site {site}")
         output.table(
-            ("", "", ""),
+            (),
             [
                 (
                     click.style(str(one.level), fg=_COLOURS[one.level]),

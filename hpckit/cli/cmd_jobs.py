@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_argument import status_document
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobEntry, JobStatus
 
 
 @click.command("jobs")
@@ -33,7 +36,7 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
         output.document(
             {
                 "schema": "hpckit.jobs/1",
-                "jobs": [status_document(entry, status) for entry, status in rows],
+                "jobs": [_row(entry, status) for entry, status in rows],
             }
         )
         return
@@ -54,6 +57,18 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
             for entry, status in rows
         ],
     )
+
+
+def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
+    return {
+        "job_id": entry.job_id,
+        "name": entry.name,
+        "site": entry.site,
+        "folder": entry.folder,
+        "submitted_s": entry.created_s,
+        "state": str(status.state),
+        "exit_code": status.exit_code,
+    }
 
 
 def _rebuild() -> None:

@@ -23,6 +23,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     """
     from hpckit import wiring
     from hpckit.app.prepare import effective_document, prepare
+    from hpckit.parse.document import to_tree
 
     job = prepare(
         job_source(ctx, params),
@@ -42,10 +43,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     elif params["explain"]:
         output.table(
             ("KEY", "VALUE", "FROM"),
-            [
-                (one.key, one.value, str(one.origin) if one.detail == "hpckit" else one.detail)
-                for one in job.effective.origins
-            ],
+            [output.origin_row(**to_tree(one)) for one in job.effective.origins],
         )
     else:
         click.echo(job.script.text, nl=False)

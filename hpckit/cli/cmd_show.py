@@ -54,6 +54,6 @@ def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
     )
     output.table(
         ("KEY", "VALUE", "FROM"),
-        [(one["key"], one["value"], one["detail"]) for one in effective["origins"]],
+        [output.origin_row(**one) for one in effective["origins"]],
     )
     output.labelled([("next", f"hpckit show {entry.job_id} --script")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hpckit.cli import output
+from hpckit.cli.job_options import complete_site
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(),
                     help="Folder of site files that come first.")  # fmt: skip
@@ -53,7 +54,7 @@ def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_site)
 @_DIR
 @_JSON
 def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:

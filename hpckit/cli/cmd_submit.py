@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
@@ -35,7 +36,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.app.submit import submit
 
     if params["local"]:
-        if params["site"] not in (None, "local"):
+        typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
+        if typed and params["site"] != "local":
             raise click.UsageError("--local is --site local; give only one of them", ctx)
         params["site"] = "local"
     source = job_source(ctx, params)

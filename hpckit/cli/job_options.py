@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from hpckit.app.prepare import JobSource
 
 _COMMAND = "hpckit.command"
@@ -64,11 +66,25 @@ _OVERRIDES: Final = (
 )
 
 
+def complete_site(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The sites whose name begins so."""
+    from click.shell_completion import CompletionItem
+
+    from hpckit import wiring
+
+    names = sorted(wiring.resources().site_files())
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the JOB argument and every option that stands over a job file's key."""
     decorators = [
-        click.argument("job", required=False, metavar="[JOB]"),
-        click.option("--site", envvar="HPCKIT_SITE", help="Site file to use (hpckit sites list)."),
+        click.argument("job", required=False, metavar="[JOB]",
+                       type=click.Path(allow_dash=True)),
+        click.option("--site", envvar="HPCKIT_SITE", shell_complete=complete_site,
+                     help="Site file to use (hpckit sites list)."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                      help="Folder of site files that come first."),
@@ -157,6 +173,8 @@ def _settings(
 ) -> None:
     for text in variables:
         name, value = _pair(text, "--env")
+        if "." in name:
+            raise click.UsageError(f"--env got {text!r}, expected a variable name before =")
         options[f"environment.set.{name}"] = (value, "--env")
         words += ["--env", text]
     for text in settings:
@@ -173,8 +191,12 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
 
 
 def _toml_value(text: str) -> object:
-    """A TOML value where the text is one, else the text itself."""
+    """A TOML value where the text is one, else the text itself.
+
+    A job file holds no dates: what TOML would read as one (00:30:00) is text here.
+    """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    return value if isinstance(value, str | int | float | list | dict) else text

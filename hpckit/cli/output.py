@@ -51,14 +51,19 @@ def labelled(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, columns as wide as their content, the last one free."""
-    lines = [header, *rows]
-    widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(header))]
+    """Print a table, columns as wide as their content; an empty header prints none."""
+    lines = [header, *rows] if header else rows
+    widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(lines[0]))]
     for line in lines:
         cells = [
             cell + " " * (widths[at] - len(click.unstyle(cell))) for at, cell in enumerate(line)
         ]
         result(" " + "  ".join(cells).rstrip())
+
+
+def origin_row(*, key: str, value: str, origin: str, detail: str) -> tuple[str, str, str]:
+    """A value of the effective job and where it comes from, as --explain and `show` list it."""
+    return key, value, "default" if origin == "default" else detail
 
 
 def state_word(state: JobState) -> str:

@@ -9,19 +9,22 @@ from hpckit.model.site import SiteSpec, SubmitterKind
 
 def check_job(spec: JobSpec, site: SiteSpec) -> None:
     """Raise PlanError for a job that contradicts itself or its site."""
-    _check_mesh(spec)
-    if site.submitter is SubmitterKind.LOCAL:
+    local = site.submitter is SubmitterKind.LOCAL
+    _check_mesh(spec, local=local)
+    if local:
         _check_local(spec, site)
 
 
-def _check_mesh(spec: JobSpec) -> None:
+def _check_mesh(spec: JobSpec, *, local: bool) -> None:
     need = spec.mesh_ranks
     if need is None or need == spec.ntasks:
         return
     mesh = " × ".join(f"{axis} {size}" for axis, size in spec.parallel.items())
     per_node = spec.ntasks_per_node
     hint = f"set the mesh so that its product is {spec.ntasks}"
-    if need % per_node == 0:
+    if local:
+        hint = f"--ntasks-per-node {need}, or {hint}"
+    elif need % per_node == 0:
         hint = f"--nodes {need // per_node}, or {hint}"
     raise PlanError(
         "parallel mesh",

@@ -32,7 +32,7 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     try:
         return _run(command, env, log)
     except OSError as error:
-        return _not_started(command[0], identity.rank, error)
+        return _not_started(command[0], identity.rank, error, log)
 
 
 def _rank_log(source: str, rank: int | None, env: dict[str, str]) -> int | None:
@@ -55,17 +55,17 @@ def _run(command: list[str], env: dict[str, str], log: int | None) -> int:
     return supervise(command, env, log)
 
 
-def _not_started(name: str, rank: int | None, error: OSError) -> int:
+def _not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:
     who = "" if rank is None else f"rank {rank}: "
     # The system reports a script's missing interpreter as a missing file.
     missing = isinstance(error, FileNotFoundError)
     script = missing and "/" in name and os.path.exists(name)
-    if missing and not script:
-        say(f"{who}command not found: {name}")
-        return 127
-    why = "its interpreter is missing" if script else reason(error)
-    say(f"{who}cannot run {name}: {why}")
-    return 126
+    code, sentence = 127, f"{who}command not found: {name}"
+    if not missing or script:
+        why = "its interpreter is missing" if script else reason(error)
+        code, sentence = 126, f"{who}cannot run {name}: {why}"
+    say(sentence, log)
+    return code
 
 
 def _without_coerced_locale(env: dict[str, str]) -> dict[str, str]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 
 
-def say(text: str) -> None:
-    """Write one line to standard error; an error output that is closed or full is no fault."""
-    try:
-        os.write(2, f"hpckit: {text}\n".encode("utf-8", "surrogateescape"))
-    except OSError:
-        return
+def say(text: str, log: int | None = None) -> None:
+    """Write one line to standard error, and to the descriptor `log`.
+
+    An output that is closed or full is no fault.
+    """
+    line = f"hpckit: {text}\n".encode("utf-8", "surrogateescape")
+    for fd in (2,) if log is None else (2, log):
+        try:
+            os.write(fd, line)
+        except OSError:
+            continue
 
 
 def reason(error: OSError) -> str:

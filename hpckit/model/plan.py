@@ -82,7 +82,8 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A rendered script: its text and the SHA-256 of its UTF-8 bytes, in hex."""
+    """A rendered script: its text, the SHA-256 of its UTF-8 bytes in hex, the templates used."""
 
     text: str
     sha256: str
+    templates: tuple[str, ...]

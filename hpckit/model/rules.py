@@ -110,8 +110,7 @@ def program_text(value: str) -> str | None:
 
 def matching(pattern: str, expected: str) -> Check:
     """Text that matches the whole of `pattern` (ASCII)."""
-    compiled = re.compile(pattern, re.ASCII)
-    return lambda value: None if compiled.fullmatch(value) else expected
+    return lambda value: None if re.fullmatch(pattern, value, re.ASCII) else expected
 
 
 def parses(parser: Callable[[str], object], expected: str) -> Check:

@@ -89,7 +89,7 @@ def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
 
 
 def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:
-    near = _nearest(got, list(closed), cutoff=0.5)
+    near = _nearest(got, [str(word) for word in closed], cutoff=0.5)
     return ConfigError(
         f"got {got!r}, expected one of: {', '.join(closed)}",
         source=source,

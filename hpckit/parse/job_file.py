@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from hpckit.errors import ConfigError
@@ -36,8 +37,8 @@ class Layer:
     details: Mapping[str, str]
 
     def detail(self, key: str) -> str:
-        """What to name for `key`: the option that set it, or the layer's own name."""
-        return self.details.get(key, self.source)
+        """What to name for `key`: the option that set it, or the layer's own name, no path."""
+        return self.details.get(key, PurePath(self.source).name)
 
 
 def job_layer(text: str, source: str) -> Layer:
@@ -58,7 +59,7 @@ def job_layer(text: str, source: str) -> Layer:
 def site_layer(tree: Mapping[str, Any], site_name: str) -> Layer:
     """The layer of a site's `[job]` defaults."""
     source = f"site {site_name}"
-    refuse_unknown_keys(tree, JobSpec, source, "job.")
+    refuse_unknown_keys(tree, JobSpec, source)
     return Layer(tree=dict(tree), kind=OriginKind.SITE, source=source, details={})
 
 
@@ -88,9 +89,10 @@ def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
             else:
                 _put(merged, key, value, layer.source)
             owner[key] = layer
-    spec = _convert_blaming(merged, owner, layers)
+    said = _convert_blaming(merged, owner, layers)
+    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
+    spec = replace(said, resources=ranks)
     tree = to_tree(spec)
-    tree["resources"]["ntasks_per_node"] = spec.ntasks_per_node
     return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
 
 
@@ -109,7 +111,7 @@ def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[
             layer = next((one for one in layers if one.kind is OriginKind.JOB), None)
         if layer is None:
             raise
-        source = layer.detail(error.key or "")
+        source = layer.details.get(error.key or "", layer.source)
         raise ConfigError(
             error.reason, source=source, key=error.key, hint=error.hint
         ) from error.__cause__

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
 
 import jinja2
 
@@ -27,7 +28,8 @@ def render_script(
     compiled templates, and changes nothing but the time. Raises RenderError
     with the template and the variable or value at fault.
     """
-    environment = _environment(templates, cache)
+    loader = _RecordingLoader(templates)
+    environment = _environment(loader, cache)
     try:
         text = environment.get_template(provenance.template).render(
             plan=plan, provenance=provenance
@@ -41,14 +43,33 @@ def render_script(
         raise RenderError(str(error), template=provenance.template) from error
     text = text.rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
-    return Script(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Script(text=text, sha256=digest, templates=tuple(loader.used))
+
+
+class _RecordingLoader(jinja2.DictLoader):
+    """Templates from a mapping, and the names of those that were asked for."""
+
+    def __init__(self, mapping: Mapping[str, str]) -> None:
+        super().__init__(mapping)
+        self.used: list[str] = []
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,
+    ) -> jinja2.Template:
+        """Load a template and remember its name."""
+        self.used.append(name)
+        return super().load(environment, name, globals)
 
 
 def _environment(
-    templates: Mapping[str, str], cache: jinja2.BytecodeCache | None
+    loader: jinja2.BaseLoader, cache: jinja2.BytecodeCache | None
 ) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader(templates),
+        loader=loader,
         bytecode_cache=cache,
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701  the output is bash, quoted by the filters below

@@ -137,8 +137,9 @@ def test_an_interrupted_submission_is_whole_or_nothing(
     time.sleep(delay_s)
     if submitting.poll() is None:
         os.killpg(submitting.pid, signal.SIGINT)
-    submitting.communicate(timeout=30)
-    assert submitting.returncode in (0, 130, -signal.SIGINT)
+    _, talk = submitting.communicate(timeout=30)
+    before_hpckit = b"init_import_site" in talk
+    assert submitting.returncode in (0, 130, -signal.SIGINT) or before_hpckit, talk
     root = Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs"
     folders = sorted(str(folder) for folder in root.iterdir()) if root.exists() else []
     jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
@@ -147,6 +148,7 @@ def test_an_interrupted_submission_is_whole_or_nothing(
         assert run_hpckit("wait", job["job_id"]).returncode == 0
 
 
+@pytest.mark.slow
 def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
     """None is lost in the index, none is mixed up with another."""
     worker = (

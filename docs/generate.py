@@ -1,0 +1,343 @@
+"""Writes the reference pages that follow from the code, and the JSON Schemas for editors.
+
+`python docs/generate.py` writes them; with `--check` nothing is written and the exit code is 1
+when a page differs from what the code says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import enum
+import json
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from hpckit.cli.main import COMMANDS, cli
+from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
+from hpckit.model.rules import RULE, Rule, file_key
+from hpckit.model.site import SITE_SCHEMA, SiteSpec
+from hpckit.parse.document import dataclass_of, field_types
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+NOT_A_SITE_DEFAULT = ("schema", "command")
+_NOTE = "<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->\n"
+_FILE_PAGE = """\
+{note}
+# The {what} file
+
+`{schema}` in TOML. A key that is not listed here is an error, and the error names the nearest valid
+key. The same as JSON Schema, for editors: [{schema_file}]({schema_file}). Editors that use Taplo
+find their copy of it by a first line such as:
+
+```toml
+#:schema ./{schema_file}
+```
+
+A default of – means "not said": the script then says nothing about it either.
+"""
+_SITE_JOB = """
+## `[job]`: defaults for jobs
+
+Every table and key of [the job file](job-file.md) except {excluded}, one level deeper:
+
+```toml
+[job.slurm]
+partition = "main"
+
+[job.environment]
+modules = ["cuda/12.4"]
+```
+
+A job file's own value replaces a site's default; `environment.pass` alone adds up over the layers.
+"""
+
+
+def main(words: list[str], folder: Path = REFERENCE) -> int:
+    """Write every page to `folder`, or compare with `--check`: then 1 if a page is stale."""
+    parser = argparse.ArgumentParser(description="Write docs/reference from the code.")
+    parser.add_argument("--check", action="store_true", help="compare only")
+    check = parser.parse_args(words).check
+    stale = 0
+    for name, text in pages().items():
+        path = folder / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        if check:
+            sys.stderr.write(f"stale: docs/reference/{name} (run `make docs`)\n")
+            stale = 1
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return stale
+
+
+def pages() -> dict[str, str]:
+    """File name under docs/reference → its text."""
+    return {
+        "job-file.md": job_page(),
+        "site-file.md": site_page(),
+        "cli.md": cli_page(),
+        schema_file(JOB_SCHEMA): _as_json(job_schema()),
+        schema_file(SITE_SCHEMA): _as_json(site_schema()),
+    }
+
+
+def schema_file(schema: str) -> str:
+    """The file name of a published schema: `hpckit.job/1` is in `hpckit.job-1.schema.json`."""
+    return f"{schema.replace('/', '-')}.schema.json"
+
+
+def _as_json(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+# --- JSON Schema ---------------------------------------------------------------------------------
+
+
+def job_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of a job file."""
+    return _published(JOB_SCHEMA, "hpckit job file", _definitions(JobSpec), JobSpec)
+
+
+def site_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of a site file; its `job` is a job in which nothing is required."""
+    definitions = {**_definitions(SiteSpec), **_definitions(JobSpec)}
+    job = definitions.pop(JobSpec.__name__)
+    for name in NOT_A_SITE_DEFAULT:
+        del job["properties"][name]
+    job |= {
+        "title": "SiteJob",
+        "description": "Defaults for any key of a job file.",
+        "required": [],
+    }
+    definitions["SiteJob"] = job
+    site = definitions[SiteSpec.__name__]["properties"]
+    site["job"] = {"$ref": "#/$defs/SiteJob", "description": site["job"]["description"]}
+    return _published(SITE_SCHEMA, "hpckit site file", definitions, SiteSpec)
+
+
+def _published(schema: str, title: str, definitions: dict[str, Any], root: type) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:hpckit:{schema.removeprefix('hpckit.').replace('/', ':')}",
+        "title": title,
+        **definitions.pop(root.__name__),
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _definitions(cls: type) -> dict[str, Any]:
+    """What msgspec knows of a dataclass and those inside it, made as strict as the parser."""
+    definitions: dict[str, Any] = msgspec.json.schema(cls)["$defs"]
+    for one in _dataclasses(cls):
+        made = definitions[one.__name__]
+        made["properties"] = {
+            file_key(field): _property(made["properties"][field.name], field, hint)
+            for field, hint in field_types(one)
+        }
+        made["required"] = [name.removesuffix("_") for name in made["required"]]
+        made["additionalProperties"] = False
+    return definitions
+
+
+def _dataclasses(cls: type) -> Iterator[type]:
+    yield cls
+    for _, hint in field_types(cls):
+        inner = dataclass_of(hint)
+        if inner is not None:
+            yield from _dataclasses(inner)
+
+
+def _property(made: dict[str, Any], field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+    rule: Rule | None = field.metadata.get(RULE)
+    made = _without_null(made)
+    if rule is not None:
+        made = {"description": rule.doc, **made, **rule.schema}
+    if typing.get_args(hint)[:1] == (MeshAxis,):
+        made["propertyNames"] = {"$ref": f"#/$defs/{MeshAxis.__name__}"}
+    return made
+
+
+def _without_null(made: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null: what may be absent is simply not required."""
+    alternatives = [one for one in made.get("anyOf", []) if one != {"type": "null"}]
+    kept = {name: value for name, value in made.items() if name not in ("anyOf", "default")}
+    if made.get("default") is not None:
+        kept["default"] = made["default"]
+    if len(alternatives) == 1:
+        return {**alternatives[0], **kept}
+    return {**kept, "anyOf": alternatives} if alternatives else kept
+
+
+# --- job and site files --------------------------------------------------------------------------
+
+
+def job_page() -> str:
+    """The reference of the job file: a table for each of its tables."""
+    parts = [_file_head("job", JOB_SCHEMA), "\n## Top level\n\n", _key_table(JobSpec)]
+    for name, inner in _tables(JobSpec):
+        parts.append(f"\n## `[{name}]`\n\n{_sentence(inner)}\n\n{_key_table(inner)}")
+    return "".join(parts)
+
+
+def site_page() -> str:
+    """The reference of the site file."""
+    excluded = " and ".join(f"`{name}`" for name in NOT_A_SITE_DEFAULT)
+    return (
+        f"{_file_head('site', SITE_SCHEMA)}\n## Top level\n\n{_key_table(SiteSpec)}"
+        f"{_SITE_JOB.format(excluded=excluded)}"
+    )
+
+
+def _file_head(what: str, schema: str) -> str:
+    return _FILE_PAGE.format(
+        note=_NOTE.rstrip(), what=what, schema=schema, schema_file=schema_file(schema)
+    )
+
+
+def _tables(cls: type) -> Iterator[tuple[str, type]]:
+    for field, hint in field_types(cls):
+        inner = dataclass_of(hint)
+        if inner is not None:
+            yield file_key(field), inner
+
+
+def _sentence(cls: type) -> str:
+    """The docstring's first line, without the name of the table that stands above it."""
+    text = (cls.__doc__ or "").partition("\n")[0]
+    text = re.sub(r"^`\[\w+\]`: ", "", text)
+    return text[:1].upper() + text[1:]
+
+
+def _key_table(cls: type) -> str:
+    rows = [
+        (f"`{file_key(field)}`", _type_words(hint), _default_words(field), field.metadata[RULE].doc)
+        for field, hint in field_types(cls)
+        if RULE in field.metadata
+    ]
+    return _table(("key", "type", "default", "meaning"), rows)
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def _type_words(hint: Any) -> str:
+    plain = {
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true or false",
+        Any: "any",
+    }
+    if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
+        return ", ".join(f"`{word}`" for word in hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return f"list of {_type_words(arguments[0])}"
+    if origin is Mapping:
+        return _mapping_words(*arguments)
+    if isinstance(hint, types.UnionType):
+        return ", ".join(_type_words(one) for one in arguments if one is not types.NoneType)
+    return plain[hint]
+
+
+def _mapping_words(names: Any, values: Any) -> str:
+    keys = "" if names is str else f"{_type_words(names)} → "
+    return "table" if values is Any else f"table of {keys}{_type_words(values)}"
+
+
+def _default_words(field: dataclasses.Field[Any]) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return "empty"
+    if field.default is dataclasses.MISSING:
+        return "required"
+    if field.default is None:
+        return "–"
+    if field.default in ((), ""):
+        return "empty"
+    return f"`{json.dumps(field.default)}`"
+
+
+# --- command line --------------------------------------------------------------------------------
+
+
+def cli_page() -> str:
+    """The reference of the command line: each command's words and options."""
+    root = click.Context(cli, info_name="hpckit")
+    parts = [
+        f"{_NOTE}\n# Command line\n\n{cli.help}\n\n",
+        _table(
+            ("command", "does"), [(f"[`{name}`](#{name})", COMMANDS[name]) for name in COMMANDS]
+        ),
+        "\nEvery command takes `-h` or `--help`; `hpckit --version` prints the version. The\n"
+        "result goes to stdout, talk to stderr: [exit codes](exit-codes.md) and [JSON](json.md).\n",
+    ]
+    for name in COMMANDS:
+        command = cli.get_command(root, name)
+        if command is not None:
+            parts += _command_parts(command, root, name, "##")
+    return "".join(parts)
+
+
+def _command_parts(
+    command: click.Command, parent: click.Context, name: str, level: str
+) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    heading = name if level == "##" else f"{parent.info_name} {name}"
+    yield f"\n{level} {heading}\n\n```\n{usage}\n```\n\n{_unwrapped(command.help or '')}\n"
+    rows = [
+        (_option_words(one), _option_meaning(one))
+        for one in command.params
+        if isinstance(one, click.Option)
+    ]
+    if rows:
+        yield f"\n{_table(('option', 'meaning'), rows)}"
+    if isinstance(command, click.Group):
+        for inner_name in command.list_commands(context):
+            inner = command.get_command(context, inner_name)
+            if inner is not None:
+                yield from _command_parts(inner, context, inner_name, "###")
+
+
+def _unwrapped(text: str) -> str:
+    """Help as paragraphs, each on one line."""
+    paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n")]
+    return "\n\n".join(paragraphs)
+
+
+def _option_words(option: click.Option) -> str:
+    spelled = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
+    if option.is_flag:
+        return spelled
+    if isinstance(option.type, click.Choice):
+        return f"{spelled} one of {', '.join(f'`{word}`' for word in option.type.choices)}"
+    return f"{spelled} `{option.metavar or option.type.name.split()[0].upper()}`"
+
+
+def _option_meaning(option: click.Option) -> str:
+    notes = []
+    if option.multiple:
+        notes.append("May be given several times.")
+    if option.show_default:
+        notes.append(f"Default: `{option.default}`.")
+    if option.envvar is not None:
+        notes.append(f"Also from `${option.envvar}`.")
+    return " ".join([option.help or "", *notes])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The implementations of each port that its contract is run on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpckit.adapters.clock import SystemClock
+from hpckit.adapters.job_index import SqliteJobIndex
+from hpckit.adapters.local_submitter import LocalSubmitter
+from hpckit.adapters.process import ProcessRunner
+from hpckit.ports import Clock, CommandResult, CommandRunner, JobIndex, Submitter
+from tests.fakes.clock import FakeClock
+from tests.fakes.command_runner import FakeCommandRunner
+from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.local_job import kill_processes_of
+from tests.fakes.submitter import FakeSubmitter
+
+SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
+SLEEPING = ("sleep", "60")
+
+
+@pytest.fixture(params=["real", "fake"])
+def submitter(request: pytest.FixtureRequest, job_folder: Path) -> Iterator[Submitter]:
+    """Each Submitter; nothing of the job outlives the test."""
+    yield LocalSubmitter(sys.executable) if request.param == "real" else FakeSubmitter()
+    kill_processes_of(job_folder)
+
+
+@pytest.fixture
+def job_folder(tmp_path: Path) -> Path:
+    """Where the job folder will be: a path that a shell would split."""
+    return tmp_path / "jobs of 'me' $HOME" / "one"
+
+
+@pytest.fixture(params=["real", "fake"])
+def job_index(request: pytest.FixtureRequest, tmp_path: Path) -> JobIndex:
+    """Each JobIndex, empty."""
+    if request.param == "real":
+        return SqliteJobIndex(tmp_path / "state" / "jobs.sqlite")
+    return MemoryJobIndex()
+
+
+@pytest.fixture(params=["real", "fake"])
+def command_runner(request: pytest.FixtureRequest) -> CommandRunner:
+    """Each CommandRunner."""
+    if request.param == "real":
+        return ProcessRunner()
+    return FakeCommandRunner(
+        {
+            SPEAKING: CommandResult(returncode=3, stdout="out\n", stderr="err\n"),
+            SLEEPING: CommandResult(returncode=0, stdout="", stderr=""),
+        },
+        duration_s={"sleep": 60.0},
+    )
+
+
+@pytest.fixture(params=["real", "fake"])
+def clock(request: pytest.FixtureRequest) -> Clock:
+    """Each Clock."""
+    return SystemClock() if request.param == "real" else FakeClock()

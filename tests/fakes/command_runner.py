@@ -1,0 +1,33 @@
+"""External commands with answers given beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpckit.errors import ToolMissing, ToolTimeout
+from hpckit.ports import CommandResult
+
+
+class FakeCommandRunner:
+    """Answers each argument list from `answers`; a program in none of them is missing.
+
+    `duration_s` is how long the commands of a program take, 0 unless given.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[tuple[str, ...], CommandResult],
+        duration_s: Mapping[str, float] | None = None,
+    ) -> None:
+        self._answers = answers
+        self._duration_s = duration_s or {}
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> CommandResult:
+        """The answer for `argv`. Raises ToolMissing, ToolTimeout."""
+        self.asked.append(tuple(argv))
+        if self._duration_s.get(argv[0], 0.0) > timeout_s:
+            raise ToolTimeout(argv, timeout_s)
+        if argv[0] not in {known[0] for known in self._answers}:
+            raise ToolMissing(f"{argv[0]} was not found", hint=f"install {argv[0]}")
+        return self._answers[tuple(argv)]

@@ -1,0 +1,81 @@
+"""Job folders with a script of a few lines, and waiting for what a script does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from hpckit.model.slurm import JobId, JobStatus
+from hpckit.ports import SubmitRequest, Submitter
+
+
+def job_request(
+    folder: Path,
+    script: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    time_limit_s: int | None = None,
+    kill_wait_s: float = 0.5,
+    workdir: Path | None = None,
+) -> SubmitRequest:
+    """A prepared job in a new folder; its environment is the test's and `environment`."""
+    (folder / "logs").mkdir(parents=True, mode=0o700)
+    (folder / "job.sbatch").write_text(script)
+    (folder / "intent.json").write_text(json.dumps({"schema": "hpckit.intent/1"}))
+    return SubmitRequest(
+        job_id=JobId("L0000cafe"),
+        folder=folder,
+        workdir=workdir or folder,
+        environment={
+            **os.environ,
+            "HPCKIT_JOB_FOLDER": str(folder),
+            **(environment or {}),
+        },
+        time_limit_s=time_limit_s,
+        kill_wait_s=kill_wait_s,
+    )
+
+
+def until(fact: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Return when `fact` holds. Raises AssertionError after `timeout_s`."""
+    end_s = time.monotonic() + timeout_s
+    while not fact():
+        assert time.monotonic() < end_s, "waited in vain"
+        time.sleep(0.01)
+
+
+def status_of(submitter: Submitter, request: SubmitRequest) -> JobStatus:
+    """The status of one job."""
+    return submitter.statuses({request.job_id: request.folder})[request.job_id]
+
+
+def final_status(submitter: Submitter, request: SubmitRequest) -> JobStatus:
+    """The status of one job when it has ended."""
+    until(lambda: status_of(submitter, request).state.is_final)
+    return status_of(submitter, request)
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """The living processes that carry this job's folder in their environment."""
+    return [process for process in psutil.process_iter() if _belongs(process, folder)]
+
+
+def kill_processes_of(folder: Path) -> None:
+    """Kill what a failed test left behind."""
+    for process in processes_of(folder):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _belongs(process: psutil.Process, folder: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return process.environ().get("HPCKIT_JOB_FOLDER") == str(folder)
+    return False

@@ -1,0 +1,83 @@
+"""A submitter that starts no process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hpckit.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.model.slurm import JobId, JobState, JobStatus
+from hpckit.ports import SubmitRequest
+
+
+class FakeSubmitter:
+    """Jobs that end at once when the last line of `job.sbatch` is `exit N`, and else run on.
+
+    `refusal` is raised by every submission. Tests read `requests` and `signals`, and end a job
+    with `end`.
+    """
+
+    def __init__(self, refusal: AdapterError | None = None) -> None:
+        self._refusal = refusal
+        self._jobs: dict[Path, JobStatus] = {}
+        self.requests: list[SubmitRequest] = []
+        self.signals: list[tuple[JobId, str | None]] = []
+
+    def submit(self, request: SubmitRequest) -> None:
+        """Start the job. Raises AdapterError."""
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            script = (request.folder / "job.sbatch").read_text()
+        except OSError as error:
+            raise StorageFailed(f"the job was not started: {error}") from error
+        if request.folder in self._jobs:
+            raise AdapterError(f"the job in {request.folder} has been started already")
+        self.requests.append(request)
+        self._jobs[request.folder] = JobStatus(
+            job_id=request.job_id, state=JobState.RUNNING, started_s=0.0
+        )
+        if last := re.search(r"^exit (\d+)\n\Z", script, re.MULTILINE):
+            self.end(request.folder, int(last[1]))
+
+    def end(self, folder: Path, exit_code: int) -> None:
+        """The job in `folder` ends with this code."""
+        self._jobs[folder] = replace(
+            self._jobs[folder],
+            state=JobState.FAILED if exit_code else JobState.COMPLETED,
+            exit_code=exit_code,
+            ended_s=1.0,
+            reason=f"the script ended with exit code {exit_code}" if exit_code else None,
+        )
+
+    def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
+        """The status of each job."""
+        return {job_id: self._status(job_id, folder) for job_id, folder in folders.items()}
+
+    def cancel(self, job_id: JobId, folder: Path, signal_name: str | None) -> None:
+        """End the job, or remember the signal. Raises HpckitError."""
+        status = self._status(job_id, folder)
+        if status.state.is_final:
+            raise HpckitError(f"job {job_id} has already ended: {status.state}")
+        if folder not in self._jobs:
+            raise AdapterError(f"job {job_id} cannot be cancelled: {status.reason}")
+        self.signals.append((job_id, signal_name))
+        if signal_name in (None, "KILL"):
+            number = 9 if signal_name == "KILL" else 15
+            self._jobs[folder] = replace(
+                status,
+                state=JobState.CANCELLED,
+                exit_code=128 + number,
+                exit_signal=number,
+                ended_s=1.0,
+                reason="cancelled by a test",
+            )
+
+    def _status(self, job_id: JobId, folder: Path) -> JobStatus:
+        if folder in self._jobs:
+            return self._jobs[folder]
+        if (folder / "intent.json").exists():
+            return JobStatus(job_id=job_id, state=JobState.PENDING, reason="it is being submitted")
+        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=f"{folder} is not there")

@@ -1,0 +1,166 @@
+"""The zipapp that submit packs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hpckit.adapters.injob_archive import pack_injob
+
+PACK = """
+import sys
+from pathlib import Path
+from hpckit.adapters.injob_archive import pack_injob
+print(pack_injob(Path(sys.argv[1])))
+"""
+RANK = ("rank", "--from", "slurm", "--")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A packed archive."""
+    path = tmp_path / "hpckit-injob.pyz"
+    pack_injob(path)
+    return path
+
+
+def version_of(python: str) -> tuple[int, ...]:
+    """The interpreter's version, (0,) when it does not run."""
+    code = "import sys; sys.stdout.write('%d %d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], capture_output=True, check=False)
+    return tuple(map(int, done.stdout.split())) or (0,)
+
+
+def another_python(low: tuple[int, int], high: tuple[int, int]) -> str:
+    """An interpreter with low <= version < high that is not this one's version, or a skip."""
+    roots = [Path(folder) for folder in os.get_exec_path()]
+    roots += sorted(Path(sys.base_prefix).parent.glob("*/bin"))
+    for root in roots:
+        for path in sorted(root.glob("python3*")):
+            if path.name.removeprefix("python3").strip(".0123456789"):
+                continue
+            version = version_of(str(path))
+            if low <= version < high and version != sys.version_info[:2]:
+                return str(path)
+    pytest.skip(f"no other Python of version {low} up to {high} on this machine")
+
+
+def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
+    """Each module is there twice, nothing else is, and the whole is far below a megabyte."""
+    names = zipfile.ZipFile(archive).namelist()
+    sources = [name for name in names if name.endswith(".py")]
+    assert names == sorted(names)
+    assert sorted(names) == sorted(sources + [f"{name}c" for name in sources])
+    assert {"__main__.py", "hpckit/__init__.py", "hpckit/injob/main.py"} <= set(sources)
+    assert {name for name in sources if name.startswith("hpckit/decide/")} == {
+        "hpckit/decide/__init__.py",
+        "hpckit/decide/rendezvous.py",
+    }
+    assert archive.stat().st_size < 1_000_000
+
+
+def test_byte_code_is_not_checked_against_the_source(archive: Path) -> None:
+    """A rank reads the byte code alone: hash-based and unchecked, PEP 552."""
+    whole = zipfile.ZipFile(archive)
+    flags = {whole.read(name)[4:8] for name in whole.namelist() if name.endswith(".pyc")}
+    assert flags == {b"\x01\0\0\0"}
+
+
+def test_archive_is_its_owners_alone(archive: Path) -> None:
+    """The file can be read by its owner and nobody else."""
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+
+
+def test_result_is_the_files_hash(tmp_path: Path) -> None:
+    """The returned text is the SHA-256 of what was written."""
+    digest = pack_injob(tmp_path / "a.pyz")
+    assert digest == hashlib.sha256((tmp_path / "a.pyz").read_bytes()).hexdigest()
+
+
+def test_bytes_depend_on_source_and_python_alone(tmp_path: Path) -> None:
+    """A fresh process elsewhere packs the same bytes as this one does now."""
+    here = pack_injob(tmp_path / "here.pyz")
+    repository = Path(__file__).parents[3]
+    for seed in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", PACK, str(tmp_path / f"there{seed}.pyz")],
+            cwd=repository,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(repository)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == here
+
+
+def test_no_path_of_the_packing_machine_travels_along(archive: Path) -> None:
+    """Tracebacks name the file inside the archive, wherever it was packed."""
+    root = os.fsencode(Path(__file__).parents[3])
+    assert root not in archive.read_bytes()
+    assert os.fsencode(Path.home()) not in archive.read_bytes()
+
+
+def test_byte_code_is_what_runs(archive: Path, tmp_path: Path) -> None:
+    """The same Python runs an archive whose sources are gone: it compiles nothing."""
+    stripped = tmp_path / "stripped.pyz"
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(stripped, "w") as half:
+        for name in whole.namelist():
+            if name.endswith(".pyc"):
+                half.writestr(name, whole.read(name))
+    words = [sys.executable, "-I", str(stripped), *RANK, "echo", "ran"]
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"ran\n"
+
+
+def test_another_version_reads_the_sources(archive: Path, tmp_path: Path) -> None:
+    """A compute node's other Python version runs the archive all the same."""
+    python = another_python((3, 11), (4, 0))
+    (tmp_path / "logs").mkdir()
+    env = {
+        "PATH": os.environ["PATH"],
+        "SLURM_PROCID": "0",
+        "HPCKIT_JOB_FOLDER": str(tmp_path),
+    }
+    words = [python, "-I", str(archive), *RANK, "sh", "-c", "echo ran; exit 3"]
+    done = subprocess.run(words, env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"ran\n", b"")
+    assert (tmp_path / "logs" / "rank-0.log").read_bytes() == b"ran\n"
+    port = subprocess.run([python, "-I", str(archive), "port", "--job-id", "5"], check=False)
+    assert port.returncode == 0
+
+
+def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
+    """A node whose Python is too old gives one warning, and the plain command runs."""
+    python = another_python((3, 6), (3, 11))
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    words = [python, "-I", str(archive), *RANK]
+    done = subprocess.run([*words, "sh", "-c", "exit 3"], env=env, capture_output=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"hpckit: the rank entry needs Python 3.11, this is 3.")
+    assert done.stderr.count(b"\n") == 1
+    missing = subprocess.run([*words, "no-such"], env=env, capture_output=True, check=False)
+    assert missing.returncode == 127
+
+
+def test_a_failed_write_leaves_the_old_archive(archive: Path) -> None:
+    """A target that cannot be replaced keeps its content, and no temporary file stays behind."""
+    folder = archive.parent / "taken"
+    (folder / "hpckit-injob.pyz" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        pack_injob(folder / "hpckit-injob.pyz")
+    assert [entry.name for entry in folder.iterdir()] == ["hpckit-injob.pyz"]
+    shutil.rmtree(folder)
+
+
+def test_a_missing_folder_is_the_systems_error(tmp_path: Path) -> None:
+    """The folder must be there."""
+    with pytest.raises(FileNotFoundError):
+        pack_injob(tmp_path / "nowhere" / "hpckit-injob.pyz")

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpckit.adapters.job_index import SqliteJobIndex
+from hpckit.errors import StorageFailed
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+
+ADD_MANY = """
+import sys
+from pathlib import Path
+from hpckit.adapters.job_index import SqliteJobIndex
+from hpckit.model.slurm import JobEntry, JobId, JobState
+index = SqliteJobIndex(Path(sys.argv[1]))
+for n in range(50):
+    index.add(JobEntry(job_id=JobId(f"L{sys.argv[2]}-{n}"), name="n", site="s", folder="/f",
+                       created_s=float(n), state=JobState.PENDING))
+"""
+
+
+def entry(job_id: str) -> JobEntry:
+    """A job of that id."""
+    return JobEntry(
+        job_id=JobId(job_id), name="n", site="s", folder="/f", created_s=1, state=JobState.PENDING
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the index will be: a path with characters that a URI would need quoted."""
+    return tmp_path / "state ?#%41" / "hpckit" / "jobs.sqlite"
+
+
+def test_processes_at_once_lose_nothing(path: Path) -> None:
+    """4 processes that each add 50 jobs at once give 200 jobs."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", ADD_MANY, str(path), str(n)]) for n in range(4)
+    ]
+    assert [process.wait(120) for process in running] == [0, 0, 0, 0]
+    assert len(SqliteJobIndex(path).latest(None)) == 200
+
+
+def test_the_index_is_private(path: Path) -> None:
+    """The file has mode 0600 and its folder 0700, whatever the umask."""
+    before = os.umask(0)
+    try:
+        SqliteJobIndex(path).add(entry("L1"))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_reading_writes_nothing(path: Path) -> None:
+    """Reading an index that is not there makes no file, and one that is there stays as it is."""
+    index = SqliteJobIndex(path)
+    assert index.latest(None) == []
+    assert not path.parent.exists()
+    index.add(entry("L1"))
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    index.find("L")
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [file.name for file in path.parent.iterdir()] == ["jobs.sqlite"]
+
+
+def test_no_write_ahead_log_is_used(path: Path) -> None:
+    """The journal mode is one that works on NFS."""
+    SqliteJobIndex(path).add(entry("L1"))
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    db.close()
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be read as one" * 3])
+def test_a_damaged_file_names_its_remedy(path: Path, content: bytes) -> None:
+    """A damaged file raises StorageFailed with its path and the command; a rebuild replaces it."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    index = SqliteJobIndex(path)
+    for use in (lambda: index.latest(None), lambda: index.add(entry("L1"))):
+        with pytest.raises(StorageFailed) as caught:
+            use()
+        assert str(path) in caught.value.message
+        assert caught.value.hint == "hpckit jobs --rebuild"
+    index.rebuild([entry("L2")])
+    assert list(index.latest(None)) == [entry("L2")]
+    assert path.with_name("jobs.sqlite.damaged").read_bytes() == content
+
+
+def test_a_newer_index_asks_for_an_upgrade(path: Path) -> None:
+    """A file of a later version is neither read nor changed, not even by a rebuild."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 2")
+    db.close()
+    for use in (lambda: index.latest(None), lambda: index.rebuild([])):
+        with pytest.raises(StorageFailed, match="version 2") as caught:
+            use()
+        assert "upgrade" in str(caught.value.hint)
+
+
+def test_an_empty_file_is_an_empty_index(path: Path) -> None:
+    """What a submission that was killed at its start leaves behind is usable."""
+    path.parent.mkdir(parents=True)
+    path.touch()
+    index = SqliteJobIndex(path)
+    assert index.latest(None) == []
+    index.add(entry("L1"))
+    assert list(index.latest(None)) == [entry("L1")]
+
+
+def test_a_failed_write_changes_nothing(path: Path) -> None:
+    """A rebuild that fails in the middle leaves every job where it was."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    db = sqlite3.connect(path)
+    db.execute(
+        "CREATE TRIGGER stop BEFORE INSERT ON jobs WHEN NEW.job_id = 'L3' "
+        "BEGIN SELECT RAISE(ABORT, 'disk on fire'); END"
+    )
+    db.close()
+    with pytest.raises(StorageFailed, match="disk on fire"):
+        index.rebuild([entry("L2"), entry("L3")])
+    assert list(index.latest(None)) == [entry("L1")]
+
+
+def test_a_writer_waits_for_another(path: Path) -> None:
+    """A write that meets a lock waits until it is given up."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    code = (
+        "import sqlite3, sys, time; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "db.execute('BEGIN EXCLUSIVE'); print('held', flush=True); time.sleep(0.5)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        index.update(JobStatus(job_id=JobId("L1"), state=JobState.RUNNING))
+    assert index.latest(1)[0].state is JobState.RUNNING
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """An index below a file raises StorageFailed with its path."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageFailed, match=r"file/jobs\.sqlite cannot be written"):
+        SqliteJobIndex(tmp_path / "file" / "jobs.sqlite").add(entry("L1"))
+
+
+def test_a_state_of_a_later_version_is_unknown(path: Path) -> None:
+    """A state word that is not understood is listed as UNKNOWN."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("UPDATE jobs SET state = 'SUSPENDED'")
+    db.close()
+    assert index.latest(None)[0].state is JobState.UNKNOWN
+
+
+def test_sqlite_is_imported_when_used() -> None:
+    """Importing the adapter does not import sqlite3."""
+    code = "import sys, hpckit.adapters.job_index; sys.exit('sqlite3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

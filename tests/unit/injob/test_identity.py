@@ -1,0 +1,114 @@
+"""Which rank a process is."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.injob.identity import identify, tasks_on_node
+
+SLURM = {
+    "SLURM_PROCID": "5",
+    "SLURM_NTASKS": "99",
+    "SLURM_STEP_NUM_TASKS": "11",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_TASKS_PER_NODE": "9",
+    "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "node_index", "tasks"),
+    [
+        ("4(x2),3", 0, 4),
+        ("4(x2),3", 1, 4),
+        ("4(x2),3", 2, 3),
+        ("4(x2),3", 3, None),
+        ("8", 0, 8),
+        ("", 0, None),
+        ("four(x2)", 0, None),
+        ("4(xtwo)", 0, None),
+    ],
+)
+def test_task_list_is_read_at_the_node(text: str, node_index: int, tasks: int | None) -> None:
+    """Slurm's folded list of tasks per node unfolds to one node's count."""
+    assert tasks_on_node(text, node_index) == tasks
+
+
+def test_slurm_step_wins_over_the_job() -> None:
+    """A step's own counts win over those of the job around it."""
+    assert identify("slurm", SLURM).exports() == {
+        "RANK": "5",
+        "WORLD_SIZE": "11",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "4",
+        "NODE_RANK": "1",
+    }
+
+
+def test_only_known_fields_are_exported() -> None:
+    """A field that the launcher does not give, or gives as no number, is not exported."""
+    env = {"SLURM_PROCID": "5", "SLURM_NTASKS": "many", "SLURM_LOCALID": "9" * 5000}
+    assert identify("slurm", env).exports() == {"RANK": "5"}
+
+
+def test_torchrun_gives_all_fields() -> None:
+    """What torchrun sets is read; its GROUP_RANK is the node's."""
+    env = {
+        "RANK": "6",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "2",
+        "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1",
+        "SLURM_PROCID": "1",
+    }
+    found = identify("env", env)
+    assert (found.rank, found.world_size, found.local_rank) == (6, 8, 2)
+    assert (found.local_world_size, found.node_rank) == (4, 1)
+
+
+def test_open_mpi_is_not_mixed_with_the_slurm_variables_of_its_daemon() -> None:
+    """Under mpirun, Slurm's variables describe the process that started it, not the rank."""
+    env = {
+        "SLURM_PROCID": "0",
+        "SLURM_NODEID": "0",
+        "SLURM_LOCALID": "0",
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
+    }
+    assert identify("mpi", env).exports() == {
+        "RANK": "0",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "2",
+        "LOCAL_WORLD_SIZE": "3",
+    }
+
+
+def test_hydra_gives_rank_size_and_local_rank() -> None:
+    """MPICH's launcher sets PMI_RANK, PMI_SIZE and MPI_LOCALRANKID."""
+    env = {"SLURM_PROCID": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
+    assert identify("mpi", env).exports() == {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+
+
+@pytest.mark.parametrize("variable", ["PMIX_RANK", "PMI_RANK"])
+def test_mpi_under_srun_is_completed_from_slurm(variable: str) -> None:
+    """A rank that srun itself started has the rest of its identity from Slurm."""
+    assert identify("mpi", {**SLURM, variable: "5"}).exports() == identify("slurm", SLURM).exports()
+
+
+def test_another_slurm_rank_completes_nothing() -> None:
+    """Slurm's variables of another process are left alone."""
+    assert identify("mpi", {**SLURM, "PMIX_RANK": "6"}).exports() == {"RANK": "6"}
+
+
+def test_mpi_without_mpi_variables_is_slurm() -> None:
+    """Where MPI says nothing, Slurm does."""
+    assert identify("mpi", SLURM).rank == 5
+
+
+@pytest.mark.parametrize("source", ["slurm", "env", "mpi"])
+def test_an_empty_environment_has_no_rank(source: str) -> None:
+    """No variables, no rank, and nothing to export."""
+    assert identify(source, {}).exports() == {}

@@ -1,0 +1,119 @@
+"""The port verb: three candidates, of which the first that is free."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hpckit.decide.rendezvous import job_number, port_candidates
+from hpckit.injob.port import ephemeral_range, is_free, port
+
+RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+def candidates(
+    job_id: str, *, array_task: int | None = None, step: int = 0
+) -> tuple[int, int, int]:
+    """The candidates on this machine."""
+    return port_candidates(
+        job_number(job_id), array_task=array_task, step=step, ephemeral=ephemeral_range(RANGE_FILE)
+    )
+
+
+def held(number: int, host: str = "") -> socket.socket:
+    """A socket that listens on a port."""
+    return socket.create_server((host, number), reuse_port=False)
+
+
+def test_first_candidate_is_printed(run: Run) -> None:
+    """The archive prints the job's first choice when it is free."""
+    done = run("port", "--job-id", "771234")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert int(done.stdout) == candidates("771234")[0]
+
+
+def test_array_task_and_step_shift_the_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tasks and steps of one job have their own candidates."""
+    assert port(["--job-id", "local-a", "--array-task", "3", "--step", "2"]) == 0
+    assert int(capsys.readouterr().out) == candidates("local-a", array_task=3, step=2)[0]
+
+
+def test_empty_values_count_as_absent(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable that Slurm sets in arrays only may be passed unset."""
+    assert port(["--job-id", "771235", "--array-task", "", "--step", ""]) == 0
+    assert int(capsys.readouterr().out) == candidates("771235")[0]
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+def test_a_taken_port_is_passed_over(capsys: pytest.CaptureFixture[str], host: str) -> None:
+    """A port somebody listens on, on one address or all, is not given out."""
+    first, second, _ = candidates("771236")
+    with held(first, host):
+        assert port(["--job-id", "771236"]) == 0
+    assert int(capsys.readouterr().out) == second
+
+
+def test_a_port_taken_over_ipv6_is_passed_over() -> None:
+    """A listener on IPv6 alone also takes the port."""
+    number = candidates("771237")[0]
+    try:
+        listener = socket.create_server(("::1", number), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6 loopback: {error}")
+    with listener:
+        assert not is_free(number)
+    assert is_free(number)
+
+
+def test_no_free_candidate_names_all_three(run: Run) -> None:
+    """When others hold all three, exit 1 with one sentence that names them."""
+    with ExitStack() as holders:
+        for number in candidates("771238"):
+            holders.enter_context(held(number))
+        done = run("port", "--job-id", "771238")
+    assert (done.returncode, done.stdout) == (1, b"")
+    listed = ", ".join(map(str, candidates("771238")))
+    assert done.stderr.decode() == (
+        f"hpckit: none of the job's three candidate ports is free on this host: {listed}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--job-id"],
+        ["--job-id", ""],
+        ["--step", "1"],
+        ["--job-id", "1", "--step", "-1"],
+        ["--job-id", "1", "--array-task", "x"],
+        ["--job-id", "1", "--job-id", "2"],
+        ["--job-id", "1", "--color", "red"],
+        ["--job-id", "1", "--step"],
+    ],
+)
+def test_a_wrong_command_line_is_none(words: list[str]) -> None:
+    """Anything but pairs of known options is no command line."""
+    assert port(words) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "one two", "1 2 3"])
+def test_an_unreadable_range_is_the_kernels_default(tmp_path: Path, text: str | None) -> None:
+    """A file that is missing or odd gives the range that Linux starts with."""
+    path = tmp_path / "ip_local_port_range"
+    if text is not None:
+        path.write_text(text)
+    assert ephemeral_range(str(path)) == (32768, 60999)
+
+
+def test_the_range_is_read(tmp_path: Path) -> None:
+    """The file holds the first and the last port."""
+    path = tmp_path / "ip_local_port_range"
+    path.write_text("15000\t64000\n")
+    assert ephemeral_range(str(path)) == (15000, 64000)

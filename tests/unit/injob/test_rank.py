@@ -1,0 +1,426 @@
+"""The rank entry, run from the archive as a launcher runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+SLURM = ("rank", "--from", "slurm", "--")
+
+
+def python(code: str) -> tuple[str, ...]:
+    """The command that runs a piece of Python."""
+    return (sys.executable, "-I", "-S", "-c", code)
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Wait until something is so, at most ten seconds."""
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s, "not so within ten seconds"
+        time.sleep(0.005)
+
+
+def rank_log(job_folder: Path) -> Path:
+    """The log of the rank of `rank_env`."""
+    return job_folder / "logs" / "rank-3.log"
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("dance",),
+        ("rank",),
+        ("rank", "--from", "slurm"),
+        ("rank", "--from", "slurm", "--"),
+        ("rank", "--from", "moon", "--", "true"),
+        ("rank", "--from", "slurm", "true"),
+        ("--version", "please"),
+    ],
+)
+def test_a_wrong_command_line_shows_the_usage(run: Run, words: tuple[str, ...]) -> None:
+    """Anything that is not a command line gives the usage on stderr and exit 2."""
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"usage: hpckit-injob rank")
+
+
+def test_version_is_printed(run: Run) -> None:
+    """--version names the program and its version."""
+    assert re.fullmatch(rb"hpckit-injob \d+\.\d+\.\d+\n", run("--version").stdout)
+
+
+# --- identity -----------------------------------------------------------------------------------
+
+
+def test_the_command_gets_torchs_variables(run: Run, rank_env: dict[str, str]) -> None:
+    """Under plain srun the command sees the variables of torch's env:// method."""
+    shown = run(*SLURM, "sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $NODE_RANK", env=rank_env)
+    assert shown.stdout == b"3 4 1 1\n"
+
+
+def test_env_source_leaves_the_variables_alone(run: Run, rank_env: dict[str, str]) -> None:
+    """With --from env the launcher's word stands, odd as it may be, and nothing is added."""
+    env = {**rank_env, "RANK": "03"}
+    done = run("rank", "--from", "env", "--", "sh", "-c", "echo $RANK ${WORLD_SIZE-none}", env=env)
+    assert done.stdout == b"03 none\n"
+
+
+def test_a_process_without_rank_runs_unlogged(run: Run, job_folder: Path) -> None:
+    """No rank in the environment is one warning; the command runs and keeps its code."""
+    env = {"HPCKIT_JOB_FOLDER": str(job_folder)}
+    done = run(*SLURM, "sh", "-c", "echo ran; exit 4", env=env)
+    assert (done.returncode, done.stdout) == (4, b"ran\n")
+    assert done.stderr.count(b"\n") == 1
+    assert b"no rank number in the environment (--from slurm)" in done.stderr
+    assert list((job_folder / "logs").iterdir()) == []
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_python_adds_no_locale(run: Run, rank_env: dict[str, str], logged: bool) -> None:
+    """The command does not see the LC_CTYPE that Python sets for itself in the C locale."""
+    env = {**rank_env, "LC_ALL": ""} if logged else {"SLURM_PROCID": "3", "LC_ALL": ""}
+    assert b"LC_CTYPE" not in run(*SLURM, "env", env=env).stdout
+    assert b"LC_CTYPE=C\n" in run(*SLURM, "env", env={**env, "LC_CTYPE": "C"}).stdout
+
+
+# --- output -------------------------------------------------------------------------------------
+
+
+def test_streams_stay_apart_and_both_reach_the_log(
+    run: Run, rank_env: dict[str, str], job_folder: Path
+) -> None:
+    """The two streams come out of the entry apart, and the log holds both."""
+    done = run(*SLURM, "sh", "-c", "echo out; sleep 0.05; echo err >&2", env=rank_env)
+    assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
+    assert rank_log(job_folder).read_bytes() == b"out\nerr\n"
+
+
+def test_order_is_exact_where_both_streams_are_one(
+    run: Run, rank_env: dict[str, str], job_folder: Path
+) -> None:
+    """With stdout and stderr in one file, lines stay in the order of their writing."""
+    code = "import os\nfor n in range(2000): os.write(1 + n % 2, b'%d\\n' % n)"
+    done = run(*SLURM, *python(code), env=rank_env, stderr=subprocess.STDOUT)
+    expected = b"".join(b"%d\n" % n for n in range(2000))
+    assert done.stdout == expected
+    assert rank_log(job_folder).read_bytes() == expected
+
+
+def test_any_bytes_pass_in_bulk(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """Eight megabytes of every byte value arrive as they left, in both places."""
+    data = bytes(range(256)) * 32768
+    code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 32768)"
+    assert run(*SLURM, *python(code), env=rank_env).stdout == data
+    assert rank_log(job_folder).read_bytes() == data
+
+
+def test_a_second_run_appends(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """A requeued job keeps the log of its first run, readable by its owner alone."""
+    for word in ("first", "second"):
+        run(*SLURM, "echo", word, env=rank_env)
+    assert rank_log(job_folder).read_bytes() == b"first\nsecond\n"
+    assert stat.S_IMODE(rank_log(job_folder).stat().st_mode) == 0o600
+
+
+def test_array_tasks_have_folders(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """Each task of a job array logs to a folder of its own, made when first needed."""
+    for word in ("first", "second"):
+        run(*SLURM, "echo", word, env={**rank_env, "SLURM_ARRAY_TASK_ID": "12"})
+    log = job_folder / "logs" / "array-12" / "rank-3.log"
+    assert log.read_bytes() == b"first\nsecond\n"
+
+
+@pytest.mark.parametrize("extra", [{}, {"SLURM_ARRAY_TASK_ID": "12"}])
+def test_a_missing_log_folder_is_one_warning(
+    run: Run, rank_env: dict[str, str], tmp_path: Path, extra: dict[str, str]
+) -> None:
+    """A folder that is not there costs the log, never the job, and is not made."""
+    env = {**rank_env, **extra, "HPCKIT_JOB_FOLDER": str(tmp_path / "nowhere")}
+    done = run(*SLURM, "sh", "-c", "echo ran; exit 6", env=env)
+    assert (done.returncode, done.stdout) == (6, b"ran\n")
+    assert done.stderr.count(b"\n") == 1
+    assert b"no rank log" in done.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_full_disk_is_one_warning(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """A log that can take no more is given up with one warning, and the output goes on."""
+    rank_log(job_folder).symlink_to("/dev/full")
+    code = "import os, time\nfor n in range(3): os.write(1, b'x'); time.sleep(0.03)"
+    done = run(*SLURM, *python(code), env=rank_env)
+    assert (done.returncode, done.stdout) == (0, b"xxx")
+    assert done.stderr == b"hpckit: the rank log ends here: No space left on device\n"
+
+
+def test_a_full_output_is_one_warning(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """An output file on a full disk does not stop the command, and the log goes on."""
+    code = "import os, time\nfor n in range(3): os.write(1, b'x'); time.sleep(0.03)"
+    with Path("/dev/full").open("wb") as full:
+        done = run(*SLURM, *python(code), env=rank_env, stdout=full)
+    assert done.stderr == b"hpckit: output ends here: No space left on device\n"
+    assert rank_log(job_folder).read_bytes() == b"xxx"
+
+
+def test_a_reader_that_leaves_does_not_block_the_command(
+    start: Start, rank_env: dict[str, str], job_folder: Path
+) -> None:
+    """When nobody reads the output any more, the command still writes all of it to the log."""
+    with start(*SLURM, "head", "-c", "1000000", "/dev/zero", env=rank_env) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=10) == 0
+    assert rank_log(job_folder).stat().st_size == 1_000_000
+
+
+def test_a_slow_reader_on_a_nonblocking_pipe_gets_all(
+    start: Start, rank_env: dict[str, str]
+) -> None:
+    """An output that takes no more for now is tried again, not given up."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    command = (*SLURM, "head", "-c", "1000000", "/dev/zero")
+    with start(*command, env=rank_env, stdout=write_end) as process:
+        os.close(write_end)
+        time.sleep(0.2)
+        with os.fdopen(read_end, "rb") as stream:
+            assert len(stream.read()) == 1_000_000
+        assert process.wait(timeout=10) == 0
+
+
+def test_closed_outputs_are_no_fault(run: Run, rank_env: dict[str, str], job_folder: Path) -> None:
+    """A launcher may close all three descriptors; the log still has the output."""
+    closing = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    done = run(*SLURM, "sh", "-c", "echo out; echo err >&2; exit 3", env=rank_env, via=closing)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
+    assert sorted(rank_log(job_folder).read_bytes().split()) == [b"err", b"out"]
+
+
+def test_a_grandchild_with_the_pipe_open_holds_nothing_up(
+    run: Run, rank_env: dict[str, str], job_folder: Path
+) -> None:
+    """The entry ends with the command, though a process it left behind could still write."""
+    began_s = time.monotonic()
+    done = run(*SLURM, "sh", "-c", "sleep 20 & echo $!", env=rank_env)
+    os.kill(int(done.stdout), signal.SIGKILL)
+    assert time.monotonic() - began_s < 5
+    assert rank_log(job_folder).read_bytes() == done.stdout
+
+
+def test_a_talking_grandchild_holds_nothing_up(run: Run, rank_env: dict[str, str]) -> None:
+    """A process that never stops writing does not keep the entry from its end."""
+    began_s = time.monotonic()
+    # The left-over process dies of the broken pipe.
+    done = run(*SLURM, "sh", "-c", "cat /dev/zero & exit 3", env=rank_env)
+    assert done.returncode == 3
+    assert time.monotonic() - began_s < 5
+
+
+def test_the_last_words_of_a_full_pipe_arrive(run: Run, rank_env: dict[str, str]) -> None:
+    """What the command wrote just before its end is copied after it."""
+    code = "import os; os.write(2, b'e' * 60000); os.write(1, b'o' * 60000)"
+    for _ in range(5):
+        done = run(*SLURM, *python(code), env=rank_env)
+        assert (len(done.stdout), len(done.stderr)) == (60000, 60000)
+
+
+# --- the command's end --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_commands_code_is_the_entrys(
+    run: Run, rank_env: dict[str, str], code: int, logged: bool
+) -> None:
+    """The exit code passes through, supervised or not."""
+    env = rank_env if logged else {"SLURM_PROCID": "3"}
+    assert run(*SLURM, "sh", "-c", f"exit {code}", env=env).returncode == code
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV", "SIGUSR1", "SIGPIPE"])
+def test_a_killed_command_takes_the_entry_with_it(
+    run: Run, rank_env: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """A command that dies of a signal shows as that signal, without a second core file."""
+    number = signal.Signals[name]
+    code = (
+        "import os, resource, signal; resource.setrlimit(resource.RLIMIT_CORE, (0, 0));"
+        f"signal.signal({number}, signal.SIG_DFL) if {number} != 9 else 0;"
+        f"os.kill(os.getpid(), {number})"
+    )
+    done = run(*SLURM, *python(code), env=rank_env, cwd=tmp_path)
+    assert done.returncode == -number
+    assert not list(tmp_path.glob("core*"))
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_missing_command_is_127(run: Run, rank_env: dict[str, str], logged: bool) -> None:
+    """A command that is not there is one line with the rank, and the shell's code 127."""
+    env = rank_env if logged else {"SLURM_PROCID": "3"}
+    done = run(*SLURM, "no-such-command", env=env)
+    assert done.returncode == 127
+    assert done.stderr == b"hpckit: rank 3: command not found: no-such-command\n"
+
+
+@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "text", "why"),
+    [
+        (0o600, "#!/bin/sh\n", "Permission denied"),
+        (0o700, "neither program nor script", "Exec format error"),
+        (0o700, "#!/no/such/interpreter\n", "its interpreter is missing"),
+    ],
+)
+def test_a_command_that_cannot_run_is_126(
+    run: Run,
+    rank_env: dict[str, str],
+    tmp_path: Path,
+    *,
+    mode: int,
+    text: str,
+    why: str,
+    logged: bool,
+) -> None:
+    """A file that the system refuses to run is one line with the reason, and code 126."""
+    program = tmp_path / "program"
+    program.write_text(text)
+    program.chmod(mode)
+    env = rank_env if logged else {"SLURM_PROCID": "3"}
+    done = run(*SLURM, str(program), env=env)
+    assert done.returncode == 126
+    assert done.stderr.decode() == f"hpckit: rank 3: cannot run {program}: {why}\n"
+
+
+def test_without_descriptors_the_command_still_runs(run: Run, rank_env: dict[str, str]) -> None:
+    """When the entry cannot make its pipes, it becomes the command and says why there is no log."""
+    limiting = ("sh", "-c", 'ulimit -n 6; exec "$@"', "sh")
+    done = run(*SLURM, "sh", "-c", "echo ran; exit 3", env=rank_env, via=limiting)
+    assert (done.returncode, done.stdout) == (3, b"ran\n")
+    assert done.stderr == b"hpckit: no rank log: Too many open files\n"
+
+
+# --- signals ------------------------------------------------------------------------------------
+
+ECHO_SIGNALS = """
+import os, signal, sys
+wanted = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
+          signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT]
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+os.write(1, b"ready\\n")
+for _ in wanted:
+    os.write(1, b"%d\\n" % signal.sigwait(wanted))
+"""
+
+
+def test_signals_reach_the_command(start: Start, rank_env: dict[str, str]) -> None:
+    """Each of the seven signals a scheduler sends is passed on, once."""
+    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
+    numbers += [signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT]
+    with start(*SLURM, *python(ECHO_SIGNALS), env=rank_env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        for number in numbers:
+            process.send_signal(number)
+            assert process.stdout.readline() == b"%d\n" % number
+        assert process.wait(timeout=10) == 0
+
+
+def test_a_command_that_handles_term_keeps_its_code(start: Start, rank_env: dict[str, str]) -> None:
+    """A clean shutdown on TERM shows its own exit code, and its last line arrives."""
+    script = "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+    with start(*SLURM, "sh", "-c", script, env=rank_env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.stdout.read() == b"saved\n"
+        assert process.wait(timeout=10) == 5
+
+
+def test_a_stalled_reader_does_not_hold_up_signals(start: Start, rank_env: dict[str, str]) -> None:
+    """TERM reaches the command and ends the entry while nobody reads the output."""
+    # Pieces that do not fill the pipe evenly: one of them would block a careless write halfway.
+    code = "import os\nwhile True: os.write(1, bytes(40000))"
+    with start(*SLURM, *python(code), env=rank_env) as process:
+        log = Path(rank_env["HPCKIT_JOB_FOLDER"]) / "logs" / "rank-3.log"
+        wait_for(lambda: log.exists() and log.stat().st_size >= 80000)
+        time.sleep(0.1)
+        process.terminate()
+        time.sleep(0.2)
+        # The first went to the command, which is gone; the second is for the entry's own wait.
+        process.terminate()
+        assert process.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_a_stalled_stream_does_not_hold_up_the_other(
+    start: Start, rank_env: dict[str, str]
+) -> None:
+    """Errors come through while nobody reads the standard output."""
+    flood = '"$@" & sleep 0.2; echo alive >&2; wait'
+    code = "import os\nwhile True: os.write(1, bytes(40000))"
+    words = (*SLURM, "sh", "-c", flood, "sh", *python(code))
+    with start(*words, env=rank_env) as process:
+        assert process.stderr is not None
+        readable, _, _ = select.select([process.stderr], [], [], 5)
+        process.kill()
+        assert readable
+        assert process.stderr.readline() == b"alive\n"
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_the_command_starts_with_default_signals(
+    run: Run, rank_env: dict[str, str], logged: bool
+) -> None:
+    """Signals that a shell or Python ignores or blocks are back at their defaults."""
+
+    def hostile() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+
+    env = rank_env if logged else {"SLURM_PROCID": "3"}
+    done = run(*SLURM, "cat", "/proc/self/status", env=env, preexec_fn=hostile)
+    status = dict(line.split(":\t", 1) for line in done.stdout.decode().splitlines())
+    # glibc keeps 32 and 33 to itself, and its posix_spawn leaves them ignored.
+    masks = {name: int(status[name], 16) & 0x7FFFFFFF for name in ("SigBlk", "SigIgn", "SigCgt")}
+    assert masks == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
+
+
+def test_a_blocked_signal_still_reaches_the_command(
+    start: Start, rank_env: dict[str, str], job_folder: Path
+) -> None:
+    """The entry forwards TERM though it was started with TERM blocked."""
+
+    def hostile() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    words = (*SLURM, "sh", "-c", "echo ready; exec sleep 20")
+    with start(*words, env=rank_env, preexec_fn=hostile) as process:
+        wait_for(lambda: rank_log(job_folder).exists() and rank_log(job_folder).read_bytes())
+        process.terminate()
+        assert process.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> None:
+    """A TERM at any moment of the start ends the entry, before the command or with it."""
+    for delay_ms in range(0, 60, 3):
+        with start(*SLURM, "sleep", "20", env=rank_env) as process:
+            time.sleep(delay_ms / 1000)
+            process.terminate()
+            assert process.wait(timeout=5) == -signal.SIGTERM

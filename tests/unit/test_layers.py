@@ -1,0 +1,114 @@
+"""The shape of the code itself: layers, sizes, what is data only, what loads when."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted((ROOT / "hpckit").rglob("*.py"))
+MOST_MODULE_LINES = 400
+MOST_FUNCTION_LINES = 40
+HEAVY = ("jinja2", "msgspec", "submitit", "psutil", "sqlite3", "numpy")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(path: Path) -> Iterator[Function]:
+    """Every function and method of a source file, nested ones too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def lines_without_docstring(function: Function) -> int:
+    """The lines from `def` to the end, less those of the docstring."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """The names in sys.modules of a fresh interpreter, after `statement` less before it.
+
+    It is not measured: coverage itself loads sqlite3 and would hide who else does.
+    """
+    code = f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={name: os.environ[name] for name in os.environ if name != "COVERAGE_PROCESS_CONFIG"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_imports_point_one_way() -> None:
+    """Every import contract of pyproject.toml holds."""
+    tool = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_no_module_is_long() -> None:
+    """No module has more than 400 lines."""
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in MODULES
+    }
+    assert {name: n for name, n in lines.items() if n > MOST_MODULE_LINES} == {}
+
+
+def test_no_function_is_long() -> None:
+    """No function has more than 40 lines beside its docstring."""
+    lines = {
+        f"{path.relative_to(ROOT).as_posix()}:{function.lineno} {function.name}": (
+            lines_without_docstring(function)
+        )
+        for path in MODULES
+        for function in functions(path)
+    }
+    assert {name: n for name, n in lines.items() if n > MOST_FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("folder", ["templates", "site_configs"])
+def test_data_folders_hold_no_code(folder: str) -> None:
+    """A folder of data is there, has files, and none of them is Python."""
+    files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert files
+    assert [path.name for path in files if path.suffix in {".py", ".pyc"}] == []
+
+
+def test_the_package_itself_loads_nothing() -> None:
+    """Importing hpckit imports hpckit and no other module."""
+    assert modules_loaded_by("import hpckit") == {"hpckit"}
+
+
+def test_the_command_line_starts_light() -> None:
+    """Importing the command line loads none of the libraries that only a command needs."""
+    loaded = modules_loaded_by("import hpckit.cli.main")
+    assert "click" in loaded
+    assert sorted(loaded.intersection(HEAVY)) == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """Each module that holds code begins with a docstring."""
+    silent = [
+        path.relative_to(ROOT).as_posix()
+        for path in MODULES
+        if (tree := ast.parse(path.read_text(encoding="utf-8"))).body
+        and ast.get_docstring(tree) is None
+    ]
+    assert silent == []
