@@ -237,14 +237,12 @@ def _check_folder(folder: Path) -> None:
 
 def _search_path(environment: Mapping[str, str]) -> str:
     """This process's search path without what the user's PYTHONPATH put there for the job."""
-    own = [_home_of(name) for name in _NEEDED]
-    users = {
-        str(Path(entry).absolute())
-        for entry in environment.get("PYTHONPATH", "").split(":")
-        if entry
-    }
-    kept = [entry for entry in sys.path if entry.startswith("/") and entry not in users]
-    return ":".join(dict.fromkeys([*kept, *(entry for entry in own if entry)]))
+    own = [home for home in map(_home_of, _NEEDED) if home]
+    users = {str(Path(item).absolute()) for item in environment.get("PYTHONPATH", "").split(":")}
+    # Where hpckit itself comes from the user's PYTHONPATH, that keeps its place before the rest.
+    dropped = users.difference(own)
+    kept = [item for item in sys.path if item.startswith("/") and item not in dropped]
+    return ":".join(dict.fromkeys([*kept, *own]))
 
 
 def _home_of(module: str) -> str:

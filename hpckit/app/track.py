@@ -11,6 +11,10 @@ from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 
 
+UNKNOWN_LIMIT_S = 60.0
+"""How long waiting goes on while nobody knows how the job is."""
+
+
 def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     """The job with this id or beginning of an id; None is the newest job.
 
@@ -72,14 +76,20 @@ def wait_for(
     """Ask every `poll_interval_s` until the job has ended; then its final status.
 
     `progress` is called with the status and the seconds waited after each question. Gives the
-    last status when `timeout_s` has passed first.
+    last status when `timeout_s` has passed first. Raises HpckitError when the job's state has
+    been unknown for UNKNOWN_LIMIT_S.
     """
-    begun_s = clock.now_s()
+    begun_s = known_s = clock.now_s()
     while True:
         status = job_status(entry, submitter, index)
-        waited_s = clock.now_s() - begun_s
+        now_s = clock.now_s()
+        waited_s = now_s - begun_s
+        if status.state is not JobState.UNKNOWN:
+            known_s = now_s
         if status.state.is_final or (timeout_s is not None and waited_s >= timeout_s):
             return status
+        if now_s - known_s >= UNKNOWN_LIMIT_S:
+            raise HpckitError(f"what became of {entry.job_id} is not known: {status.reason}")
         progress(status, waited_s)
         clock.sleep(poll_interval_s)
 

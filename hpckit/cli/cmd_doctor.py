@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 import hpckit
 from hpckit.cli import output
+
+if TYPE_CHECKING:
+    from hpckit.app.doctor import Finding
 
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
@@ -30,33 +36,24 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         root,
     )
     if as_json:
-        output.document(
-            {
-                "schema": "hpckit.doctor/1",
-                "hpckit": hpckit.__version__,
-                "findings": [
-                    {
-                        "level": str(one.level),
-                        "subject": one.subject,
-                        "text": one.text,
-                        "hint": one.hint,
-                    }
-                    for one in findings
-                ],
-            }
-        )
+        output.document(_document(findings))
     else:
         output.result(f" hpckit {hpckit.__version__} on {caller.host} · site {site}")
-        output.table(
-            (),
-            [
-                (
-                    click.style(str(one.level), fg=_COLOURS[one.level]),
-                    one.subject,
-                    one.text if one.hint is None else f"{one.text} · {one.hint}",
-                )
-                for one in findings
-            ],
-        )
+        output.table((), [_row(one) for one in findings])
     if any(one.level == "error" for one in findings):
         ctx.exit(1)
+
+
+def _document(findings: Sequence[Finding]) -> dict[str, object]:
+    from hpckit.parse.document import to_tree
+
+    return {
+        "schema": "hpckit.doctor/1",
+        "hpckit": hpckit.__version__,
+        "findings": [to_tree(one) for one in findings],
+    }
+
+
+def _row(one: Finding) -> tuple[str, str, str]:
+    text = one.text if one.hint is None else f"{one.text} · {one.hint}"
+    return click.style(str(one.level), fg=_COLOURS[one.level]), one.subject, text

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import job_argument
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobEntry
 
 
 @click.command("show")
@@ -44,11 +48,15 @@ def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
             }
         )
         return
+    _show(entry, effective, intent["script_sha256"])
+
+
+def _show(entry: JobEntry, effective: dict[str, Any], script_sha256: str) -> None:
     output.labelled(
         [
             ("job", f"{entry.job_id}   {entry.name}   site {entry.site}"),
             ("folder", entry.folder),
-            ("script", f"job.sbatch   sha256 {intent['script_sha256'][:12]}"),
+            ("script", f"job.sbatch   sha256 {script_sha256[:12]}"),
             ("digest", effective["digest"][:12]),
         ]
     )

@@ -41,6 +41,8 @@ _ENV_TABLE = mapping(_ENV_NAME, program_text)
 _OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
 _NODE_RANGE = r"\d+(-\d+(:[1-9]\d*)?)?"
 _ARRAY = matching(rf"{_NODE_RANGE}(,{_NODE_RANGE})*(%[1-9]\d*)?", 'an array such as "0-31%8"')
+_DIRECTIVES = ("#SBATCH", "#PBS", "#BSUB")
+"""What sbatch reads as its options; those of other schedulers even after the first command."""
 _SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
 _SLURM_MEM = parses(parse_slurm_mem_bytes, MEM_EXPECTED)
 
@@ -55,7 +57,7 @@ def _setup_line(line: str) -> str | None:
         return wrong
     if line.endswith("\\"):
         return "a line that does not end in a backslash"
-    if any(part.lstrip().startswith("#SBATCH") for part in line.splitlines()):
+    if any(part.lstrip().startswith(_DIRECTIVES) for part in line.splitlines()):
         return "shell, not a directive: options of sbatch belong under [slurm]"
     return None
 

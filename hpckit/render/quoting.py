@@ -14,6 +14,7 @@ from hpckit.errors import RenderError
 
 _SAFE_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
 _SAFE_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./*&|()\[\]-]+", re.ASCII)
+_SEPARATOR = re.compile("(pack|het)(job)", re.IGNORECASE)
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"}
 _ANSI_C = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
@@ -50,8 +51,8 @@ def directive_value(value: object) -> str:
 
     That reader splits at blanks, ends a line at an unquoted `#`, takes both kinds of quotes,
     and a backslash escapes the next character even inside them (src/sbatch/opt.c,
-    _get_argument); it also blanks out the word "packjob" wherever it stands. Raises RenderError
-    for a character that would end the line or hide from a reviewer.
+    get_argument); until 20.11 it also blanks out "packjob" and "hetjob" wherever they stand. Raises
+    RenderError for a character that would end the line or hide from a reviewer.
     """
     text = _text(value)
     for char in text:
@@ -60,10 +61,10 @@ def directive_value(value: object) -> str:
                 f"got U+{ord(char):04X} in {text!r}, expected printable text on one line",
                 variable="#SBATCH",
             )
-    if _SAFE_DIRECTIVE.fullmatch(text) and "packjob" not in text.lower():
+    if _SAFE_DIRECTIVE.fullmatch(text) and not _SEPARATOR.search(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub("(pack)(job)", r"\1\\\2", escaped, flags=re.IGNORECASE) + '"'
+    return '"' + _SEPARATOR.sub(r"\1\\\2", escaped) + '"'
 
 
 def comment_text(value: object) -> str:

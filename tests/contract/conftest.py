@@ -16,7 +16,7 @@ from hpckit.ports import Clock, CommandResult, CommandRunner, JobIndex, Submitte
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex
-from tests.fakes.local_job import kill_processes_of
+from tests.fakes.local_job import kill_job
 from tests.fakes.submitter import FakeSubmitter
 
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
@@ -27,7 +27,7 @@ SLEEPING = ("sleep", "60")
 def submitter(request: pytest.FixtureRequest, job_folder: Path) -> Iterator[Submitter]:
     """Each Submitter; nothing of the job outlives the test."""
     yield LocalSubmitter(sys.executable) if request.param == "real" else FakeSubmitter()
-    kill_processes_of(job_folder)
+    kill_job(job_folder)
 
 
 @pytest.fixture

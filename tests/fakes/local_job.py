@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from hpckit.adapters.process_tree import kill_tree
 from hpckit.model.slurm import JobId, JobStatus
 from hpckit.ports import SubmitRequest, Submitter
 
@@ -66,11 +67,37 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [process for process in psutil.process_iter() if _belongs(process, folder)]
 
 
-def kill_processes_of(folder: Path) -> None:
-    """Kill what a failed test left behind."""
+def kill_job(folder: Path) -> None:
+    """Kill what a test left running: the supervisor with all below it, and what has left that."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
+        pid = json.loads((folder / "run.json").read_text())["pid"]
+        # The records of some tests name other processes.
+        if "submitit.core._submit" in psutil.Process(pid).cmdline():
+            kill_tree(pid)
     for process in processes_of(folder):
         with contextlib.suppress(psutil.Error):
             process.kill()
+
+
+def log_of(folder: Path) -> bytes:
+    """The job's merged output so far."""
+    log = folder / "logs" / "job.log"
+    return log.read_bytes() if log.exists() else b""
+
+
+def run_of(folder: Path) -> dict[str, object]:
+    """The content of run.json."""
+    return dict(json.loads((folder / "run.json").read_text()))
+
+
+def says(folder: Path, word: bytes) -> None:
+    """Return when the job has printed a word."""
+    until(lambda: word in log_of(folder))
+
+
+def supervisor_of(folder: Path) -> psutil.Process:
+    """The process that watches the job."""
+    return psutil.Process(int(str(run_of(folder)["pid"])))
 
 
 def _belongs(process: psutil.Process, folder: Path) -> bool:

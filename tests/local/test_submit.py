@@ -216,7 +216,9 @@ def test_an_impossible_job_is_refused_before_anything_is_written(run_hpckit: Run
 
 def test_the_index_is_rebuilt_from_the_job_folders(run_hpckit: RunHpckit) -> None:
     """With the index gone, `hpckit jobs --rebuild` finds every job and its state again."""
-    ids = {submit_json(run_hpckit, "--wait", "--", "sh", "-c", f"exit {n}")["job_id"] for n in (0, 3)}
+    ids = {
+        submit_json(run_hpckit, "--wait", "--", "sh", "-c", f"exit {n}")["job_id"] for n in (0, 3)
+    }
     (Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs.sqlite").unlink()
     jobs = json.loads(run_hpckit("jobs", "--rebuild", "--json").stdout)["jobs"]
     assert {job["job_id"] for job in jobs} == ids

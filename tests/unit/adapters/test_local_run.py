@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.adapters.local_run import script_environment, supervisor_environment
-from tests.fakes.local_job import kill_processes_of, processes_of
+from tests.fakes.local_job import kill_job, processes_of
 
 CALL = "import sys; from hpckit.adapters.local_run import run_script; sys.exit(run_script({}))"
 ENDED_BY_THE_TEST = "echo $$; trap '' TERM; setsid sleep 60 & exit 0\n"
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     job = tmp_path / "job"
     (job / "logs").mkdir(parents=True)
     yield job
-    kill_processes_of(job)
+    kill_job(job)
 
 
 def run(

@@ -15,6 +15,7 @@ from hpckit.adapters.injob_archive import pack_injob
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+MEASURED = {name: value for name, value in os.environ.items() if name == "COVERAGE_PROCESS_CONFIG"}
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +43,7 @@ def start(archive: Path) -> Start:
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(
             [*via, sys.executable, "-I", str(archive), *words],
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **env},
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **MEASURED, **env},
             **options,
         )
 
