@@ -117,8 +117,8 @@ class JobIndex(Protocol):
         """The jobs whose id begins so; an exact id gives exactly that job."""
         ...
 
-    def rebuild(self, entries: Sequence[JobEntry]) -> None:
-        """Replace everything by these entries at once."""
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[JobId]) -> None:
+        """Put these entries in place of what stands under their ids, forget `gone`, at once."""
         ...
 
     def latest(self, limit: int | None) -> Sequence[JobEntry]:

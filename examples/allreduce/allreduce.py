@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 # Two jobs may use one port, one after the other or by mistake: peers name their job first.
-JOB = os.environ.get("HPCKIT_JOB_TOKEN") or os.environ.get("SLURM_JOB_ID") or "local"
+JOB = os.environ.get("HPCKIT_JOB_ID") or os.environ.get("SLURM_JOB_ID") or "local"
 GREETING = f"hpckit-allreduce/1 {JOB}"
 GREETING_BYTES = len(GREETING) + 40
 HELLO_S = 5.0

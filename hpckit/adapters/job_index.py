@@ -74,14 +74,14 @@ class SqliteJobIndex:
         """Forget a job; one that is not there is no error."""
         self._write(lambda db: db.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,)))
 
-    def rebuild(self, entries: Sequence[JobEntry]) -> None:
-        """Replace everything by these entries at once.
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[JobId]) -> None:
+        """Put these entries in place of what stands under their ids, forget `gone`, at once.
 
         A file that is damaged is kept beside the new one as `<name>.damaged`.
         """
 
         def change(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM jobs")
+            db.executemany("DELETE FROM jobs WHERE job_id = ?", [(job_id,) for job_id in gone])
             db.executemany(
                 _INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
                 [_row(entry) for entry in entries],

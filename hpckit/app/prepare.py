@@ -17,7 +17,7 @@ from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec
 from hpckit.parse.document import to_tree
 from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
-from hpckit.parse.launcher_command import job_name_of, read_torchrun
+from hpckit.parse.launcher_command import job_name_of, read_launchers
 from hpckit.render.script import render_script
 
 if TYPE_CHECKING:
@@ -92,32 +92,7 @@ def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
     if source.file_text is not None:
         layers.append(job_layer(source.file_text, source.file_name))
     layers.append(site_layer(site.job, site.name))
-    return _with_torchrun(layers)
-
-
-def _with_torchrun(layers: list[Layer]) -> list[Layer]:
-    """A command that begins with torchrun, and nobody said how to launch, says it itself."""
-    if any("kind" in _launch_table(layer) for layer in layers):
-        return layers
-    for position, layer in enumerate(layers):
-        command = layer.tree.get("command")
-        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-            continue
-        read = read_torchrun(command)
-        if read is not None:
-            launch = {**_launch_table(layer), "kind": "torchrun"}
-            if read.options:
-                launch["torchrun_args"] = list(read.options)
-            tree = {**layer.tree, "command": list(read.command), "launch": launch}
-            details = dict.fromkeys(("launch.kind", "launch.torchrun_args"), "torchrun in command")
-            layers[position] = replace(layer, tree=tree, details={**layer.details, **details})
-        break
-    return layers
-
-
-def _launch_table(layer: Layer) -> Mapping[str, object]:
-    table = layer.tree.get("launch")
-    return table if isinstance(table, Mapping) else {}
+    return read_launchers(layers)
 
 
 def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:

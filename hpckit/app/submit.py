@@ -13,7 +13,7 @@ from string import Template
 import hpckit
 from hpckit.app.prepare import PreparedJob, as_json, effective_document
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
-from hpckit.errors import ConfigError
+from hpckit.errors import ConfigError, StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.parse.document import to_tree
 from hpckit.ports import Clock, JobFolders, JobIndex, SubmitRequest, Submitter
@@ -93,14 +93,16 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
         workdir=workdir,
         environment=environment,
     )
+    indexed = False
     try:
         _write_folder(draft, tools.folders)
         tools.index.add(_entry(draft))
+        indexed = True
         with tools.interrupts_held():
             tools.submitter.submit(_request(draft))
             _record(draft, tools)
     except BaseException:
-        _undo_unless_started(draft, tools)
+        _undo_unless_started(draft, tools, indexed=indexed)
         raise
     return Submission(
         job_id=draft.job_id,
@@ -219,12 +221,18 @@ def _record(draft: _Draft, tools: SubmitTools) -> None:
         "held_back": list(draft.environment.held_back),
         "script_sha256": draft.job.script.sha256,
     }
-    tools.folders.write(draft.folder, "submitted.json", as_json(submitted))
-    tools.index.update(JobStatus(job_id=draft.job_id, state=JobState.RUNNING))
+    try:
+        tools.folders.write(draft.folder, "submitted.json", as_json(submitted))
+        tools.index.update(JobStatus(job_id=draft.job_id, state=JobState.RUNNING))
+    except StorageFailed as error:
+        raise StorageFailed(
+            f"job {draft.job_id} runs in {draft.folder}, but {error.message}", hint=error.hint
+        ) from error
 
 
-def _undo_unless_started(draft: _Draft, tools: SubmitTools) -> None:
+def _undo_unless_started(draft: _Draft, tools: SubmitTools, *, indexed: bool) -> None:
     status = tools.submitter.statuses({draft.job_id: draft.folder})[draft.job_id]
     if status.state in (JobState.NOT_SUBMITTED, JobState.PENDING):
         tools.folders.remove(draft.folder)
-        tools.index.remove(draft.job_id)
+        if indexed:
+            tools.index.remove(draft.job_id)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
-
 
 UNKNOWN_LIMIT_S = 60.0
 """How long waiting goes on while nobody knows how the job is."""
@@ -97,7 +97,7 @@ def wait_for(
 def rebuild(
     index: JobIndex, folders: JobFolders, submitter: Submitter, roots: Sequence[Path]
 ) -> tuple[int, tuple[str, ...]]:
-    """Fill the index from the job folders under `roots`.
+    """Fill the index from the job folders under `roots`, and forget jobs without a folder.
 
     Gives the number of jobs found and a sentence for each folder that could not be read.
     """
@@ -108,10 +108,24 @@ def rebuild(
                 entries.append(_entry_of(json.loads(folders.read(folder, "intent.json")), folder))
             except (StorageFailed, KeyError, TypeError, ValueError) as error:
                 wrong.append(f"{folder}: {error}")
-    index.rebuild(entries)
-    if entries:
-        _ask(entries, submitter, index)
+    states = submitter.statuses({entry.job_id: Path(entry.folder) for entry in entries})
+    found = [_with_status(entry, states[entry.job_id]) for entry in entries]
+    index.rebuild(found, _gone(index, folders))
     return len(entries), tuple(wrong)
+
+
+def _with_status(entry: JobEntry, status: JobStatus) -> JobEntry:
+    if status.state is JobState.UNKNOWN:
+        return entry
+    return replace(entry, state=status.state, exit_code=status.exit_code)
+
+
+def _gone(index: JobIndex, folders: JobFolders) -> Sequence[JobId]:
+    try:
+        known = index.latest(None)
+    except StorageFailed:
+        return ()
+    return [entry.job_id for entry in known if not folders.is_folder(Path(entry.folder))]
 
 
 def _entry_of(intent: dict[str, object], folder: Path) -> JobEntry:

@@ -7,22 +7,19 @@ from pathlib import Path
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_argument import job_argument, site_of, status_document
+from hpckit.cli.job_argument import required_job_argument, site_of, status_document
 
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
 _MARGIN_S = 10.0
 
 
 @click.command("cancel")
-@job_argument
+@required_job_argument
 @click.option("--signal", "signal_name", type=click.Choice(_SIGNALS, case_sensitive=False),
               help="Only send this signal to the job.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def command(job_id: str | None, *, signal_name: str | None, as_json: bool) -> None:
-    """End JOB_ID: TERM, and KILL for what is left after the site's kill_wait_s.
-
-    Without a JOB_ID it is the newest job.
-    """
+def command(job_id: str, *, signal_name: str | None, as_json: bool) -> None:
+    """End JOB_ID (any beginning of it): TERM, and KILL for what is left after kill_wait_s."""
     from hpckit import wiring
     from hpckit.app.track import find_job, job_status
     from hpckit.cli.waiting import wait_at_terminal

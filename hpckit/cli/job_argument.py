@@ -18,10 +18,21 @@ if TYPE_CHECKING:
 
 def job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the optional JOB_ID argument, completed from the index."""
-    argument = click.argument(
-        "job_id", required=False, metavar="[JOB_ID]", shell_complete=_complete
+    decorated: Callable[..., Any] = _argument(required=False, metavar="[JOB_ID]")(function)
+    return decorated
+
+
+def required_job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a JOB_ID argument that must be given, for what cannot be taken back."""
+    decorated: Callable[..., Any] = _argument(required=True, metavar="JOB_ID")(function)
+    return decorated
+
+
+def _argument(*, required: bool, metavar: str) -> Callable[..., Any]:
+    add: Callable[..., Any] = click.argument(
+        "job_id", required=required, metavar=metavar, shell_complete=_complete
     )
-    return argument(function)
+    return add
 
 
 def _complete(

@@ -6,6 +6,8 @@ Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slur
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
 
 from hpckit.decide.options import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
 from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest, SlurmOptions
@@ -42,6 +44,8 @@ def plan_launch(spec: JobSpec, site: SiteSpec) -> LaunchPlan:
         ntasks_per_node=spec.ntasks_per_node,
         rank_source=_rank_source(spec.launch.kind, local=local, by_torchrun=by_torchrun),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
+        kill_wait_s=ceil(site.kill_wait_s),
+        chdir=spec.chdir,
         torchrun_args=spec.launch.torchrun_args,
     )
 
@@ -101,19 +105,19 @@ def _task_options(spec: JobSpec) -> Iterator[Option]:
             value="1",
             because=f"one torchrun a node, which starts {spec.ntasks_per_node} ranks",
         )
-        if request.cpus_per_task is not None:
-            yield _torchrun_cpus(spec, request.cpus_per_task)
+        yield _torchrun_cpus(spec)
         return
     yield Option(name="ntasks-per-node", value=str(spec.ntasks_per_node))
     if request.cpus_per_task is not None:
         yield Option(name="cpus-per-task", value=str(request.cpus_per_task))
 
 
-def _torchrun_cpus(spec: JobSpec, cpus_per_task: int) -> Option:
+def _torchrun_cpus(spec: JobSpec) -> Option:
+    cpus_per_task = spec.resources.cpus_per_task or 1
     return Option(
         name="cpus-per-task",
         value=str(cpus_per_task * spec.ntasks_per_node),
-        because=f"{spec.ntasks_per_node} ranks × {cpus_per_task} CPUs under one torchrun",
+        because=f"{spec.ntasks_per_node} ranks × {cpus_per_task} CPU under one torchrun",
     )
 
 
@@ -152,6 +156,7 @@ def _srun_options(spec: JobSpec) -> tuple[Option, ...]:
         Option(name="nodes", value=str(spec.resources.nodes)),
         *_step_tasks(spec),
         Option(name="distribution", value=launch.distribution),
+        Option(name="export", value="ALL"),
     ]
     if launch.kill_on_bad_exit:
         options.append(Option(name="kill-on-bad-exit", value="1"))
@@ -167,11 +172,10 @@ def _step_tasks(spec: JobSpec) -> Iterator[Option]:
     per_node = 1 if by_torchrun else spec.ntasks_per_node
     yield Option(name="ntasks", value=str(spec.resources.nodes * per_node))
     yield Option(name="ntasks-per-node", value=str(per_node))
-    cpus = spec.resources.cpus_per_task
-    if cpus is not None:
-        yield Option(
-            name="cpus-per-task", value=str(cpus * (spec.ntasks_per_node if by_torchrun else 1))
-        )
+    if by_torchrun:
+        yield replace(_torchrun_cpus(spec), because=None)
+    elif spec.resources.cpus_per_task is not None:
+        yield Option(name="cpus-per-task", value=str(spec.resources.cpus_per_task))
 
 
 def _environment(spec: JobSpec) -> EnvironmentPlan:

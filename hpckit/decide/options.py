@@ -52,6 +52,12 @@ _SUBMISSION = {
     "chdir": "chdir",
     "no-requeue": "slurm.requeue",
     "cpus-per-gpu": "resources.cpus_per_task",
+    "tasks": "resources.ntasks_per_node",
+    "tasks-per-node": "resources.ntasks_per_node",
+    "tres-per-task": "resources.gpus_per_node",
+    "oversubscribe": "resources.exclusive (the two exclude each other)",
+    "share": "resources.exclusive (the two exclude each other)",
+    "workdir": "chdir",
     "output": "the job folder (hpckit logs shows it)",
     "error": "the job folder (hpckit logs shows it)",
     "open-mode": "hpckit (always append)",
@@ -83,6 +89,7 @@ OWNED_BY_SRUN: Final[Mapping[str, str]] = {
     **{name: key for name, key in _SUBMISSION.items() if name not in ("parsable", "wrap", "wait")},
     **_STEP,
     "multi-prog": "command",
+    "relative": "nothing: rank 0 runs on the first node, where the ranks meet",
     "pty": "command (a batch job has no terminal)",
 }
 """Option of srun → the key that says it."""
@@ -97,13 +104,15 @@ def extra_options(
     """
     options = []
     for name, value in extra.items():
-        if name in owned:
+        # getopt takes any unambiguous beginning of an option for the option itself.
+        meant = next((full for full in owned if full.startswith(name)), None)
+        if meant is not None:
             raise ConfigError(
-                f"--{name} is written by hpckit itself",
+                f"--{meant} is written by hpckit itself",
                 key=f"{key}.{name}",
-                hint=f"say it with {owned[name]}",
+                hint=f"say it with {owned[meant]}",
             )
-        if name == "gres" and str(value).split(":")[0] in ("gpu", "gpu/"):
+        if name == "gres" and any(part.startswith("gpu") for part in str(value).split(",")):
             raise ConfigError(
                 "--gres=gpu beside --gpus-per-node is fatal from Slurm 26.05 on",
                 key=f"{key}.{name}",

@@ -30,6 +30,7 @@ ALWAYS_KEPT: Final = ("SLURM_CONF",)
 """Without SLURM_CONF a configless login node cannot find its controller."""
 BASIC: Final = (
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
+    "MODULESHOME", "MODULEPATH", "LMOD_*", "BASH_FUNC_module%%", "BASH_FUNC_ml%%",
 )  # fmt: skip
 
 

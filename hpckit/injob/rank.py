@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 
 from hpckit.injob.identity import SOURCES, identify
-from hpckit.injob.rank_log import open_rank_log, rank_log_path
+from hpckit.injob.rank_log import open_rank_log, rank_log_path, record_failure
 from hpckit.injob.talk import reason, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _COMMAND_INDEX = 3
 
@@ -28,31 +32,41 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     env = _without_coerced_locale(env)
     if source != "env":
         env = {**env, **identity.exports()}
-    log = _rank_log(source, identity.rank, env)
+    path = _rank_log_path(source, identity.rank, env)
+    log = None if path is None else open_rank_log(path)
+
+    def failed(code: int) -> None:
+        if path is not None and identity.rank is not None:
+            record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
+
     try:
-        return _run(command, env, log)
+        return _run(command, env, log, failed)
     except OSError as error:
-        return _not_started(command[0], identity.rank, error, log)
+        code = _not_started(command[0], identity.rank, error, log)
+        failed(code)
+        return code
 
 
-def _rank_log(source: str, rank: int | None, env: dict[str, str]) -> int | None:
+def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | None:
     job_folder = env.get("HPCKIT_JOB_FOLDER", "")
     if rank is None:
         say(f"no rank number in the environment (--from {source}), so there is no rank log")
         return None
     if not job_folder:
         return None
-    return open_rank_log(rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", "")))
+    return rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", ""))
 
 
-def _run(command: list[str], env: dict[str, str], log: int | None) -> int:
+def _run(
+    command: list[str], env: dict[str, str], log: int | None, failed: Callable[[int], None]
+) -> int:
     if log is None:
         from hpckit.injob.process import replace
 
         replace(command, env)
     from hpckit.injob.supervise import supervise
 
-    return supervise(command, env, log)
+    return supervise(command, env, log, failed)
 
 
 def _not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:

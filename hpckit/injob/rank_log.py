@@ -31,6 +31,22 @@ def open_rank_log(path: str) -> int | None:
         return None
 
 
+def record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
+    """Write `failed-<restart>` beside a rank's log, unless another rank has: its code and rank.
+
+    The batch script returns this code: launchers report how the ranks ended that the first
+    failing one took with it.
+    """
+    name = f"failed-{restart if restart.isascii() and restart.isdigit() else 0}"
+    path = os.path.join(os.path.dirname(log_path), name)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(fd, f"{code} {rank}\n".encode())
+        os.close(fd)
+    except OSError:
+        return
+
+
 def _make_folder(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)

@@ -13,6 +13,7 @@ from hpckit.injob.tee import RankLog, Tee, same_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 FORWARDED = (
@@ -25,16 +26,20 @@ FORWARDED = (
     signal.SIGCONT,
 )
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SHELL_SIGNAL_BASE = 128
 _OWN_FAULTS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # The largest pipe an unprivileged process can have: /proc/sys/fs/pipe-max-size, pipe(7).
 _DRAIN_BYTES = 1 << 20
 
 
-def supervise(command: list[str], env: dict[str, str], log: int) -> int:
+def supervise(
+    command: list[str], env: dict[str, str], log: int, failed: Callable[[int], None]
+) -> int:
     """Run the command with both streams copied to the descriptor `log`; return its exit code.
 
-    Raises OSError when the command cannot be started. A command that dies of a signal takes this
-    process with it.
+    `failed` is called with the exit code, 128+N after signal N, of a command that fails without
+    having been asked to end. Raises OSError when the command cannot be started. A command that
+    dies of a signal takes this process with it.
     """
     try:
         _reserve_standard_descriptors()
@@ -46,7 +51,10 @@ def supervise(command: list[str], env: dict[str, str], log: int) -> int:
         if error.errno in _OWN_FAULTS:
             say(f"no rank log: {reason(error)}")
         replace(command, env)
-    status = _relay(pid, wake, tees)
+    status, asked_to_end = _relay(pid, wake, tees)
+    if status and not asked_to_end:
+        code = os.waitstatus_to_exitcode(status)
+        failed(code if code >= 0 else _SHELL_SIGNAL_BASE - code)
     for tee in tees:
         drain(tee, wake)
     return end_as(status)
@@ -67,14 +75,20 @@ def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, 
     return pid, tees
 
 
-def _relay(pid: int, wake: int, tees: list[Tee]) -> int:
-    """Copy and forward until the command has ended; return its wait status."""
+def _relay(pid: int, wake: int, tees: list[Tee]) -> tuple[int, bool]:
+    """Copy and forward until the command has ended.
+
+    Returns its wait status, and whether a signal had asked it to end.
+    """
+    asked_to_end = False
     while True:
         ready = _wait(wake, [tee for tee in tees if tee.open or tee.pending])
         if wake in ready:
-            status = _on_signals(pid, wake)
+            arrived = os.read(wake, 512)
+            asked_to_end = asked_to_end or any(number in _ENDING for number in arrived)
+            status = _on_signals(pid, arrived)
             if status is not None:
-                return status
+                return status, asked_to_end
         for tee in tees:
             if tee.target() in ready:
                 tee.write()
@@ -112,9 +126,9 @@ def _wait(wake: int, tees: list[Tee]) -> set[int]:
     return {fd for fd, _ in poll.poll()}
 
 
-def _on_signals(pid: int, wake: int) -> int | None:
+def _on_signals(pid: int, arrived: bytes) -> int | None:
     """Forward what has arrived; return the command's wait status if it has ended."""
-    for number in os.read(wake, 512):
+    for number in arrived:
         if number != signal.SIGCHLD:
             _forward(pid, number)
     ended, status = os.waitpid(pid, os.WNOHANG)

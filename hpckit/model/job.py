@@ -6,6 +6,7 @@ absent from the script.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,6 +46,18 @@ _DIRECTIVES = ("#SBATCH", "#PBS", "#BSUB")
 """What sbatch reads as its options; those of other schedulers even after the first command."""
 _SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
 _SLURM_MEM = parses(parse_slurm_mem_bytes, MEM_EXPECTED)
+
+
+_SIGNAL_NAMES = "HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|USR1|USR2|URG|CONT|STOP|TSTP|TTIN|TTOU"
+_MAX_SIGNAL_TIME_S = 65535
+
+
+def _signal(value: str) -> str | None:
+    expected = f"such as USR2@120 or B:USR2@120, at most {_MAX_SIGNAL_TIME_S} s before the end"
+    match = re.fullmatch(rf"((B|R|BR|RB):)?(SIG)?({_SIGNAL_NAMES})(@(?P<time>\d{{1,5}}))?", value)
+    if match is None or int(match["time"] or 0) > _MAX_SIGNAL_TIME_S:
+        return expected
+    return None
 
 
 def _option_value(value: object) -> str | None:
@@ -119,7 +132,7 @@ class ResourceRequest:
         minimum=0,
     )
     gpu_type: str | None = key(
-        "GPU type as the cluster's gres.conf names it, such as `h100`.",
+        "GPU type as the cluster's gres.conf names it, such as `h100`; nothing without GPUs.",
         default=None,
         check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
     )
@@ -145,8 +158,6 @@ class ResourceRequest:
         said = [name for name in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, name)]
         if len(said) > 1:
             raise InvalidValue(said[1], getattr(self, said[1]), f"only one of {', '.join(said)}")
-        if self.gpu_type is not None and not self.gpus_per_node:
-            raise InvalidValue("gpu_type", self.gpu_type, "gpus_per_node beside it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +177,10 @@ class LaunchRequest:
     distribution: str = key(
         "Order of ranks over nodes and sockets (`--distribution`).",
         default="block:block",
-        check=matching(r"[A-Za-z*]+(=\d+)?(:[A-Za-z*]+){0,2}(,(No)?Pack)?", "such as block:block"),
+        check=matching(
+            r"(block|cyclic|plane=[1-9]\d*|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(No)?Pack)?",
+            "block, cyclic or plane=N, and the same for sockets after a colon, such as block:block",
+        ),
     )
     kill_on_bad_exit: bool = key(
         "End the job step when one rank fails (`--kill-on-bad-exit`), instead of hanging.",
@@ -259,7 +273,7 @@ class SlurmOptions:
     signal: str | None = key(
         "Signal before the time limit (`--signal`), such as `B:USR2@120`.",
         default=None,
-        check=matching(r"([RB]+:)?[A-Z0-9]+(@\d+)?", "such as USR2@120 or B:USR2@120"),
+        check=_signal,
     )
     requeue: bool = key(
         "May Slurm start the job again after a node failure or preemption (`--requeue`, else "

@@ -61,6 +61,8 @@ class LaunchPlan:
     ntasks_per_node: int
     rank_source: str
     kill_on_bad_exit: bool = True
+    kill_wait_s: int = 30
+    chdir: str | None = None
     torchrun_args: tuple[str, ...] = ()
 
 

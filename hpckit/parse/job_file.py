@@ -23,6 +23,12 @@ from hpckit.parse.document import (
     to_tree,
 )
 
+EXCLUSIVE_KEYS = (
+    ("resources.mem", "resources.mem_per_cpu", "resources.mem_per_gpu"),
+    ("environment.venv", "environment.conda"),
+)
+"""Keys of which a job has one at most: sbatch(1), --mem; one Python environment."""
+
 APPENDED_LISTS = frozenset({"environment.pass"})
 """Keys whose lists add up over the layers, because a site's own pass-through must not vanish."""
 
@@ -81,6 +87,7 @@ def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
     merged: Tree = {"schema": JOB_SCHEMA}
     owner: dict[str, Layer] = {}
     for layer in reversed(layers):
+        _drop_excluded(merged, owner, layer)
         for key, value in _leaves(layer.tree, JobSpec):
             held = _get(merged, key)
             if key in APPENDED_LISTS and isinstance(held, list) and isinstance(value, list):
@@ -94,6 +101,18 @@ def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
     spec = replace(said, resources=ranks)
     tree = to_tree(spec)
     return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+
+
+def _drop_excluded(merged: Tree, owner: dict[str, Layer], layer: Layer) -> None:
+    """Where keys exclude each other, a stronger layer's word takes the place of a weaker one's."""
+    said = {key for key, _ in _leaves(layer.tree, JobSpec)}
+    for group in EXCLUSIVE_KEYS:
+        if said.isdisjoint(group):
+            continue
+        for key in group:
+            if owner.pop(key, None) is not None:
+                *parents, last = _split(key)
+                _get(merged, ".".join(parents)).pop(last)
 
 
 def digest_of(tree: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from hpckit.errors import ConfigError
+from hpckit.parse.job_file import Layer
 
 _TORCHRUN_OWNED = {
     "nnodes": "resources.nodes (--nodes)",
@@ -65,6 +66,12 @@ def read_torchrun(command: Sequence[str]) -> TorchrunCommand | None:
     if not command:
         return None
     program = PurePosixPath(command[0]).name
+    if program == "torchrun" and "/" in command[0]:
+        raise ConfigError(
+            f"names a torchrun by its path, {command[0]!r}",
+            key="command",
+            hint="say the environment with environment.venv or conda, and torchrun alone",
+        )
     if program in _LAUNCHERS:
         raise ConfigError(f"begins with {program}", key="command", hint=_LAUNCHERS[program])
     if program != "torchrun":
@@ -74,6 +81,39 @@ def read_torchrun(command: Sequence[str]) -> TorchrunCommand | None:
         raise ConfigError("torchrun has nothing to run", key="command", hint="torchrun train.py")
     python = ("python", "-m") if as_module else ("python",)
     return TorchrunCommand(options=tuple(options), command=(*python, *rest))
+
+
+def read_launchers(layers: Sequence[Layer]) -> list[Layer]:
+    """The layers with a command that begins with torchrun taken apart, and its launch said.
+
+    Somebody who says `launch.kind = "plain"` keeps torchrun as the program. Raises ConfigError
+    for a command that begins with a launcher which hpckit writes itself.
+    """
+    read_layers = list(layers)
+    kinds = [_launch_table(layer)["kind"] for layer in layers if "kind" in _launch_table(layer)]
+    for position, layer in enumerate(layers):
+        command = layer.tree.get("command")
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            continue
+        read = read_torchrun(command)
+        if read is not None and (not kinds or kinds[0] == "torchrun"):
+            read_layers[position] = _with_torchrun(layer, read)
+        break
+    return read_layers
+
+
+def _with_torchrun(layer: Layer, read: TorchrunCommand) -> Layer:
+    launch = {**_launch_table(layer), "kind": "torchrun"}
+    if read.options:
+        launch["torchrun_args"] = list(read.options)
+    details = dict.fromkeys(("launch.kind", "launch.torchrun_args"), "torchrun in command")
+    tree = {**layer.tree, "command": list(read.command), "launch": launch}
+    return replace(layer, tree=tree, details={**details, **layer.details})
+
+
+def _launch_table(layer: Layer) -> Mapping[str, object]:
+    table = layer.tree.get("launch")
+    return table if isinstance(table, Mapping) else {}
 
 
 def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:

@@ -99,8 +99,9 @@ def test_a_removed_job_is_gone(job_index: JobIndex) -> None:
     job_index.add(entry("L1"))
 
 
-def test_a_rebuild_replaces_everything(job_index: JobIndex) -> None:
-    """After a rebuild there are the given entries and no others; the last of one id counts."""
-    job_index.add(entry("L1"))
-    job_index.rebuild([entry("L2"), entry("L3", 2.0), entry("L3", 5.0)])
-    assert list(job_index.latest(None)) == [entry("L3", 5.0), entry("L2")]
+def test_a_rebuild_keeps_what_it_was_not_told_about(job_index: JobIndex) -> None:
+    """A rebuild puts in the given entries and forgets the given ids; other jobs stay."""
+    for job_id in ("L1", "L2", "L4"):
+        job_index.add(entry(job_id))
+    job_index.rebuild([entry("L2", 7.0), entry("L3", 2.0), entry("L3", 5.0)], [JobId("L4")])
+    assert list(job_index.latest(None)) == [entry("L2", 7.0), entry("L3", 5.0), entry("L1")]

@@ -32,9 +32,10 @@ class MemoryJobIndex:
         """Forget a job."""
         self._entries.pop(job_id, None)
 
-    def rebuild(self, entries: Sequence[JobEntry]) -> None:
-        """Replace everything by these entries."""
-        self._entries = {entry.job_id: entry for entry in entries}
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[JobId]) -> None:
+        """Put these entries in place of what stands under their ids, forget `gone`."""
+        kept = {job_id: entry for job_id, entry in self._entries.items() if job_id not in gone}
+        self._entries = kept | {entry.job_id: entry for entry in entries}
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
         """The jobs whose id begins so, newest first; an exact id gives exactly that job."""

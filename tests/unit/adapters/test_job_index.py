@@ -88,7 +88,7 @@ def test_a_damaged_file_names_its_remedy(path: Path, content: bytes) -> None:
             use()
         assert str(path) in caught.value.message
         assert caught.value.hint == "hpckit jobs --rebuild"
-    index.rebuild([entry("L2")])
+    index.rebuild([entry("L2")], [])
     assert list(index.latest(None)) == [entry("L2")]
     assert path.with_name("jobs.sqlite.damaged").read_bytes() == content
 
@@ -100,7 +100,7 @@ def test_a_newer_index_asks_for_an_upgrade(path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("PRAGMA user_version = 2")
     db.close()
-    for use in (lambda: index.latest(None), lambda: index.rebuild([])):
+    for use in (lambda: index.latest(None), lambda: index.rebuild([], [])):
         with pytest.raises(StorageFailed, match="version 2") as caught:
             use()
         assert "upgrade" in str(caught.value.hint)
@@ -127,7 +127,7 @@ def test_a_failed_write_changes_nothing(path: Path) -> None:
     )
     db.close()
     with pytest.raises(StorageFailed, match="disk on fire"):
-        index.rebuild([entry("L2"), entry("L3")])
+        index.rebuild([entry("L2"), entry("L3")], [])
     assert list(index.latest(None)) == [entry("L1")]
 
 

@@ -66,7 +66,7 @@ def start(free_port: int) -> Iterator[Start]:
                     "WORLD_SIZE": str(size),
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(free_port),
-                    "HPCKIT_JOB_TOKEN": job,
+                    "HPCKIT_JOB_ID": job,
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
