@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hpckit.model.slurm import JobEntry, JobId, JobStatus
 
@@ -141,6 +141,10 @@ class JobFolders(Protocol):
         """The text of a file of the folder. Raises StorageFailed."""
         ...
 
+    def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
+        """A JSON document of the folder. Raises StorageFailed for any other text."""
+        ...
+
     def pack_agent(self, folder: Path) -> str:
         """Put the rank entry into the folder as `hpckit-injob.pyz`; gives its SHA-256."""
         ...
@@ -177,6 +181,6 @@ class JobLogs(Protocol):
         """The log from byte `offset` to its present end. Raises StorageFailed."""
         ...
 
-    def last_line(self, folder: Path, rank: int | None) -> str:
-        """The last line that is not blank; "" when there is none."""
+    def tail(self, folder: Path, rank: int | None, count: int) -> Sequence[str]:
+        """The last `count` lines that are not blank, oldest first."""
         ...

@@ -12,6 +12,7 @@ import re
 _TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
 _MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _MIB = 1024**2
+_MAX_TIME_S = 3650 * 86400
 _SUFFIX_BYTES = {"K": 1024, "": _MIB, "M": _MIB, "G": 1024**3, "T": 1024**4}
 
 TIME_EXPECTED = 'a Slurm time such as "30" (minutes), "8:00:00" or "2-12:00:00"'
@@ -22,7 +23,7 @@ def parse_slurm_time_s(text: str) -> int:
     """A Slurm time limit in seconds.
 
     Raises ValueError for anything that sbatch(1) does not list, and for zero: a limit of zero
-    means "no limit" to Slurm, which nobody should get by a slip.
+    means "no limit" to Slurm, which nobody should get by a slip, and more than ten years is one.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -36,7 +37,7 @@ def parse_slurm_time_s(text: str) -> int:
     else:
         minutes, seconds = (*clock, 0)[:2]
         total_s = minutes * 60 + seconds
-    if total_s <= 0:
+    if not 0 < total_s <= _MAX_TIME_S:
         raise ValueError(f"expected {TIME_EXPECTED} above zero, got {text!r}")
     return total_s
 
@@ -72,7 +73,7 @@ def format_slurm_mem(size_bytes: int) -> str:
 def format_duration(seconds: float) -> str:
     """A measured duration for people: `0.8 s`, `41 s`, `41:07`, `1:02:03` or `2-01:02:03`."""
     if seconds < 10:
-        return f"{max(seconds, 0.0):.1f} s"
+        return f"{max(0.0, seconds):.1f} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

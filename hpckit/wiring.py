@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpckit.errors import ToolMissing
+from hpckit.errors import StorageFailed, ToolMissing
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ def home() -> Path:
         return Path.home()
     except RuntimeError:
         return Path("/")
+
+
+def workdir() -> Path:
+    """The folder where hpckit was called. Raises StorageFailed when it was removed."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise StorageFailed(f"the current folder cannot be found: {error.strerror}") from error
 
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> Resources:
@@ -139,7 +147,7 @@ def caller() -> Caller:
 
     return Caller(
         environment=_shell_environment(),
-        workdir=Path.cwd(),
+        workdir=workdir(),
         home=home(),
         python=sys.executable,
         uuid_hex=uuid.uuid4().hex,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hpckit.adapters.injob_archive import pack_injob
 from hpckit.errors import StorageFailed
@@ -51,6 +53,16 @@ class FileJobFolders:
         except (OSError, UnicodeDecodeError) as error:
             raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
 
+    def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
+        """A JSON document of the folder. Raises StorageFailed for any other text."""
+        try:
+            document = json.loads(self.read(folder, name))
+        except (ValueError, RecursionError) as error:
+            raise StorageFailed(f"{folder / name} is damaged: {error}") from error
+        if not isinstance(document, dict):
+            raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
+        return document
+
     def pack_agent(self, folder: Path) -> str:
         """Put the rank entry into the folder; gives its SHA-256. Raises StorageFailed."""
         try:
@@ -73,7 +85,10 @@ class FileJobFolders:
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder that can be entered."""
-        return path.is_dir() and os.access(path, os.X_OK)
+        try:
+            return path.is_dir() and os.access(path, os.X_OK)
+        except OSError:
+            return False
 
     def remove(self, folder: Path) -> None:
         """Remove a folder that this process made."""

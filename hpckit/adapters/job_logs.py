@@ -39,16 +39,16 @@ class FileJobLogs:
         except OSError as error:
             raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
 
-    def last_line(self, folder: Path, rank: int | None) -> str:
-        """The last line that is not blank, decoded leniently; "" when there is none."""
+    def tail(self, folder: Path, rank: int | None, count: int) -> Sequence[str]:
+        """The last `count` lines that are not blank, oldest first, decoded leniently."""
         try:
             with _path(folder, rank).open("rb") as file:
                 file.seek(0, 2)
                 file.seek(max(0, file.tell() - _TAIL_BYTES))
                 lines = file.read().decode(errors="replace").splitlines()
         except OSError:
-            return ""
-        return next((line for line in reversed(lines) if line.strip()), "")
+            return ()
+        return [line for line in lines if line.strip()][-count:]
 
 
 def _path(folder: Path, rank: int | None) -> Path:

@@ -59,6 +59,10 @@ class LocalRun:
         )
 
 
+_MAX_EXIT_CODE = 255
+_MAX_EPOCH_S = 1e11
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalResult:
     """`result.json`: how the job ended.
@@ -74,6 +78,12 @@ class LocalResult:
     reason: str | None
     started_s: float
     ended_s: float
+
+    def __post_init__(self) -> None:
+        if self.exit_code is not None and not 0 <= self.exit_code <= _MAX_EXIT_CODE:
+            raise ValueError(f"the exit code {self.exit_code} cannot be")
+        if not all(0 <= time_s < _MAX_EPOCH_S for time_s in (self.started_s, self.ended_s)):
+            raise ValueError("a time in it cannot be")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,9 @@ def _intended(job_id: JobId, folder: Path) -> JobStatus:
     if intent is None:
         reason = f"{folder} holds no {INTENT_FILE}" if folder.is_dir() else f"{folder} is not there"
         return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=reason)
+    if (folder / "submitted.json").exists():
+        reason = "it was started, and its run.json is gone"
+        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=reason)
     if _submission_is_over(intent, folder):
         return JobStatus(
             job_id=job_id,

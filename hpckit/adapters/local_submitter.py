@@ -284,6 +284,8 @@ def _ask_supervisor(run: LocalRun, folder: Path, name: str | None) -> None:
         if name is not None:
             raise
     send_signal([supervisor], signal.SIGTERM)
+    # A stopped supervisor would not hear it.
+    send_signal([supervisor], signal.SIGCONT)
 
 
 def _record_request(folder: Path, name: str | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpckit.errors import ConfigError
+from hpckit.errors import ConfigError, StorageFailed
 from hpckit.model.site import NO_SITE, SiteSpec, generic_site
 from hpckit.parse.site_file import parse_site_file
 
@@ -74,7 +74,7 @@ def list_sites(resources: Resources) -> tuple[FoundSite, ...]:
         site, wrong = None, None
         try:
             site = load_site(resources, name)
-        except ConfigError as error:
+        except (ConfigError, StorageFailed) as error:
             wrong = str(error)
         found.append(
             FoundSite(name=name, path=paths[0], shadowed=tuple(paths[1:]), site=site, error=wrong)

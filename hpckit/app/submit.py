@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from string import Template
 
@@ -60,12 +61,20 @@ class SubmitTools:
     interrupts_held: Callable[[], AbstractContextManager[None]]
 
 
+class _Step(Enum):
+    """What a submission has left in the world so far."""
+
+    FOLDER = auto()
+    INDEX = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
     """One submission under way: all that its steps share."""
 
     job: PreparedJob
     caller: Caller
+    root: Path
     folder: Path
     job_id: JobId
     created_s: float
@@ -80,35 +89,36 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
     started, an interrupt waits until it is recorded.
     """
     request = job.effective.spec.environment
-    environment = submission_environment(caller.environment, request.inherit, request.pass_)
-    root = expand_job_root(job.site.job_root, caller)
-    workdir = _workdir(job, caller, tools.folders)
     created_s = tools.clock.now_s()
+    root = expand_job_root(job.site.job_root, caller)
     draft = _Draft(
         job=job,
         caller=caller,
-        folder=tools.folders.create(root, _folder_name(job, caller, created_s)),
+        root=root,
+        folder=root / _folder_name(job, caller, created_s),
         job_id=JobId(f"L{caller.uuid_hex[:8]}"),
         created_s=created_s,
-        workdir=workdir,
-        environment=environment,
+        workdir=_workdir(job, caller, tools.folders),
+        environment=submission_environment(caller.environment, request.inherit, request.pass_),
     )
-    indexed = False
+    done: set[_Step] = set()
     try:
-        _write_folder(draft, tools.folders)
-        tools.index.add(_entry(draft))
-        indexed = True
-        with tools.interrupts_held():
-            tools.submitter.submit(_request(draft))
-            _record(draft, tools)
+        _start(draft, tools, done)
+    except KeyboardInterrupt:
+        if _undone(draft, tools, done):
+            raise
+        job_id = draft.job_id
+        raise KeyboardInterrupt(
+            f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
+        ) from None
     except BaseException:
-        _undo_unless_started(draft, tools, indexed=indexed)
+        _undone(draft, tools, done)
         raise
     return Submission(
         job_id=draft.job_id,
         folder=draft.folder,
         script_sha256=job.script.sha256,
-        held_back=environment.held_back,
+        held_back=draft.environment.held_back,
     )
 
 
@@ -123,7 +133,8 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
         expanded = Template(job_root).substitute(variables)
     except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"job_root {job_root!r} names {error}, which is not set", hint="set it, or write $$"
+            f"job_root {job_root!r} names {error}, which is not set",
+            hint="set it in the environment, or change job_root in the site file",
         ) from error
     if expanded == "~" or expanded.startswith("~/"):
         expanded = str(caller.home) + expanded[1:]
@@ -134,6 +145,8 @@ def _workdir(job: PreparedJob, caller: Caller, folders: JobFolders) -> Path:
     """Where the job runs: `chdir` beside the job file, else where submit was called."""
     chdir = job.effective.spec.chdir
     if chdir is None:
+        if any("\ud800" <= char <= "\udfff" for char in str(caller.workdir)):
+            raise ConfigError(f"this folder's name is not UTF-8: {str(caller.workdir)!r}")
         return caller.workdir
     workdir = Path(os.path.normpath(job.source.folder / chdir))
     if not folders.is_folder(workdir):
@@ -230,9 +243,25 @@ def _record(draft: _Draft, tools: SubmitTools) -> None:
         ) from error
 
 
-def _undo_unless_started(draft: _Draft, tools: SubmitTools, *, indexed: bool) -> None:
-    status = tools.submitter.statuses({draft.job_id: draft.folder})[draft.job_id]
-    if status.state in (JobState.NOT_SUBMITTED, JobState.PENDING):
+def _start(draft: _Draft, tools: SubmitTools, done: set[_Step]) -> None:
+    with tools.interrupts_held():
+        tools.folders.create(draft.root, draft.folder.name)
+        done.add(_Step.FOLDER)
+    _write_folder(draft, tools.folders)
+    with tools.interrupts_held():
+        tools.index.add(_entry(draft))
+        done.add(_Step.INDEX)
+        tools.submitter.submit(_request(draft))
+        _record(draft, tools)
+
+
+def _undone(draft: _Draft, tools: SubmitTools, done: set[_Step]) -> bool:
+    """Remove every trace of a job that was not started; says whether that was so."""
+    if _Step.INDEX in done:
+        status = tools.submitter.statuses({draft.job_id: draft.folder})[draft.job_id]
+        if status.state not in (JobState.NOT_SUBMITTED, JobState.PENDING):
+            return False
+        tools.index.remove(draft.job_id)
+    if _Step.FOLDER in done:
         tools.folders.remove(draft.folder)
-        if indexed:
-            tools.index.remove(draft.job_id)
+    return True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 
+_MAX_EPOCH_S = 1e11
 UNKNOWN_LIMIT_S = 60.0
 """How long waiting goes on while nobody knows how the job is."""
 
@@ -25,7 +26,9 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
         if not newest:
             raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
         return newest[0]
-    found = index.find(wanted)
+    if not wanted.strip():
+        raise HpckitError("the job id is empty", hint="hpckit jobs lists them")
+    found = index.find(wanted) or index.find(f"L{wanted}")
     if not found:
         raise HpckitError(f"there is no job {wanted!r}", hint="hpckit jobs lists them")
     if len(found) > 1:
@@ -105,7 +108,7 @@ def rebuild(
     for root in roots:
         for folder in folders.scan(root):
             try:
-                entries.append(_entry_of(json.loads(folders.read(folder, "intent.json")), folder))
+                entries.append(_entry_of(folders.read_json(folder, "intent.json"), folder))
             except (StorageFailed, KeyError, TypeError, ValueError) as error:
                 wrong.append(f"{folder}: {error}")
     states = submitter.statuses({entry.job_id: Path(entry.folder) for entry in entries})
@@ -128,12 +131,15 @@ def _gone(index: JobIndex, folders: JobFolders) -> Sequence[JobId]:
     return [entry.job_id for entry in known if not folders.is_folder(Path(entry.folder))]
 
 
-def _entry_of(intent: dict[str, object], folder: Path) -> JobEntry:
+def _entry_of(intent: Mapping[str, object], folder: Path) -> JobEntry:
+    job_id, created_s = str(intent["job_id"]), float(str(intent["created_s"]))
+    if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", job_id) or not 0 <= created_s < _MAX_EPOCH_S:
+        raise ValueError("intent.json holds a job id or time that cannot be")
     return JobEntry(
-        job_id=JobId(str(intent["job_id"])),
+        job_id=JobId(job_id),
         name=str(intent["name"]),
         site=str(intent["site"]),
         folder=str(folder),
-        created_s=float(str(intent["created_s"])),
+        created_s=created_s,
         state=JobState.PENDING,
     )

@@ -8,6 +8,7 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import required_job_argument, site_of, status_document
+from hpckit.errors import HpckitError
 
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
 _MARGIN_S = 10.0
@@ -43,3 +44,5 @@ def command(job_id: str, *, signal_name: str | None, as_json: bool) -> None:
         output.document(status_document(entry, status))
     else:
         output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
+    if signal_name is None and not status.state.is_final:
+        raise HpckitError(f"{entry.job_id} has not ended yet: {status.state}")

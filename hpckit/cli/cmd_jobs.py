@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("jobs")
-@click.option("-n", "limit", type=click.IntRange(min=1), default=20, show_default=True,
+@click.option("-n", "limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True,
               help="How many at most.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--rebuild", is_flag=True, help="Fill the index from the job folders first.")
@@ -57,6 +57,8 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
             for entry, status in rows
         ],
     )
+    if not everything and len(rows) == limit:
+        output.talk(f" the newest {limit}; hpckit jobs --all lists every one")
 
 
 def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:

@@ -15,7 +15,7 @@ from hpckit.cli.job_argument import job_argument, site_of
 @click.command("logs")
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--rank", type=click.IntRange(min=0), help="The output of one rank alone.")
+@click.option("--rank", type=click.IntRange(0, 2**31), help="The output of one rank alone.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs lie, as one JSON document.")
 def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool) -> None:
     """Print the output of JOB_ID (any beginning of it; the newest job without one)."""
@@ -45,16 +45,18 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
         return
     site = site_of(entry)
     submitter = wiring.submitter(site.submitter)
-    _write(
-        follow_log(
-            logs,
-            folder,
-            rank,
-            wiring.clock(),
-            poll_interval_s=site.poll_interval_s,
-            has_ended=lambda: job_status(entry, submitter, index).state.is_final,
-        )
+    chunks = follow_log(
+        logs,
+        folder,
+        rank,
+        wiring.clock(),
+        poll_interval_s=site.poll_interval_s,
+        has_ended=lambda: job_status(entry, submitter, index).state.is_final,
     )
+    try:
+        _write(chunks)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the job goes on: hpckit logs -f {entry.job_id}") from None
 
 
 def _write(chunks: Iterator[bytes]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,8 @@ def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
     if script and not as_json:
         click.echo(text, nl=False)
         return
-    effective = json.loads(folders.read(folder, "effective.json"))
-    intent = json.loads(folders.read(folder, "intent.json"))
+    effective = folders.read_json(folder, "effective.json")
+    intent = folders.read_json(folder, "intent.json")
     if as_json:
         output.document(
             {
@@ -51,7 +51,7 @@ def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
     _show(entry, effective, intent["script_sha256"])
 
 
-def _show(entry: JobEntry, effective: dict[str, Any], script_sha256: str) -> None:
+def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> None:
     output.labelled(
         [
             ("job", f"{entry.job_id}   {entry.name}   site {entry.site}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from hpckit.app.prepare import PreparedJob
     from hpckit.app.submit import Submission
     from hpckit.model.slurm import JobStatus
+    from hpckit.ports import JobLogs
 
 _RANKS_SHOWN = 16
+_LOG_LINES_SHOWN = 3
 
 
 @click.command("submit", cls=JobCommand)
@@ -46,6 +49,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     if params["dry_run"]:
         _dry_run(job, as_json=params["as_json"])
         return
+    # SIGTERM undoes or completes a submission as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     submission = submit(job, wiring.caller(), wiring.submit_tools(job.site.submitter))
     if not params["as_json"]:
         _say_submitted(job, submission, quiet=params["quiet"])
@@ -99,6 +104,8 @@ def _document(
 
 
 def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
+    from hpckit.decide.checks import not_applied
+
     if quiet:
         output.result(submission.job_id)
         return
@@ -111,6 +118,9 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     if submission.held_back:
         names = " ".join(submission.held_back)
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    ignored = not_applied(job.effective, job.site)
+    if ignored:
+        rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
     rows.append(("submitted", job_id))
     rows.append(("next", f"hpckit logs -f {job_id} · hpckit status {job_id}"))
     output.labelled(rows)
@@ -121,7 +131,8 @@ def _size(job: PreparedJob) -> str:
     parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
     parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))
     if spec.resources.gpus_per_node:
-        parts.append(f"{spec.resources.gpus_per_node} GPUs")
+        gpus = spec.resources.gpus_per_node
+        parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
     size = " × ".join(parts)
     return f"{size} · {spec.resources.time_limit or 'no time limit'}"
 
@@ -131,11 +142,17 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
 
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)
-    shown = [f"{rank}: {logs.last_line(submission.folder, rank)}" for rank in ranks[:_RANKS_SHOWN]]
+    shown = [f"{rank}: {_last(logs, submission, rank)}" for rank in ranks[:_RANKS_SHOWN]]
     if len(ranks) > _RANKS_SHOWN:
         shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
     rows = [("ranks", "\n".join(shown))] if shown else []
+    if status.state != "COMPLETED":
+        rows.append(("log", "\n".join(logs.tail(submission.folder, None, _LOG_LINES_SHOWN))))
     rows.append(("ended", output.outcome(status)))
     if status.state != "COMPLETED":
         rows.append(("next", f"hpckit logs {submission.job_id}"))
     output.labelled(rows)
+
+
+def _last(logs: JobLogs, submission: Submission, rank: int) -> str:
+    return "".join(logs.tail(submission.folder, rank, 1))

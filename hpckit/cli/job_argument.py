@@ -52,15 +52,14 @@ def _complete(
 
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
-    import json
-
     from hpckit import wiring
     from hpckit.model.site import SiteSpec
     from hpckit.parse.document import convert
 
     source = str(Path(entry.folder) / "site.json")
-    text = wiring.job_folders().read(Path(entry.folder), "site.json")
-    return convert(json.loads(text), SiteSpec, source)
+    return convert(
+        dict(wiring.job_folders().read_json(Path(entry.folder), "site.json")), SiteSpec, source
+    )
 
 
 def submitter_of(entry: JobEntry) -> Submitter:

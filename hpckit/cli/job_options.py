@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hpckit.app.prepare import JobSource
 
 _COMMAND = "hpckit.command"
+_PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
 
 
 class JobCommand(click.Command):
@@ -27,7 +28,13 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])
             args = args[:at]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                hint = f"; a command goes after --: hpckit {ctx.info_name} -- COMMAND"
+                raise click.UsageError(error.message.rstrip(".") + hint, ctx) from None
+            raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Say in the usage line that a command may follow."""
@@ -105,6 +112,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
     """What the command line asks for. Raises ConfigError, StorageFailed; usage errors exit 2."""
+    from hpckit import wiring
     from hpckit.app.prepare import JobSource
 
     command: tuple[str, ...] = ctx.meta.get(_COMMAND, ())
@@ -121,7 +129,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         command=command,
         site_name=params["site"],
         template=params["template"],
-        folder=Path.cwd() if job in (None, "-") else Path(str(job)).resolve().parent,
+        folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 
 
@@ -132,7 +140,15 @@ def _parameter(item: _Override) -> str:
 def _read_job(job: str) -> str:
     from hpckit.errors import ConfigError
 
+    if Path(job).suffix in _PROGRAMS:
+        raise ConfigError(
+            "is a program, not a job file",
+            source=job,
+            hint=f"to run a program: hpckit submit -- {_PROGRAMS[Path(job).suffix]} {job}",
+        )
     try:
+        if job == "-" and sys.stdin is None:
+            raise ConfigError("is closed", source="standard input")
         raw = sys.stdin.buffer.read() if job == "-" else Path(job).read_bytes()
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -196,7 +212,8 @@ def _toml_value(text: str) -> object:
     A job file holds no dates: what TOML would read as one (00:30:00) is text here.
     """
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
+    value = read["value"] if len(read) == 1 else None
     return value if isinstance(value, str | int | float | list | dict) else text

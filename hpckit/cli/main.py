@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
 import hpckit
-from hpckit.errors import HpckitError
+from hpckit.errors import AdapterError, HpckitError
 
 BUG_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
-BROKEN_PIPE_EXIT_CODE = 141
+_OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 # Imports make many objects and no garbage: the usual threshold costs a twentieth of a command.
 _GC_THRESHOLD = 50_000
 
@@ -35,6 +37,18 @@ COMMANDS = {
 """Command → its one line of help, kept here so that `--help` loads no command."""
 
 
+ALIASES = {
+    "help": "hpckit --help",
+    "version": "hpckit --version",
+    "ls": "hpckit jobs",
+    "list": "hpckit jobs",
+    "queue": "hpckit jobs",
+    "run": "hpckit submit",
+    "kill": "hpckit cancel",
+}
+"""What people type from habit → what it is called here."""
+
+
 class _LazyGroup(click.Group):
     """Commands are imported when called; each lives in `hpckit.cli.cmd_<name>`."""
 
@@ -43,10 +57,17 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            self._suggest(ctx, cmd_name)
         module = importlib.import_module(f"hpckit.cli.cmd_{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def _suggest(self, ctx: click.Context, cmd_name: str) -> NoReturn:
+        import difflib
+
+        near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+        meant = ALIASES.get(cmd_name) or (f"hpckit {near[0]}" if near else "hpckit --help")
+        ctx.fail(f"there is no command {cmd_name!r}; did you mean `{meant}`?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -67,30 +88,66 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line; the exit code is the error class's own."""
     gc.set_threshold(_GC_THRESHOLD)
+    # `hpckit jobs | head -1` ends as every other tool does when its reader has gone.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if os.environ.get("NO_COLOR"):
         cli.context_settings["color"] = False
     try:
-        code = cli.main(prog_name="hpckit", standalone_mode=False)
-        sys.stdout.flush()
-    except HpckitError as error:
-        _say(f"{click.style('error', fg='red')}  {error}")
-        code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
-        code = INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = BROKEN_PIPE_EXIT_CODE
+        code = _run()
     except Exception:  # noqa: BLE001  the only broad catch: a bug must say that it is one
         import traceback
 
         traceback.print_exc()
         _say(f"this is a bug in hpckit {hpckit.__version__}; please report the lines above")
         code = BUG_EXIT_CODE
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code = cli.main(prog_name="hpckit", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except HpckitError as error:
+        return _refused(error)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        # click raises Abort from the KeyboardInterrupt that holds the sentence.
+        cause = interrupt.__cause__ or interrupt
+        _say(" ".join(["interrupted", *(f"· {word}" for word in cause.args)]))
+        return INTERRUPTED_EXIT_CODE
+    except OSError as error:
+        if error.errno not in _OUTPUT_FAULTS:
+            raise
+        _discard_output()
+        return _refused(AdapterError(f"the output could not be written: {error.strerror}"))
+    return code if isinstance(code, int) else 0
+
+
+def _refused(error: HpckitError) -> int:
+    """Say why, on stdout too where one JSON document was promised."""
+    words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    if "--json" in words:
+        import json
+
+        document = {
+            "schema": "hpckit.error/1",
+            "error": error.message,
+            "hint": error.hint,
+            "exit_code": error.exit_code,
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    from hpckit.cli.output import visible
+
+    _say(f"{click.style('error', fg='red')}  {visible(str(error))}")
+    return error.exit_code
+
+
+def _discard_output() -> None:
+    """What is left in the buffer would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64
+_NARROWEST = 8
 _COLOURS = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -54,16 +56,38 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, columns as wide as their content; an empty header prints none."""
     lines = [header, *rows] if header else rows
     widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(lines[0]))]
+    widths = _fitted(widths)
     for line in lines:
-        cells = [
-            cell + " " * (widths[at] - len(click.unstyle(cell))) for at, cell in enumerate(line)
-        ]
+        cells = [_cell(cell, widths[at]) for at, cell in enumerate(line)]
         result(" " + "  ".join(cells).rstrip())
+
+
+def _fitted(widths: list[int]) -> list[int]:
+    """The widths, the widest columns narrowed to a terminal's width; unchanged elsewhere."""
+    if not sys.stdout.isatty():
+        return widths
+    room = shutil.get_terminal_size().columns - 2 * len(widths)
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > _NARROWEST:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
+
+
+def _cell(text: str, width: int) -> str:
+    length = len(click.unstyle(text))
+    return text + " " * (width - length) if length <= width else text[: width - 1] + "…"
 
 
 def origin_row(*, key: str, value: str, origin: str, detail: str) -> tuple[str, str, str]:
     """A value of the effective job and where it comes from, as --explain and `show` list it."""
-    return key, value, "default" if origin == "default" else detail
+    return visible(key), visible(value), "default" if origin == "default" else visible(detail)
+
+
+def visible(text: str) -> str:
+    """Text in which nothing hides: what cannot be seen is written as an escape."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else f"\\u{ord(char):04x}" for char in text
+    )
 
 
 def state_word(state: JobState) -> str:

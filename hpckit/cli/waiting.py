@@ -40,8 +40,9 @@ def wait_at_terminal(
             progress=progress,
         )
     except KeyboardInterrupt:
-        line.clear()
-        output.talk(f" the job goes on: hpckit wait {entry.job_id} · hpckit cancel {entry.job_id}")
-        raise
+        job_id = entry.job_id
+        raise KeyboardInterrupt(
+            f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
+        ) from None
     finally:
         line.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpckit.errors import PlanError
 from hpckit.model.job import JobSpec, LauncherKind
+from hpckit.model.origin import EffectiveJob, OriginKind
 from hpckit.model.site import SiteSpec, SubmitterKind
 
 
@@ -20,6 +21,20 @@ def check_job(spec: JobSpec, site: SiteSpec) -> None:
         )
     if local:
         _check_local(spec, site)
+
+
+_NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.")
+
+
+def not_applied(effective: EffectiveJob, site: SiteSpec) -> tuple[str, ...]:
+    """Keys that somebody said and that this site, having no scheduler, does nothing with."""
+    if site.submitter is not SubmitterKind.LOCAL:
+        return ()
+    return tuple(
+        one.key
+        for one in effective.origins
+        if one.origin is not OriginKind.DEFAULT and one.key.startswith(_NEEDS_SCHEDULER)
+    )
 
 
 def _check_mesh(spec: JobSpec, *, local: bool) -> None:

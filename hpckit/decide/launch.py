@@ -117,7 +117,7 @@ def _torchrun_cpus(spec: JobSpec) -> Option:
     return Option(
         name="cpus-per-task",
         value=str(cpus_per_task * spec.ntasks_per_node),
-        because=f"{spec.ntasks_per_node} ranks × {cpus_per_task} CPU under one torchrun",
+        because=f"{cpus_per_task} for each of the ranks under one torchrun",
     )
 
 
@@ -158,8 +158,8 @@ def _srun_options(spec: JobSpec) -> tuple[Option, ...]:
         Option(name="distribution", value=launch.distribution),
         Option(name="export", value="ALL"),
     ]
-    if launch.kill_on_bad_exit:
-        options.append(Option(name="kill-on-bad-exit", value="1"))
+    # Both answers are stated: the cluster's KillOnBadExit would decide where none is.
+    options.append(Option(name="kill-on-bad-exit", value="1" if launch.kill_on_bad_exit else "0"))
     options.append(Option(name="wait", value=str(launch.wait_s)))
     if launch.mpi is not None:
         options.append(Option(name="mpi", value=launch.mpi))

@@ -13,8 +13,9 @@ from enum import StrEnum
 from math import prod
 
 from hpckit.model.rules import (
+    MAX_COUNT,
     InvalidValue,
-    at_least,
+    between,
     both,
     check_fields,
     every,
@@ -38,7 +39,24 @@ _ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters,
 _ENV_PATTERN = matching(
     r"[A-Za-z_][A-Za-z0-9_]*\*?", "a shell variable name, or its beginning followed by *"
 )
-_ENV_TABLE = mapping(_ENV_NAME, program_text)
+_RUN_BY_BASH = frozenset(
+    (
+        *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
+        *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
+    )
+)
+"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
+
+
+def _settable_name(name: str) -> str | None:
+    if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
+        return "a variable that is neither hpckit's nor Slurm's own"
+    if name in _RUN_BY_BASH:
+        return "a variable that bash itself does not evaluate"
+    return _ENV_NAME(name)
+
+
+_ENV_TABLE = mapping(_settable_name, program_text)
 _OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
 _NODE_RANGE = r"\d+(-\d+(:[1-9]\d*)?)?"
 _ARRAY = matching(rf"{_NODE_RANGE}(,{_NODE_RANGE})*(%[1-9]\d*)?", 'an array such as "0-31%8"')
@@ -110,25 +128,25 @@ class MeshAxis(StrEnum):
 class ResourceRequest:
     """`[resources]`: what is asked of the scheduler."""
 
-    nodes: int = key("Nodes (`--nodes`).", default=1, check=at_least(1), minimum=1)
+    nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT), minimum=1)
     ntasks_per_node: int | None = key(
         "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
         "else one a node.",
         default=None,
-        check=at_least(1),
+        check=between(1, MAX_COUNT),
         minimum=1,
     )
     cpus_per_task: int | None = key(
         "CPUs of each rank (`--cpus-per-task`); repeated on srun, because Slurm 22.05 to 23.02 "
         "do not hand it down.",
         default=None,
-        check=at_least(1),
+        check=between(1, MAX_COUNT),
         minimum=1,
     )
     gpus_per_node: int | None = key(
         "GPUs on each node (`--gpus-per-node`); all of a node's ranks see all of them.",
         default=None,
-        check=at_least(0),
+        check=between(0, MAX_COUNT),
         minimum=0,
     )
     gpu_type: str | None = key(
@@ -190,7 +208,7 @@ class LaunchRequest:
         "Seconds after the first rank has ended at which the others are killed (`--wait`); 0 is "
         "never, as ranks may end minutes apart.",
         default=0,
-        check=at_least(0),
+        check=between(0, MAX_COUNT),
         minimum=0,
     )
     torchrun_args: tuple[str, ...] = key(
@@ -250,9 +268,6 @@ class EnvironmentRequest:
         check_fields(self)
         if self.venv is not None and self.conda is not None:
             raise InvalidValue("conda", self.conda, "either venv or conda, not both")
-        for name in self.set:
-            if name.startswith(("HPCKIT_", "SLURM_")):
-                raise InvalidValue("set", name, "a variable that is neither HPCKIT_* nor SLURM_*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +362,7 @@ class JobSpec:
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",
         factory=dict,
-        check=mapping(lambda _: None, at_least(1)),
+        check=mapping(lambda _: None, between(1, MAX_COUNT)),
     )
 
     def __post_init__(self) -> None:

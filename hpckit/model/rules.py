@@ -14,6 +14,11 @@ from typing import Any, Final
 
 RULE: Final = "hpckit.rule"
 
+MAX_COUNT: Final = 2**31 - 1
+"""The largest count that Slurm keeps in 32 bits."""
+
+_UNSEEN: Final = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
+
 Check = Callable[[Any], str | None]
 """Takes a value and returns what was expected, or None when the value is good."""
 
@@ -79,14 +84,20 @@ def check_fields(instance: Any) -> None:
             raise InvalidValue(file_key(field), value, expected)
 
 
-def at_least(minimum: float) -> Check:
-    """A number not below `minimum`."""
-    return lambda value: None if value >= minimum else f"{minimum} or more"
+def between(lowest: float, highest: float) -> Check:
+    """A finite number from `lowest` to `highest`."""
+
+    def check(value: float) -> str | None:
+        if lowest <= value <= highest:
+            return None
+        return f"{lowest} or more" if value < lowest else f"at most {highest}"
+
+    return check
 
 
 def _unprintable(text: str) -> str | None:
     for char in text:
-        if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}:
+        if unicodedata.category(char) in _UNSEEN:
             return f"U+{ord(char):04X}"
     return None
 

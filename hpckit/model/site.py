@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hpckit.model.rules import at_least, check_fields, key, matching, one_line
+from hpckit.model.rules import between, check_fields, key, matching, one_line
 
 SITE_SCHEMA = "hpckit.site/1"
 SITE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -35,7 +35,11 @@ class SiteSpec:
         "Name of the site; the file is called `<name>.toml`.",
         check=matching(SITE_NAME_PATTERN, "letters, digits, dot, dash and underscore"),
     )
-    description: str = key("One line for `hpckit sites list`.", default="", check=lambda _: None)
+    description: str = key(
+        "One line for `hpckit sites list`.",
+        default="",
+        check=lambda text: one_line(text) if text else None,
+    )
     submitter: SubmitterKind = key(
         "`slurm`, or `local`: this machine without a scheduler.", default=SubmitterKind.SLURM
     )
@@ -53,14 +57,14 @@ class SiteSpec:
     poll_interval_s: float = key(
         "Seconds between two questions for a job's state while something waits for it.",
         default=15.0,
-        check=at_least(0.05),
+        check=between(0.05, 3600),
         minimum=0.05,
     )
     kill_wait_s: float = key(
         "Seconds between SIGTERM and SIGKILL when a local job is cancelled or out of time, as "
         "Slurm's KillWait.",
         default=30.0,
-        check=at_least(0),
+        check=between(0, 3600),
         minimum=0,
     )
     job: Mapping[str, Any] = key(

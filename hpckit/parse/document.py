@@ -26,6 +26,7 @@ Tree = dict[str, Any]
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
 _EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
+_INT64 = (-(2**63), 2**63 - 1)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
 
 
@@ -33,7 +34,9 @@ def parse_toml(text: str, source: str) -> Tree:
     """TOML text as a tree; `source` names it in errors. Raises ConfigError with the place."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError("is nested too deeply", source=source) from None
+    except ValueError as error:
         raise ConfigError(f"is not valid TOML: {error}", source=source) from error
 
 
@@ -58,12 +61,39 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
     known = {file_key(field): hint for field, hint in field_types(cls)}
     for name, value in tree.items():
         if name not in known:
-            raise _unknown_key(f"{path}{name}", name, known, source)
+            raise _misplaced_key(name, known, source) or _unknown_key(
+                f"{path}{name}", name, known, source
+            )
         inner = dataclass_of(known[name])
         if inner is not None:
             refuse_unknown_keys(value, inner, source, f"{path}{name}.")
         else:
             _refuse_unknown_words(value, known[name], source, f"{path}{name}")
+            _refuse_long_numbers(value, source, f"{path}{name}")
+
+
+def _refuse_long_numbers(value: object, source: str, path: str) -> None:
+    """TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error."""
+    rest = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, Mapping):
+            rest += item.values()
+        elif isinstance(item, list):
+            rest += item
+        elif isinstance(item, int) and not _INT64[0] <= item <= _INT64[1]:
+            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
+
+
+def _misplaced_key(name: str, known: Mapping[str, Any], source: str) -> ConfigError | None:
+    """A key that belongs into a table beside or below."""
+    for table, hint in known.items():
+        inner = dataclass_of(hint)
+        if inner is not None and name in {file_key(field) for field, _ in field_types(inner)}:
+            return ConfigError(
+                "unknown key", source=source, key=name, hint=f"did you mean `{table}.{name}`?"
+            )
+    return None
 
 
 def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:

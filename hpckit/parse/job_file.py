@@ -52,7 +52,9 @@ def job_layer(text: str, source: str) -> Layer:
     tree = parse_toml(text, source)
     refuse_unknown_keys(tree, JobSpec, source)
     if tree.get("schema") != JOB_SCHEMA:
-        got = f"got {tree['schema']!r}" if "schema" in tree else "is missing"
+        schema = tree.get("schema", "")
+        got = f"got {schema!r}" if isinstance(schema, str) else "is not text"
+        got = got if "schema" in tree else "is missing"
         raise ConfigError(
             f'{got}, expected "{JOB_SCHEMA}"',
             source=source,

@@ -88,6 +88,7 @@ def _hidden(char: str) -> bool:
 def _escaped(char: str) -> str:
     if char in _ANSI_C:
         return _ANSI_C[char]
-    if _hidden(char):
+    # In a locale such as GBK the last byte of a character and a backslash can be one character.
+    if _hidden(char) or not char.isascii():
         return "".join(f"\\x{byte:02x}" for byte in char.encode())
     return char

@@ -35,12 +35,19 @@ def render_script(
             plan=plan, provenance=provenance
         )
     except jinja2.TemplateNotFound as error:
-        raise RenderError("there is no such template", template=str(error)) from error
+        known = ", ".join(sorted(templates))
+        raise RenderError(
+            f"there is no such template; found: {known}", template=str(error)
+        ) from error
     except jinja2.TemplateSyntaxError as error:
         where = f"{error.name or provenance.template} line {error.lineno}"
         raise RenderError(str(error.message), template=where) from error
-    except jinja2.TemplateError as error:
-        raise RenderError(str(error), template=provenance.template) from error
+    except RenderError:
+        raise
+    except Exception as error:  # a template is somebody's program, and may fail in any way
+        raise RenderError(
+            f"{type(error).__name__}: {error}", template=provenance.template
+        ) from error
     text = text.rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -34,7 +34,7 @@ from tests.unit.render.sbatch_reader import directives, foreign_lines
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
-CONTROLS = ("x", "1", "X", "-x", "torchrun", "all")
+CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1")
 PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
@@ -283,7 +283,11 @@ def check_directives(tree: Tree, script: str) -> None:
     """Both readers of sbatch take the options of the job, each once, exactly, and no other."""
     base = {"job-name", "no-requeue", "nodes", "ntasks-per-node", "open-mode"}
     expected = expected_directives(tree)
-    may = base | set(expected) | {"gpus-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "time"}
+    may = (
+        base
+        | set(expected)
+        | {"cpus-per-task", "gpus-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "time"}
+    )
     no_such_option = any("job" in name for name in tree.get("slurm", {}).get("extra", {}))
     for old in (False,) if no_such_option else (False, True):
         words = directives(script, old=old)

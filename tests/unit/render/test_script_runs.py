@@ -75,7 +75,7 @@ def test_words_reach_the_program(stage: Stage, site: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("site", "kind"), EVERY)
-@pytest.mark.parametrize("code", [0, 1, 7, 127, 130, 143, 200, 255])
+@pytest.mark.parametrize("code", [0, 7, 143, 200])
 def test_the_code_is_the_programs(stage: Stage, site: str, kind: str, code: int) -> None:
     """The script ends with the program's own exit code."""
     command = ["bash", "-c", f"exit {code}"]
@@ -253,8 +253,9 @@ def test_without_the_rank_entry(stage: Stage, site: str) -> None:
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python3", "/bin/false"])
-def test_with_an_unusable_python(stage: Stage, tmp_path: Path, python: str) -> None:
-    """A rank entry that no Python can run is left out, with the same warning."""
+def test_without_a_usable_python(stage: Stage, tmp_path: Path, python: str) -> None:
+    """A rank entry that no Python here can run is left out, with the same warning."""
+    stage.program("python3", "#!/bin/bash\nexit 1\n")
     entry = tmp_path / "entry.pyz"
     entry.write_text("")
     env = {"HPCKIT_INJOB": str(entry), "HPCKIT_PYTHON": python}
