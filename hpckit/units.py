@@ -38,7 +38,7 @@ def parse_slurm_time_s(text: str) -> int:
         minutes, seconds = (*clock, 0)[:2]
         total_s = minutes * 60 + seconds
     if not 0 < total_s <= _MAX_TIME_S:
-        raise ValueError(f"expected {TIME_EXPECTED} above zero, got {text!r}")
+        raise ValueError(f"expected {TIME_EXPECTED} above zero, up to ten years, got {text!r}")
     return total_s
 
 

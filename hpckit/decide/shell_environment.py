@@ -59,7 +59,8 @@ def submission_environment(
         if _matches(name, passed) or name in ALWAYS_KEPT:
             kept[name] = value
         elif _matches(name, guarded):
-            held_back.append(name)
+            if not name.startswith("HPCKIT_"):
+                held_back.append(name)
         elif inherit is EnvInherit.ALL or _matches(name, BASIC):
             kept[name] = value
     return SubmissionEnvironment(variables=kept, held_back=tuple(sorted(held_back)))

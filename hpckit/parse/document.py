@@ -187,17 +187,15 @@ def _join(prefix: str, name: str) -> str:
 
 def _plain(types_text: str) -> str:
     words = {
-        "`int`": "a whole number",
-        "`str`": "text",
-        "`bool`": "true or false",
-        "`float`": "a number",
-        "`array`": "a list",
-        "`object`": "a table",
-        "`null`": "nothing",
+        "int": "a whole number",
+        "str": "text",
+        "bool": "true or false",
+        "float": "a number",
+        "array": "a list",
+        "object": "a table",
     }
-    for technical, word in words.items():
-        types_text = types_text.replace(technical, word)
-    return types_text.replace(" | null", "").strip("`")
+    found = [name for name in types_text.strip("`").split(" | ") if name != "null"]
+    return " or ".join(words.get(name, name) for name in found)
 
 
 def _kind(value: object) -> str:

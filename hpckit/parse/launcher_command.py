@@ -95,11 +95,16 @@ def read_launchers(layers: Sequence[Layer]) -> list[Layer]:
         command = layer.tree.get("command")
         if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
             continue
-        read = read_torchrun(command)
-        if read is not None and (not kinds or kinds[0] == "torchrun"):
+        said_otherwise = bool(kinds) and kinds[0] != "torchrun"
+        read = None if said_otherwise and _names_torchrun(command) else read_torchrun(command)
+        if read is not None:
             read_layers[position] = _with_torchrun(layer, read)
         break
     return read_layers
+
+
+def _names_torchrun(command: Sequence[str]) -> bool:
+    return bool(command) and PurePosixPath(command[0]).name == "torchrun"
 
 
 def _with_torchrun(layer: Layer, read: TorchrunCommand) -> Layer:

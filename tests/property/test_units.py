@@ -17,9 +17,10 @@ from hpckit.units import (
 )
 
 MIB = 1024**2
+TEN_YEARS_S = 3650 * 86_400
 
 
-@given(st.integers(min_value=1, max_value=99_999 * 86_400 + 86_399))
+@given(st.integers(min_value=1, max_value=TEN_YEARS_S))
 def test_time_is_read_back(seconds: int) -> None:
     """parse(format(seconds)) is seconds."""
     assert parse_slurm_time_s(format_slurm_time(seconds)) == seconds
@@ -39,7 +40,7 @@ def test_memory_is_never_rounded_down(size_bytes: int) -> None:
 
 
 @given(
-    st.integers(0, 99_999),
+    st.integers(0, 3649),
     st.integers(0, 23),
     st.integers(0, 59),
     st.integers(0, 59),

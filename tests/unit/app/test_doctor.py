@@ -1,0 +1,84 @@
+"""What doctor finds on machines that have and lack things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.app.doctor import TOOLS, Finding, Level, examine
+from hpckit.errors import StorageFailed
+from hpckit.model.slurm import JobEntry
+from hpckit.ports import CommandResult
+from tests.fakes.command_runner import FakeCommandRunner
+from tests.fakes.job_index import MemoryJobIndex
+
+BASH = CommandResult(returncode=0, stdout="\n GNU bash, version 5.2 \nmore\n", stderr="")
+SILENT = CommandResult(returncode=0, stdout="", stderr="")
+BROKEN = CommandResult(returncode=127, stdout="", stderr="\nlibfoo.so: not found\n")
+BASH_ARGV, SBATCH_ARGV, TORCHRUN_ARGV, MPIRUN_ARGV = (tool.argv for tool in TOOLS)
+
+
+class _DamagedIndex(MemoryJobIndex):
+    """An index that cannot be read."""
+
+    def latest(self, limit: int | None) -> list[JobEntry]:
+        """Refuse."""
+        raise StorageFailed("jobs.sqlite is damaged", hint="hpckit jobs --rebuild")
+
+
+def findings(
+    runner: FakeCommandRunner, root: Path, index: MemoryJobIndex | None = None
+) -> dict[str, Finding]:
+    """Subject → finding."""
+    found = examine(runner, FileJobFolders(), index or MemoryJobIndex(), root)
+    return {one.subject: one for one in found}
+
+
+def test_a_machine_with_everything(tmp_path: Path) -> None:
+    """Tools that answer are ok with the first line that they print, and so are folders and index."""
+    runner = FakeCommandRunner({BASH_ARGV: BASH, **{tool.argv: SILENT for tool in TOOLS[1:]}})
+    found = findings(runner, tmp_path / "jobs")
+    assert {one.level for one in found.values()} == {Level.OK}
+    assert found["bash"].text == "GNU bash, version 5.2"
+    assert found["sbatch"].text == "answers"
+    assert found["job folders"].text == f"{tmp_path / 'jobs'} (writable)"
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_what_is_missing_says_what_it_serves(tmp_path: Path) -> None:
+    """Without bash nothing runs, an error; without the others something does not, a note."""
+    found = findings(FakeCommandRunner({}), tmp_path)
+    assert {name: one.level for name, one in found.items() if one.level is not Level.OK} == {
+        "bash": Level.ERROR,
+        "sbatch": Level.NOTE,
+        "torchrun": Level.NOTE,
+        "mpirun": Level.NOTE,
+    }
+    assert found["sbatch"].text.endswith("needed for submitting rendered scripts to Slurm")
+    assert found["mpirun"].hint == "install openmpi-bin, or module load openmpi"
+
+
+def test_a_tool_that_does_not_work_is_not_ok(tmp_path: Path) -> None:
+    """A tool that fails gives its code and words, and one that hangs says so."""
+    runner = FakeCommandRunner(
+        {BASH_ARGV: BASH, SBATCH_ARGV: BROKEN, TORCHRUN_ARGV: SILENT}, {"torchrun": 60.0}
+    )
+    found = findings(runner, tmp_path)
+    assert found["sbatch"].text == "answers with code 127: libfoo.so: not found"
+    assert "gave no answer within 5 s" in found["torchrun"].text
+    assert found["sbatch"].level is found["torchrun"].level is Level.NOTE
+
+
+def test_an_unusable_job_root_is_an_error(tmp_path: Path) -> None:
+    """A job root below a file cannot hold folders, and the finding says how to choose another."""
+    (tmp_path / "file").touch()
+    found = findings(FakeCommandRunner({}), tmp_path / "file" / "jobs")["job folders"]
+    assert found.level is Level.ERROR
+    assert "no job folder can be made" in found.text
+    assert found.hint is not None
+
+
+def test_a_damaged_index_is_an_error(tmp_path: Path) -> None:
+    """An index that cannot be read is an error with its remedy."""
+    found = findings(FakeCommandRunner({}), tmp_path, _DamagedIndex())["job index"]
+    assert (found.level, found.hint) == (Level.ERROR, "hpckit jobs --rebuild")

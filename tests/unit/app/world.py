@@ -1,0 +1,85 @@
+"""What a submission meets in a test: real job folders, and fakes for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.app.submit import Caller, SubmitTools
+from hpckit.model.slurm import JobEntry, JobId, JobState
+from hpckit.ports import JobFolders
+from tests.fakes.clock import FakeClock
+from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.submitter import FakeSubmitter
+
+
+@contextmanager
+def nothing_held() -> Iterator[None]:
+    """No signal comes in these tests."""
+    yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The parts of a test that a submission was given, to look at afterwards."""
+
+    submitter: FakeSubmitter = field(default_factory=FakeSubmitter)
+    folders: JobFolders = field(default_factory=FileJobFolders)
+    index: MemoryJobIndex = field(default_factory=MemoryJobIndex)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def tools(
+        self, interrupts_held: Callable[[], AbstractContextManager[None]] = nothing_held
+    ) -> SubmitTools:
+        """What `submit` uses."""
+        return SubmitTools(
+            submitter=self.submitter,
+            folders=self.folders,
+            index=self.index,
+            clock=self.clock,
+            interrupts_held=interrupts_held,
+        )
+
+
+def caller_in(
+    home: Path, *, environment: Mapping[str, str] | None = None, workdir: Path | None = None
+) -> Caller:
+    """Somebody whose home is `home`; the job id will be L0123abcd."""
+    return Caller(
+        environment=environment or {},
+        workdir=workdir or home,
+        home=home,
+        python="/usr/bin/python3",
+        uuid_hex="0123abcd" + "0" * 24,
+        host="login1",
+        pid=1,
+        pid_started_s=0.0,
+    )
+
+
+def entry_of(
+    job_id: str,
+    folder: Path,
+    state: JobState = JobState.PENDING,
+    *,
+    exit_code: int | None = None,
+    created_s: float = 0.0,
+) -> JobEntry:
+    """A line of the index."""
+    return JobEntry(
+        job_id=JobId(job_id),
+        name="train",
+        site="local",
+        folder=str(folder),
+        created_s=created_s,
+        state=state,
+        exit_code=exit_code,
+    )
+
+
+def everything_in(folder: Path) -> list[str]:
+    """The paths of all that lies below a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
