@@ -279,4 +279,9 @@ def remaining_s(deadline_s: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    if "torch" in sys.modules:
+        # gloo's threads may still run while the interpreter takes torch down, and abort the rank.
+        os._exit(code)
+    sys.exit(code)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
+
+# What pickle and marshal raise for an entry that was cut off or overwritten.
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, TypeError, pickle.UnpicklingError),
+    *(AttributeError, ImportError, LookupError, OverflowError, MemoryError),
+)
 
 
 class TemplateCache(FileSystemBytecodeCache):
@@ -25,7 +32,7 @@ class TemplateCache(FileSystemBytecodeCache):
             return
         try:
             super().load_bytecode(bucket)
-        except (OSError, ValueError, EOFError, TypeError):
+        except _DAMAGED:
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:

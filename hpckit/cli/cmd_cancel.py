@@ -8,7 +8,6 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import required_job_argument, site_of, status_document
-from hpckit.errors import HpckitError
 
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
 _MARGIN_S = 10.0
@@ -19,7 +18,8 @@ _MARGIN_S = 10.0
 @click.option("--signal", "signal_name", type=click.Choice(_SIGNALS, case_sensitive=False),
               help="Only send this signal to the job.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def command(job_id: str, *, signal_name: str | None, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_json: bool) -> None:
     """End JOB_ID (any beginning of it): TERM, and KILL for what is left after kill_wait_s."""
     from hpckit import wiring
     from hpckit.app.track import find_job, job_status
@@ -45,4 +45,5 @@ def command(job_id: str, *, signal_name: str | None, as_json: bool) -> None:
     else:
         output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
     if signal_name is None and not status.state.is_final:
-        raise HpckitError(f"{entry.job_id} has not ended yet: {status.state}")
+        output.talk(f" {entry.job_id} has not ended yet: {status.state}")
+        ctx.exit(1)

@@ -146,8 +146,9 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
     if len(ranks) > _RANKS_SHOWN:
         shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
     rows = [("ranks", "\n".join(shown))] if shown else []
-    if status.state != "COMPLETED":
-        rows.append(("log", "\n".join(logs.tail(submission.folder, None, _LOG_LINES_SHOWN))))
+    tail = logs.tail(submission.folder, None, _LOG_LINES_SHOWN)
+    if status.state != "COMPLETED" and tail:
+        rows.append(("log", "\n".join(tail)))
     rows.append(("ended", output.outcome(status)))
     if status.state != "COMPLETED":
         rows.append(("next", f"hpckit logs {submission.job_id}"))

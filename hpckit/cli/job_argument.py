@@ -53,13 +53,18 @@ def _complete(
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
     from hpckit import wiring
+    from hpckit.errors import StorageFailed
     from hpckit.model.site import SiteSpec
     from hpckit.parse.document import convert
 
-    source = str(Path(entry.folder) / "site.json")
-    return convert(
-        dict(wiring.job_folders().read_json(Path(entry.folder), "site.json")), SiteSpec, source
-    )
+    folders, folder = wiring.job_folders(), Path(entry.folder)
+    if not folders.is_folder(folder):
+        raise StorageFailed(
+            f"the folder of {entry.job_id} is gone: {folder}",
+            hint="hpckit jobs --rebuild forgets jobs without a folder",
+        )
+    source = str(folder / "site.json")
+    return convert(dict(folders.read_json(folder, "site.json")), SiteSpec, source)
 
 
 def submitter_of(entry: JobEntry) -> Submitter:

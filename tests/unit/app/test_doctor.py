@@ -35,7 +35,7 @@ def findings(
 
 
 def test_a_machine_with_everything(tmp_path: Path) -> None:
-    """Tools that answer are ok with the first line that they print, and so are folders and index."""
+    """Tools that answer are ok with the first line they print, and so are folders and index."""
     runner = FakeCommandRunner({BASH_ARGV: BASH, **{tool.argv: SILENT for tool in TOOLS[1:]}})
     found = findings(runner, tmp_path / "jobs")
     assert {one.level for one in found.values()} == {Level.OK}

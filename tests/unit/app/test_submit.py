@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,10 +21,8 @@ from tests.unit.render.prepared import prepared
 JOBS = Path(".local/state/hpckit/jobs")
 
 
-def a_job(*, chdir: str | None = None, **options: object) -> PreparedJob:
-    """A job for this machine."""
-    if chdir is not None:
-        options["chdir"] = chdir
+def a_job(options: Mapping[str, object] | None = None) -> PreparedJob:
+    """A job for this machine, with dotted keys over it."""
     return prepared(None, site="local", options=options, command=("true",))
 
 
@@ -103,7 +101,7 @@ def test_the_job_gets_the_time_limit_and_its_own_variables(tmp_path: Path) -> No
     options = {"resources.time_limit": "0:02:00", "environment.pass": ["NCCL_DEBUG"]}
     environment = {"A": "1", "NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}
     caller = caller_in(tmp_path, environment=environment)
-    submission = submit(a_job(**options), caller, world.tools())
+    submission = submit(a_job(options), caller, world.tools())
     (request,) = world.submitter.requests
     assert request.time_limit_s == 120
     assert submission.held_back == ("NCCL_ALGO",)
@@ -192,7 +190,7 @@ def test_a_folder_to_run_in_must_exist(tmp_path: Path) -> None:
     """A chdir that is not there is a ConfigError at its key, before anything is written."""
     world = World()
     with pytest.raises(ConfigError, match="expected a folder that exists") as raised:
-        submitted(world, tmp_path, a_job(chdir=str(tmp_path / "gone")))
+        submitted(world, tmp_path, a_job({"chdir": str(tmp_path / "gone")}))
     assert raised.value.key == "chdir"
     assert not (tmp_path / ".local").exists()
 
@@ -201,7 +199,7 @@ def test_a_folder_to_run_in_is_made_plain(tmp_path: Path) -> None:
     """A chdir that exists is where the job runs, without the dots in it."""
     (tmp_path / "runs").mkdir()
     world = World()
-    submitted(world, tmp_path, a_job(chdir=str(tmp_path / "gone" / ".." / "runs")))
+    submitted(world, tmp_path, a_job({"chdir": str(tmp_path / "gone" / ".." / "runs")}))
     assert world.submitter.requests[0].workdir == tmp_path / "runs"
 
 

@@ -164,7 +164,7 @@ def test_waiting_gives_up_on_a_job_that_nobody_knows(tmp_path: Path) -> None:
     """After a minute in which the state is unknown, waiting ends with the reason."""
     clock = FakeClock()
     entry = entry_of("Laa", tmp_path / "gone")
-    with pytest.raises(HpckitError, match="what became of Laa is not known: .*is not there"):
+    with pytest.raises(HpckitError, match=r"what became of Laa is not known: .*is not there"):
         wait_for(
             entry,
             FakeSubmitter(),

@@ -1,0 +1,163 @@
+"""What once went wrong with jobs on this machine, against the real thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import RunHpckit
+from tests.fakes.local_job import kill_job, processes_of, says, supervisor_of, until
+
+JOB = 'schema = "hpckit.job/1"\nname = "n"\ncommand = ["true"]\n'
+
+
+def job_folders() -> list[str]:
+    """The job folders of this test's user."""
+    root = Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs"
+    return sorted(str(folder) for folder in root.iterdir()) if root.exists() else []
+
+
+def submitted(run_hpckit: RunHpckit, *args: str, env: dict[str, str] | None = None) -> Path:
+    """The folder of a job that was submitted, ended where `--wait` is among `args`."""
+    ran = run_hpckit("submit", "--local", "--json", *args, env=env)
+    assert ran.stdout, ran.stderr
+    return Path(json.loads(ran.stdout)["folder"])
+
+
+@pytest.mark.parametrize("delay_s", [0.05, 0.12, 0.2, 0.28, 0.36, 0.45, 0.6, 0.8])
+def test_a_terminated_submission_is_whole_or_nothing(run_hpckit: RunHpckit, delay_s: float) -> None:
+    """SIGTERM at any moment of submit leaves a job that is known whole, or no trace."""
+    submitting = subprocess.Popen(
+        [sys.executable, "-m", "hpckit", "submit", "--local", "--quiet", "--", "true"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    time.sleep(delay_s)
+    if submitting.poll() is None:
+        submitting.terminate()
+    _, talk = submitting.communicate(timeout=30)
+    assert submitting.returncode in (0, 130, -signal.SIGTERM), talk
+    jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
+    assert sorted(job["folder"] for job in jobs) == job_folders()
+    for job in jobs:
+        assert run_hpckit("wait", job["job_id"]).returncode == 0
+
+
+@pytest.mark.parametrize("table", ["tune.env", "environment.set"])
+def test_a_variable_that_bash_would_run_is_refused(
+    run_hpckit: RunHpckit, tmp_path: Path, table: str
+) -> None:
+    """Names that bash evaluates, and Slurm's and hpckit's own, exit 3, and nothing was run."""
+    for name in ("SLURM_JOB_ID", "HPCKIT_PYTHON", "RANDOM", "BASH_ENV"):
+        value = f"a[$(touch {tmp_path}/ran)]"
+        ran = run_hpckit("submit", "--local", "--wait", "--set", f"{table}.{name}={value}", "-",
+                         input=JOB)  # fmt: skip
+        assert ran.returncode == 3, ran.stderr
+        assert name in ran.stderr
+    assert not (tmp_path / "ran").exists()
+    assert job_folders() == []
+
+
+def test_shell_options_of_the_submitter_stay_behind(run_hpckit: RunHpckit) -> None:
+    """SHELLOPTS=noexec in the submitting shell is held back, and the job's script runs."""
+    env = {"SHELLOPTS": "noexec", "BASHOPTS": "extdebug", "POSIXLY_CORRECT": "1"}
+    folder = submitted(run_hpckit, "--wait", "--", "sh", "-c", "echo ran", env=env)
+    assert (folder / "logs" / "rank-0.log").read_text() == "ran\n"
+    held_back = json.loads((folder / "submitted.json").read_text())["held_back"]
+    assert set(env) <= set(held_back)
+
+
+def test_the_first_failing_rank_gives_the_code(run_hpckit: RunHpckit) -> None:
+    """Of four ranks the one that fails first gives its code; those it takes along do not."""
+    script = "trap 'exit 9' TERM; test $RANK = 2 && { sleep 0.3; exit 7; }; sleep 60 & wait"
+    ran = run_hpckit("submit", "--local", "--wait", "--json", "--ntasks-per-node", "4", "--",
+                     "sh", "-c", script)  # fmt: skip
+    document = json.loads(ran.stdout)
+    assert (document["state"], document["exit_code"]) == ("FAILED", 7)
+    until(lambda: processes_of(Path(document["folder"])) == [])
+
+
+def test_an_empty_id_cancels_nothing(run_hpckit: RunHpckit) -> None:
+    """`hpckit cancel ''`, as of an unset variable, exits 1 and the only job runs on."""
+    folder = submitted(run_hpckit, "--", "sleep", "600")
+    try:
+        ran = run_hpckit("cancel", "")
+        assert (ran.returncode, "the job id is empty" in ran.stderr) == (1, True)
+        assert json.loads(run_hpckit("status", "--json").stdout)["state"] == "RUNNING"
+    finally:
+        kill_job(folder)
+
+
+def test_a_stopped_supervisor_can_be_cancelled(run_hpckit: RunHpckit) -> None:
+    """A supervisor stopped by SIGSTOP is woken by cancel, and ends the job."""
+    folder = submitted(run_hpckit, "--", "sh", "-c", "echo begun; exec sleep 600")
+    try:
+        says(folder, b"begun")
+        supervisor = supervisor_of(folder)
+        supervisor.suspend()
+        until(lambda: supervisor.status() == psutil.STATUS_STOPPED)
+        ran = run_hpckit("cancel", json.loads((folder / "intent.json").read_text())["job_id"])
+        assert ran.returncode == 0, ran.stderr
+        assert "CANCELLED" in ran.stdout
+        until(lambda: processes_of(folder) == [])
+    finally:
+        kill_job(folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"x = {'[' * 20_000}{']' * 20_000}",
+        f"[parallel]\ndata = {'9' * 5000}",
+        f"[resources]\nnodes = {'9' * 4000}",
+        f"[resources]\nnodes = 0x{'f' * 5000}",
+        "[slurm]\nextra = { a = 18446744073709551616 }",
+        f"{'.'.join('a' * 5000)} = 1",
+    ],
+)
+def test_an_absurd_job_file_is_refused(run_hpckit: RunHpckit, line: str) -> None:
+    """Deep nesting and numbers without end are exit 3 and a few words, no traceback."""
+    ran = run_hpckit("render", "-", input=JOB + line)
+    assert ran.returncode == 3, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert len(ran.stderr) < 2000
+
+
+@pytest.mark.parametrize("args", [("render", "--", "true"), ("submit", "--local", "--", "true")])
+def test_a_folder_that_was_removed_is_no_bug(args: tuple[str, ...], tmp_path: Path) -> None:
+    """In a folder that was removed, a command that needs one exits 7 and says so."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD" && exec "$@"'
+    # Not -m: Python itself cannot find a module from a folder that is not there.
+    entry = "from hpckit.cli.main import main; main()"
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", sys.executable, "-c", entry, *args],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    assert "the current folder cannot be found" in done.stderr
+
+
+def test_a_closed_stdin_holds_no_job() -> None:
+    """`hpckit render - <&-` exits 3 and says what is closed."""
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" <&-', "bash", sys.executable, "-m", "hpckit", "render", "-"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "standard input: is closed" in done.stderr

@@ -1,0 +1,182 @@
+"""The command `hpckit` itself: its help, its exit codes, its errors."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from hpckit.cli.main import ALIASES, COMMANDS, cli
+from tests.conftest import RunHpckit
+from tests.unit.cli.jobs import call, started_job
+
+
+def terms(text: str) -> set[str]:
+    """The words of a sentence that carry its meaning, without endings."""
+    found = {word[:5] for word in re.findall(r"[a-z]{3,}", text.lower())}
+    return found - {"the", "and", "its", "job"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_loads_and_means_what_help_says(name: str) -> None:
+    """The line in `hpckit --help` and the command's own help are about the same thing."""
+    module = importlib.import_module(f"hpckit.cli.cmd_{name}")
+    command: click.Command = module.command
+    own = f"{module.__doc__} {command.get_short_help_str(200)}"
+    assert command.name == name
+    assert (module.__doc__ or "").startswith(f"`hpckit {name}`: ")
+    assert terms(COMMANDS[name]) & terms(own.replace(f"hpckit {name}", ""))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_for_every_option(name: str) -> None:
+    """`hpckit COMMAND -h` works, and no option is without a line of help."""
+    assert call(name, "-h").stdout.startswith(f"Usage: cli {name}")
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+
+
+def test_help_lists_every_command() -> None:
+    """`hpckit --help` lists each command with its line, and the exit codes."""
+    text = call("--help").stdout
+    for name, line in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.MULTILINE)
+    assert "130 interrupted" in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("stauts", "hpckit status"), ("xyzzy", "hpckit --help"), *ALIASES.items()]
+)
+def test_an_unknown_command_names_the_one_that_was_meant(typed: str, meant: str) -> None:
+    """A misspelled command or one of another tool is a usage error that names ours."""
+    result = call(typed)
+    assert result.exit_code == 2
+    assert f"there is no command '{typed}'; did you mean `{meant}`?" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(name: str) -> None:
+    """The completion script of each shell asks hpckit itself."""
+    assert "_HPCKIT_COMPLETE" in call("completion", name).stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("status",), 1, "no job has been submitted yet"),
+        (("status", "--nonsense"), 2, "No such option"),
+        (("render", "gone.toml"), 3, "gone.toml: cannot be read: No such file or directory"),
+        (("render", "--site", "dokcer", "--", "true"), 3, "did you mean 'docker'?"),
+        (("submit", "--local", "--nodes", "2", "--", "true"), 5, "have 1 node, need 2 nodes"),
+        (("render", "--template", "gone.j2", "--", "true"), 6, "there is no such template"),
+        (("submit", "--site", "docker", "--", "true"), 7, "starts jobs on this machine only"),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(
+    run_hpckit: RunHpckit, args: tuple[str, ...], code: int, said: str
+) -> None:
+    """The exit code is the error's own; stderr says why, and stdout says nothing."""
+    ran = run_hpckit(*args)
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_json_promises_a_document_for_an_error_too(run_hpckit: RunHpckit) -> None:
+    """With --json an error is `hpckit.error/1` on stdout, and the same words on stderr."""
+    ran = run_hpckit("status", "--json")
+    assert json.loads(ran.stdout) == {
+        "schema": "hpckit.error/1",
+        "error": "no job has been submitted yet",
+        "hint": "hpckit submit JOB",
+        "exit_code": 1,
+    }
+    assert ran.stderr == "error  no job has been submitted yet\n  fix: hpckit submit JOB\n"
+
+
+def test_json_after_the_dashes_is_the_jobs_own(run_hpckit: RunHpckit) -> None:
+    """A --json of the job's command promises nothing."""
+    ran = run_hpckit("submit", "--local", "--nodes", "2", "--", "tool", "--json")
+    assert (ran.returncode, ran.stdout) == (5, "")
+
+
+def test_an_error_hides_nothing(run_hpckit: RunHpckit) -> None:
+    """Control characters in what was typed are shown as escapes, not sent to the terminal."""
+    ran = run_hpckit("render", "--site", "a\x1b[2Jb", "--", "true")
+    assert ran.returncode == 3
+    assert "\x1b" not in ran.stderr
+
+
+@pytest.mark.parametrize("args", [("--help",), ("render", "--", "true"), ("sites", "list")])
+def test_output_that_cannot_be_written_is_the_worlds_fault(args: tuple[str, ...]) -> None:
+    """On a full disk the exit code is 7 and the cause is said once, without a traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hpckit", *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 7
+    assert done.stderr == ("error  the output could not be written: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_ends_it_quietly() -> None:
+    """`hpckit render | head -c 0` is ended by SIGPIPE and says nothing."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "hpckit", "render", "--", "true"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+def test_a_bug_says_that_it_is_one(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """What nobody foresaw, here a broken library, is exit 70 with a traceback to report."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "jinja2.py").write_text("raise RuntimeError('broken library')\n")
+    ran = run_hpckit("render", "--", "true", env={"PYTHONPATH": str(tmp_path / "broken")})
+    assert ran.returncode == 70
+    assert "RuntimeError: broken library" in ran.stderr
+    assert "this is a bug in hpckit" in ran.stderr
+
+
+def test_an_interrupt_is_130_and_says_what_goes_on() -> None:
+    """Ctrl-C while following a log exits 130 and names how to go on."""
+    job = started_job("true")
+    (job.folder / "logs" / "job.log").write_text("begun\n")
+    (job.folder / "submitted.json").unlink()  # it is still being submitted, by this process
+    following = subprocess.Popen(
+        [sys.executable, "-m", "hpckit", "logs", "-f", job.job_id],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert following.stdout is not None
+    assert following.stdout.readline() == "begun\n"
+    following.send_signal(signal.SIGINT)
+    _, talk = following.communicate(timeout=20)
+    assert following.returncode == 130
+    assert talk.strip() == f"interrupted · the job goes on: hpckit logs -f {job.job_id}"
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_no_color_is_respected(run_hpckit: RunHpckit, no_color: str) -> None:
+    """Where no terminal reads, nothing is coloured, with NO_COLOR or without."""
+    ran = run_hpckit("sites", "list", env={"NO_COLOR": no_color})
+    assert "\x1b" not in ran.stdout + ran.stderr

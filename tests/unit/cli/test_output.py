@@ -1,0 +1,118 @@
+"""What is printed fits its place and hides nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import click
+import pytest
+
+from hpckit.cli import output
+from hpckit.model.slurm import JobId, JobState, JobStatus
+
+
+class _Terminal(io.StringIO):
+    """A terminal of COLUMNS columns."""
+
+    def isatty(self) -> bool:
+        """Be one."""
+        return True
+
+
+def printed(header: tuple[str, ...], rows: list[tuple[str, ...]], stream: io.StringIO) -> list[str]:
+    """The lines of a table on a stream."""
+    with contextlib.redirect_stdout(stream):
+        output.table(header, rows)
+    return [click.unstyle(line) for line in stream.getvalue().splitlines()]
+
+
+def status(state: JobState, **more: object) -> str:
+    """The words for a status, without colour."""
+    made = JobStatus(job_id=JobId("L1"), state=state, **more)  # type: ignore[arg-type]
+    return click.unstyle(output.outcome(made))
+
+
+def test_columns_are_as_wide_as_their_content() -> None:
+    """In a file nothing is cut, colour takes no room, and no line ends in blanks."""
+    rows = [("x" * 90, "b"), (click.style("y", fg="red"), "")]
+    lines = printed(("A", "B"), rows, io.StringIO())
+    assert lines == [f" A{' ' * 89}  B", f" {'x' * 90}  b", " y"]
+
+
+def test_a_terminal_gets_lines_that_fit() -> None:
+    """On a terminal the widest columns are cut, with a sign of it, to its width."""
+    lines = printed(("A", "B", "C"), [("x" * 90, "short", "z" * 60)], _Terminal())
+    assert len(lines[1]) <= 80
+    assert "short" in lines[1]
+    assert lines[1].count("…") == 2
+
+
+def test_a_narrow_terminal_keeps_a_little_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are not cut below eight characters, though the lines are then too long."""
+    monkeypatch.setenv("COLUMNS", "10")
+    (line,) = printed((), [("x" * 90, "z" * 60)], _Terminal())
+    assert line == f" {'x' * 7}…  {'z' * 7}…"
+
+
+def test_a_narrow_table_is_left_alone() -> None:
+    """What fits is not changed on a terminal either."""
+    assert printed((), [("a", "b")], _Terminal()) == [" a  b"]
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    """Control characters, direction marks and odd blanks are escapes; line ends and letters stay."""
+    assert output.visible("a\x1b[2J\u202eb\u00a0ü\n×") == "a\\u001b[2J\\u202eb\\u00a0ü\n×"
+
+
+def test_an_origin_hides_nothing_and_names_defaults() -> None:
+    """A row of an origin shows escapes, and `default` in place of who gave it."""
+    row = output.origin_row(key="a\r", value="\x07", origin="job", detail="j\t")
+    assert row == ("a\\u000d", "\\u0007", "j\\u0009")
+    assert output.origin_row(key="a", value="1", origin="default", detail="hpckit")[2] == "default"
+
+
+def test_a_status_in_a_few_words() -> None:
+    """State, duration, exit code with its signal, and reason are said where they are known."""
+    assert status(JobState.PENDING) == "PENDING"
+    assert (
+        status(JobState.COMPLETED, exit_code=0, started_s=1.0, ended_s=3.5)
+        == "COMPLETED in 2.5 s · exit code 0"
+    )
+    assert (
+        status(JobState.FAILED, exit_code=137, reason="ended by SIGKILL")
+        == "FAILED · exit code 137 (signal 9) · ended by SIGKILL"
+    )
+    assert status(JobState.FAILED, exit_code=255) == "FAILED · exit code 255"
+
+
+def test_labels_are_aligned() -> None:
+    """Further lines of a text stand under its first, and nothing printed is no line."""
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        output.labelled([("a", "1\n2"), ("label", "")])
+        output.labelled([])
+    assert stream.getvalue() == " a      1\n        2\n label\n"
+
+
+def test_progress_is_for_terminals_alone() -> None:
+    """A progress line is rewritten and removed on a terminal, and is nothing elsewhere."""
+    terminal, file = _Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        with contextlib.redirect_stderr(stream):
+            line = output.Progress()
+            line.clear()
+            line.show("waiting")
+            line.clear()
+    assert terminal.getvalue() == "\r\x1b[K waiting\r\x1b[K"
+    assert file.getvalue() == ""
+
+
+def test_no_color_takes_colour_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR a terminal gets plain text, without it a coloured state."""
+    for value, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", value)
+        terminal = _Terminal()
+        with contextlib.redirect_stdout(terminal):
+            output.result(output.state_word(JobState.FAILED))
+        assert ("\x1b" in terminal.getvalue()) is coloured
