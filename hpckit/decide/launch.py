@@ -105,16 +105,19 @@ def _task_options(spec: JobSpec) -> Iterator[Option]:
             value="1",
             because=f"one torchrun a node, which starts {spec.ntasks_per_node} ranks",
         )
-        yield _torchrun_cpus(spec)
+        yield from _torchrun_cpus(spec)
         return
     yield Option(name="ntasks-per-node", value=str(spec.ntasks_per_node))
     if request.cpus_per_task is not None:
         yield Option(name="cpus-per-task", value=str(request.cpus_per_task))
 
 
-def _torchrun_cpus(spec: JobSpec) -> Option:
+def _torchrun_cpus(spec: JobSpec) -> Iterator[Option]:
+    """One CPU a rank at least; a whole node is not narrowed, as srun's -c implies --exact."""
+    if spec.resources.cpus_per_task is None and spec.resources.exclusive:
+        return
     cpus_per_task = spec.resources.cpus_per_task or 1
-    return Option(
+    yield Option(
         name="cpus-per-task",
         value=str(cpus_per_task * spec.ntasks_per_node),
         because=f"{cpus_per_task} for each of the ranks under one torchrun",
@@ -173,7 +176,7 @@ def _step_tasks(spec: JobSpec) -> Iterator[Option]:
     yield Option(name="ntasks", value=str(spec.resources.nodes * per_node))
     yield Option(name="ntasks-per-node", value=str(per_node))
     if by_torchrun:
-        yield replace(_torchrun_cpus(spec), because=None)
+        yield from (replace(option, because=None) for option in _torchrun_cpus(spec))
     elif spec.resources.cpus_per_task is not None:
         yield Option(name="cpus-per-task", value=str(spec.resources.cpus_per_task))
 

@@ -97,9 +97,12 @@ def test_wait_ends_with_the_jobs_answer(exit_code: int) -> None:
 
 
 def test_wait_does_not_wait_longer_than_asked() -> None:
-    """With --timeout the answer is no when the job has not ended by then."""
+    """With --timeout the answer is no when the job has not ended by then, in one JSON document."""
     job = started_job("true")
-    assert message("wait", "--timeout", "0") == f"{job.job_id} has not ended within 0 s"
+    result = call("wait", "--timeout", "0", "--json")
+    assert result.exit_code == 1
+    assert f"{job.job_id} has not ended within 0 s" in result.stderr
+    assert json.loads(result.stdout)["state"] == "UNKNOWN"
 
 
 def test_cancel_needs_an_id_and_a_living_job() -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -247,4 +246,3 @@ def test_a_dry_run_is_what_render_prints() -> None:
     assert result.stdout == call("render", "--site", "local", "--", "true").stdout
     assert "dry run: nothing was started" in result.stderr
     assert json.loads(call("jobs", "--json").stdout)["jobs"] == []
-    assert isinstance(cli, click.Group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 
 import click
 import pytest
@@ -20,7 +21,9 @@ class _Terminal(io.StringIO):
         return True
 
 
-def printed(header: tuple[str, ...], rows: list[tuple[str, ...]], stream: io.StringIO) -> list[str]:
+def printed(
+    header: tuple[str, ...], rows: Sequence[tuple[str, ...]], stream: io.StringIO
+) -> list[str]:
     """The lines of a table on a stream."""
     with contextlib.redirect_stdout(stream):
         output.table(header, rows)
@@ -61,7 +64,7 @@ def test_a_narrow_table_is_left_alone() -> None:
 
 
 def test_what_cannot_be_seen_is_written_out() -> None:
-    """Control characters, direction marks and odd blanks are escapes; line ends and letters stay."""
+    """Control characters, direction marks and odd blanks are escapes; lines and letters stay."""
     assert output.visible("a\x1b[2J\u202eb\u00a0ü\n×") == "a\\u001b[2J\\u202eb\\u00a0ü\n×"
 
 
