@@ -25,33 +25,35 @@ def render_script(
     """The script of `plan` from the template that `provenance` names.
 
     `templates` maps names to texts, all that may be extended or included; `cache` keeps
-    compiled templates, and changes nothing but the time. Raises RenderError
-    with the template and the variable or value at fault.
+    compiled templates, and changes nothing but the time. Raises RenderError with the template
+    and the variable or value at fault.
     """
     loader = _RecordingLoader(templates)
-    environment = _environment(loader, cache)
+    text = _rendered(_environment(loader, cache), plan, provenance).rstrip("\n") + "\n"
+    _refuse_late_directives(text, provenance.template)
     try:
-        text = environment.get_template(provenance.template).render(
-            plan=plan, provenance=provenance
-        )
+        digest = hashlib.sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError as error:
+        raise RenderError(str(error), template=provenance.template) from error
+    return Script(text=text, sha256=digest, templates=tuple(loader.used))
+
+
+def _rendered(environment: jinja2.Environment, plan: LaunchPlan, provenance: Provenance) -> str:
+    name = provenance.template
+    try:
+        return environment.get_template(name).render(plan=plan, provenance=provenance)
     except jinja2.TemplateNotFound as error:
-        known = ", ".join(sorted(templates))
+        known = ", ".join(sorted(environment.list_templates()))
         raise RenderError(
             f"there is no such template; found: {known}", template=str(error)
         ) from error
     except jinja2.TemplateSyntaxError as error:
-        where = f"{error.name or provenance.template} line {error.lineno}"
+        where = f"{error.name or name} line {error.lineno}"
         raise RenderError(str(error.message), template=where) from error
     except RenderError:
         raise
     except Exception as error:  # a template is somebody's program, and may fail in any way
-        raise RenderError(
-            f"{type(error).__name__}: {error}", template=provenance.template
-        ) from error
-    text = text.rstrip("\n") + "\n"
-    _refuse_late_directives(text, provenance.template)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Script(text=text, sha256=digest, templates=tuple(loader.used))
+        raise RenderError(f"{type(error).__name__}: {error}", template=name) from error
 
 
 class _RecordingLoader(jinja2.DictLoader):

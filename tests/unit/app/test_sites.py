@@ -133,6 +133,7 @@ def test_the_digest_follows_the_text_of_ones_own_templates(tmp_path: Path) -> No
         ('{% extends "gone.j2" %}', "gone.j2: there is no such template"),
         ('{% include "mine.j2" %}', "RecursionError"),
         ("{{ 'a\\0b' | sh }}", "NUL"),
+        ("{{ '\\ud800' }}", "surrogates not allowed"),
         ("true\n#SBATCH --nodes=2\n", "line 2 of the script is a directive after the first"),
     ],
 )
