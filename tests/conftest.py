@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,10 @@ from hypothesis import settings
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, max_examples=400, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A test run in the background of a shell ignores Ctrl-C, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOREIGN_PREFIXES = ("HPCKIT_", "SLURM_", "SBATCH_", "SRUN_", "NCCL_", "PMI_", "PMIX_", "OMPI_")
 FOREIGN_NAMES = (
