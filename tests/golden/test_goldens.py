@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hpckit.cli.cmd_render import command as render
+from hpckit.cli.main import cli
 from tests.conftest import RunHpckit
 from tests.unit.render.sbatch_reader import directives
 
@@ -55,7 +55,7 @@ def test_the_script_is_the_expected_one(
     """`hpckit render` prints exactly the bytes of the golden."""
     context = click.Context(click.Command("hpckit"))
     with context:
-        render.main(words(case), prog_name="render", standalone_mode=False)
+        cli.main(["render", *words(case)], prog_name="hpckit", standalone_mode=False)
     text = capfd.readouterr().out
     if request.config.getoption("--update-golden", default=False):
         (case / "expected.sbatch").write_bytes(text.encode())

@@ -9,7 +9,8 @@ import subprocess
 import click
 import pytest
 
-from hpckit.cli.cmd_render import command as render
+from hpckit.cli.cmd_render import command
+from hpckit.cli.main import cli
 from hpckit.errors import ConfigError, PlanError, RenderError
 from tests.unit.render.hostile import HOSTILE, is_utf8
 
@@ -30,7 +31,7 @@ NOT_OF_THE_JOB = {
 
 FLAGS = [
     parameter.opts[0]
-    for parameter in render.params
+    for parameter in command.params
     if isinstance(parameter, click.Option)
     and not parameter.is_flag
     and parameter.opts[0] not in NOT_OF_THE_JOB
@@ -40,7 +41,7 @@ FLAGS = [
 def rendered(*words: str) -> str:
     """What `hpckit render` prints for these words."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        render.main(list(words), prog_name="render", standalone_mode=False)
+        cli.main(["render", *words], prog_name="hpckit", standalone_mode=False)
     return printed.getvalue()
 
 
