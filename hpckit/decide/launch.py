@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from hpckit.decide.options import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
+from hpckit.decide.options import (
+    OWNED_BY_SBATCH,
+    OWNED_BY_SRUN,
+    TEXT_OPTIONS,
+    extra_options,
+)
 from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest, SlurmOptions
 from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -125,23 +130,7 @@ def _torchrun_cpus(spec: JobSpec) -> Iterator[Option]:
 
 
 def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
-    typed = (
-        "account",
-        "partition",
-        "qos",
-        "constraint",
-        "reservation",
-        "nodelist",
-        "exclude",
-        "dependency",
-        "licenses",
-        "array",
-        "begin",
-        "signal",
-        "comment",
-        "mail_user",
-    )
-    for name in typed:
+    for name in TEXT_OPTIONS:
         value = getattr(slurm, name)
         if value is not None:
             yield Option(name=name.replace("_", "-"), value=value)

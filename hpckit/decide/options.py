@@ -26,26 +26,26 @@ _RESOURCES = {
     "time": "resources.time_limit",
     "exclusive": "resources.exclusive",
 }
+TEXT_OPTIONS: Final = (
+    "account",
+    "partition",
+    "qos",
+    "constraint",
+    "reservation",
+    "nodelist",
+    "exclude",
+    "dependency",
+    "licenses",
+    "array",
+    "begin",
+    "signal",
+    "comment",
+    "mail_user",
+)
+"""Keys of `[slurm]` whose text is the value of the option of that name."""
+
 _SLURM = {
-    name.replace("_", "-"): f"slurm.{name}"
-    for name in [
-        "account",
-        "partition",
-        "qos",
-        "constraint",
-        "reservation",
-        "nodelist",
-        "exclude",
-        "dependency",
-        "licenses",
-        "array",
-        "begin",
-        "signal",
-        "requeue",
-        "comment",
-        "mail_user",
-        "mail_type",
-    ]
+    name.replace("_", "-"): f"slurm.{name}" for name in (*TEXT_OPTIONS, "requeue", "mail_type")
 }
 _SUBMISSION = {
     "job-name": "name",

@@ -42,7 +42,8 @@ def parse_toml(text: str, source: str) -> Tree:
 
 def dataclass_of(annotation: Any) -> type | None:
     """The dataclass behind a field's annotation, None when it holds a plain value."""
-    return annotation if dataclasses.is_dataclass(annotation) else None  # type: ignore[return-value]
+    is_one = isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
+    return annotation if is_one else None
 
 
 @functools.cache

@@ -81,6 +81,13 @@ def test_memory(resources: str, found: dict[str, str]) -> None:
     assert {name: directive(made, name) for name in names(made) if "mem" in name} == found
 
 
+def test_a_whole_node_is_not_narrowed() -> None:
+    """On an exclusive node torchrun names no CPUs, which srun would take for all it may use."""
+    made = plan("launch.kind = 'torchrun'\n[resources]\nexclusive = true\ngpus_per_node = 4")
+    assert "cpus-per-task" not in names(made)
+    assert "cpus-per-task" not in step(made)
+
+
 def test_gpus() -> None:
     """GPUs are asked by the node, with their type; none are asked for zero."""
     assert directive(plan("resources.gpus_per_node = 8"), "gpus-per-node") == "8"
