@@ -10,6 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUITE ?= cli
 WORKERS ?= logical
+NODES ?= 4
+TARGET ?= mpi
+SCRIPTS := .ci/run docker/base-image docker/cluster docker/engine docker/entrypoint docker/reserve docker/wheelhouse
 PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
@@ -40,14 +43,30 @@ test: $(VENV)/.dev  ## run every test, and hold coverage to its limits
 cluster-free: $(VENV)/.dev  ## run the quick tests that need no cluster, without coverage
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs -m 'not cluster and not slow'
 
+.PHONY: cluster-up
+cluster-up: $(VENV)/.runtime  ## start a Slurm of four nodes in containers (NODES=8; TARGET=slurm, mpi or torch)
+	docker/cluster up --nodes $(NODES) --target $(TARGET)
+
+.PHONY: cluster-image
+cluster-image: $(VENV)/.runtime  ## build what cluster-up starts, and start nothing
+	docker/cluster build --target $(TARGET)
+
+.PHONY: cluster-shell
+cluster-shell:  ## open a shell on the cluster's login host, as the user alice
+	docker/cluster shell
+
+.PHONY: cluster-down
+cluster-down:  ## remove the cluster's containers, network and volumes
+	docker/cluster down
+
 .PHONY: check
 check: $(VENV)/.dev  ## lint, format, types, layers and documentation: run it before a commit
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
-	bash -n .ci/run
-	$(BIN)/shellcheck .ci/run
+	for script in $(SCRIPTS); do bash -n $$script; done
+	$(BIN)/shellcheck $(SCRIPTS)
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m mkdocs build --strict --quiet
 
