@@ -22,6 +22,7 @@ import click
 import msgspec
 
 from hpckit.cli.main import COMMANDS, cli
+from hpckit.decide.pending import reasons_page
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
@@ -86,6 +87,7 @@ def pages() -> dict[str, str]:
         "job-file.md": job_page(),
         "site-file.md": site_page(),
         "cli.md": cli_page(),
+        "pending-reasons.md": reasons_page(),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
         schema_file(SITE_SCHEMA): _as_json(site_schema()),
     }

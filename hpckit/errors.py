@@ -11,6 +11,9 @@
        ├─ ToolMissing           a program or library is absent
        ├─ ToolFailed            a program ended with a non-zero code
        ├─ ToolTimeout           a program did not end in time
+       ├─ SchedulerRefused      Slurm said no, in its own words
+       ├─ SchedulerUnreachable  Slurm did not answer
+       ├─ SubmissionUnconfirmed Slurm may have taken the job: do not submit it again yet
        └─ StorageFailed         a file or folder cannot be written or read
 
 Usage errors of the command line exit 2 (click), a bug 70, Ctrl-C 130.
@@ -140,3 +143,15 @@ class ToolTimeout(AdapterError):
 
 class StorageFailed(AdapterError):
     """A file or folder could not be read or written; says which and why."""
+
+
+class SchedulerRefused(AdapterError):
+    """Slurm refused a request; the message holds its own words."""
+
+
+class SchedulerUnreachable(AdapterError):
+    """Slurm did not answer, and nothing was changed there."""
+
+
+class SubmissionUnconfirmed(AdapterError):
+    """A submission reached Slurm, perhaps, and its answer did not come back."""

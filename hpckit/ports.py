@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpckit.model.slurm import JobEntry, JobId, JobStatus
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +22,33 @@ class TextFile:
 class SubmitRequest:
     """A prepared job folder to be started.
 
+    `submission` is its uuid (32 hex digits), `job_id` its id unless the scheduler gives another.
     `environment` is the whole environment of the job; `time_limit_s` None is no limit.
+    `begun_s` is when the intent was written, in seconds since the epoch.
     """
 
+    submission: str
     job_id: JobId
     folder: Path
     workdir: Path
     environment: Mapping[str, str]
     time_limit_s: int | None
     kill_wait_s: float
+    begun_s: float
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedJob:
+    """What a submission became: its id, the cluster if sbatch named one, its first state.
+
+    `words` is what the scheduler had to say about it all the same, a line each.
+    """
+
+    job_id: JobId
+    state: JobState
+    cluster: str | None = None
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +63,13 @@ class CommandResult:
 class CommandRunner(Protocol):
     """Runs external commands: a list, never a shell, always with a limit."""
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> CommandResult:
-        """The result of `argv`. Raises ToolMissing, ToolTimeout."""
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """The result of `argv`, in this environment or, None, in a clean one.
+
+        Raises ToolMissing, ToolTimeout.
+        """
         ...
 
 
@@ -85,16 +108,27 @@ class Resources(Protocol):
 class Submitter(Protocol):
     """Starts prepared jobs and knows how they are."""
 
-    def submit(self, request: SubmitRequest) -> None:
-        """Start the job. Raises AdapterError when it was not started."""
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Start the job.
+
+        Raises SubmissionUnconfirmed when it may have been started all the same, and any other
+        HpckitError when it was not.
+        """
         ...
 
-    def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
-        """The status of each job, in one question."""
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Submission → status for each job, in as few questions as can be.
+
+        The status holds the job's confirmed id. Never raises for what cannot be told of a job:
+        that is UNKNOWN, with the reason.
+        """
         ...
 
-    def cancel(self, job_id: JobId, folder: Path, signal_name: str | None) -> None:
-        """End the job, or only send it a signal. Raises HpckitError if it has ended already."""
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+        """End the job or one task of an array, or only send it a signal.
+
+        Raises HpckitError if it has ended already.
+        """
         ...
 
 
@@ -102,23 +136,23 @@ class JobIndex(Protocol):
     """Which job folders exist; only points to them and can be rebuilt from them."""
 
     def add(self, entry: JobEntry) -> None:
-        """Record a job. Raises StorageFailed, also for an id that is taken."""
+        """Record a job. Raises StorageFailed, also for a submission that is there already."""
         ...
 
-    def update(self, status: JobStatus) -> None:
-        """Remember the last state seen."""
+    def update(self, entries: Sequence[JobEntry]) -> None:
+        """Put these entries in place of those of the same submissions, all or none of them."""
         ...
 
-    def remove(self, job_id: JobId) -> None:
+    def remove(self, submission: str) -> None:
         """Forget a job whose submission was undone."""
         ...
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so; an exact id gives exactly that job."""
+        """The jobs whose id begins so, newest first; an exact id gives those of that id."""
         ...
 
-    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[JobId]) -> None:
-        """Put these entries in place of what stands under their ids, forget `gone`, at once."""
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
+        """Put in these entries, and forget the submissions `gone`, at once."""
         ...
 
     def latest(self, limit: int | None) -> Sequence[JobEntry]:
@@ -166,21 +200,34 @@ class JobFolders(Protocol):
         ...
 
 
-class JobLogs(Protocol):
-    """The logs in job folders; rank None is the merged one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogName:
+    """One log of a job folder: of one rank or, None, merged; of one task of a job array."""
 
-    def ranks(self, folder: Path) -> Sequence[int]:
+    folder: Path
+    rank: int | None = None
+    task: int | None = None
+
+
+class JobLogs(Protocol):
+    """The logs in job folders."""
+
+    def ranks(self, folder: Path, task: int | None = None) -> Sequence[int]:
         """The ranks that have a log, in order."""
         ...
 
-    def exists(self, folder: Path, rank: int | None) -> bool:
+    def tasks(self, folder: Path) -> Sequence[int]:
+        """The tasks of a job array that have a log, in order."""
+        ...
+
+    def exists(self, log: LogName) -> bool:
         """Whether a log is there."""
         ...
 
-    def read(self, folder: Path, rank: int | None, offset: int) -> Iterator[bytes]:
+    def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end. Raises StorageFailed."""
         ...
 
-    def tail(self, folder: Path, rank: int | None, count: int) -> Sequence[str]:
+    def tail(self, log: LogName, count: int) -> Sequence[str]:
         """The last `count` lines that are not blank, oldest first."""
         ...

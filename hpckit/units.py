@@ -8,6 +8,7 @@ Base units inside hpckit are seconds and bytes; requests round up. Sources: sbat
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
 _MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
@@ -82,3 +83,14 @@ def format_duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
     return format_slurm_time(whole)
+
+
+def format_indices(indices: Iterable[int]) -> str:
+    """Ordinals, from small to large, with runs folded as Slurm writes them: `0-3,7`."""
+    parts: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if parts and parts[-1][-1] == index - 1:
+            parts[-1] = [parts[-1][0], index]
+        else:
+            parts.append([index])
+    return ",".join("-".join(map(str, part)) for part in parts)

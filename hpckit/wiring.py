@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpckit.errors import StorageFailed, ToolMissing
+from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.submit import Caller, SubmitTools
+    from hpckit.app.track import TrackTools
+    from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
         Clock,
         CommandRunner,
@@ -71,15 +73,31 @@ def state_folder() -> Path:
 
 
 def submitter(kind: SubmitterKind) -> Submitter:
-    """What starts jobs at a site. Raises ToolMissing for what this version cannot reach."""
+    """What starts jobs at a site."""
     if kind is SubmitterKind.SLURM:
-        raise ToolMissing(
-            "this version starts jobs on this machine only",
-            hint="hpckit render JOB --site SITE > job.sbatch && sbatch job.sbatch, or --local",
-        )
+        from hpckit.adapters.slurm_submitter import SlurmSubmitter
+
+        return SlurmSubmitter(command_runner(), clock())
     from hpckit.adapters.local_submitter import LocalSubmitter
 
     return LocalSubmitter()
+
+
+def track_tools() -> TrackTools:
+    """Everything that tracking uses."""
+    from hpckit.app.sites import recorded_site
+    from hpckit.app.track import TrackTools
+
+    folders = job_folders()
+    made: dict[SubmitterKind, Submitter] = {}
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        kind = recorded_site(entry, folders).submitter
+        if kind not in made:
+            made[kind] = submitter(kind)
+        return made[kind]
+
+    return TrackTools(submitter_of=submitter_of, index=job_index(), folders=folders, clock=clock())
 
 
 def clock() -> Clock:
@@ -104,10 +122,15 @@ def job_logs() -> JobLogs:
 
 
 def command_runner() -> CommandRunner:
-    """External commands."""
+    """External commands, on record in the file that HPCKIT_COMMAND_LOG names."""
     from hpckit.adapters.process import ProcessRunner
 
-    return ProcessRunner()
+    path = os.environ.get("HPCKIT_COMMAND_LOG")
+    if not path:
+        return ProcessRunner()
+    from hpckit.adapters.command_log import LoggedRunner
+
+    return LoggedRunner(ProcessRunner(), Path(path), clock())
 
 
 def submit_tools(kind: SubmitterKind) -> SubmitTools:

@@ -12,8 +12,7 @@ from typing import Any
 
 from hpckit.adapters.injob_archive import pack_injob
 from hpckit.errors import StorageFailed
-
-AGENT_FILE = "hpckit-injob.pyz"
+from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER
 
 
 class FileJobFolders:
@@ -25,7 +24,7 @@ class FileJobFolders:
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.mkdir(mode=0o700)
-            (folder / "logs").mkdir(mode=0o700)
+            (folder / LOGS_FOLDER).mkdir(mode=0o700)
         except OSError as error:
             raise StorageFailed(
                 f"the job folder {folder} cannot be made: {error.strerror}",
@@ -97,9 +96,9 @@ class FileJobFolders:
     def scan(self, root: Path) -> Sequence[Path]:
         """The job folders under a root, oldest first; none when there is no such root."""
         try:
-            folders = [path for path in root.iterdir() if (path / "intent.json").is_file()]
+            folders = [path for path in root.iterdir() if (path / INTENT_FILE).is_file()]
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
-        return sorted(folders, key=lambda folder: (folder / "intent.json").stat().st_mtime)
+        return sorted(folders, key=lambda folder: (folder / INTENT_FILE).stat().st_mtime)

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobEntry, JobId, JobState
 
 if TYPE_CHECKING:
     import sqlite3
 
-_VERSION = 1
+_VERSION = 2
 _BUSY_S = 30.0
 _RETRY_S = 0.05
 _PRIMARY_CODE = 0xFF  # the low byte of an extended result code, sqlite.org/rescode.html
 _TABLE = """
-CREATE TABLE IF NOT EXISTS jobs (
-    job_id TEXT PRIMARY KEY,
+CREATE TABLE jobs (
+    submission TEXT PRIMARY KEY,
+    job_id TEXT NOT NULL,
+    cluster TEXT,
     name TEXT NOT NULL,
     site TEXT NOT NULL,
     folder TEXT NOT NULL,
@@ -30,8 +32,20 @@ CREATE TABLE IF NOT EXISTS jobs (
     exit_code INTEGER
 )
 """
-_COLUMNS = "job_id, name, site, folder, created_s, state, exit_code"
-_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+# Version 1 knew local jobs only, whose id stood for the submission.
+_FROM_1 = (
+    "ALTER TABLE jobs RENAME TO jobs_1",
+    _TABLE,
+    "INSERT INTO jobs SELECT job_id, job_id, NULL, name, site, folder, created_s, state, exit_code "
+    "FROM jobs_1 ORDER BY rowid",
+    "DROP TABLE jobs_1",
+)
+_COLUMNS = "submission, job_id, cluster, name, site, folder, created_s, state, exit_code"
+_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+_UPDATE = (
+    "UPDATE jobs SET job_id = ?2, cluster = ?3, name = ?4, site = ?5, folder = ?6, "
+    "created_s = ?7, state = ?8, exit_code = ?9 WHERE submission = ?1"
+)
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
 
@@ -48,7 +62,7 @@ class SqliteJobIndex:
         self._path = path
 
     def add(self, entry: JobEntry) -> None:
-        """Record a job. Raises StorageFailed, also for an id that is taken."""
+        """Record a job. Raises StorageFailed, also for a submission that is there already."""
         import sqlite3
 
         def change(db: sqlite3.Connection) -> None:
@@ -61,27 +75,23 @@ class SqliteJobIndex:
 
         self._write(change)
 
-    def update(self, status: JobStatus) -> None:
-        """Remember the last state and exit code seen; a job that is not there stays so."""
-        self._write(
-            lambda db: db.execute(
-                "UPDATE jobs SET state = ?, exit_code = ? WHERE job_id = ?",
-                (str(status.state), status.exit_code, status.job_id),
-            )
-        )
+    def update(self, entries: Sequence[JobEntry]) -> None:
+        """Put these entries in place of theirs at once; a job that is not there stays so."""
+        if entries:
+            self._write(lambda db: db.executemany(_UPDATE, [_row(entry) for entry in entries]))
 
-    def remove(self, job_id: JobId) -> None:
+    def remove(self, submission: str) -> None:
         """Forget a job; one that is not there is no error."""
-        self._write(lambda db: db.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,)))
+        self._write(lambda db: db.execute("DELETE FROM jobs WHERE submission = ?", (submission,)))
 
-    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[JobId]) -> None:
-        """Put these entries in place of what stands under their ids, forget `gone`, at once.
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
+        """Put these entries in place of their submissions', forget `gone`, at once.
 
         A file that is damaged is kept beside the new one as `<name>.damaged`.
         """
 
         def change(db: sqlite3.Connection) -> None:
-            db.executemany("DELETE FROM jobs WHERE job_id = ?", [(job_id,) for job_id in gone])
+            db.executemany("DELETE FROM jobs WHERE submission = ?", [(key,) for key in gone])
             db.executemany(
                 _INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
                 [_row(entry) for entry in entries],
@@ -94,7 +104,7 @@ class SqliteJobIndex:
             self._write(change)
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so, newest first; an exact id gives exactly that job."""
+        """The jobs whose id begins so, newest first; an exact id gives those of that id."""
         found = self._read(
             f"{_SELECT} WHERE substr(job_id, 1, length(?1)) = ?1 {_NEWEST_FIRST}",
             (job_id_prefix,),
@@ -110,9 +120,14 @@ class SqliteJobIndex:
         if not self._path.exists():
             return []
         with self._failures("read"), self._connection() as db:
-            db.execute("PRAGMA query_only = ON")
-            if self._version(db) == 0:
+            version = self._version(db)
+            if version == 0:
                 return []
+            if version < _VERSION:
+                _begin(db)
+                self._migrate(db)
+                db.execute("COMMIT")
+            db.execute("PRAGMA query_only = ON")
             return [_entry(row) for row in db.execute(query, values)]
 
     def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
@@ -144,8 +159,10 @@ class SqliteJobIndex:
             yield db
 
     def _migrate(self, db: sqlite3.Connection) -> None:
-        if self._version(db) == 0:
-            db.execute(_TABLE)
+        version = self._version(db)
+        if version < _VERSION:
+            for statement in _FROM_1 if version == 1 else (_TABLE,):
+                db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def _version(self, db: sqlite3.Connection) -> int:
@@ -215,7 +232,9 @@ def _roll_back(db: sqlite3.Connection) -> None:
 
 def _row(entry: JobEntry) -> tuple[object, ...]:
     return (
+        entry.submission,
         entry.job_id,
+        entry.cluster,
         entry.name,
         entry.site,
         entry.folder,
@@ -225,11 +244,15 @@ def _row(entry: JobEntry) -> tuple[object, ...]:
     )
 
 
-def _entry(row: tuple[str, str, str, str, float, str, int | None]) -> JobEntry:
-    job_id, name, site, folder, created_s, state, exit_code = row
+def _entry(
+    row: tuple[str, str, str | None, str, str, str, float, str, int | None],
+) -> JobEntry:
+    submission, job_id, cluster, name, site, folder, created_s, state, exit_code = row
     known = state in JobState.__members__.values()
     return JobEntry(
+        submission=submission,
         job_id=JobId(job_id),
+        cluster=cluster,
         name=name,
         site=site,
         folder=folder,

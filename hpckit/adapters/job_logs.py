@@ -7,30 +7,33 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpckit.errors import StorageFailed
+from hpckit.model.job_folder import LOGS_FOLDER, log_file
+from hpckit.ports import LogName
 
 _RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
+_TASK_FILE = re.compile(r"job-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
 
 
 class FileJobLogs:
-    """`logs/job.log`, the merged output, and `logs/rank-<n>.log`, one for each rank."""
+    """The files of `logs/`; `hpckit.model.job_folder.log_file` says how they are called."""
 
-    def ranks(self, folder: Path) -> Sequence[int]:
-        """The ranks that have a log, in order."""
-        try:
-            names = [path.name for path in (folder / "logs").iterdir()]
-        except OSError:
-            return ()
-        return sorted(int(match[1]) for match in map(_RANK_FILE.fullmatch, names) if match)
+    def ranks(self, folder: Path, task: int | None = None) -> Sequence[int]:
+        """The ranks that have a log, in order; of one task of a job array, or outside of any."""
+        return _numbers((folder / log_file(0, task)).parent, _RANK_FILE)
 
-    def exists(self, folder: Path, rank: int | None) -> bool:
-        """Whether the merged log (rank None) or that of one rank is there."""
-        return _path(folder, rank).is_file()
+    def tasks(self, folder: Path) -> Sequence[int]:
+        """The tasks of a job array that have a merged log, in order."""
+        return _numbers(folder / LOGS_FOLDER, _TASK_FILE)
 
-    def read(self, folder: Path, rank: int | None, offset: int) -> Iterator[bytes]:
+    def exists(self, log: LogName) -> bool:
+        """Whether a log is there."""
+        return _path(log).is_file()
+
+    def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end, in chunks. Raises StorageFailed."""
-        path = _path(folder, rank)
+        path = _path(log)
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -39,10 +42,10 @@ class FileJobLogs:
         except OSError as error:
             raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
 
-    def tail(self, folder: Path, rank: int | None, count: int) -> Sequence[str]:
+    def tail(self, log: LogName, count: int) -> Sequence[str]:
         """The last `count` lines that are not blank, oldest first, decoded leniently."""
         try:
-            with _path(folder, rank).open("rb") as file:
+            with _path(log).open("rb") as file:
                 file.seek(0, 2)
                 file.seek(max(0, file.tell() - _TAIL_BYTES))
                 lines = file.read().decode(errors="replace").splitlines()
@@ -51,5 +54,13 @@ class FileJobLogs:
         return [line for line in lines if line.strip()][-count:]
 
 
-def _path(folder: Path, rank: int | None) -> Path:
-    return folder / "logs" / ("job.log" if rank is None else f"rank-{rank}.log")
+def _numbers(folder: Path, pattern: re.Pattern[str]) -> Sequence[int]:
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return ()
+    return sorted(int(match[1]) for match in map(pattern.fullmatch, names) if match)
+
+
+def _path(log: LogName) -> Path:
+    return log.folder / log_file(log.rank, log.task)

@@ -13,14 +13,6 @@ from hpckit.adapters.process_tree import ProcessMark
 from hpckit.errors import StorageFailed
 from hpckit.model.slurm import JobState
 
-SCRIPT_FILE = "job.sbatch"
-INTENT_FILE = "intent.json"
-RUN_FILE = "run.json"
-RESULT_FILE = "result.json"
-CANCEL_FILE = "cancel.json"
-SUBMITIT_FOLDER = "submitit"
-LOG_FILE = Path("logs") / "job.log"
-
 RUN_SCHEMA = "hpckit.local-run/1"
 RESULT_SCHEMA = "hpckit.local-result/1"
 CANCEL_SCHEMA = "hpckit.local-cancel/1"

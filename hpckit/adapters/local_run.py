@@ -15,10 +15,6 @@ from pathlib import Path
 from types import FrameType
 
 from hpckit.adapters.local_record import (
-    LOG_FILE,
-    RESULT_FILE,
-    RUN_FILE,
-    SCRIPT_FILE,
     LocalResult,
     LocalRun,
     write_record,
@@ -26,6 +22,7 @@ from hpckit.adapters.local_record import (
 from hpckit.adapters.local_supervision import FORWARDED, Outcome, Supervision
 from hpckit.adapters.process_tree import become_subreaper, mark_of
 from hpckit.errors import HpckitError, StorageFailed
+from hpckit.model.job_folder import RESULT_FILE, RUN_FILE, SCRIPT_FILE, log_file
 from hpckit.model.slurm import JobState
 
 # Python's own variables would steer the supervisor, submitit's belong to a job around this one,
@@ -152,7 +149,7 @@ def _start(job: Path, workdir: Path, script_sha256: str) -> subprocess.Popen[byt
                 f"{SCRIPT_FILE} is not the script that was submitted: its SHA-256 is {found}, "
                 f"expected {script_sha256}",
             )
-        log = os.open(job / LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        log = os.open(job / log_file(None), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return subprocess.Popen(  # noqa: S603  the script that the user had rendered
             ["bash", str(script)],  # noqa: S607  the job's own PATH decides, as for its commands
             cwd=str(workdir),

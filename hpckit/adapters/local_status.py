@@ -7,9 +7,6 @@ import time
 from pathlib import Path
 
 from hpckit.adapters.local_record import (
-    INTENT_FILE,
-    RESULT_FILE,
-    RUN_FILE,
     Intent,
     LocalResult,
     LocalRun,
@@ -17,6 +14,7 @@ from hpckit.adapters.local_record import (
 )
 from hpckit.adapters.process_tree import find_process, is_running_since
 from hpckit.errors import StorageFailed
+from hpckit.model.job_folder import INTENT_FILE, RESULT_FILE, RUN_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobId, JobState, JobStatus
 
 LOST_REASON = "the supervisor ended without recording a result (killed, or the machine restarted)"
@@ -38,7 +36,7 @@ def local_status(job_id: JobId, folder: Path) -> JobStatus:
             return _started(job_id, run, alive=alive)
         return _intended(job_id, folder)
     except StorageFailed as error:
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=error.message)
+        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=error.message)
 
 
 def is_here(run: LocalRun) -> bool:
@@ -74,10 +72,10 @@ def _intended(job_id: JobId, folder: Path) -> JobStatus:
     intent = read_record(folder, INTENT_FILE, Intent)
     if intent is None:
         reason = f"{folder} holds no {INTENT_FILE}" if folder.is_dir() else f"{folder} is not there"
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=reason)
-    if (folder / "submitted.json").exists():
+        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
+    if (folder / SUBMITTED_FILE).exists():
         reason = "it was started, and its run.json is gone"
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=reason)
+        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
     if _submission_is_over(intent, folder):
         return JobStatus(
             job_id=job_id,

@@ -13,17 +13,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpckit.adapters import local_run
 from hpckit.adapters.local_record import (
-    CANCEL_FILE,
-    RESULT_FILE,
-    RUN_FILE,
-    SCRIPT_FILE,
-    SUBMITIT_FOLDER,
     CancelRequest,
     LocalRun,
     read_record,
@@ -38,8 +33,9 @@ from hpckit.adapters.process_tree import (
     session_members,
 )
 from hpckit.errors import AdapterError, HpckitError, StorageFailed, ToolMissing
-from hpckit.model.slurm import JobId, JobState, JobStatus
-from hpckit.ports import SubmitRequest
+from hpckit.model.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, SUBMITIT_FOLDER
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.ports import StartedJob, SubmitRequest
 
 _START_S = 30.0
 _POLL_S = 0.01
@@ -62,7 +58,7 @@ class LocalSubmitter:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
 
-    def submit(self, request: SubmitRequest) -> None:
+    def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job; returns when its supervisor has recorded itself in `run.json`.
 
         Raises AdapterError when that has not come about within 30 s, StorageFailed when the
@@ -78,21 +74,25 @@ class LocalSubmitter:
             launch.undo()
             raise
         launch.release()
+        return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
 
-    def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """The status of each job, from the files of its folder and the processes of this machine.
 
         Never raises for a folder that is gone or damaged: that is UNKNOWN, with the reason.
         """
-        return {job_id: local_status(job_id, folder) for job_id, folder in folders.items()}
+        return {job.submission: local_status(job.job_id, Path(job.folder)) for job in jobs}
 
-    def cancel(self, job_id: JobId, folder: Path, signal_name: str | None) -> None:
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """Ask the supervisor to end the job (None; KILL at once), or to send its script a signal.
 
         Signals are INT, HUP, USR1, USR2 and TERM. Returns at once, unless the supervisor was
         killed: then it ends what is left of the job itself. Raises HpckitError when the job has
         ended or the signal is another, AdapterError when the job is not this machine's.
         """
+        job_id, folder = job.job_id, Path(job.folder)
+        if task is not None:
+            raise HpckitError(f"job {job_id} is no job array and has no task {task}")
         name = _signal(signal_name)
         status = local_status(job_id, folder)
         run = None

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from hpckit.adapters.local_record import CANCEL_FILE, CancelRequest, read_record
+from hpckit.adapters.local_record import CancelRequest, read_record
 from hpckit.adapters.process_tree import descendants, send_signal
 from hpckit.errors import StorageFailed
+from hpckit.model.job_folder import CANCEL_FILE
 from hpckit.model.slurm import JobState
 
 FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hpckit.errors import AdapterError, ToolMissing, ToolTimeout
 from hpckit.ports import CommandResult
@@ -24,46 +25,70 @@ _SCRUBBED_PREFIXES = (
     "PMI",
 )
 _KEPT = frozenset({"SLURM_CONF"})
+# English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
+_READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 _SHELL_SIGNAL_BASE = 128
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class ProcessRunner:
-    """Runs commands as processes of this machine.
+    """Runs commands as processes of this machine, none of which outlives this one.
 
-    `environment` is the caller's, by default this process's; LC_ALL=C is added, and the variables
-    of Slurm and PMI are taken away, except SLURM_CONF.
+    `environment` is the caller's, by default this process's; those of _READABLE are set, and
+    the variables of Slurm and PMI are taken away, except SLURM_CONF.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> CommandResult:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
         """What `argv` printed, and its code: 128+N when it was ended by signal N.
 
-        Output is decoded as UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole
-        process group is killed. Raises ToolMissing, ToolTimeout, AdapterError.
+        `environment` is taken as it is; None is the runner's own, cleaned. Output is decoded as
+        UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole process group is killed.
+        Raises ToolMissing, ToolTimeout, AdapterError.
         """
         # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
         out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
         try:
-            code = _finish(self._start(argv, out, err), argv, timeout_s)
+            env = _scrubbed(self._environment) if environment is None else environment
+            code = _finish(_start(argv, out, err, env), argv, timeout_s)
             return CommandResult(returncode=code, stdout=_text(out), stderr=_text(err))
         finally:
             os.close(out)
             os.close(err)
 
-    def _start(self, argv: Sequence[str], out: int, err: int) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=_scrubbed(self._environment),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _not_started(argv[0], error) from error
+
+def _start(
+    argv: Sequence[str], out: int, err: int, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+            # One thread runs commands, so that nothing is half-done in another when it forks.
+            preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509
+        )
+    except OSError as error:
+        raise _not_started(argv[0], error) from error
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    """Have the kernel kill the command when this process ends, however that comes about."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(_SHELL_SIGNAL_BASE + signal.SIGKILL)
+
+    return ask
 
 
 def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
@@ -72,7 +97,7 @@ def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _KEPT or not name.startswith(_SCRUBBED_PREFIXES)
     }
-    return {**kept, "LC_ALL": "C"}
+    return {**kept, **_READABLE}
 
 
 def _finish(process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float) -> int:

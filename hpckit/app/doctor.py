@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from hpckit.errors import AdapterError, HpckitError
+from hpckit.model.site import SubmitterKind
 from hpckit.ports import CommandRunner, JobFolders, JobIndex
 
 _TIMEOUT_S = 5.0
@@ -45,22 +46,36 @@ class Tool:
 TOOLS = (
     Tool(argv=("bash", "--version"), serves="running scripts", needed=True,
          hint="install the package bash"),
-    Tool(argv=("sbatch", "--version"), serves="submitting rendered scripts to Slurm", needed=False,
+    Tool(argv=("sbatch", "--version"), serves="submitting to Slurm", needed=False,
          hint="work on a login node of a cluster, or use --local"),
     Tool(argv=("torchrun", "--help"), serves='launch.kind = "torchrun" with --local', needed=False,
          hint="pip install torch, in the environment of the job"),
     Tool(argv=("mpirun", "--version"), serves='launch.kind = "mpi" with --local', needed=False,
          hint="install openmpi-bin, or module load openmpi"),
 )  # fmt: skip
+SLURM_TOOLS = (
+    TOOLS[0],
+    replace(TOOLS[1], needed=True, hint="work on a login node of the cluster"),
+    Tool(argv=("scontrol", "ping"), serves="submitting and tracking jobs", needed=True,
+         hint="slurmctld may be restarting; `scontrol ping` says what Slurm sees"),
+    Tool(argv=("sacct", "--noheader", "--allocations", "--starttime=now"), needed=False,
+         serves="knowing how jobs ended that Slurm's controller has forgotten (MinJobAge)",
+         hint="jobs are tracked by squeue and scontrol alone meanwhile"),
+)  # fmt: skip
 
 
 def examine(
-    runner: CommandRunner, folders: JobFolders, index: JobIndex, job_root: Path
+    runner: CommandRunner,
+    folders: JobFolders,
+    index: JobIndex,
+    job_root: Path,
+    submitter: SubmitterKind = SubmitterKind.LOCAL,
 ) -> Sequence[Finding]:
     """All findings, in the order in which a new user meets the things they are about."""
+    tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
-        *(_tool(runner, tool) for tool in TOOLS),
+        *(_tool(runner, tool) for tool in tools),
         _job_root(folders, job_root),
         _index(index),
     ]

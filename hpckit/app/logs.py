@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
+from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError
-from hpckit.ports import Clock, JobLogs
+from hpckit.ports import Clock, JobLogs, LogName
+
+_READ_INTERVAL_S = 1.0
 
 
-def read_log(logs: JobLogs, folder: Path, rank: int | None) -> Iterator[bytes]:
+def read_log(logs: JobLogs, log: LogName) -> Iterator[bytes]:
     """The log so far, byte for byte. Raises HpckitError when there is none."""
-    if not logs.exists(folder, rank):
-        raise _no_log(logs, folder, rank)
-    return logs.read(folder, rank, 0)
+    if not logs.exists(log):
+        raise _no_log(logs, log)
+    return logs.read(log, 0)
 
 
 def follow_log(
     logs: JobLogs,
-    folder: Path,
-    rank: int | None,
+    log: LogName,
     clock: Clock,
     *,
     poll_interval_s: float,
+    back_off: bool,
     has_ended: Callable[[], bool],
 ) -> Iterator[bytes]:
     """The log as it grows, until the job has ended and all of it was given.
 
-    Raises HpckitError when the job ended without this log.
+    The file is read every second, or every `poll_interval_s` if that is shorter; whether the job
+    has ended is asked at the site's pace, as `wait` does. Raises HpckitError when the job ended
+    without this log.
     """
     offset = 0
+    begun_s = ask_at_s = clock.now_s()
     while True:
-        ended = has_ended()
-        if logs.exists(folder, rank):
-            for chunk in logs.read(folder, rank, offset):
+        now_s = clock.now_s()
+        ended = now_s >= ask_at_s and has_ended()
+        if now_s >= ask_at_s:
+            pause = pause_s(now_s - begun_s, poll_interval_s) if back_off else poll_interval_s
+            ask_at_s = clock.now_s() + pause
+        if logs.exists(log):
+            for chunk in logs.read(log, offset):
                 offset += len(chunk)
                 yield chunk
         elif ended:
-            raise _no_log(logs, folder, rank)
+            raise _no_log(logs, log)
         if ended:
             return
-        clock.sleep(poll_interval_s)
+        clock.sleep(min(poll_interval_s, _READ_INTERVAL_S))
 
 
-def _no_log(logs: JobLogs, folder: Path, rank: int | None) -> HpckitError:
-    if rank is None:
-        return HpckitError(f"the job has written no log yet in {folder / 'logs'}")
-    known = logs.ranks(folder)
+def _no_log(logs: JobLogs, log: LogName) -> HpckitError:
+    tasks = logs.tasks(log.folder)
+    if log.task is None and tasks:
+        return HpckitError(
+            "this is a job array: each of its tasks has its own log",
+            hint=f"hpckit logs ID_{tasks[0]}; tasks with a log: {_span(tasks)}",
+        )
+    whose = "the job" if log.task is None else f"task {log.task}"
+    if log.rank is None:
+        hint = f"tasks with a log: {_span(tasks)}" if tasks else None
+        return HpckitError(f"{whose} has written no log yet in {log.folder / 'logs'}", hint=hint)
+    known = logs.ranks(log.folder, log.task)
     if not known:
         there = "no rank has written one yet"
     elif len(known) == 1:
         there = f"only rank {known[0]} has one"
     else:
-        there = f"ranks with a log: {known[0]}-{known[-1]}"
-    return HpckitError(f"there is no log of rank {rank}", hint=there)
+        there = f"ranks with a log: {_span(known)}"
+    return HpckitError(f"there is no log of rank {log.rank}", hint=there)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"

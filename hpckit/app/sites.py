@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.errors import ConfigError, StorageFailed
+from hpckit.model.job_folder import SITE_FILE
 from hpckit.model.site import NO_SITE, SiteSpec, generic_site
+from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
 
 if TYPE_CHECKING:
-    from hpckit.ports import Resources
+    from hpckit.model.slurm import JobEntry
+    from hpckit.ports import JobFolders, Resources
 
 PACKAGED_PREFIX = "hpckit/"
 """`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
@@ -94,3 +97,14 @@ def load_templates(resources: Resources) -> Templates:
         if not resources.is_packaged(paths[0]):
             own.add(name)
     return Templates(texts=texts, own=frozenset(own))
+
+
+def recorded_site(entry: JobEntry, folders: JobFolders) -> SiteSpec:
+    """The site that a job was submitted to, as its folder remembers it. Raises StorageFailed."""
+    folder = Path(entry.folder)
+    if not folders.is_folder(folder):
+        raise StorageFailed(
+            f"the folder of {entry.job_id} is gone: {folder}",
+            hint="hpckit jobs --rebuild forgets jobs without a folder",
+        )
+    return convert(dict(folders.read_json(folder, SITE_FILE)), SiteSpec, str(folder / SITE_FILE))

@@ -6,24 +6,33 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from enum import Enum, auto
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
 import hpckit
 from hpckit.app.prepare import PreparedJob, as_json, effective_document
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
-from hpckit.errors import ConfigError, StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.errors import ConfigError, HpckitError, StorageFailed, SubmissionUnconfirmed
+from hpckit.model.job_folder import (
+    AGENT_FILE,
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    JOB_FILE,
+    PLAN_FILE,
+    SCRIPT_FILE,
+    SITE_FILE,
+    SUBMITTED_FILE,
+)
+from hpckit.model.site import SubmitterKind
+from hpckit.model.slurm import UNCONFIRMED_PREFIX, JobEntry, JobId, JobState
 from hpckit.parse.document import to_tree
-from hpckit.ports import Clock, JobFolders, JobIndex, SubmitRequest, Submitter
+from hpckit.ports import Clock, JobFolders, JobIndex, StartedJob, SubmitRequest, Submitter
 from hpckit.units import parse_slurm_time_s
 
 INTENT_SCHEMA = "hpckit.intent/1"
 PLAN_SCHEMA = "hpckit.plan/1"
 SUBMITTED_SCHEMA = "hpckit.submitted/1"
-AGENT_FILE = "hpckit-injob.pyz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +51,25 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job that was started: its id and folder, and the variables that were held back."""
+    """A job that was started: its line of the index, and what became of the shell's variables.
 
-    job_id: JobId
-    folder: Path
+    `words` is what the scheduler had to say about it, a line each.
+    """
+
+    entry: JobEntry
     script_sha256: str
-    held_back: tuple[str, ...]
+    environment: SubmissionEnvironment
+    words: tuple[str, ...] = ()
+
+    @property
+    def job_id(self) -> JobId:
+        """The scheduler's id of the job."""
+        return self.entry.job_id
+
+    @property
+    def folder(self) -> Path:
+        """The job folder."""
+        return Path(self.entry.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +83,13 @@ class SubmitTools:
     interrupts_held: Callable[[], AbstractContextManager[None]]
 
 
-class _Step(Enum):
-    """What a submission has left in the world so far."""
+@dataclass(slots=True)
+class _Progress:
+    """What a submission has left in the world so far; once it has started, nothing is undone."""
 
-    FOLDER = auto()
-    INDEX = auto()
+    has_folder: bool = False
+    is_indexed: bool = False
+    started: StartedJob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,50 +99,66 @@ class _Draft:
     job: PreparedJob
     caller: Caller
     root: Path
-    folder: Path
-    job_id: JobId
-    created_s: float
+    entry: JobEntry
     workdir: Path
     environment: SubmissionEnvironment
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.entry.folder)
 
 
 def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
     """Write the job folder, start the job, record it. Raises StorageFailed, AdapterError.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
-    started, an interrupt waits until it is recorded.
+    started, an interrupt waits until it is recorded. A job that may have been started
+    (SubmissionUnconfirmed) stays on record, so that asking for it tells.
     """
-    request = job.effective.spec.environment
-    created_s = tools.clock.now_s()
-    root = expand_job_root(job.site.job_root, caller)
-    draft = _Draft(
-        job=job,
-        caller=caller,
-        root=root,
-        folder=root / _folder_name(job, caller, created_s),
-        job_id=JobId(f"L{caller.uuid_hex[:8]}"),
-        created_s=created_s,
-        workdir=_workdir(job, caller, tools.folders),
-        environment=submission_environment(caller.environment, request.inherit, request.pass_),
-    )
-    done: set[_Step] = set()
+    draft = _draft(job, caller, tools)
+    progress = _Progress()
     try:
-        _start(draft, tools, done)
+        return _start(draft, tools, progress)
     except KeyboardInterrupt:
-        if _undone(draft, tools, done):
+        if progress.started is None:
+            _undo(draft, tools, progress)
             raise
-        job_id = draft.job_id
+        job_id = progress.started.job_id
         raise KeyboardInterrupt(
             f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
         ) from None
-    except BaseException:
-        _undone(draft, tools, done)
+    except HpckitError as error:
+        if progress.started is None and not isinstance(error, SubmissionUnconfirmed):
+            _undo(draft, tools, progress)
         raise
-    return Submission(
-        job_id=draft.job_id,
-        folder=draft.folder,
-        script_sha256=job.script.sha256,
-        held_back=draft.environment.held_back,
+
+
+def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
+    request = job.effective.spec.environment
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    created_s = tools.clock.now_s()
+    root = expand_job_root(job.site.job_root, caller)
+    entry = JobEntry(
+        submission=caller.uuid_hex,
+        job_id=JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}"),
+        name=job.effective.spec.name,
+        site=job.site.name,
+        folder=str(root / _folder_name(job, caller, created_s)),
+        created_s=created_s,
+        state=JobState.UNKNOWN if slurm else JobState.PENDING,
+    )
+    return _Draft(
+        job=job,
+        caller=caller,
+        root=root,
+        entry=entry,
+        workdir=_workdir(job, caller, tools.folders),
+        environment=submission_environment(
+            caller.environment,
+            request.inherit,
+            request.pass_,
+            stated=[option.name for option in job.plan.directives] if slurm else None,
+        ),
     )
 
 
@@ -168,100 +208,107 @@ def _write_folder(draft: _Draft, folders: JobFolders) -> None:
     job, caller = draft.job, draft.caller
     intent = {
         "schema": INTENT_SCHEMA,
-        "job_id": draft.job_id,
+        "job_id": draft.entry.job_id,
         "uuid": caller.uuid_hex,
-        "name": job.effective.spec.name,
+        "name": draft.entry.name,
         "site": job.site.name,
         "submitter": str(job.site.submitter),
         "script_sha256": job.script.sha256,
-        "created_s": draft.created_s,
+        "created_s": draft.entry.created_s,
         "submitter_host": caller.host,
         "submitter_pid": caller.pid,
         "submitter_started_s": caller.pid_started_s,
     }
     texts = {
-        "intent.json": as_json(intent),
-        "effective.json": as_json(effective_document(job.effective)),
-        "site.json": as_json(to_tree(job.site)),
-        "plan.json": as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
-        "job.sbatch": job.script.text,
+        INTENT_FILE: as_json(intent),
+        EFFECTIVE_FILE: as_json(effective_document(job.effective)),
+        SITE_FILE: as_json(to_tree(job.site)),
+        PLAN_FILE: as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
+        SCRIPT_FILE: job.script.text,
     }
     if job.source.file_text is not None:
-        texts["job.toml"] = job.source.file_text
+        texts[JOB_FILE] = job.source.file_text
     for name, text in texts.items():
         folders.write(draft.folder, name, text)
     folders.pack_agent(draft.folder)
 
 
-def _entry(draft: _Draft) -> JobEntry:
-    return JobEntry(
-        job_id=draft.job_id,
-        name=draft.job.effective.spec.name,
-        site=draft.job.site.name,
-        folder=str(draft.folder),
-        created_s=draft.created_s,
-        state=JobState.PENDING,
-    )
-
-
 def _request(draft: _Draft) -> SubmitRequest:
-    spec = draft.job.effective.spec
+    spec, entry = draft.job.effective.spec, draft.entry
     limit = spec.resources.time_limit
     added = {
-        "HPCKIT_JOB_ID": draft.job_id,
-        "HPCKIT_JOB_FOLDER": str(draft.folder),
+        "HPCKIT_JOB_FOLDER": entry.folder,
         "HPCKIT_INJOB": str(draft.folder / AGENT_FILE),
         "HPCKIT_PYTHON": draft.caller.python,
     }
+    if entry.is_confirmed:
+        added["HPCKIT_JOB_ID"] = entry.job_id
     return SubmitRequest(
-        job_id=draft.job_id,
+        submission=entry.submission,
+        job_id=entry.job_id,
         folder=draft.folder,
         workdir=draft.workdir,
         environment={**draft.environment.variables, **added},
         time_limit_s=None if limit is None else parse_slurm_time_s(limit),
         kill_wait_s=draft.job.site.kill_wait_s,
+        begun_s=entry.created_s,
+        is_array=spec.slurm.array is not None,
     )
 
 
-def _record(draft: _Draft, tools: SubmitTools) -> None:
+def _record(draft: _Draft, started: StartedJob, tools: SubmitTools) -> JobEntry:
+    entry = replace(
+        draft.entry, job_id=started.job_id, cluster=started.cluster, state=started.state
+    )
     submitted = {
-        "schema": SUBMITTED_SCHEMA,
-        "job_id": draft.job_id,
-        "submitted_s": tools.clock.now_s(),
-        "hpckit": hpckit.__version__,
+        **submitted_document(entry, tools.clock.now_s()),
         "host": draft.caller.host,
         "workdir": str(draft.workdir),
         "held_back": list(draft.environment.held_back),
         "script_sha256": draft.job.script.sha256,
     }
     try:
-        tools.folders.write(draft.folder, "submitted.json", as_json(submitted))
-        tools.index.update(JobStatus(job_id=draft.job_id, state=JobState.RUNNING))
+        tools.folders.write(draft.folder, SUBMITTED_FILE, as_json(submitted))
+        tools.index.update([entry])
     except StorageFailed as error:
         raise StorageFailed(
-            f"job {draft.job_id} runs in {draft.folder}, but {error.message}", hint=error.hint
+            f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
+            hint=error.hint,
         ) from error
+    return entry
 
 
-def _start(draft: _Draft, tools: SubmitTools, done: set[_Step]) -> None:
+def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
+    """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
+    return {
+        "schema": SUBMITTED_SCHEMA,
+        "job_id": entry.job_id,
+        "cluster": entry.cluster,
+        "submitted_s": now_s,
+        "hpckit": hpckit.__version__,
+    }
+
+
+def _start(draft: _Draft, tools: SubmitTools, progress: _Progress) -> Submission:
     with tools.interrupts_held():
         tools.folders.create(draft.root, draft.folder.name)
-        done.add(_Step.FOLDER)
+        progress.has_folder = True
     _write_folder(draft, tools.folders)
     with tools.interrupts_held():
-        tools.index.add(_entry(draft))
-        done.add(_Step.INDEX)
-        tools.submitter.submit(_request(draft))
-        _record(draft, tools)
+        tools.index.add(draft.entry)
+        progress.is_indexed = True
+        progress.started = tools.submitter.submit(_request(draft))
+        return Submission(
+            entry=_record(draft, progress.started, tools),
+            script_sha256=draft.job.script.sha256,
+            environment=draft.environment,
+            words=progress.started.words,
+        )
 
 
-def _undone(draft: _Draft, tools: SubmitTools, done: set[_Step]) -> bool:
-    """Remove every trace of a job that was not started; says whether that was so."""
-    if _Step.INDEX in done:
-        status = tools.submitter.statuses({draft.job_id: draft.folder})[draft.job_id]
-        if status.state not in (JobState.NOT_SUBMITTED, JobState.PENDING):
-            return False
-        tools.index.remove(draft.job_id)
-    if _Step.FOLDER in done:
+def _undo(draft: _Draft, tools: SubmitTools, progress: _Progress) -> None:
+    """Remove every trace of a job that was not started."""
+    if progress.is_indexed:
+        tools.index.remove(draft.entry.submission)
+    if progress.has_folder:
         tools.folders.remove(draft.folder)
-    return True

@@ -1,25 +1,47 @@
-"""The life of submitted jobs: find, ask, wait, cancel, list, rebuild the index."""
+"""The life of submitted jobs: find, ask, wait, list, rebuild the index."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
+from hpckit.app.prepare import as_json
+from hpckit.app.submit import submitted_document
+from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, StorageFailed
+from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 
 _MAX_EPOCH_S = 1e11
-UNKNOWN_LIMIT_S = 60.0
-"""How long waiting goes on while nobody knows how the job is."""
+LOST_LIMIT_S = 60.0
+"""How long waiting goes on for a job of which nobody will know more."""
+UNKNOWN_LIMIT_S = 3600.0
+"""How long waiting goes on while the scheduler cannot be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackTools:
+    """The adapters that tracking uses; `submitter_of` gives what started a job.
+
+    `submitter_of` raises HpckitError for a job whose folder does not say.
+    """
+
+    submitter_of: Callable[[JobEntry], Submitter]
+    index: JobIndex
+    folders: JobFolders
+    clock: Clock
 
 
 def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     """The job with this id or beginning of an id; None is the newest job.
 
-    Raises HpckitError when there is none, or more than one.
+    Raises HpckitError when there is none, or more than one. Of several jobs of one id (clusters
+    count for themselves) it is the newest.
     """
     if wanted is None:
         newest = index.latest(1)
@@ -30,113 +52,219 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
         raise HpckitError("the job id is empty", hint="hpckit jobs lists them")
     found = index.find(wanted) or index.find(f"L{wanted}")
     if not found:
-        raise HpckitError(f"there is no job {wanted!r}", hint="hpckit jobs lists them")
-    if len(found) > 1:
+        raise HpckitError(
+            f"hpckit has submitted no job {wanted!r} from here", hint="hpckit jobs lists them"
+        )
+    if len({entry.job_id for entry in found}) > 1:
         ids = ", ".join(entry.job_id for entry in found[:5])
         raise HpckitError(f"{wanted!r} begins more than one job id: {ids}")
     return found[0]
 
 
-def job_status(entry: JobEntry, submitter: Submitter, index: JobIndex) -> JobStatus:
-    """What is known of a job now; a changed state is remembered in the index."""
-    return _ask([entry], submitter, index)[0]
+def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
+    """The job with this id, and the task when it is written as Slurm writes one: 4242_7."""
+    match = re.fullmatch(r"(.+)_(\d{1,9})", wanted or "", re.ASCII)
+    if match is None:
+        return find_job(index, wanted), None
+    return find_job(index, match[1]), int(match[2])
 
 
-def _ask(entries: Sequence[JobEntry], submitter: Submitter, index: JobIndex) -> Sequence[JobStatus]:
-    folders = {entry.job_id: Path(entry.folder) for entry in entries}
-    answers = submitter.statuses(folders)
+def job_status(entry: JobEntry, tools: TrackTools) -> JobStatus:
+    """What is known of a job now; what has changed is remembered in the index."""
+    return job_statuses([entry], tools)[0]
+
+
+def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[JobStatus]:
+    """What is known of these jobs now, in their order, each submitter asked once."""
+    answers: dict[str, JobStatus] = {}
+    groups: dict[int, tuple[Submitter, list[JobEntry]]] = {}
     for entry in entries:
-        status = answers[entry.job_id]
-        if status.state is not JobState.UNKNOWN and status.state is not entry.state:
-            index.update(status)
-    return [answers[entry.job_id] for entry in entries]
+        try:
+            submitter = tools.submitter_of(entry)
+        except HpckitError as error:
+            answers[entry.submission] = JobStatus(
+                job_id=entry.job_id,
+                cluster=entry.cluster,
+                state=JobState.UNKNOWN,
+                is_lost=True,
+                reason=error.message,
+            )
+        else:
+            groups.setdefault(id(submitter), (submitter, []))[1].append(entry)
+    for submitter, group in groups.values():
+        answers |= submitter.statuses(group)
+    statuses = [answers[entry.submission] for entry in entries]
+    _remember(entries, statuses, tools)
+    return statuses
 
 
-def list_jobs(
-    index: JobIndex, submitter: Submitter, limit: int | None
-) -> Sequence[tuple[JobEntry, JobStatus]]:
+def _remember(
+    entries: Sequence[JobEntry], statuses: Sequence[JobStatus], tools: TrackTools
+) -> None:
+    changed: list[JobEntry] = []
+    confirmed: list[JobEntry] = []
+    for entry, status in zip(entries, statuses, strict=True):
+        after = after_status(entry, status)
+        if after == entry:
+            continue
+        changed.append(after)
+        if after.job_id != entry.job_id:
+            confirmed.append(after)
+    tools.index.update(changed)
+    for entry in confirmed:
+        document = submitted_document(entry, tools.clock.now_s())
+        # The index has it; a folder on a full disk must not hide how the other jobs are.
+        with contextlib.suppress(StorageFailed):
+            tools.folders.write(Path(entry.folder), SUBMITTED_FILE, as_json(document))
+
+
+def after_status(entry: JobEntry, status: JobStatus) -> JobEntry:
+    """The line of the index after an answer; what is unknown now does not undo what was known."""
+    if status.state is JobState.UNKNOWN and status.job_id == entry.job_id:
+        return entry
+    state = entry.state if status.state is JobState.UNKNOWN else status.state
+    return replace(
+        entry,
+        job_id=status.job_id,
+        cluster=status.cluster,
+        state=state,
+        exit_code=status.exit_code,
+    )
+
+
+def list_jobs(tools: TrackTools, limit: int | None) -> Sequence[tuple[JobEntry, JobStatus]]:
     """The newest jobs with their status; only jobs that can still change are asked about."""
-    entries = index.latest(limit)
+    entries = tools.index.latest(limit)
     living = [entry for entry in entries if not entry.state.is_final]
-    fresh = {status.job_id: status for status in _ask(living, submitter, index)}
-    return [(entry, fresh.get(entry.job_id) or _remembered(entry)) for entry in entries]
+    asked = zip(living, job_statuses(living, tools), strict=True)
+    fresh = {entry.submission: (after_status(entry, status), status) for entry, status in asked}
+    return [fresh.get(entry.submission) or (entry, _remembered(entry)) for entry in entries]
 
 
 def _remembered(entry: JobEntry) -> JobStatus:
-    return JobStatus(job_id=entry.job_id, state=entry.state, exit_code=entry.exit_code)
+    return JobStatus(
+        job_id=entry.job_id, cluster=entry.cluster, state=entry.state, exit_code=entry.exit_code
+    )
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Jobs that are waited for: the last answer about each, and which have not ended."""
+
+    entries: dict[str, JobEntry]
+    begun_s: float
+    known_s: float
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+
+    @property
+    def open(self) -> list[JobEntry]:
+        ended = {key for key, status in self.statuses.items() if status.state.is_final}
+        return [entry for key, entry in self.entries.items() if key not in ended]
+
+    def ask(self, tools: TrackTools) -> float:
+        """Ask about the jobs that have not ended; gives the seconds waited so far."""
+        asked = self.open
+        for entry, status in zip(asked, job_statuses(asked, tools), strict=True):
+            self.statuses[entry.submission] = status
+            self.entries[entry.submission] = after_status(entry, status)
+        now_s = tools.clock.now_s()
+        unknown = [status for status in self._open_statuses() if status.state is JobState.UNKNOWN]
+        if len(unknown) < len(self.open):
+            self.known_s = now_s
+        elif unknown:
+            self._give_up(unknown, now_s - self.known_s)
+        return now_s - self.begun_s
+
+    def _open_statuses(self) -> list[JobStatus]:
+        return [self.statuses[entry.submission] for entry in self.open]
+
+    def _give_up(self, unknown: Sequence[JobStatus], unknown_for_s: float) -> None:
+        lost = all(status.is_lost for status in unknown)
+        if unknown_for_s >= (LOST_LIMIT_S if lost else UNKNOWN_LIMIT_S):
+            one = unknown[0]
+            raise HpckitError(f"what became of {one.job_id} is not known: {one.reason}")
 
 
 def wait_for(
-    entry: JobEntry,
-    submitter: Submitter,
-    index: JobIndex,
-    clock: Clock,
+    entries: Sequence[JobEntry],
+    tools: TrackTools,
     *,
     poll_interval_s: float,
+    back_off: bool,
     timeout_s: float | None = None,
-    progress: Callable[[JobStatus, float], None],
-) -> JobStatus:
-    """Ask every `poll_interval_s` until the job has ended; then its final status.
+    progress: Callable[[Sequence[JobStatus], float], None],
+) -> Sequence[JobStatus]:
+    """Ask until all jobs have ended; then their final statuses, in order.
 
-    `progress` is called with the status and the seconds waited after each question. Gives the
-    last status when `timeout_s` has passed first. Raises HpckitError when the job's state has
-    been unknown for UNKNOWN_LIMIT_S.
+    Only jobs that have not ended are asked about, every `poll_interval_s` or, with `back_off`,
+    ever less often. `progress` is called with all statuses and the seconds waited after each
+    question. Gives the last statuses when `timeout_s` has passed first. Raises HpckitError when
+    nobody has known for LOST_LIMIT_S or UNKNOWN_LIMIT_S how any job that is left is.
     """
-    begun_s = known_s = clock.now_s()
+    begun_s = tools.clock.now_s()
+    wait = _Wait({entry.submission: entry for entry in entries}, begun_s, begun_s)
     while True:
-        status = job_status(entry, submitter, index)
-        now_s = clock.now_s()
-        waited_s = now_s - begun_s
-        if status.state is not JobState.UNKNOWN:
-            known_s = now_s
-        if status.state.is_final or (timeout_s is not None and waited_s >= timeout_s):
-            return status
-        if now_s - known_s >= UNKNOWN_LIMIT_S:
-            raise HpckitError(f"what became of {entry.job_id} is not known: {status.reason}")
-        progress(status, waited_s)
-        clock.sleep(poll_interval_s)
+        waited_s = wait.ask(tools)
+        statuses = [wait.statuses[entry.submission] for entry in entries]
+        left_s = inf if timeout_s is None else timeout_s - waited_s
+        if not wait.open or left_s <= 0:
+            return statuses
+        progress(statuses, waited_s)
+        pause = pause_s(waited_s, poll_interval_s) if back_off else poll_interval_s
+        tools.clock.sleep(min(pause, left_s))
 
 
-def rebuild(
-    index: JobIndex, folders: JobFolders, submitter: Submitter, roots: Sequence[Path]
-) -> tuple[int, tuple[str, ...]]:
+def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, ...]]:
     """Fill the index from the job folders under `roots`, and forget jobs without a folder.
 
     Gives the number of jobs found and a sentence for each folder that could not be read.
     """
     entries, wrong = [], []
     for root in roots:
-        for folder in folders.scan(root):
+        for folder in tools.folders.scan(root):
             try:
-                entries.append(_entry_of(folders.read_json(folder, "intent.json"), folder))
+                entries.append(_entry_of(tools.folders, folder))
             except (StorageFailed, KeyError, TypeError, ValueError) as error:
                 wrong.append(f"{folder}: {error}")
-    states = submitter.statuses({entry.job_id: Path(entry.folder) for entry in entries})
-    found = [_with_status(entry, states[entry.job_id]) for entry in entries]
-    index.rebuild(found, _gone(index, folders))
+    tools.index.rebuild(entries, _gone(tools, entries))
+    job_statuses(entries, tools)
     return len(entries), tuple(wrong)
 
 
-def _with_status(entry: JobEntry, status: JobStatus) -> JobEntry:
-    if status.state is JobState.UNKNOWN:
-        return entry
-    return replace(entry, state=status.state, exit_code=status.exit_code)
-
-
-def _gone(index: JobIndex, folders: JobFolders) -> Sequence[JobId]:
+def _gone(tools: TrackTools, found: Sequence[JobEntry]) -> Sequence[str]:
+    """Lines without a folder, and those of an old index whose key was not yet the submission's."""
+    submissions = {entry.folder: entry.submission for entry in found}
     try:
-        known = index.latest(None)
+        known = tools.index.latest(None)
     except StorageFailed:
         return ()
-    return [entry.job_id for entry in known if not folders.is_folder(Path(entry.folder))]
+    return [
+        entry.submission
+        for entry in known
+        if submissions.get(entry.folder, entry.submission) != entry.submission
+        or not tools.folders.is_folder(Path(entry.folder))
+    ]
 
 
-def _entry_of(intent: Mapping[str, object], folder: Path) -> JobEntry:
-    job_id, created_s = str(intent["job_id"]), float(str(intent["created_s"]))
+def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
+    """The line of the index for a job folder; `submitted.json` holds the scheduler's id."""
+    intent = folders.read_json(folder, INTENT_FILE)
+    try:
+        confirmed = folders.read_json(folder, SUBMITTED_FILE)
+    except StorageFailed:
+        confirmed = {}
+    job_id = str(confirmed.get("job_id", intent["job_id"]))
+    cluster = confirmed.get("cluster")
+    submission = str(intent["uuid"])
+    created_s = float(str(intent["created_s"]))
     if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", job_id) or not 0 <= created_s < _MAX_EPOCH_S:
-        raise ValueError("intent.json holds a job id or time that cannot be")
+        raise ValueError("it holds a job id or time that cannot be")
+    if not re.fullmatch(r"[0-9a-f]{32}", submission):
+        raise ValueError("intent.json holds a uuid that cannot be")
     return JobEntry(
+        submission=submission,
         job_id=JobId(job_id),
+        cluster=None if cluster is None else str(cluster),
         name=str(intent["name"]),
         site=str(intent["site"]),
         folder=str(folder),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from hpckit.cli import output
@@ -20,30 +18,28 @@ _MARGIN_S = 10.0
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def command(ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_json: bool) -> None:
-    """End JOB_ID (any beginning of it): TERM, and KILL for what is left after kill_wait_s."""
+    """End JOB_ID (any beginning of it, or ID_TASK for one task of an array).
+
+    TERM comes first, and KILL for what is left after the site's or Slurm's KillWait.
+    """
     from hpckit import wiring
-    from hpckit.app.track import find_job, job_status
+    from hpckit.app.track import after_status, find_task, job_status
     from hpckit.cli.waiting import wait_at_terminal
 
-    index = wiring.job_index()
-    entry = find_job(index, job_id)
+    tools = wiring.track_tools()
+    entry, task = find_task(tools.index, job_id)
     site = site_of(entry)
-    submitter = wiring.submitter(site.submitter)
-    submitter.cancel(entry.job_id, Path(entry.folder), signal_name)
-    if signal_name is None:
-        status = wait_at_terminal(
-            entry,
-            submitter,
-            index,
-            poll_interval_s=site.poll_interval_s,
-            timeout_s=site.kill_wait_s + _MARGIN_S,
-        )
+    tools.submitter_of(entry).cancel(entry, signal_name, task)
+    if signal_name is None and task is None:
+        timeout_s = site.kill_wait_s + _MARGIN_S
+        status = wait_at_terminal([entry], tools, timeout_s=timeout_s)[0]
     else:
-        status = job_status(entry, submitter, index)
+        status = job_status(entry, tools)
+    entry = after_status(entry, status)
     if as_json:
         output.document(status_document(entry, status))
     else:
         output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
-    if signal_name is None and not status.state.is_final:
+    if signal_name is None and task is None and not status.state.is_final:
         output.talk(f" {entry.job_id} has not ended yet: {status.state}")
         ctx.exit(1)

@@ -17,7 +17,8 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
 
 @click.command("doctor")
-@click.option("--site", default="local", show_default=True, help="For jobs at this site.")
+@click.option("--site", default="local", show_default=True, envvar="HPCKIT_SITE",
+              help="For jobs at this site.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
@@ -28,12 +29,13 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     from hpckit.app.submit import expand_job_root
 
     caller = wiring.caller()
-    root = expand_job_root(load_site(wiring.resources(), site).job_root, caller)
+    spec = load_site(wiring.resources(), site)
     findings = examine(
         wiring.command_runner(),
         wiring.job_folders(),
         wiring.job_index(),
-        root,
+        expand_job_root(spec.job_root, caller),
+        spec.submitter,
     )
     if as_json:
         output.document(_document(findings))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +12,7 @@ import click
 from hpckit.cli import output
 
 if TYPE_CHECKING:
+    from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry, JobStatus
 
 
@@ -23,15 +26,10 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
     """List jobs, newest first."""
     from hpckit import wiring
     from hpckit.app.track import list_jobs
-    from hpckit.model.site import SubmitterKind
 
     if rebuild:
         _rebuild()
-    rows = list_jobs(
-        wiring.job_index(),
-        wiring.submitter(SubmitterKind.LOCAL),
-        None if everything else limit,
-    )
+    rows = list_jobs(wiring.track_tools(), None if everything else limit)
     if as_json:
         output.document(
             {
@@ -59,11 +57,21 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
     )
     if not everything and len(rows) == limit:
         output.talk(f" the newest {limit}; hpckit jobs --all lists every one")
+    _say_unknown(rows)
+
+
+def _say_unknown(rows: Sequence[tuple[JobEntry, JobStatus]]) -> None:
+    """One line for each reason why something is not known."""
+    reasons = [status.reason for _, status in rows if status.state == "UNKNOWN"]
+    for reason in dict.fromkeys(reasons):
+        output.talk(f" note  {reasons.count(reason)} UNKNOWN: {reason}")
 
 
 def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
     return {
         "job_id": entry.job_id,
+        "submission": entry.submission,
+        "cluster": entry.cluster,
         "name": entry.name,
         "site": entry.site,
         "folder": entry.folder,
@@ -75,21 +83,34 @@ def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
 
 def _rebuild() -> None:
     from hpckit import wiring
+    from hpckit.app.track import rebuild
+
+    tools = wiring.track_tools()
+    roots, left_out = _roots(tools)
+    count, wrong = rebuild(tools, roots)
+    output.talk(f" index rebuilt: {count} jobs from {', '.join(map(str, roots))}")
+    for sentence in (*left_out, *wrong):
+        output.talk(f" note  left out: {sentence}")
+
+
+def _roots(tools: TrackTools) -> tuple[list[Path], list[str]]:
+    """The job roots of today's sites and of the jobs in the index, and what could not be told."""
+    from hpckit import wiring
     from hpckit.app.sites import list_sites
     from hpckit.app.submit import expand_job_root
-    from hpckit.app.track import rebuild
-    from hpckit.model.site import SubmitterKind
+    from hpckit.errors import HpckitError
 
     caller = wiring.caller()
-    sites = [found.site for found in list_sites(wiring.resources()) if found.site is not None]
-    roots = {expand_job_root(site.job_root, caller) for site in sites
-             if site.submitter is SubmitterKind.LOCAL}  # fmt: skip
-    count, wrong = rebuild(
-        wiring.job_index(),
-        wiring.job_folders(),
-        wiring.submitter(SubmitterKind.LOCAL),
-        sorted(roots),
-    )
-    output.talk(f" index rebuilt: {count} jobs from {', '.join(map(str, sorted(roots)))}")
-    for sentence in wrong:
-        output.talk(f" note  left out: {sentence}")
+    roots, wrong = set(), []
+    for found in list_sites(wiring.resources()):
+        if found.site is None:
+            continue
+        try:
+            roots.add(expand_job_root(found.site.job_root, caller))
+        except HpckitError as error:
+            wrong.append(f"site {found.site.name}: {error.message}")
+    try:
+        roots |= {Path(entry.folder).parent for entry in tools.index.latest(None)}
+    except HpckitError as error:
+        wrong.append(error.message)
+    return sorted(roots), wrong

@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import job_argument, site_of
+from hpckit.model.site import SubmitterKind
+
+if TYPE_CHECKING:
+    from hpckit.app.track import TrackTools
+    from hpckit.model.slurm import JobEntry
+    from hpckit.ports import JobLogs, LogName
 
 
 @click.command("logs")
@@ -18,40 +25,57 @@ from hpckit.cli.job_argument import job_argument, site_of
 @click.option("--rank", type=click.IntRange(0, 2**31), help="The output of one rank alone.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs lie, as one JSON document.")
 def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool) -> None:
-    """Print the output of JOB_ID (any beginning of it; the newest job without one)."""
-    from hpckit import wiring
-    from hpckit.app.logs import follow_log, read_log
-    from hpckit.app.track import find_job, job_status
+    """Print the output of JOB_ID (any beginning of it; the newest job without one).
 
-    index = wiring.job_index()
-    entry = find_job(index, job_id)
-    folder = Path(entry.folder)
+    ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
+    """
+    from hpckit import wiring
+    from hpckit.app.logs import read_log
+    from hpckit.app.track import find_task
+    from hpckit.ports import LogName
+
+    tools = wiring.track_tools()
+    entry, task = find_task(tools.index, job_id)
+    log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     logs = wiring.job_logs()
     if as_json:
-        output.document(
-            {
-                "schema": "hpckit.logs/1",
-                "job_id": entry.job_id,
-                "log": str(folder / "logs" / "job.log"),
-                "ranks": {
-                    str(number): str(folder / "logs" / f"rank-{number}.log")
-                    for number in logs.ranks(folder)
-                },
-            }
-        )
-        return
-    if not follow:
-        _write(read_log(logs, folder, rank))
-        return
+        output.document(_document(entry, logs, task))
+    elif follow:
+        _follow(entry, logs, log, tools)
+    else:
+        _write(read_log(logs, log))
+
+
+def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:
+    from hpckit.model.job_folder import log_file
+
+    folder = Path(entry.folder)
+    return {
+        "schema": "hpckit.logs/1",
+        "job_id": entry.job_id,
+        "task": task,
+        "log": str(folder / log_file(None, task)),
+        "ranks": {
+            str(number): str(folder / log_file(number, task)) for number in logs.ranks(folder, task)
+        },
+        "tasks": {
+            str(number): str(folder / log_file(None, number)) for number in logs.tasks(folder)
+        },
+    }
+
+
+def _follow(entry: JobEntry, logs: JobLogs, log: LogName, tools: TrackTools) -> None:
+    from hpckit.app.logs import follow_log
+    from hpckit.app.track import job_status
+
     site = site_of(entry)
-    submitter = wiring.submitter(site.submitter)
     chunks = follow_log(
         logs,
-        folder,
-        rank,
-        wiring.clock(),
+        log,
+        tools.clock,
         poll_interval_s=site.poll_interval_s,
-        has_ended=lambda: job_status(entry, submitter, index).state.is_final,
+        back_off=site.submitter is SubmitterKind.SLURM,
+        has_ended=lambda: job_status(entry, tools).state.is_final,
     )
     try:
         _write(chunks)

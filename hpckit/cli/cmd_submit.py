@@ -10,12 +10,12 @@ from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
+from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.app.prepare import PreparedJob
     from hpckit.app.submit import Submission
     from hpckit.model.slurm import JobStatus
-    from hpckit.ports import JobLogs
 
 _RANKS_SHOWN = 16
 _LOG_LINES_SHOWN = 3
@@ -54,7 +54,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     submission = submit(job, wiring.caller(), wiring.submit_tools(job.site.submitter))
     if not params["as_json"]:
         _say_submitted(job, submission, quiet=params["quiet"])
-    status = _wait(job, submission) if params["wait"] else None
+    status = _wait(submission) if params["wait"] else None
     if params["as_json"]:
         output.document(_document(job, submission, status))
     elif status is not None and not params["quiet"]:
@@ -63,18 +63,11 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         ctx.exit(1)
 
 
-def _wait(job: PreparedJob, submission: Submission) -> JobStatus:
+def _wait(submission: Submission) -> JobStatus:
     from hpckit import wiring
-    from hpckit.app.track import find_job
     from hpckit.cli.waiting import wait_at_terminal
 
-    index = wiring.job_index()
-    return wait_at_terminal(
-        find_job(index, submission.job_id),
-        wiring.submitter(job.site.submitter),
-        index,
-        poll_interval_s=job.site.poll_interval_s,
-    )
+    return wait_at_terminal([submission.entry], wiring.track_tools())[0]
 
 
 def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
@@ -95,7 +88,12 @@ def _document(
         "site": job.site.name,
         "folder": None if submission is None else str(submission.folder),
         "script_sha256": job.script.sha256,
-        "held_back": [] if submission is None else list(submission.held_back),
+        "cluster": None if submission is None else submission.entry.cluster,
+        "held_back": [] if submission is None else list(submission.environment.held_back),
+        "sbatch_defaults": []
+        if submission is None
+        else list(submission.environment.sbatch_defaults),
+        "words": [] if submission is None else list(submission.words),
         "state": None if status is None else str(status.state),
         "exit_code": None if status is None else status.exit_code,
         "exit_signal": None if status is None else status.exit_signal,
@@ -115,9 +113,14 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         ("job", f"{job.effective.spec.name}   {_size(job)}   site {job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
-    if submission.held_back:
-        names = " ".join(submission.held_back)
+    environment = submission.environment
+    if environment.held_back:
+        names = " ".join(environment.held_back)
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    if environment.sbatch_defaults:
+        rows.append(("sbatch", f"reads your {' '.join(environment.sbatch_defaults)}"))
+    if submission.words:
+        rows.append(("slurm", "\n".join(submission.words)))
     ignored = not_applied(job.effective, job.site)
     if ignored:
         rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
@@ -133,27 +136,33 @@ def _size(job: PreparedJob) -> str:
     if spec.resources.gpus_per_node:
         gpus = spec.resources.gpus_per_node
         parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
-    size = " × ".join(parts)
-    return f"{size} · {spec.resources.time_limit or 'no time limit'}"
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    default = "the partition's time limit" if slurm else "no time limit"
+    words = [" × ".join(parts), spec.resources.time_limit or default]
+    for name in ("partition", "account", "qos") if slurm else ():
+        value = getattr(spec.slurm, name)
+        if value is not None:
+            words.append(f"{name} {value}")
+    return " · ".join(words)
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
     from hpckit import wiring
+    from hpckit.ports import LogName
 
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)
-    shown = [f"{rank}: {_last(logs, submission, rank)}" for rank in ranks[:_RANKS_SHOWN]]
+    shown = [
+        f"{rank}: {''.join(logs.tail(LogName(folder=submission.folder, rank=rank), 1))}"
+        for rank in ranks[:_RANKS_SHOWN]
+    ]
     if len(ranks) > _RANKS_SHOWN:
         shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
     rows = [("ranks", "\n".join(shown))] if shown else []
-    tail = logs.tail(submission.folder, None, _LOG_LINES_SHOWN)
+    tail = logs.tail(LogName(folder=submission.folder), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
         rows.append(("log", "\n".join(tail)))
     rows.append(("ended", output.outcome(status)))
     if status.state != "COMPLETED":
         rows.append(("next", f"hpckit logs {submission.job_id}"))
     output.labelled(rows)
-
-
-def _last(logs: JobLogs, submission: Submission, rank: int) -> str:
-    return "".join(logs.tail(submission.folder, rank, 1))

@@ -1,41 +1,45 @@
-"""`hpckit wait`: until a job has ended."""
+"""`hpckit wait`: until jobs have ended."""
 
 from __future__ import annotations
 
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_argument import job_argument, site_of, status_document
+from hpckit.cli.job_argument import many_jobs_argument, status_document
 
 
 @click.command("wait")
-@job_argument
+@many_jobs_argument
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def command(
-    ctx: click.Context, job_id: str | None, *, timeout_s: float | None, as_json: bool
+    ctx: click.Context, job_ids: tuple[str, ...], *, timeout_s: float | None, as_json: bool
 ) -> None:
-    """Wait until JOB_ID has ended; exit 0 if it completed, else 1."""
+    """Wait until all JOB_IDs have ended (the newest job without one).
+
+    Exit 0 if all completed, else 1.
+    """
     from hpckit import wiring
-    from hpckit.app.track import find_job
+    from hpckit.app.track import after_status, find_job
     from hpckit.cli.waiting import wait_at_terminal
 
-    index = wiring.job_index()
-    entry = find_job(index, job_id)
-    site = site_of(entry)
-    status = wait_at_terminal(
-        entry,
-        wiring.submitter(site.submitter),
-        index,
-        poll_interval_s=site.poll_interval_s,
-        timeout_s=timeout_s,
-    )
+    tools = wiring.track_tools()
+    found = [find_job(tools.index, job_id) for job_id in job_ids or (None,)]
+    entries = list({entry.submission: entry for entry in found}.values())
+    statuses = wait_at_terminal(entries, tools, timeout_s=timeout_s)
+    ended = [
+        (after_status(entry, status), status)
+        for entry, status in zip(entries, statuses, strict=True)
+    ]
     if as_json:
-        output.document(status_document(entry, status))
-    else:
-        output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
-    if not status.state.is_final:
-        output.talk(f" {entry.job_id} has not ended within {timeout_s:g} s")
-    if status.state != "COMPLETED":
+        documents = [status_document(entry, status) for entry, status in ended]
+        several = {"schema": "hpckit.statuses/1", "jobs": documents}
+        output.document(several if len(job_ids) > 1 else documents[0])
+    for entry, status in ended:
+        if not as_json:
+            output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
+        if not status.state.is_final:
+            output.talk(f" {entry.job_id} has not ended within {timeout_s:g} s")
+    if any(status.state != "COMPLETED" for _, status in ended):
         ctx.exit(1)

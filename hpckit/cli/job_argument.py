@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
     from hpckit.model.site import SiteSpec
     from hpckit.model.slurm import JobEntry, JobStatus
-    from hpckit.ports import Submitter
 
 
 def job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,43 +48,50 @@ def _complete(
     return [CompletionItem(entry.job_id, help=entry.name) for entry in entries]
 
 
+def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add any number of JOB_ID arguments."""
+    add = click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...", shell_complete=_complete)
+    decorated: Callable[..., Any] = add(function)
+    return decorated
+
+
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
     from hpckit import wiring
-    from hpckit.errors import StorageFailed
-    from hpckit.model.site import SiteSpec
-    from hpckit.parse.document import convert
+    from hpckit.app.sites import recorded_site
 
-    folders, folder = wiring.job_folders(), Path(entry.folder)
-    if not folders.is_folder(folder):
-        raise StorageFailed(
-            f"the folder of {entry.job_id} is gone: {folder}",
-            hint="hpckit jobs --rebuild forgets jobs without a folder",
-        )
-    source = str(folder / "site.json")
-    return convert(dict(folders.read_json(folder, "site.json")), SiteSpec, source)
-
-
-def submitter_of(entry: JobEntry) -> Submitter:
-    """What started this job."""
-    from hpckit import wiring
-
-    return wiring.submitter(site_of(entry).submitter)
+    return recorded_site(entry, wiring.job_folders())
 
 
 def status_document(entry: JobEntry, status: JobStatus) -> dict[str, object]:
     """`hpckit.status/1`: a job and how it is."""
     return {
         "schema": "hpckit.status/1",
-        "job_id": entry.job_id,
+        "job_id": status.job_id,
+        "cluster": status.cluster,
         "name": entry.name,
         "site": entry.site,
         "folder": entry.folder,
         "state": str(status.state),
+        "slurm_state": status.raw,
         "exit_code": status.exit_code,
         "exit_signal": status.exit_signal,
         "reason": status.reason,
+        "slurm_reason": status.slurm_reason,
         "submitted_s": entry.created_s,
+        "expected_start_s": status.expected_start_s,
         "started_s": status.started_s,
         "ended_s": status.ended_s,
+        "nodelist": status.nodelist,
+        "tasks": [
+            {
+                "task": task.task_index,
+                "state": str(task.state),
+                "exit_code": task.exit_code,
+                "started_s": task.started_s,
+                "ended_s": task.ended_s,
+                "nodelist": task.nodelist,
+            }
+            for task in status.tasks
+        ],
     }

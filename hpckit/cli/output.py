@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64
 _NARROWEST = 8
+_WIDEST_PROSE = 100
 _COLOURS = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -50,6 +51,15 @@ def labelled(rows: Sequence[tuple[str, str]]) -> None:
         result(f" {label:<{width}}  {head}".rstrip())
         for line in more:
             result(f" {'':<{width}}  {line}".rstrip())
+
+
+def prose(text: str, indent: int = 9) -> str:
+    """Text broken into lines that leave room for a label, at a terminal's width or 80 columns."""
+    import textwrap
+
+    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST_PROSE) - indent
+    lines = [textwrap.wrap(line, max(width, _NARROWEST)) for line in text.split("\n")]
+    return "\n".join(part for parts in lines for part in parts)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -104,8 +114,9 @@ def outcome(status: JobStatus) -> str:
         number = status.exit_code - _SHELL_SIGNAL_BASE
         signal = f" (signal {number})" if 0 < number <= _LAST_SIGNAL else ""
         parts.append(f"exit code {status.exit_code}{signal}")
-    if status.reason:
-        parts.append(status.reason)
+    why = status.reason or status.slurm_reason
+    if why:
+        parts.append(why)
     return " · ".join(parts)
 
 

@@ -1,48 +1,60 @@
-"""Waiting for a job at a terminal: a progress line, and an interrupt that loses nothing."""
+"""Waiting for jobs at a terminal: a progress line, and an interrupt that loses nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hpckit.cli import output
+from hpckit.cli.job_argument import site_of
+from hpckit.model.site import SubmitterKind
 from hpckit.units import format_duration
 
 if TYPE_CHECKING:
+    from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry, JobStatus
-    from hpckit.ports import JobIndex, Submitter
 
 
 def wait_at_terminal(
-    entry: JobEntry,
-    submitter: Submitter,
-    index: JobIndex,
-    *,
-    poll_interval_s: float,
-    timeout_s: float | None = None,
-) -> JobStatus:
-    """Wait for the job's end with a progress line; Ctrl-C ends the waiting, not the job."""
-    from hpckit import wiring
+    entries: Sequence[JobEntry], tools: TrackTools, *, timeout_s: float | None = None
+) -> Sequence[JobStatus]:
+    """Wait for the jobs' end with a progress line; Ctrl-C ends the waiting, not the jobs."""
     from hpckit.app.track import wait_for
 
     line = output.Progress()
 
-    def progress(status: JobStatus, waited_s: float) -> None:
-        line.show(f"{entry.job_id} {status.state} · waiting {format_duration(waited_s)}")
+    def progress(statuses: Sequence[JobStatus], waited_s: float) -> None:
+        line.show(f"{_progress(statuses)} · waiting {format_duration(waited_s)}")
 
+    sites = [site_of(entry) for entry in entries]
     try:
         return wait_for(
-            entry,
-            submitter,
-            index,
-            wiring.clock(),
-            poll_interval_s=poll_interval_s,
+            entries,
+            tools,
+            poll_interval_s=max(site.poll_interval_s for site in sites),
+            back_off=any(site.submitter is SubmitterKind.SLURM for site in sites),
             timeout_s=timeout_s,
             progress=progress,
         )
     except KeyboardInterrupt:
-        job_id = entry.job_id
+        ids = " ".join(entry.job_id for entry in entries[:1])
+        more = "" if len(entries) == 1 else " …"
         raise KeyboardInterrupt(
-            f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
+            f"the job goes on: hpckit wait {ids}{more} · hpckit cancel {ids}{more}"
         ) from None
     finally:
         line.clear()
+
+
+def _progress(statuses: Sequence[JobStatus]) -> str:
+    if len(statuses) > 1:
+        counts = Counter(str(status.state) for status in statuses)
+        return f"{len(statuses)} jobs: " + ", ".join(
+            f"{count} {state}" for state, count in counts.most_common()
+        )
+    status = statuses[0]
+    why = status.slurm_reason or (status.reason if status.tasks else None)
+    if status.state == "UNKNOWN":
+        why = status.reason
+    return f"{status.job_id} {status.state}" + (f" · {why}" if why else "")

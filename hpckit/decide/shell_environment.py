@@ -29,6 +29,20 @@ COMMUNICATION_PATTERNS: Final = (
 )  # fmt: skip
 ALWAYS_KEPT: Final = ("SLURM_CONF",)
 """Without SLURM_CONF a configless login node cannot find its controller."""
+SBATCH_DEFAULTS: Final[Mapping[str, str]] = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_WCKEY": "wckey",
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_CLUSTERS": "clusters",
+    "SLURM_CLUSTERS": "clusters",
+}
+"""A site's defaults for sbatch → the option that each stands for. sbatch(1), "INPUT ENVIRONMENT
+VARIABLES": they override what stands in a script, so that one is kept only where the script
+leaves its option open."""
 BASIC: Final = (
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
     "MODULESHOME", "MODULEPATH", "LMOD_*", "BASH_FUNC_module%%", "BASH_FUNC_ml%%",
@@ -37,33 +51,61 @@ BASIC: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionEnvironment:
-    """The environment of a job at submission; values of `held_back` are never kept."""
+    """The environment of a job at submission; values of `held_back` are never kept.
+
+    `sbatch_defaults` are names from `variables` that sbatch itself will read.
+    """
 
     variables: Mapping[str, str]
     held_back: tuple[str, ...]
+    sbatch_defaults: tuple[str, ...] = ()
 
 
 def submission_environment(
-    environment: Mapping[str, str], inherit: EnvInherit, passed: Sequence[str]
+    environment: Mapping[str, str],
+    inherit: EnvInherit,
+    passed: Sequence[str],
+    *,
+    stated: Sequence[str] | None = None,
 ) -> SubmissionEnvironment:
     """Split `environment` into what the job sees and what is held back.
 
     `passed` are names, or beginnings followed by `*`. `held_back` names, sorted, only what
     differs from plain inheritance in a way that matters: under `none`, where nearly everything
-    goes, the scheduler's, the launch's and the communication's variables.
+    goes, the scheduler's, the launch's and the communication's variables. `stated` are the
+    sbatch options that the script says itself, None without sbatch.
     """
+    defaults = _sbatch_defaults(environment, stated)
     guarded = (*SCHEDULER_PATTERNS, *LAUNCH_PATTERNS, *COMMUNICATION_PATTERNS)
     kept: dict[str, str] = {}
     held_back: list[str] = []
     for name, value in environment.items():
-        if _matches(name, passed) or name in ALWAYS_KEPT:
+        if _matches(name, passed) or name in ALWAYS_KEPT or name in defaults:
             kept[name] = value
         elif _matches(name, guarded):
             if not name.startswith("HPCKIT_"):
                 held_back.append(name)
         elif inherit is EnvInherit.ALL or _matches(name, BASIC):
             kept[name] = value
-    return SubmissionEnvironment(variables=kept, held_back=tuple(sorted(held_back)))
+    return SubmissionEnvironment(
+        variables=kept, held_back=tuple(sorted(held_back)), sbatch_defaults=defaults
+    )
+
+
+def _sbatch_defaults(
+    environment: Mapping[str, str], stated: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The variables that say something to sbatch which the script leaves open.
+
+    Inside a job they are that job's, not the site's.
+    """
+    if stated is None or "SLURM_JOB_ID" in environment:
+        return ()
+    return tuple(
+        name
+        for name, option in SBATCH_DEFAULTS.items()
+        if environment.get(name) and option not in stated
+    )
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

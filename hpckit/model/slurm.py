@@ -1,36 +1,120 @@
-"""Jobs as a scheduler sees them: ids, states, and what is known of one job."""
+"""Jobs as a scheduler sees them: ids, states, records, and what is known of one job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 JobId = NewType("JobId", str)
-"""The scheduler's id of a job, or `L` and eight hex digits for a local one."""
+"""The scheduler's id of a job; `L` and eight hex digits for a local one; `U` and eight hex
+digits (the beginning of the submission's uuid) while Slurm has not confirmed one."""
+
+UNCONFIRMED_PREFIX: Final = "U"
 
 
 class JobState(StrEnum):
-    """The states of squeue(1) and sacct(1) that hpckit meets, and two of its own.
+    """The states of squeue(1) and sacct(1), and two of hpckit's own.
 
-    UNKNOWN keeps a word that is not understood in `JobStatus.raw`; NOT_SUBMITTED is an intent
-    that never became a job.
+    UNKNOWN is a state that cannot be told now, or a word that is not understood and is kept in
+    `raw`; NOT_SUBMITTED is an intent that never became a job. Source: squeue(1), sacct(1), "JOB
+    STATE CODES", Slurm 22.05 to 26.05.
     """
 
     PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
     RUNNING = "RUNNING"
+    COMPLETING = "COMPLETING"
+    SUSPENDED = "SUSPENDED"
+    STOPPED = "STOPPED"
+    RESIZING = "RESIZING"
+    SIGNALING = "SIGNALING"
+    STAGE_OUT = "STAGE_OUT"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    POWER_UP_NODE = "POWER_UP_NODE"
+    UPDATE_DB = "UPDATE_DB"
+    REVOKED = "REVOKED"
+    EXPEDITING = "EXPEDITING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     TIMEOUT = "TIMEOUT"
     NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    RECONFIG_FAIL = "RECONFIG_FAIL"
     NOT_SUBMITTED = "NOT_SUBMITTED"
     UNKNOWN = "UNKNOWN"
 
     @property
     def is_final(self) -> bool:
         """True when the job will not change any more."""
-        return self not in (JobState.PENDING, JobState.RUNNING, JobState.UNKNOWN)
+        return self in _FINAL
+
+    @property
+    def is_waiting(self) -> bool:
+        """True when the job has not begun, or waits to begin again."""
+        return self in _WAITING
+
+
+_FINAL: Final = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.BOOT_FAIL,
+        JobState.DEADLINE,
+        JobState.LAUNCH_FAILED,
+        JobState.RECONFIG_FAIL,
+        JobState.NOT_SUBMITTED,
+    }
+)
+_WAITING: Final = frozenset(
+    {
+        JobState.PENDING,
+        JobState.REQUEUED,
+        JobState.REQUEUE_FED,
+        JobState.REQUEUE_HOLD,
+        JobState.RESV_DEL_HOLD,
+        JobState.SPECIAL_EXIT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One job, or one task of a job array, as squeue or sacct lists it.
+
+    `job_id` is the array's own for each of its tasks. `raw` is the state as printed. `reason` is
+    Slurm's word for why it waits or ended, None where it gives none. `exit_code` is 128+N after
+    signal N; both are None where nothing was recorded. Times are seconds since the epoch;
+    `expected_start_s` is the scheduler's guess for a job that waits. `submission` is the uuid in
+    the name of the script that was submitted, None for a job that hpckit did not submit.
+    """
+
+    job_id: JobId
+    task_index: int | None
+    state: JobState
+    raw: str
+    reason: str | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    expected_start_s: float | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    nodelist: str | None = None
+    submission: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,30 +123,47 @@ class JobStatus:
 
     `exit_code` is the script's own (128+N after signal N, as a shell counts), None while it
     runs or when nobody recorded it; `exit_signal` is the signal that ended the script itself.
-    Times are seconds since the epoch. `reason` is one sentence.
+    Times are seconds since the epoch. `reason` is one sentence; `slurm_reason` is Slurm's word
+    for why a job waits. `is_lost` is an UNKNOWN that asking again will not clear. `tasks` are the
+    tasks of a job array that the scheduler listed, by index.
     """
 
     job_id: JobId
     state: JobState
+    is_lost: bool = False
+    cluster: str | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
+    expected_start_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
+    nodelist: str | None = None
     reason: str | None = None
+    slurm_reason: str | None = None
     raw: str | None = None
+    tasks: tuple[JobRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEntry:
     """One line of the job index: which folder belongs to which job.
 
+    `submission` is the uuid of the submission (32 hex digits), the line's own key: ids are used
+    again by other clusters. `cluster` is the cluster that sbatch named, None for the only one.
     `created_s` is seconds since the epoch; `state` is the last one seen, for listings.
     """
 
+    submission: str
     job_id: JobId
     name: str
     site: str
     folder: str
     created_s: float
     state: JobState
+    cluster: str | None = None
     exit_code: int | None = None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """False while it is not known whether the scheduler has the job, and under which id."""
+        return not self.job_id.startswith(UNCONFIRMED_PREFIX)

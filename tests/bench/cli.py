@@ -1,7 +1,8 @@
 """How long the command line and the rank entry take to start, as ratios measured in one run.
 
 Each pair is timed in turns, so a busy machine slows both sides alike; the figure is the median.
-Exits 1 when one is over its limit. `--json` prints one document instead of the table.
+Exits 1 when one is over its limit. `--json` prints one document instead of the table. What a
+submission adds to sbatch is measured on the cluster of docker/, where a Docker engine answers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +27,25 @@ BIN = Path(sys.executable).parent
 BASE = (sys.executable, "-c", "import click")
 WARM_UPS = 2
 RANKS = 16
+FIGURES = 4
+
+ASK = ("timeout", "10", "docker", "version")
+PAIRS = """
+import json, statistics, subprocess, sys, time
+hpckit = ["hpckit", "submit", "--site", "docker", "--quiet", "--time", "1", "--", "true"]
+render = ["hpckit", "render", *hpckit[2:4], *hpckit[5:]]
+with open("/tmp/bench.sbatch", "wb") as file:
+    subprocess.run(render, stdout=file, check=True)
+sbatch = ["sbatch", "--output=/dev/null", "/tmp/bench.sbatch"]
+def timed_ms(argv):
+    begun_s = time.perf_counter()
+    subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
+    return 1000 * (time.perf_counter() - begun_s)
+timed_ms(sbatch), timed_ms(hpckit)
+pairs = [(timed_ms(sbatch), timed_ms(hpckit)) for _ in range(int(sys.argv[1]))]
+print(json.dumps([statistics.median(one) for one in zip(*pairs)]))
+"""
+"""Runs on the login host; prints the medians of sbatch and of hpckit, taken in turns, in ms."""
 
 Timed = Callable[[], float]
 
@@ -116,6 +137,35 @@ def rank_entry(folder: Path, limit_ms: float, rounds: int) -> Figure:
     )
 
 
+def submission(limit_ms: float, rounds: int) -> Figure | None:
+    """Milliseconds that `hpckit submit` takes longer than sbatch with the same script.
+
+    On the login host of a cluster of its own; None where no engine answers.
+    """
+    environ = os.environ | {"HPCKIT_CLUSTER": f"hpckit-bench-{os.getpid()}"}
+    cluster = str(ROOT / "docker" / "cluster")
+    if (
+        not shutil.which("docker")
+        or subprocess.run(ASK, capture_output=True, check=False).returncode
+    ):
+        return None
+    try:
+        subprocess.run([cluster, "up"], env=environ, check=True, capture_output=True)
+        inside = [cluster, "exec", "login", "alice", "python3", "-c", PAIRS, str(rounds)]
+        done = subprocess.run(inside, env=environ, check=True, capture_output=True, text=True)
+    finally:
+        subprocess.run([cluster, "down"], env=environ, check=False, capture_output=True)
+    base_ms, measured_ms = json.loads(done.stdout)
+    return Figure(
+        name="hpckit submit, added to sbatch",
+        value=measured_ms - base_ms,
+        unit="ms",
+        limit=limit_ms,
+        base_ms=base_ms,
+        measured_ms=measured_ms,
+    )
+
+
 def largest_example() -> Path:
     """The longest job file under examples/."""
     return max((ROOT / "examples").rglob("*.toml"), key=lambda path: path.stat().st_size)
@@ -126,13 +176,15 @@ def measure(rounds: int) -> list[Figure]:
     hpckit = str(BIN / "hpckit")
     job = largest_example()
     with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
-        return [
+        figures = [
             ratio("hpckit --help", (hpckit, "--help"), 1.5, rounds),
             ratio(
                 f"hpckit render {job.relative_to(ROOT)}", (hpckit, "render", str(job)), 3, rounds
             ),
             rank_entry(Path(folder), 60, rounds),
+            submission(500, rounds),
         ]
+    return [figure for figure in figures if figure is not None]
 
 
 def table(figures: list[Figure]) -> str:
@@ -159,6 +211,8 @@ def main() -> int:
         print(json.dumps({"schema": "hpckit.bench/1", "suite": "cli", "figures": rows}, indent=2))
     else:
         print(table(figures))
+        if len(figures) < FIGURES:
+            print("not measured: hpckit submit beside sbatch (no Docker engine answers)")
     return 0 if all(figure.kept for figure in figures) else 1
 
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobEntry, JobId, JobState
 from hpckit.ports import JobIndex
 
 
-def entry(job_id: str, created_s: float = 1.0, state: JobState = JobState.PENDING) -> JobEntry:
-    """A job of that id."""
+def key(text: str) -> str:
+    """A submission's uuid, one for each text."""
+    return text.encode().hex().ljust(32, "0")
+
+
+def entry(
+    job_id: str,
+    created_s: float = 1.0,
+    state: JobState = JobState.PENDING,
+    *,
+    submission: str | None = None,
+    cluster: str | None = None,
+) -> JobEntry:
+    """A job of that id; without a submission of its own it has the id's."""
     return JobEntry(
+        submission=key(submission or job_id),
+        cluster=cluster,
         job_id=JobId(job_id),
         name="train 'é'",
         site="local",
@@ -41,12 +57,22 @@ def test_an_added_job_is_found_as_it_was(job_index: JobIndex) -> None:
     assert list(job_index.find("")) == [entry("L0000cafe", 1_700_000_000.125)]
 
 
-def test_an_id_is_taken_once(job_index: JobIndex) -> None:
-    """Adding an id again raises StorageFailed, and the first entry stays."""
+def test_a_submission_is_recorded_once(job_index: JobIndex) -> None:
+    """Adding a submission again raises StorageFailed, and the first entry stays."""
     job_index.add(entry("L1"))
     with pytest.raises(StorageFailed, match="L1 is already in the index"):
         job_index.add(entry("L1", 2.0))
     assert list(job_index.latest(None)) == [entry("L1")]
+
+
+def test_two_clusters_may_use_one_id(job_index: JobIndex) -> None:
+    """Jobs of the same id from two clusters are both kept, and found newest first."""
+    old = entry("4242", 1.0, submission="a", cluster="west")
+    new = entry("4242", 2.0, submission="b", cluster="east")
+    job_index.add(new)
+    job_index.add(old)
+    job_index.add(entry("42424", 3.0))
+    assert list(job_index.find("4242")) == [new, old]
 
 
 def test_the_newest_come_first(job_index: JobIndex) -> None:
@@ -78,30 +104,57 @@ def test_an_update_changes_state_and_code(job_index: JobIndex) -> None:
     """The last state and exit code seen are remembered, and other jobs stay as they were."""
     job_index.add(entry("L1"))
     job_index.add(entry("L2", 2.0))
-    job_index.update(JobStatus(job_id=JobId("L1"), state=JobState.FAILED, exit_code=7))
+    job_index.update([replace(entry("L1"), state=JobState.FAILED, exit_code=7)])
     found = job_index.find("L1")[0]
     assert (found.state, found.exit_code) == (JobState.FAILED, 7)
     assert job_index.find("L2")[0].state is JobState.PENDING
 
 
+def test_an_update_gives_a_job_its_id(job_index: JobIndex) -> None:
+    """A line is known by its submission: its id and cluster change, and the old id is gone."""
+    job_index.add(entry("U0000cafe", submission="s"))
+    confirmed = entry("4242", submission="s", cluster="west")
+    job_index.update([confirmed])
+    assert list(job_index.latest(None)) == [confirmed]
+    assert list(job_index.find("U0000cafe")) == []
+
+
+def test_an_update_takes_many_or_none(job_index: JobIndex) -> None:
+    """Several jobs change in one update, and an empty update changes nothing."""
+    for job_id in ("L1", "L2", "L3"):
+        job_index.add(entry(job_id))
+    job_index.update([])
+    job_index.update([entry(job_id, state=JobState.RUNNING) for job_id in ("L1", "L3")])
+    states = {found.job_id: found.state for found in job_index.latest(None)}
+    assert states == {"L1": "RUNNING", "L2": "PENDING", "L3": "RUNNING"}
+
+
 def test_an_unknown_job_is_not_invented(job_index: JobIndex) -> None:
     """Updating or removing a job that is not there changes nothing."""
-    job_index.update(JobStatus(job_id=JobId("L9"), state=JobState.FAILED))
-    job_index.remove(JobId("L9"))
+    job_index.update([entry("L9", state=JobState.FAILED)])
+    job_index.remove(key("L9"))
     assert list(job_index.latest(None)) == []
 
 
 def test_a_removed_job_is_gone(job_index: JobIndex) -> None:
-    """A job that was removed is found no more, and its id is free again."""
+    """A job that was removed is found no more, and its submission is free again."""
     job_index.add(entry("L1"))
-    job_index.remove(JobId("L1"))
+    job_index.remove(key("L1"))
     assert list(job_index.find("L1")) == []
     job_index.add(entry("L1"))
 
 
 def test_a_rebuild_keeps_what_it_was_not_told_about(job_index: JobIndex) -> None:
-    """A rebuild puts in the given entries and forgets the given ids; other jobs stay."""
+    """A rebuild puts in the given entries and forgets the given submissions; other jobs stay."""
     for job_id in ("L1", "L2", "L4"):
         job_index.add(entry(job_id))
-    job_index.rebuild([entry("L2", 7.0), entry("L3", 2.0), entry("L3", 5.0)], [JobId("L4")])
+    job_index.rebuild([entry("L2", 7.0), entry("L3", 2.0), entry("L3", 5.0)], [key("L4")])
     assert list(job_index.latest(None)) == [entry("L2", 7.0), entry("L3", 5.0), entry("L1")]
+
+
+def test_a_rebuild_counts_as_a_new_addition(job_index: JobIndex) -> None:
+    """Of jobs of one moment, those that were put in by a rebuild come first."""
+    for job_id in ("L1", "L2"):
+        job_index.add(entry(job_id))
+    job_index.rebuild([entry("L1")], [])
+    assert ids(job_index.latest(None)) == ["L1", "L2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ import pytest
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
 from hpckit.model.slurm import JobId, JobState
 from hpckit.ports import Submitter
-from tests.fakes.local_job import final_status, job_request, processes_of, status_of, until
+from tests.fakes.local_job import (
+    cancel,
+    entry_of_request,
+    final_status,
+    job_request,
+    processes_of,
+    status_of,
+    until,
+)
 from tests.fakes.submitter import FakeSubmitter
 
 
@@ -42,7 +51,7 @@ def test_a_cancelled_job_ends(
     """Cancelling gives CANCELLED with the signal that ended the script, and no process is left."""
     request = job_request(job_folder, "exec sleep 60\n")
     submitter.submit(request)
-    submitter.cancel(request.job_id, request.folder, name)
+    cancel(submitter, request, name)
     status = final_status(submitter, request)
     assert status.state is JobState.CANCELLED
     assert (status.exit_code, status.exit_signal) == (128 + number, number)
@@ -56,7 +65,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(submitter: Submitter, job_fold
     submitter.submit(request)
     final_status(submitter, request)
     with pytest.raises(HpckitError, match="L0000cafe has already ended: COMPLETED"):
-        submitter.cancel(request.job_id, request.folder, None)
+        cancel(submitter, request)
 
 
 def test_a_job_is_started_once(submitter: Submitter, job_folder: Path) -> None:
@@ -78,13 +87,19 @@ def test_a_job_without_a_script_is_not_started(submitter: Submitter, job_folder:
 
 
 def test_every_job_asked_about_is_answered(submitter: Submitter, job_folder: Path) -> None:
-    """A folder that is not there is UNKNOWN with a reason, and does not hide the others."""
+    """A folder that is not there is UNKNOWN for good with a reason, and hides no other."""
     request = job_request(job_folder, "exit 0\n")
-    gone = JobId("Lffffffff")
-    answers = submitter.statuses({request.job_id: job_folder, gone: job_folder / "gone"})
-    assert answers[gone].state is JobState.UNKNOWN
-    assert answers[gone].reason
-    assert answers[request.job_id].state is JobState.PENDING
+    gone = replace(
+        entry_of_request(request),
+        submission="f" * 32,
+        job_id=JobId("Lffffffff"),
+        folder=str(job_folder / "gone"),
+    )
+    answers = submitter.statuses([entry_of_request(request), gone])
+    assert answers[gone.submission].state is JobState.UNKNOWN
+    assert answers[gone.submission].is_lost
+    assert answers[gone.submission].reason
+    assert answers[request.submission].state is JobState.PENDING
 
 
 def test_a_signal_does_not_end_the_job(submitter: Submitter, job_folder: Path) -> None:
@@ -92,5 +107,5 @@ def test_a_signal_does_not_end_the_job(submitter: Submitter, job_folder: Path) -
     request = job_request(job_folder, "trap '' USR1\ntouch ready\nexec sleep 60\n")
     submitter.submit(request)
     until(lambda: isinstance(submitter, FakeSubmitter) or (job_folder / "ready").exists())
-    submitter.cancel(request.job_id, request.folder, "USR1")
+    cancel(submitter, request, "USR1")
     assert status_of(submitter, request).state is JobState.RUNNING

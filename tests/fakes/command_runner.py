@@ -23,7 +23,9 @@ class FakeCommandRunner:
         self._duration_s = duration_s or {}
         self.asked: list[tuple[str, ...]] = []
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> CommandResult:
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
         """The answer for `argv`. Raises ToolMissing, ToolTimeout."""
         self.asked.append(tuple(argv))
         if self._duration_s.get(argv[0], 0.0) > timeout_s:

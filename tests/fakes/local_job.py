@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from hpckit.adapters.process_tree import kill_tree
-from hpckit.model.slurm import JobId, JobStatus
-from hpckit.ports import SubmitRequest, Submitter
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.ports import StartedJob, SubmitRequest, Submitter
 
 
 def job_request(
@@ -30,7 +30,9 @@ def job_request(
     (folder / "job.sbatch").write_text(script)
     (folder / "intent.json").write_text(json.dumps({"schema": "hpckit.intent/1"}))
     return SubmitRequest(
+        submission="0000cafe" + "0" * 24,
         job_id=JobId("L0000cafe"),
+        begun_s=time.time(),
         folder=folder,
         workdir=workdir or folder,
         environment={
@@ -51,9 +53,27 @@ def until(fact: Callable[[], bool], timeout_s: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+def entry_of_request(request: SubmitRequest, started: StartedJob | None = None) -> JobEntry:
+    """The line of the index for a request and what became of it."""
+    return JobEntry(
+        submission=request.submission,
+        job_id=request.job_id if started is None else started.job_id,
+        name="train",
+        site="local",
+        folder=str(request.folder),
+        created_s=request.begun_s,
+        state=JobState.PENDING,
+    )
+
+
 def status_of(submitter: Submitter, request: SubmitRequest) -> JobStatus:
     """The status of one job."""
-    return submitter.statuses({request.job_id: request.folder})[request.job_id]
+    return submitter.statuses([entry_of_request(request)])[request.submission]
+
+
+def cancel(submitter: Submitter, request: SubmitRequest, signal_name: str | None = None) -> None:
+    """Cancel the job of a request."""
+    submitter.cancel(entry_of_request(request), signal_name)
 
 
 def final_status(submitter: Submitter, request: SubmitRequest) -> JobStatus:

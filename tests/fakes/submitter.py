@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import JobId, JobState, JobStatus
-from hpckit.ports import SubmitRequest
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.ports import StartedJob, SubmitRequest
 
 
 class FakeSubmitter:
     """Jobs that end at once when the last line of `job.sbatch` is `exit N`, and else run on.
 
-    `refusal` is raised by every submission. Tests read `requests` and `signals`, and end a job
-    with `end`.
+    `refusal` is raised by every submission. Tests read `requests`, `signals` and which jobs each
+    question was about in `asked`, and end a job with `end`.
     """
 
-    def __init__(self, refusal: AdapterError | None = None) -> None:
+    def __init__(self, refusal: Exception | None = None) -> None:
         self._refusal = refusal
         self._jobs: dict[Path, JobStatus] = {}
         self.requests: list[SubmitRequest] = []
         self.signals: list[tuple[JobId, str | None]] = []
+        self.asked: list[list[JobId]] = []
 
-    def submit(self, request: SubmitRequest) -> None:
+    def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job. Raises AdapterError."""
         if self._refusal is not None:
             raise self._refusal
@@ -41,6 +42,7 @@ class FakeSubmitter:
         )
         if last := re.search(r"^exit (\d+)\n\Z", script, re.MULTILINE):
             self.end(request.folder, int(last[1]))
+        return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
 
     def end(self, folder: Path, exit_code: int) -> None:
         """The job in `folder` ends with this code."""
@@ -52,12 +54,14 @@ class FakeSubmitter:
             reason=f"the script ended with exit code {exit_code}" if exit_code else None,
         )
 
-    def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """The status of each job."""
-        return {job_id: self._status(job_id, folder) for job_id, folder in folders.items()}
+        self.asked.append([job.job_id for job in jobs])
+        return {job.submission: self._status(job.job_id, Path(job.folder)) for job in jobs}
 
-    def cancel(self, job_id: JobId, folder: Path, signal_name: str | None) -> None:
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """End the job, or remember the signal. Raises HpckitError."""
+        job_id, folder = job.job_id, Path(job.folder)
         status = self._status(job_id, folder)
         if status.state.is_final:
             raise HpckitError(f"job {job_id} has already ended: {status.state}")
@@ -80,4 +84,9 @@ class FakeSubmitter:
             return self._jobs[folder]
         if (folder / "intent.json").exists():
             return JobStatus(job_id=job_id, state=JobState.PENDING, reason="it is being submitted")
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, reason=f"{folder} is not there")
+        return JobStatus(
+            job_id=job_id,
+            state=JobState.UNKNOWN,
+            is_lost=True,
+            reason=f"{folder} is not there",
+        )

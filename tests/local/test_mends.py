@@ -45,7 +45,9 @@ def test_a_terminated_submission_is_whole_or_nothing(run_hpckit: RunHpckit, dela
     if submitting.poll() is None:
         submitting.terminate()
     _, talk = submitting.communicate(timeout=30)
-    assert submitting.returncode in (0, 130, -signal.SIGTERM), talk
+    # -SIGINT: CPython ends itself so after a KeyboardInterrupt that came inside an exec() of a
+    # string, as in dataclasses, even when it was caught (Python/pythonrun.c, run_eval_code_obj).
+    assert submitting.returncode in (0, 130, -signal.SIGTERM, -signal.SIGINT), talk
     jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
     assert sorted(job["folder"] for job in jobs) == job_folders()
     for job in jobs:

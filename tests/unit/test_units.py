@@ -6,6 +6,7 @@ import pytest
 
 from hpckit.units import (
     format_duration,
+    format_indices,
     format_slurm_mem,
     format_slurm_time,
     parse_slurm_mem_bytes,
@@ -84,3 +85,12 @@ def test_durations() -> None:
         "0.0 s", "0.0 s", "0.8 s", "10.0 s", "41 s", "1:00", "1:00", "41:07", "1:02:03",
         "2-01:02:03",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("indices", "text"),
+    [((), ""), ((7,), "7"), ((3, 0, 1, 2, 7, 9, 8, 7), "0-3,7-9"), ((0, 2), "0,2")],
+)
+def test_indices_are_folded(indices: tuple[int, ...], text: str) -> None:
+    """Ordinals in any order are written small to large, runs of them as a range."""
+    assert format_indices(indices) == text

@@ -4,30 +4,38 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobEntry, JobId, JobState
 
 ADD_MANY = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.model.slurm import JobEntry, JobId, JobState
 index = SqliteJobIndex(Path(sys.argv[1]))
 for n in range(50):
-    index.add(JobEntry(job_id=JobId(f"L{sys.argv[2]}-{n}"), name="n", site="s", folder="/f",
-                       created_s=float(n), state=JobState.PENDING))
+    index.add(JobEntry(submission=f"{sys.argv[2]}-{n}", job_id=JobId("L1"), name="n", site="s",
+                       folder="/f", created_s=float(n), state=JobState.PENDING))
 """
 
 
 def entry(job_id: str) -> JobEntry:
     """A job of that id."""
     return JobEntry(
-        job_id=JobId(job_id), name="n", site="s", folder="/f", created_s=1, state=JobState.PENDING
+        submission=job_id.encode().hex().ljust(32, "0"),
+        job_id=JobId(job_id),
+        name="n",
+        site="s",
+        folder="/f",
+        created_s=1,
+        state=JobState.PENDING,
     )
 
 
@@ -98,12 +106,100 @@ def test_a_newer_index_asks_for_an_upgrade(path: Path) -> None:
     index = SqliteJobIndex(path)
     index.add(entry("L1"))
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 2")
+    db.execute("PRAGMA user_version = 3")
     db.close()
     for use in (lambda: index.latest(None), lambda: index.rebuild([], [])):
-        with pytest.raises(StorageFailed, match="version 2") as caught:
+        with pytest.raises(StorageFailed, match="version 3") as caught:
             use()
         assert "upgrade" in str(caught.value.hint)
+
+
+VERSION_1 = """
+CREATE TABLE jobs (
+    job_id TEXT PRIMARY KEY, name TEXT NOT NULL, site TEXT NOT NULL, folder TEXT NOT NULL,
+    created_s REAL NOT NULL, state TEXT NOT NULL, exit_code INTEGER
+);
+INSERT INTO jobs VALUES ('L0000cafe', 'a', 'local', '/a', 2.5, 'FAILED', 7);
+INSERT INTO jobs VALUES ('L0000beef', 'b', 'local', '/b', 2.5, 'PENDING', NULL);
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.fixture
+def index_1(path: Path) -> SqliteJobIndex:
+    """An index of version 1 with two jobs."""
+    path.parent.mkdir(parents=True)
+    db = sqlite3.connect(path)
+    db.executescript(VERSION_1)
+    db.close()
+    return SqliteJobIndex(path)
+
+
+def entry_1(job_id: str, name: str, state: JobState, exit_code: int | None) -> JobEntry:
+    """What a line of version 1 has become."""
+    return JobEntry(
+        submission=job_id,
+        job_id=JobId(job_id),
+        name=name,
+        site="local",
+        folder=f"/{name}",
+        created_s=2.5,
+        state=state,
+        exit_code=exit_code,
+    )
+
+
+OLD = [
+    entry_1("L0000beef", "b", JobState.PENDING, None),
+    entry_1("L0000cafe", "a", JobState.FAILED, 7),
+]
+
+
+def test_reading_migrates_an_index_of_version_1(path: Path, index_1: SqliteJobIndex) -> None:
+    """An old file is read whole, in its order, its ids as submissions, and is of version 2 then."""
+    assert index_1.latest(None) == OLD
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [
+        ("jobs",)
+    ]
+    db.close()
+    assert SqliteJobIndex(path).latest(None) == OLD
+
+
+def test_writing_migrates_an_index_of_version_1(index_1: SqliteJobIndex) -> None:
+    """A job added to an old file stands beside its jobs, which can be updated and removed."""
+    index_1.add(entry("4242"))
+    index_1.update([replace(OLD[0], state=JobState.RUNNING)])
+    index_1.remove("L0000cafe")
+    assert index_1.latest(None) == [replace(OLD[0], state=JobState.RUNNING), entry("4242")]
+
+
+def test_processes_at_once_migrate_once(path: Path, index_1: SqliteJobIndex) -> None:
+    """Readers that meet an old file at the same time all see its jobs, and none is lost."""
+    code = (
+        "import sys; from pathlib import Path; from hpckit.adapters.job_index import *;"
+        "sys.exit(len(SqliteJobIndex(Path(sys.argv[1])).latest(None)))"
+    )
+    readers = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
+    assert [reader.wait(60) for reader in readers] == [2, 2, 2]
+    assert index_1.latest(None) == OLD
+
+
+def test_an_update_is_whole_or_nothing(path: Path) -> None:
+    """An update that fails at its second job leaves the first as it was."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    index.add(entry("L2"))
+    db = sqlite3.connect(path)
+    db.execute(
+        "CREATE TRIGGER stop BEFORE UPDATE ON jobs WHEN NEW.job_id = 'L2' "
+        "BEGIN SELECT RAISE(ABORT, 'disk on fire'); END"
+    )
+    db.close()
+    with pytest.raises(StorageFailed, match="disk on fire"):
+        index.update([replace(entry(name), state=JobState.RUNNING) for name in ("L1", "L2")])
+    assert [found.state for found in index.latest(None)] == [JobState.PENDING] * 2
 
 
 def test_an_empty_file_is_an_empty_index(path: Path) -> None:
@@ -144,7 +240,7 @@ def test_a_writer_waits_for_another(path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        index.update(JobStatus(job_id=JobId("L1"), state=JobState.RUNNING))
+        index.update([replace(entry("L1"), state=JobState.RUNNING)])
     assert index.latest(1)[0].state is JobState.RUNNING
 
 
@@ -160,7 +256,7 @@ def test_a_state_of_a_later_version_is_unknown(path: Path) -> None:
     index = SqliteJobIndex(path)
     index.add(entry("L1"))
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute("UPDATE jobs SET state = 'SUSPENDED'")
+    db.execute("UPDATE jobs SET state = 'HIBERNATING'")
     db.close()
     assert index.latest(None)[0].state is JobState.UNKNOWN
 

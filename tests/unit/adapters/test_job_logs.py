@@ -8,6 +8,7 @@ import pytest
 
 from hpckit.adapters.job_logs import FileJobLogs
 from hpckit.errors import StorageFailed
+from hpckit.ports import LogName
 
 LOGS = FileJobLogs()
 
@@ -31,29 +32,58 @@ def test_a_log_exists_or_not(tmp_path: Path, logs: Path) -> None:
     """The merged log and that of a rank are told apart, and a folder is no log."""
     (logs / "job.log").touch()
     (logs / "rank-1.log").mkdir()
-    assert LOGS.exists(tmp_path, None)
-    assert not LOGS.exists(tmp_path, 0)
-    assert not LOGS.exists(tmp_path, 1)
+    assert LOGS.exists(LogName(folder=tmp_path))
+    assert not LOGS.exists(LogName(folder=tmp_path, rank=0))
+    assert not LOGS.exists(LogName(folder=tmp_path, rank=1))
 
 
 def test_a_log_is_read_from_an_offset(tmp_path: Path, logs: Path) -> None:
     """Reading begins at the offset, gives large logs in chunks, and nothing beyond the end."""
     data = bytes(range(256)) * 1000
     (logs / "job.log").write_bytes(data)
-    chunks = list(LOGS.read(tmp_path, None, 5))
+    chunks = list(LOGS.read(LogName(folder=tmp_path), 5))
     assert len(chunks) > 1
     assert b"".join(chunks) == data[5:]
-    assert list(LOGS.read(tmp_path, None, len(data) + 9)) == []
+    assert list(LOGS.read(LogName(folder=tmp_path), len(data) + 9)) == []
 
 
 def test_a_log_that_cannot_be_read_is_said(tmp_path: Path, logs: Path) -> None:
     """A log that went away meanwhile is a StorageFailed with its path."""
     with pytest.raises(StorageFailed, match=r"rank-3\.log cannot be read: No such file"):
-        list(LOGS.read(tmp_path, 3, 0))
+        list(LOGS.read(LogName(folder=tmp_path, rank=3), 0))
 
 
 def test_a_tail_is_the_last_lines_that_say_something(tmp_path: Path, logs: Path) -> None:
     """Blank lines are passed over, bytes that are no text are shown, and no log is no line."""
     (logs / "job.log").write_bytes(b"x" * 9000 + b"\none\n\n \ntw\xffo\n\n")
-    assert LOGS.tail(tmp_path, None, 2) == ["one", "tw�o"]
-    assert LOGS.tail(tmp_path, 7, 2) == ()
+    assert LOGS.tail(LogName(folder=tmp_path), 2) == ["one", "tw�o"]
+    assert LOGS.tail(LogName(folder=tmp_path, rank=7), 2) == ()
+
+
+def test_tasks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
+    """The tasks of a job array are those with a merged log; the job's own log is no task's."""
+    for name in ("job.log", "job-10.log", "job-9.log", "job-x.log", "rank-3.log"):
+        (logs / name).touch()
+    (logs / "array-4").mkdir()
+    assert LOGS.tasks(tmp_path) == [9, 10]
+    assert LOGS.tasks(tmp_path / "gone") == ()
+
+
+def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
+    """The ranks of a task lie in its own folder, and are not those of the job or another task."""
+    (logs / "rank-0.log").touch()
+    for task, rank in ((7, 1), (7, 2), (8, 3)):
+        (logs / f"array-{task}").mkdir(exist_ok=True)
+        (logs / f"array-{task}" / f"rank-{rank}.log").write_text(f"{task}.{rank}\n")
+    assert LOGS.ranks(tmp_path, 7) == [1, 2]
+    assert LOGS.ranks(tmp_path, 9) == ()
+    assert LOGS.ranks(tmp_path) == [0]
+    assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
+    assert not LOGS.exists(LogName(folder=tmp_path, rank=3, task=7))
+
+
+def test_the_merged_log_of_a_task_is_read(tmp_path: Path, logs: Path) -> None:
+    """A task's merged log is told from the job's and from another task's."""
+    for name in ("job.log", "job-7.log", "job-77.log"):
+        (logs / name).write_text(name)
+    assert list(LOGS.read(LogName(folder=tmp_path, task=7), 0)) == [b"job-7.log"]

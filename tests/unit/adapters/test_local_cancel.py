@@ -12,6 +12,7 @@ from hpckit.errors import HpckitError
 from hpckit.model.slurm import JobState
 from hpckit.ports import SubmitRequest
 from tests.fakes.local_job import (
+    cancel,
     final_status,
     job_request,
     kill_job,
@@ -65,7 +66,7 @@ def test_a_cancelled_job_leaves_no_process(submitter: LocalSubmitter, folder: Pa
     submitter.submit(request)
     says(folder, b"ready")
     assert len(processes_of(folder)) >= 4
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     status = final_status(submitter, request)
     assert (status.state, status.exit_code) == (JobState.CANCELLED, 3)
     assert not processes_of(folder)
@@ -103,7 +104,7 @@ def test_term_goes_to_the_script_first(submitter: LocalSubmitter, folder: Path) 
     request = job_request(folder, script, kill_wait_s=10)
     submitter.submit(request)
     says(folder, b"ready")
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     status = final_status(submitter, request)
     assert log_of(folder) == b"ready\nUSR1 to the rank\n"
     assert (status.state, status.exit_code) == (JobState.CANCELLED, 5)
@@ -119,7 +120,7 @@ def test_a_trap_behind_a_foreground_command_is_reached(
     submitter.submit(request)
     says(folder, b"ready")
     asked_s = time.monotonic()
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     assert final_status(submitter, request).exit_code == 4
     assert b"trapped" in log_of(folder)
     assert time.monotonic() - asked_s < 10
@@ -135,7 +136,7 @@ def test_a_signal_reaches_the_script_alone(
     request = job_request(folder, script)
     submitter.submit(request)
     says(folder, b"ready")
-    submitter.cancel(request.job_id, folder, name)
+    cancel(submitter, request, name)
     status = final_status(submitter, request)
     assert (status.state, status.exit_code) == (JobState.FAILED, 9)
     assert f"got {short}".encode() in log_of(folder)
@@ -146,7 +147,7 @@ def test_an_unknown_signal_is_refused(submitter: LocalSubmitter, folder: Path) -
     request = job_request(folder, "exec sleep 60\n")
     submitter.submit(request)
     with pytest.raises(HpckitError, match="HUP, INT, KILL, TERM, USR1, USR2"):
-        submitter.cancel(request.job_id, folder, "WINCH")
+        cancel(submitter, request, "WINCH")
     assert status_of(submitter, request).state is JobState.RUNNING
 
 
@@ -177,10 +178,10 @@ def test_a_killed_supervisor_is_a_failed_job_that_cancel_clears(
     assert status.reason is not None
     assert status.reason.startswith("the supervisor ended without recording a result")
     assert processes_of(folder)
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     assert not processes_of(folder)
     with pytest.raises(HpckitError, match="already ended: FAILED"):
-        submitter.cancel(request.job_id, folder, None)
+        cancel(submitter, request)
 
 
 def test_what_hides_its_environment_is_found_by_its_session(
@@ -194,7 +195,7 @@ def test_what_hides_its_environment_is_found_by_its_session(
     until(lambda: hidden.name() == "sleep" and not processes_of(folder))
     supervisor_of(folder).kill()
     until(lambda: status_of(submitter, request).state is JobState.FAILED)
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     until(lambda: not hidden.is_running())
 
 
@@ -205,7 +206,7 @@ def test_term_alone_is_followed_by_a_cancel(submitter: LocalSubmitter, folder: P
     )
     submitter.submit(request)
     says(folder, b"ready")
-    submitter.cancel(request.job_id, folder, "TERM")
+    cancel(submitter, request, "TERM")
     says(folder, b"got")
     supervisor_of(folder).terminate()
     status = final_status(submitter, request)
@@ -224,5 +225,5 @@ def test_a_signal_still_reaches_the_script_of_a_killed_supervisor(
     until(lambda: run_of(folder)["script_pid"] is not None)
     supervisor_of(folder).kill()
     until(lambda: status_of(submitter, request).state is JobState.FAILED)
-    submitter.cancel(request.job_id, folder, "USR1")
+    cancel(submitter, request, "USR1")
     says(folder, b"got")

@@ -15,6 +15,7 @@ from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.errors import AdapterError, HpckitError
 from hpckit.model.slurm import JobState
 from tests.fakes.local_job import (
+    cancel,
     job_request,
     kill_job,
     status_of,
@@ -45,7 +46,7 @@ def test_a_reused_process_id_is_not_taken_for_the_job(
             write_run(folder, pid=stranger.pid, pid_started_s=own - 100, script_pid=stranger.pid)
             assert status_of(submitter, request).state is JobState.FAILED
             with pytest.raises(HpckitError, match="already ended"):
-                submitter.cancel(request.job_id, folder, None)
+                cancel(submitter, request)
             assert stranger.poll() is None
             write_run(folder, pid=stranger.pid, pid_started_s=own)
             assert status_of(submitter, request).state is JobState.RUNNING
@@ -88,7 +89,7 @@ def test_a_job_of_another_host_is_unknown_here(submitter: LocalSubmitter, folder
     assert status.state is JobState.UNKNOWN
     assert status.reason == "it runs on node7; ask there"
     with pytest.raises(AdapterError, match="node7"):
-        submitter.cancel(request.job_id, folder, None)
+        cancel(submitter, request)
 
 
 @pytest.mark.parametrize("name", ["run.json", "result.json", "intent.json"])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,8 +17,8 @@ import hpckit
 from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.errors import AdapterError
 from hpckit.model.slurm import JobState
-from hpckit.ports import SubmitRequest
 from tests.fakes.local_job import (
+    cancel,
     final_status,
     job_request,
     kill_job,
@@ -55,14 +56,7 @@ def environment_seen_by_script(folder: Path, environment: dict[str, str]) -> dic
     submitter = LocalSubmitter()
     out = folder / "env"
     request = job_request(folder, f"exec env -0 > '{out}'\n")
-    whole = SubmitRequest(
-        job_id=request.job_id,
-        folder=folder,
-        workdir=folder,
-        environment=environment,
-        time_limit_s=None,
-        kill_wait_s=1,
-    )
+    whole = replace(request, environment=environment)
     submitter.submit(whole)
     assert final_status(submitter, whole).state is JobState.COMPLETED
     pairs = [item.partition(b"=") for item in out.read_bytes().split(b"\0") if item]
@@ -124,7 +118,8 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
         "import os, sys; from pathlib import Path; from hpckit.ports import SubmitRequest\n"
         "from hpckit.adapters.local_submitter import LocalSubmitter\n"
         "folder = Path(sys.argv[1])\n"
-        "LocalSubmitter().submit(SubmitRequest(job_id='L1', folder=folder, workdir=folder,\n"
+        "LocalSubmitter().submit(SubmitRequest(submission='0' * 32, job_id='L1', begun_s=0.0,\n"
+        "    folder=folder, workdir=folder,\n"
         "    environment=dict(os.environ), time_limit_s=None, kill_wait_s=1))\n"
     )
     # Coverage would count the copy as another program.
@@ -219,7 +214,7 @@ def test_records_are_private(submitter: LocalSubmitter, folder: Path) -> None:
     """Everything that hpckit writes into the job folder is readable by its owner alone."""
     request = job_request(folder, "exec sleep 60\n")
     submitter.submit(request)
-    submitter.cancel(request.job_id, folder, None)
+    cancel(submitter, request)
     final_status(submitter, request)
     for name in ("run.json", "result.json", "cancel.json", "logs/job.log"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600

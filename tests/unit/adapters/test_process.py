@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from tests.fakes.local_job import until
 
 
 def test_the_callers_job_is_not_passed_on() -> None:
-    """LC_ALL is C; of Slurm's and PMI's variables only SLURM_CONF is left, others stay."""
+    """LC_ALL is C, TZ is UTC; of Slurm's and PMI's variables only SLURM_CONF is left."""
     runner = ProcessRunner(
         {
             "PATH": os.environ["PATH"],
             "LC_ALL": "de_DE.UTF-8",
+            "TZ": "Europe/Berlin",
             "SLURM_CONF": "/etc/slurm.conf",
             "SLURM_JOB_ID": "1",
             "SBATCH_PARTITION": "p",
@@ -30,15 +33,45 @@ def test_the_callers_job_is_not_passed_on() -> None:
             "HOME": "/root",
         }
     )
-    seen = dict(
-        item.split("=", 1) for item in runner.run(["env", "-0"], 10).stdout.split("\0") if item
-    )
-    assert seen == {
+    assert seen_by(runner) == {
         "PATH": os.environ["PATH"],
         "LC_ALL": "C",
+        "TZ": "UTC",
+        "SLURM_BITSTR_LEN": "0",
         "SLURM_CONF": "/etc/slurm.conf",
         "HOME": "/root",
     }
+
+
+def seen_by(runner: ProcessRunner, environment: dict[str, str] | None = None) -> dict[str, str]:
+    """The environment that a command finds."""
+    printed = runner.run(["env", "-0"], 10, environment).stdout
+    return dict(item.split("=", 1) for item in printed.split("\0") if item)
+
+
+def test_a_given_environment_is_used_as_it_is() -> None:
+    """Nothing is added to or taken from an environment that is handed over, Slurm's included."""
+    given = {"PATH": os.environ["PATH"], "SBATCH_ACCOUNT": "a", "SLURM_JOB_ID": "1", "TZ": "Asia/X"}
+    assert seen_by(ProcessRunner({"HOME": "/root"}), given) == given
+
+
+RUNNER_WITH_A_SLEEP = """
+import sys
+from hpckit.adapters.process import ProcessRunner
+ProcessRunner().run(["sh", "-c", 'echo $$ > "$1"; exec sleep 60', "sh", sys.argv[1]], 50)
+"""
+
+
+def test_a_command_does_not_outlive_its_runner(tmp_path: Path) -> None:
+    """SIGKILL of the process that runs a command ends the command within a second."""
+    noted = tmp_path / "pid"
+    argv = [sys.executable, "-c", RUNNER_WITH_A_SLEEP, str(noted)]
+    with subprocess.Popen(argv) as runner:
+        until(lambda: noted.exists() and noted.read_text().endswith("\n"))
+        pid = int(noted.read_text())
+        until(lambda: psutil.Process(pid).name() == "sleep")
+        runner.kill()
+    until(lambda: not is_alive(pid), 1.0)
 
 
 def test_wrong_bytes_are_replaced() -> None:

@@ -54,7 +54,7 @@ def test_what_is_missing_says_what_it_serves(tmp_path: Path) -> None:
         "torchrun": Level.NOTE,
         "mpirun": Level.NOTE,
     }
-    assert found["sbatch"].text.endswith("needed for submitting rendered scripts to Slurm")
+    assert found["sbatch"].text.endswith("needed for submitting to Slurm")
     assert found["mpirun"].hint == "install openmpi-bin, or module load openmpi"
 
 

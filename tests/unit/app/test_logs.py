@@ -9,6 +9,7 @@ import pytest
 from hpckit.adapters.job_logs import FileJobLogs
 from hpckit.app.logs import follow_log, read_log
 from hpckit.errors import HpckitError
+from hpckit.ports import LogName
 from tests.fakes.clock import FakeClock
 
 
@@ -42,7 +43,12 @@ def test_a_growing_log_is_given_once(folder: Path) -> None:
     """Following gives every byte once and in order, from before the log is there to its end."""
     job = _GrowingJob(folder / "logs" / "job.log", [b"a\n", b"", b"b\xff", b"\nc"])
     chunks = follow_log(
-        FileJobLogs(), folder, None, job, poll_interval_s=0.5, has_ended=job.has_ended
+        FileJobLogs(),
+        LogName(folder=folder),
+        job,
+        poll_interval_s=0.5,
+        back_off=False,
+        has_ended=job.has_ended,
     )
     assert list(chunks) == [b"a\n", b"b\xff", b"\nc"]
     assert job.slept_s == [0.5] * 4
@@ -56,7 +62,12 @@ def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> Non
         return True
 
     chunks = follow_log(
-        FileJobLogs(), folder, None, FakeClock(), poll_interval_s=1.0, has_ended=ends_with_words
+        FileJobLogs(),
+        LogName(folder=folder),
+        FakeClock(),
+        poll_interval_s=1.0,
+        back_off=True,
+        has_ended=ends_with_words,
     )
     assert list(chunks) == [b"last words"]
 
@@ -64,7 +75,12 @@ def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> Non
 def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
     """Following the log of a job that ended without one is refused, not endless."""
     chunks = follow_log(
-        FileJobLogs(), folder, None, FakeClock(), poll_interval_s=1.0, has_ended=lambda: True
+        FileJobLogs(),
+        LogName(folder=folder),
+        FakeClock(),
+        poll_interval_s=1.0,
+        back_off=True,
+        has_ended=lambda: True,
     )
     with pytest.raises(HpckitError, match="the job has written no log yet"):
         list(chunks)
@@ -85,11 +101,120 @@ def test_a_missing_rank_names_those_that_are_there(
     for rank in ranks:
         (folder / "logs" / f"rank-{rank}.log").touch()
     with pytest.raises(HpckitError, match="no log of rank 7") as raised:
-        read_log(FileJobLogs(), folder, 7)
+        read_log(FileJobLogs(), LogName(folder=folder, rank=7))
     assert raised.value.hint == there
 
 
 def test_a_log_is_read_whole(folder: Path) -> None:
     """A log is given byte for byte."""
     (folder / "logs" / "rank-2.log").write_bytes(b"\x00\xff")
-    assert b"".join(read_log(FileJobLogs(), folder, 2)) == b"\x00\xff"
+    assert b"".join(read_log(FileJobLogs(), LogName(folder=folder, rank=2))) == b"\x00\xff"
+
+
+class _Asked:
+    """The answer that a job runs until `end_s` by the clock, and when it was asked for."""
+
+    def __init__(self, clock: FakeClock, end_s: float) -> None:
+        self._clock = clock
+        self._end_s = clock.now_s() + end_s
+        self._begun_s = clock.now_s()
+        self.at_s: list[float] = []
+
+    def __call__(self) -> bool:
+        """Whether the job has ended."""
+        self.at_s.append(self._clock.now_s() - self._begun_s)
+        return self._clock.now_s() >= self._end_s
+
+
+def followed(folder: Path, end_s: float, *, poll_interval_s: float, back_off: bool) -> _Asked:
+    """Follow the log of a job of `end_s` seconds: the questions, at the seconds they came."""
+    (folder / "logs" / "job.log").touch()
+    clock = FakeClock()
+    asked = _Asked(clock, end_s)
+    chunks = follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        clock,
+        poll_interval_s=poll_interval_s,
+        back_off=back_off,
+        has_ended=asked,
+    )
+    assert list(chunks) == []
+    assert set(clock.slept_s) == {min(poll_interval_s, 1.0)}
+    return asked
+
+
+def test_a_log_is_read_every_second(folder: Path) -> None:
+    """The file is read each second, whatever the interval at which a scheduler is asked."""
+    asked = followed(folder, 45.0, poll_interval_s=15.0, back_off=False)
+    assert asked.at_s == [0.0, 15.0, 30.0, 45.0]
+
+
+def test_a_scheduler_is_asked_at_the_pace_of_a_wait(folder: Path) -> None:
+    """With back-off, following a log for 600 s asks at most 35 times whether the job has ended."""
+    asked = followed(folder, 600.0, poll_interval_s=1.0, back_off=True)
+    assert len(asked.at_s) <= 35
+    assert asked.at_s[-1] < 600.0 + 120.0
+
+
+def test_a_local_job_is_asked_about_at_each_reading(folder: Path) -> None:
+    """Without back-off and at a short interval, every reading asks."""
+    asked = followed(folder, 2.0, poll_interval_s=0.5, back_off=False)
+    assert asked.at_s == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_line_is_given_before_the_next_question(folder: Path) -> None:
+    """What a job writes between two questions is given within a second."""
+    job = _GrowingJob(folder / "logs" / "job.log", [b"a", b"b", b"c"])
+    asked = _Asked(job, 3.0)
+    chunks = follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        job,
+        poll_interval_s=3.0,
+        back_off=False,
+        has_ended=asked,
+    )
+    assert list(chunks) == [b"a", b"b", b"c"]
+    assert asked.at_s == [0.0, 3.0]
+
+
+def test_the_log_of_a_task_is_read(folder: Path) -> None:
+    """A task of an array has a merged log and ranks of its own."""
+    (folder / "logs" / "array-7").mkdir()
+    (folder / "logs" / "job-7.log").write_bytes(b"seven")
+    (folder / "logs" / "array-7" / "rank-1.log").write_bytes(b"one")
+    logs = FileJobLogs()
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7))) == b"seven"
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1))) == b"one"
+
+
+@pytest.mark.parametrize("rank", [None, 0])
+def test_an_array_as_a_whole_has_no_log(folder: Path, rank: int | None) -> None:
+    """Without a task the answer for an array names one and the tasks that have a log."""
+    for task in (3, 4, 9):
+        (folder / "logs" / f"job-{task}.log").touch()
+    with pytest.raises(HpckitError, match="each of its tasks has its own log") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, rank=rank))
+    assert raised.value.hint == "hpckit logs ID_3; tasks with a log: 3-9"
+
+
+def test_a_task_without_a_log_names_those_that_have_one(folder: Path) -> None:
+    """The log of a task that has none is refused, and the others are named."""
+    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7))
+    assert raised.value.hint is None
+    (folder / "logs" / "job-3.log").touch()
+    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7))
+    assert raised.value.hint == "tasks with a log: 3"
+
+
+def test_a_missing_rank_of_a_task_names_the_tasks_ranks(folder: Path) -> None:
+    """Ranks that are named are those of the same task."""
+    (folder / "logs" / "rank-5.log").touch()
+    (folder / "logs" / "array-7").mkdir()
+    (folder / "logs" / "array-7" / "rank-1.log").touch()
+    with pytest.raises(HpckitError, match="no log of rank 5") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7, rank=5))
+    assert raised.value.hint == "only rank 1 has one"

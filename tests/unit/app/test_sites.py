@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.adapters.resources import FileResources, packaged_data
-from hpckit.app.sites import list_sites, load_site, load_templates
-from hpckit.errors import ConfigError, RenderError
+from hpckit.app.sites import list_sites, load_site, load_templates, recorded_site
+from hpckit.app.submit import submit
+from hpckit.errors import ConfigError, RenderError, StorageFailed
+from tests.unit.app.world import World, caller_in, entry_of
 from tests.unit.render.prepared import prepared
 
 SITE = 'schema = "hpckit.site/1"\nname = "{name}"\ndescription = "{text}"\n'
@@ -143,3 +146,24 @@ def test_a_wrong_template_is_a_render_error(tmp_path: Path, text: str, said: str
         script(tmp_path, {"mine.j2": text}, "mine.j2")
     assert said in str(raised.value)
     assert raised.value.exit_code == 6
+
+
+def test_a_job_remembers_its_site(tmp_path: Path) -> None:
+    """The site of a submitted job comes back from its folder as it was, whatever is there today."""
+    job = prepared(None, site="local", command=("true",))
+    submission = submit(job, caller_in(tmp_path), World().tools())
+    assert recorded_site(submission.entry, FileJobFolders()) == job.site
+
+
+def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
+    """A folder that is gone is named, with the command that forgets such jobs."""
+    with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
+        recorded_site(entry_of("La", tmp_path / "gone"), FileJobFolders())
+    assert raised.value.hint == "hpckit jobs --rebuild forgets jobs without a folder"
+
+
+def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """A site.json that holds no site is an error with its path."""
+    (tmp_path / "site.json").write_text('{"name": 3}')
+    with pytest.raises(ConfigError, match=r"site\.json"):
+        recorded_site(entry_of("La", tmp_path), FileJobFolders())

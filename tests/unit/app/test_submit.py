@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,21 @@ import pytest
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.prepare import PreparedJob
 from hpckit.app.submit import Submission, expand_job_root, submit
-from hpckit.errors import AdapterError, ConfigError, StorageFailed
+from hpckit.errors import (
+    AdapterError,
+    ConfigError,
+    SchedulerRefused,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
 from hpckit.model.slurm import JobId, JobState
+from hpckit.ports import StartedJob, SubmitRequest
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.world import World, caller_in, entry_of, everything_in
 from tests.unit.render.prepared import prepared
 
+UUID = "0123abcd" + "0" * 24
 JOBS = Path(".local/state/hpckit/jobs")
 
 
@@ -26,9 +36,26 @@ def a_job(options: Mapping[str, object] | None = None) -> PreparedJob:
     return prepared(None, site="local", options=options, command=("true",))
 
 
+def a_slurm_job(options: Mapping[str, object] | None = None) -> PreparedJob:
+    """The same for a site with Slurm."""
+    job = prepared(None, site="docker", options=options, command=("true",))
+    return replace(job, site=replace(job.site, job_root="$XDG_STATE_HOME/hpckit/jobs"))
+
+
 def submitted(world: World, home: Path, job: PreparedJob | None = None) -> Submission:
     """The submission of a job by somebody whose home this is."""
     return submit(job or a_job(), caller_in(home), world.tools())
+
+
+class _Slurm(FakeSubmitter):
+    """A scheduler that gives each job the id 4242 of the cluster west, and has a word to say."""
+
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Queue the job."""
+        super().submit(request)
+        return StartedJob(
+            job_id=JobId("4242"), cluster="west", state=JobState.PENDING, words=("mind the gap",)
+        )
 
 
 class _FullAfterStart(FileJobFolders):
@@ -104,7 +131,7 @@ def test_the_job_gets_the_time_limit_and_its_own_variables(tmp_path: Path) -> No
     submission = submit(a_job(options), caller, world.tools())
     (request,) = world.submitter.requests
     assert request.time_limit_s == 120
-    assert submission.held_back == ("NCCL_ALGO",)
+    assert submission.environment.held_back == ("NCCL_ALGO",)
     assert dict(request.environment) == {
         "A": "1",
         "NCCL_DEBUG": "INFO",
@@ -115,10 +142,10 @@ def test_the_job_gets_the_time_limit_and_its_own_variables(tmp_path: Path) -> No
     }
 
 
-def test_a_taken_id_leaves_the_other_job_alone(tmp_path: Path) -> None:
-    """A job whose id is taken is refused without a trace, and the other's line stays as it was."""
+def test_a_taken_submission_leaves_the_other_job_alone(tmp_path: Path) -> None:
+    """A job whose submission is taken is refused, and the other's line stays as it was."""
     world = World()
-    other = entry_of("L0123abcd", tmp_path / "other", JobState.COMPLETED, exit_code=0)
+    other = entry_of("L1", tmp_path / "other", JobState.COMPLETED, exit_code=0, submission=UUID)
     world.index.add(other)
     with pytest.raises(StorageFailed, match="already in the index"):
         submitted(world, tmp_path)
@@ -138,13 +165,84 @@ def test_a_taken_folder_is_left_alone(tmp_path: Path) -> None:
     assert world.index.latest(None) == []
 
 
-def test_a_refused_submission_leaves_nothing(tmp_path: Path) -> None:
-    """When the scheduler refuses, neither folder nor line of the index is left."""
-    world = World(submitter=FakeSubmitter(AdapterError("invalid account")))
-    with pytest.raises(AdapterError, match="invalid account"):
-        submitted(world, tmp_path)
+@pytest.mark.parametrize("error", [AdapterError, SchedulerRefused, SchedulerUnreachable])
+def test_a_refused_submission_leaves_nothing(tmp_path: Path, error: type[AdapterError]) -> None:
+    """When the scheduler refuses or is not there, neither folder nor line of the index is left."""
+    world = World(submitter=FakeSubmitter(error("invalid account")))
+    with pytest.raises(error, match="invalid account"):
+        submitted(world, tmp_path, a_slurm_job())
     assert everything_in(tmp_path / JOBS) == []
     assert world.index.latest(None) == []
+
+
+def test_an_unconfirmed_submission_stays_on_record(tmp_path: Path) -> None:
+    """A job that Slurm may have taken keeps its folder, and its line under hpckit's own id."""
+    world = World(submitter=FakeSubmitter(SubmissionUnconfirmed("the answer did not come back")))
+    with pytest.raises(SubmissionUnconfirmed):
+        submitted(world, tmp_path, a_slurm_job())
+    (entry,) = world.index.latest(None)
+    assert (entry.job_id, entry.submission) == ("U0123abcd", UUID)
+    assert (entry.state, entry.is_confirmed) == (JobState.UNKNOWN, False)
+    assert json.loads((Path(entry.folder) / "intent.json").read_text())["uuid"] == UUID
+    assert not (Path(entry.folder) / "submitted.json").exists()
+
+
+def test_a_bug_in_the_submitter_keeps_the_record(tmp_path: Path) -> None:
+    """After an error that is not hpckit's own nobody knows what was started: nothing is undone."""
+    world = World(submitter=FakeSubmitter(RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        submitted(world, tmp_path, a_slurm_job())
+    (entry,) = world.index.latest(None)
+    assert (Path(entry.folder) / "job.sbatch").exists()
+
+
+def test_the_schedulers_id_is_recorded(tmp_path: Path) -> None:
+    """Id and cluster that the scheduler gives are in the index, submitted.json and the result."""
+    world = World(submitter=_Slurm())
+    submission = submitted(world, tmp_path, a_slurm_job())
+    (entry,) = world.index.latest(None)
+    assert (entry.job_id, entry.cluster, entry.state) == ("4242", "west", JobState.PENDING)
+    assert submission.entry == entry
+    assert submission.words == ("mind the gap",)
+    record = json.loads((submission.folder / "submitted.json").read_text())
+    assert (record["job_id"], record["cluster"]) == ("4242", "west")
+    assert json.loads((submission.folder / "intent.json").read_text())["job_id"] == "U0123abcd"
+
+
+def test_a_slurm_job_is_not_told_an_id_before_it_has_one(tmp_path: Path) -> None:
+    """The request carries the submission and its beginning, and no id as a variable of the job."""
+    world = World(submitter=_Slurm())
+    submitted(world, tmp_path, a_slurm_job())
+    (request,) = world.submitter.requests
+    assert (request.submission, request.job_id) == (UUID, "U0123abcd")
+    assert request.begun_s == 1_700_000_000.0
+    assert "HPCKIT_JOB_ID" not in request.environment
+    assert not request.is_array
+
+
+def test_a_job_array_is_said_to_be_one(tmp_path: Path) -> None:
+    """The request of a job array says so: its tasks' logs have other names."""
+    world = World(submitter=_Slurm())
+    submitted(world, tmp_path, a_slurm_job({"slurm.array": "0-3"}))
+    assert world.submitter.requests[0].is_array
+
+
+def test_sbatch_reads_what_the_script_leaves_open(tmp_path: Path) -> None:
+    """A site's default for sbatch is kept, but not for the partition that the script states."""
+    environment = {"SBATCH_ACCOUNT": "physics", "SBATCH_PARTITION": "gpu"}
+    world = World(submitter=_Slurm())
+    caller = caller_in(tmp_path, environment=environment)
+    submission = submit(a_slurm_job(), caller, world.tools())
+    assert submission.environment.sbatch_defaults == ("SBATCH_ACCOUNT",)
+    assert submission.environment.held_back == ("SBATCH_PARTITION",)
+    assert world.submitter.requests[0].environment["SBATCH_ACCOUNT"] == "physics"
+
+
+def test_a_local_job_has_no_use_for_sbatchs_defaults(tmp_path: Path) -> None:
+    """Without sbatch its variables are held back."""
+    caller = caller_in(tmp_path, environment={"SBATCH_ACCOUNT": "physics"})
+    submission = submit(a_job(), caller, World().tools())
+    assert submission.environment.held_back == ("SBATCH_ACCOUNT",)
 
 
 def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path) -> None:
@@ -179,7 +277,7 @@ def test_an_interrupt_after_the_start_leaves_the_job_whole(tmp_path: Path) -> No
 def test_a_full_disk_after_the_start_names_the_job(tmp_path: Path) -> None:
     """A start that cannot be recorded names job, folder and cause, and the job stays known."""
     world = World(folders=_FullAfterStart())
-    with pytest.raises(StorageFailed, match=r"job L0123abcd runs in /.*but .*No space left"):
+    with pytest.raises(StorageFailed, match=r"L0123abcd was started from /.*but .*No space left"):
         submitted(world, tmp_path)
     (entry,) = world.index.latest(None)
     assert entry.job_id == JobId("L0123abcd")

@@ -1,43 +1,27 @@
-"""Submitted jobs are found, asked about, waited for, listed and rebuilt."""
+"""Submitted jobs are found, asked about and listed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.track import UNKNOWN_LIMIT_S, find_job, job_status, list_jobs, rebuild, wait_for
+from hpckit.app.track import (
+    find_job,
+    find_task,
+    job_status,
+    job_statuses,
+    list_jobs,
+)
 from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
-from hpckit.ports import SubmitRequest
-from tests.fakes.clock import FakeClock
+from hpckit.ports import Submitter
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
-from tests.unit.app.world import entry_of
-
-
-class _Asked(FakeSubmitter):
-    """Remembers about which jobs it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[JobId] = []
-
-    def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
-        """Note the question and answer it."""
-        self.asked += folders
-        return super().statuses(folders)
-
-
-class _DamagedIndex(MemoryJobIndex):
-    """An index that cannot be listed."""
-
-    def latest(self, limit: int | None) -> list[JobEntry]:
-        """Refuse."""
-        raise StorageFailed("the index is damaged")
+from tests.unit.app.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
+from tests.unit.app.world import entry_of, tracking
 
 
 def index_with(*ids: str) -> MemoryJobIndex:
@@ -46,30 +30,6 @@ def index_with(*ids: str) -> MemoryJobIndex:
     for at, job_id in enumerate(ids):
         index.add(entry_of(job_id, Path("/gone") / job_id, created_s=float(at)))
     return index
-
-
-def running(submitter: FakeSubmitter, folder: Path, job_id: str = "Laa") -> JobEntry:
-    """A job that runs until the test ends it."""
-    folder.mkdir(parents=True)
-    (folder / "job.sbatch").write_text("sleep 1\n")
-    (folder / "intent.json").write_text(
-        json.dumps({"job_id": job_id, "name": "train", "site": "local", "created_s": 5.0})
-    )
-    submitter.submit(
-        SubmitRequest(
-            job_id=JobId(job_id),
-            folder=folder,
-            workdir=folder,
-            environment={},
-            time_limit_s=None,
-            kill_wait_s=1.0,
-        )
-    )
-    return entry_of(job_id, folder)
-
-
-def no_progress(_status: JobStatus, _waited_s: float) -> None:
-    """Nobody looks."""
 
 
 @pytest.mark.parametrize("wanted", ["Lab12", "ab12", "Lab", "ab"])
@@ -98,7 +58,7 @@ def test_an_empty_id_is_no_job(wanted: str) -> None:
 
 def test_an_unknown_id_is_refused() -> None:
     """An id that begins no job's is refused with its own words."""
-    with pytest.raises(HpckitError, match="there is no job 'Lxx'"):
+    with pytest.raises(HpckitError, match="hpckit has submitted no job 'Lxx' from here"):
         find_job(index_with("Lab12"), "Lxx")
 
 
@@ -110,168 +70,137 @@ def test_an_ambiguous_id_names_the_candidates() -> None:
     assert find_job(index, "Lab1").job_id == "Lab1"
 
 
+def test_of_several_jobs_of_one_id_the_newest_is_meant() -> None:
+    """An id that two clusters gave names the newer job."""
+    index = MemoryJobIndex()
+    index.add(entry_of("4242", Path("/old"), created_s=1.0, submission="a" * 32))
+    index.add(entry_of("4242", Path("/new"), created_s=2.0, submission="b" * 32))
+    assert find_job(index, "4242").folder == "/new"
+    assert find_job(index, "42").folder == "/new"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "task"), [("4242_7", 7), ("42_0", 0), ("4242", None), (None, None)]
+)
+def test_a_task_is_named_as_slurm_does(wanted: str | None, task: int | None) -> None:
+    """What follows the id after an underscore is the task of an array."""
+    entry, found = find_task(index_with("4242"), wanted)
+    assert (entry.job_id, found) == ("4242", task)
+
+
+@pytest.mark.parametrize("wanted", ["4242_x", "4242_", "_7", "4242_٣"])
+def test_what_is_no_task_is_no_job(wanted: str) -> None:
+    """An underscore without a number behind it or an id before it is looked up as it stands."""
+    with pytest.raises(HpckitError, match="hpckit has submitted no job"):
+        find_task(index_with("4242"), wanted)
+
+
 def test_a_changed_state_is_remembered(tmp_path: Path) -> None:
     """Asking for a status writes a new state to the index, and none when nobody knows."""
     index, submitter = MemoryJobIndex(), FakeSubmitter()
+    tools = tracking(submitter, index)
     entry = running(submitter, tmp_path / "a")
     index.add(entry)
     index.add(entry_of("Lbb", tmp_path / "gone", JobState.RUNNING))
-    assert job_status(entry, submitter, index).state is JobState.RUNNING
-    assert job_status(index.find("Lbb")[0], submitter, index).state is JobState.UNKNOWN
+    assert job_status(entry, tools).state is JobState.RUNNING
+    assert job_status(index.find("Lbb")[0], tools).state is JobState.UNKNOWN
     assert {one.job_id: one.state for one in index.latest(None)} == {
         "Laa": JobState.RUNNING,
         "Lbb": JobState.RUNNING,
     }
 
 
-def test_waiting_ends_with_the_job(tmp_path: Path) -> None:
-    """Each poll says how long was waited, and the final status is given and remembered."""
-    index, submitter, clock = MemoryJobIndex(), FakeSubmitter(), FakeClock()
-    entry = running(submitter, tmp_path / "a")
+def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
+    """An answer that says under which id Slurm has the job is kept in index and submitted.json."""
+    entry = entry_of("U0000cafe", tmp_path / "a", JobState.UNKNOWN)
+    intended(entry)
+    index = MemoryJobIndex()
     index.add(entry)
-    waited: list[float] = []
-
-    def progress(status: JobStatus, waited_s: float) -> None:
-        assert status.state is JobState.RUNNING
-        waited.append(waited_s)
-        if waited_s >= 200:
-            submitter.end(tmp_path / "a", 3)
-
-    status = wait_for(entry, submitter, index, clock, poll_interval_s=100.0, progress=progress)
-    assert (status.state, status.exit_code) == (JobState.FAILED, 3)
-    assert waited == [0.0, 100.0, 200.0]
-    assert index.find("Laa")[0].exit_code == 3
+    status = job_status(entry, tracking(ToldSubmitter(replace(RUNS, cluster="west")), index))
+    assert status.job_id == "4242"
+    assert index.latest(None) == [
+        replace(entry, job_id=JobId("4242"), cluster="west", state=JobState.RUNNING)
+    ]
+    record = json.loads((tmp_path / "a" / "submitted.json").read_text())
+    assert (record["job_id"], record["cluster"]) == ("4242", "west")
 
 
-def test_waiting_ends_at_its_own_limit(tmp_path: Path) -> None:
-    """When the time is over, the last status is given though the job runs on."""
-    index, submitter, clock = MemoryJobIndex(), FakeSubmitter(), FakeClock()
-    entry = running(submitter, tmp_path / "a")
-    status = wait_for(
-        entry,
-        submitter,
-        index,
-        clock,
-        poll_interval_s=1.0,
-        timeout_s=2.5,
-        progress=no_progress,
-    )
-    assert status.state is JobState.RUNNING
-    assert clock.slept_s == [1.0, 1.0, 1.0]
+def test_an_id_is_remembered_without_a_state(tmp_path: Path) -> None:
+    """When an id is confirmed and nothing else is known, the state stays as it was."""
+    entry = entry_of("U0000cafe", tmp_path / "a", JobState.PENDING)
+    intended(entry)
+    index = MemoryJobIndex()
+    index.add(entry)
+    job_status(entry, tracking(ToldSubmitter(UNSEEN), index))
+    assert index.latest(None) == [replace(entry, job_id=JobId("4242"))]
 
 
-def test_waiting_gives_up_on_a_job_that_nobody_knows(tmp_path: Path) -> None:
-    """After a minute in which the state is unknown, waiting ends with the reason."""
-    clock = FakeClock()
-    entry = entry_of("Laa", tmp_path / "gone")
-    with pytest.raises(HpckitError, match=r"what became of Laa is not known: .*is not there"):
-        wait_for(
-            entry,
-            FakeSubmitter(),
-            MemoryJobIndex(),
-            clock,
-            poll_interval_s=7.0,
-            progress=no_progress,
-        )
-    assert UNKNOWN_LIMIT_S <= sum(clock.slept_s) < UNKNOWN_LIMIT_S + 7
+def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
+    """Each submitter is asked once about all its jobs, and the answers keep the jobs' order."""
+    here, there = FakeSubmitter(), FakeSubmitter()
+    entries = [
+        running(here, tmp_path / "a", "La"),
+        running(there, tmp_path / "b", "Lb"),
+        running(here, tmp_path / "c", "Lc"),
+    ]
 
+    def submitter_of(entry: JobEntry) -> Submitter:
+        return there if entry.job_id == "Lb" else here
 
-def test_waiting_ends_when_the_folder_is_removed_meanwhile(tmp_path: Path) -> None:
-    """A pending job whose folder goes away is waited for one more minute, counted from then."""
-    clock = FakeClock()
-    folder = tmp_path / "a"
-    folder.mkdir()
-    (folder / "intent.json").write_text("{}")
-    begun_s = clock.now_s()
-
-    def progress(_status: JobStatus, waited_s: float) -> None:
-        if waited_s >= 600 and folder.exists():
-            (folder / "intent.json").unlink()
-            folder.rmdir()
-
-    with pytest.raises(HpckitError, match="what became of Laa is not known"):
-        wait_for(
-            entry_of("Laa", folder),
-            FakeSubmitter(),
-            MemoryJobIndex(),
-            clock,
-            poll_interval_s=10.0,
-            progress=progress,
-        )
-    assert clock.now_s() - begun_s == 600 + UNKNOWN_LIMIT_S
+    tools = replace(tracking(here), submitter_of=submitter_of)
+    assert [status.job_id for status in job_statuses(entries, tools)] == ["La", "Lb", "Lc"]
+    assert (here.asked, there.asked) == ([["La", "Lc"]], [["Lb"]])
 
 
 def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
     """A job whose end is in the index is listed from there; the others are asked about."""
-    index, submitter = MemoryJobIndex(), _Asked()
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
     index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
     index.add(running(submitter, tmp_path / "a"))
-    rows = list_jobs(index, submitter, None)
-    assert submitter.asked == ["Laa"]
+    rows = list_jobs(tracking(submitter, index), None)
+    assert submitter.asked == [["Laa"]]
     assert [(entry.job_id, status.state, status.exit_code) for entry, status in rows] == [
         ("Laa", JobState.RUNNING, None),
         ("Ldone", JobState.FAILED, 9),
     ]
-    assert len(list_jobs(index, submitter, 1)) == 1
+    assert len(list_jobs(tracking(submitter, index), 1)) == 1
 
 
-def test_a_rebuilt_index_keeps_finds_and_forgets(tmp_path: Path) -> None:
-    """Rebuilding finds folders, forgets jobs without one, and keeps jobs under other roots."""
+def test_a_list_without_living_jobs_asks_nobody(tmp_path: Path) -> None:
+    """When every job has ended, no scheduler is asked."""
     index, submitter = MemoryJobIndex(), FakeSubmitter()
-    running(submitter, tmp_path / "root" / "a")
-    submitter.end(tmp_path / "root" / "a", 4)
-    elsewhere = running(submitter, tmp_path / "other" / "b", "Lbb")
-    index.add(elsewhere)
-    index.add(entry_of("Lgone", tmp_path / "root" / "gone"))
-    count, wrong = rebuild(index, FileJobFolders(), submitter, [tmp_path / "root"])
-    assert (count, wrong) == (1, ())
-    jobs = {entry.job_id: entry for entry in index.latest(None)}
-    assert set(jobs) == {"Laa", "Lbb"}
-    found = jobs[JobId("Laa")]
-    assert (found.state, found.exit_code, found.created_s) == (JobState.FAILED, 4, 5.0)
+    index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
+    assert len(list_jobs(tracking(submitter, index), None)) == 1
+    assert submitter.asked == []
 
 
-@pytest.mark.parametrize(
-    "intent",
-    [
-        "{",
-        "[]",
-        "{}",
-        '{"job_id": "L1", "name": "n", "site": "s", "created_s": "soon"}',
-        '{"job_id": "L1", "name": "n", "site": "s", "created_s": 1e300}',
-        '{"job_id": "../x", "name": "n", "site": "s", "created_s": 1}',
-    ],
-)
-def test_a_folder_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, intent: str) -> None:
-    """A damaged intent.json costs its own job alone, and the folder is named with the cause."""
-    submitter = FakeSubmitter()
-    running(submitter, tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "intent.json").write_text(intent)
-    count, wrong = rebuild(MemoryJobIndex(), FileJobFolders(), submitter, [tmp_path])
-    assert count == 1
-    assert len(wrong) == 1
-    assert wrong[0].startswith(f"{tmp_path / 'b'}: ")
-
-
-def test_an_unknown_state_is_not_taken_for_news(tmp_path: Path) -> None:
-    """A job of which nobody knows more than its folder is rebuilt as pending."""
-
-    class Knowing(FakeSubmitter):
-        """Knows no job."""
-
-        def statuses(self, folders: Mapping[JobId, Path]) -> Mapping[JobId, JobStatus]:
-            """UNKNOWN for each."""
-            return {one: JobStatus(job_id=one, state=JobState.UNKNOWN) for one in folders}
-
-    running(FakeSubmitter(), tmp_path / "a")
+def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
+    """A job whose id is confirmed by the listing is listed under that id."""
     index = MemoryJobIndex()
-    rebuild(index, FileJobFolders(), Knowing(), [tmp_path])
-    assert index.latest(None)[0].state is JobState.PENDING
+    entry = entry_of("U0000cafe", tmp_path / "a")
+    intended(entry)
+    index.add(entry)
+    ((listed, status),) = list_jobs(tracking(ToldSubmitter(RUNS), index), None)
+    assert (listed.job_id, listed.state, status) == ("4242", JobState.RUNNING, RUNS)
 
 
-def test_an_index_that_cannot_be_listed_is_rebuilt(tmp_path: Path) -> None:
-    """With a damaged index nothing is known to be gone, and the folders are found all the same."""
-    submitter, index = FakeSubmitter(), _DamagedIndex()
-    running(submitter, tmp_path / "a")
-    assert rebuild(index, FileJobFolders(), submitter, [tmp_path])[0] == 1
+def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
+    """A job whose folder does not say who started it is UNKNOWN with the cause; others are told."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index.add(running(submitter, tmp_path / "a"))
+    index.add(entry_of("Lgone", tmp_path / "gone", JobState.RUNNING))
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        if not Path(entry.folder).exists():
+            raise StorageFailed("the folder of Lgone is gone")
+        return submitter
+
+    tools = replace(tracking(submitter, index), submitter_of=submitter_of)
+    rows = {entry.job_id: status for entry, status in list_jobs(tools, None)}
+    assert rows[JobId("Laa")].state is JobState.RUNNING
+    assert rows[JobId("Lgone")] == JobStatus(
+        job_id=JobId("Lgone"),
+        state=JobState.UNKNOWN,
+        is_lost=True,
+        reason="the folder of Lgone is gone",
+    )

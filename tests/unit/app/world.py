@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.submit import Caller, SubmitTools
+from hpckit.app.track import TrackTools
 from hpckit.model.slurm import JobEntry, JobId, JobState
-from hpckit.ports import JobFolders
+from hpckit.ports import JobFolders, JobIndex, Submitter
 from tests.fakes.clock import FakeClock
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -44,6 +45,21 @@ class World:
         )
 
 
+def tracking(
+    submitter: Submitter,
+    index: JobIndex | None = None,
+    clock: FakeClock | None = None,
+    folders: JobFolders | None = None,
+) -> TrackTools:
+    """What tracking uses: one submitter for every job, real folders."""
+    return TrackTools(
+        submitter_of=lambda _: submitter,
+        index=MemoryJobIndex() if index is None else index,
+        folders=folders or FileJobFolders(),
+        clock=clock or FakeClock(),
+    )
+
+
 def caller_in(
     home: Path, *, environment: Mapping[str, str] | None = None, workdir: Path | None = None
 ) -> Caller:
@@ -67,9 +83,11 @@ def entry_of(
     *,
     exit_code: int | None = None,
     created_s: float = 0.0,
+    submission: str | None = None,
 ) -> JobEntry:
-    """A line of the index."""
+    """A line of the index; without a uuid of its own it has one of its job id."""
     return JobEntry(
+        submission=submission or job_id.encode().hex().ljust(32, "0"),
         job_id=JobId(job_id),
         name="train",
         site="local",

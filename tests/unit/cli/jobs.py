@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import click
 from click.testing import CliRunner, Result
 
 from hpckit import wiring
-from hpckit.adapters.local_record import RESULT_FILE, LocalResult, write_record
+from hpckit.adapters.local_record import LocalResult, write_record
 from hpckit.app.submit import Submission, SubmitTools, submit
 from hpckit.cli.main import cli
-from hpckit.model.slurm import JobState, JobStatus
+from hpckit.model.job_folder import RESULT_FILE
+from hpckit.model.slurm import JobState
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.world import nothing_held
 from tests.unit.render.prepared import prepared
@@ -79,7 +81,7 @@ def ended_job(
         ended_s=now_s,
     )
     write_record(submission.folder, RESULT_FILE, result)
-    wiring.job_index().update(JobStatus(job_id=submission.job_id, state=JobState.RUNNING))
+    wiring.job_index().update([replace(submission.entry, state=JobState.RUNNING)])
     return submission
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,25 @@ def test_logs_are_printed_as_they_are() -> None:
     assert document("logs", "--json") == {
         "schema": "hpckit.logs/1",
         "job_id": job.job_id,
+        "task": None,
         "log": str(job.folder / "logs" / "job.log"),
         "ranks": {"0": str(job.folder / "logs" / "rank-0.log")},
+        "tasks": {},
     }
+
+
+def test_logs_of_a_task_are_named_as_slurm_does() -> None:
+    """`logs ID_TASK` is one task of an array; without the task, one that has a log is named."""
+    job = ended_job(logs={"job-3.log": b"three\n", "job-12.log": b"twelve\n"})
+    (job.folder / "logs" / "array-3").mkdir()
+    (job.folder / "logs" / "array-3" / "rank-1.log").write_bytes(b"one\n")
+    assert call("logs", f"{job.job_id}_12").stdout_bytes == b"twelve\n"
+    assert call("logs", f"{job.job_id}_3", "--rank", "1").stdout_bytes == b"one\n"
+    assert "each of its tasks has its own log" in message("logs", job.job_id)
+    found = document("logs", "--json", f"{job.job_id}_3")
+    assert (found["task"], found["log"]) == (3, str(job.folder / "logs" / "job-3.log"))
+    assert found["ranks"] == {"1": str(job.folder / "logs" / "array-3" / "rank-1.log")}
+    assert list(found["tasks"]) == ["3", "12"]
 
 
 @pytest.mark.parametrize("exit_code", [0, 7])
@@ -94,6 +111,18 @@ def test_wait_ends_with_the_jobs_answer(exit_code: int) -> None:
     assert result.exit_code == (1 if exit_code else 0)
     assert f"exit code {exit_code}" in result.stdout
     assert json.loads(call("wait", "--json").stdout)["exit_code"] == exit_code
+
+
+def test_wait_takes_several_jobs() -> None:
+    """`wait A B` says how each ended, in order, and exits 1 when one of them did not complete."""
+    good, bad = ended_job("good"), ended_job("bad", exit_code=3)
+    result = call("wait", bad.job_id, good.job_id, bad.job_id)
+    assert [line.split()[1] for line in result.stdout.splitlines()] == ["bad", "good"]
+    assert result.exit_code == 1
+    found = json.loads(call("wait", "--json", good.job_id, bad.job_id).stdout)
+    assert found["schema"] == "hpckit.statuses/1"
+    assert [one["exit_code"] for one in found["jobs"]] == [0, 3]
+    assert call("wait", good.job_id, good.job_id).exit_code == 0
 
 
 def test_wait_does_not_wait_longer_than_asked() -> None:
@@ -114,6 +143,14 @@ def test_cancel_needs_an_id_and_a_living_job() -> None:
     assert call("cancel", job.job_id, "--signal", "WINCH").exit_code == 2
 
 
+def test_a_local_job_has_no_tasks() -> None:
+    """Cancelling a task of a job that is no array is refused."""
+    job = ended_job()
+    assert message("cancel", f"{job.job_id}_1") == (
+        f"job {job.job_id} is no job array and has no task 1"
+    )
+
+
 def test_jobs_lists_the_newest_first() -> None:
     """`jobs` lists id, name, state and code; -n cuts the list and says so."""
     ended_job("first", exit_code=3)
@@ -128,6 +165,17 @@ def test_jobs_lists_the_newest_first() -> None:
     assert "newest" not in call("jobs", "--all").stderr
     (newest,) = document("jobs", "-n", "1", "--json")["jobs"]
     assert (newest["job_id"], newest["exit_code"]) == (second.job_id, 0)
+
+
+def test_jobs_names_what_is_not_known() -> None:
+    """A job whose folder is gone is UNKNOWN with the cause on stderr, and the others are listed."""
+    gone, there = started_job("gone"), ended_job("there")
+    shutil.rmtree(gone.folder)
+    result = call("jobs")
+    assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["there", "gone"]
+    assert f"note  1 UNKNOWN: the folder of {gone.job_id} is gone" in result.stderr
+    assert f"the folder of {gone.job_id} is gone" in message("status", gone.job_id)
+    assert call("status", there.job_id).exit_code == 0
 
 
 def test_no_jobs_is_talk_and_an_empty_list() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from hpckit.cli.main import ALIASES, COMMANDS, cli
 from tests.conftest import RunHpckit
-from tests.unit.cli.jobs import call, started_job
+from tests.unit.cli.jobs import call, config_home, started_job, write_site
 
 
 def terms(text: str) -> set[str]:
@@ -79,7 +79,6 @@ def test_completion_prints_a_script(name: str) -> None:
         (("render", "--site", "dokcer", "--", "true"), 3, "did you mean 'docker'?"),
         (("submit", "--local", "--nodes", "2", "--", "true"), 5, "have 1 node, need 2 nodes"),
         (("render", "--template", "gone.j2", "--", "true"), 6, "there is no such template"),
-        (("submit", "--site", "docker", "--", "true"), 7, "starts jobs on this machine only"),
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(
@@ -90,6 +89,21 @@ def test_each_kind_of_error_has_its_exit_code(
     assert (ran.returncode, ran.stdout) == (code, "")
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_scheduler_that_is_missing_is_the_worlds_fault(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """Without sbatch a submission to Slurm exits 7, names it, and leaves no job behind."""
+    site = write_site(config_home() / "site_configs", "mine", "")
+    with site.open("a") as file:
+        file.write(f'submitter = "slurm"\njob_root = "{tmp_path}/jobs"\n')
+    env = {"PATH": str(tmp_path)}
+    ran = run_hpckit("submit", "--site", "mine", "--", "true", env=env)
+    assert (ran.returncode, ran.stdout) == (7, "")
+    assert "sbatch was not found" in ran.stderr
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert json.loads(run_hpckit("jobs", "--json").stdout)["jobs"] == []
 
 
 def test_json_promises_a_document_for_an_error_too(run_hpckit: RunHpckit) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.decide.shell_environment import submission_environment
+from hpckit.decide.shell_environment import (
+    SBATCH_DEFAULTS,
+    SubmissionEnvironment,
+    submission_environment,
+)
 from hpckit.model.job import EnvInherit
 
 SHELL = {
@@ -68,3 +72,72 @@ def test_values_are_never_held() -> None:
     split = submission_environment({"NCCL_SECRET": "value"}, EnvInherit.ALL, ())
     assert split.held_back == ("NCCL_SECRET",)
     assert "value" not in repr(split)
+
+
+SITES = {
+    "HOME": "/h",
+    "SBATCH_ACCOUNT": "physics",
+    "SBATCH_PARTITION": "gpu",
+    "SBATCH_EXPORT": "NONE",
+    "SLURM_CLUSTERS": "east",
+}
+
+
+def for_sbatch(
+    environment: dict[str, str], *stated: str, passed: tuple[str, ...] = ()
+) -> SubmissionEnvironment:
+    """The split for a script that states these options."""
+    return submission_environment(environment, EnvInherit.ALL, passed, stated=stated)
+
+
+def test_a_sites_defaults_reach_sbatch() -> None:
+    """Defaults for options that the script leaves open are kept and named, other inputs are not."""
+    split = for_sbatch(SITES)
+    assert split.sbatch_defaults == ("SBATCH_ACCOUNT", "SBATCH_PARTITION", "SLURM_CLUSTERS")
+    assert split.variables == {name: SITES[name] for name in SITES if name != "SBATCH_EXPORT"}
+    assert split.held_back == ("SBATCH_EXPORT",)
+
+
+@pytest.mark.parametrize(("name", "option"), SBATCH_DEFAULTS.items())
+def test_the_scripts_word_wins_over_a_default(name: str, option: str) -> None:
+    """A default for an option that stands in the script would override it, and is held back."""
+    split = for_sbatch({name: "x"}, option)
+    assert split == SubmissionEnvironment(variables={}, held_back=(name,))
+    assert for_sbatch({name: "x"}, "nodes").sbatch_defaults == (name,)
+
+
+def test_a_default_within_a_job_is_that_jobs() -> None:
+    """Inside a job sbatch's variables are not the site's, and none is kept."""
+    split = for_sbatch({**SITES, "SLURM_JOB_ID": "7"})
+    assert split.sbatch_defaults == ()
+    assert split.variables == {"HOME": "/h"}
+
+
+def test_an_empty_default_says_nothing() -> None:
+    """A variable that is set to nothing is no default."""
+    split = for_sbatch({"SBATCH_ACCOUNT": ""})
+    assert (split.sbatch_defaults, split.held_back) == ((), ("SBATCH_ACCOUNT",))
+
+
+def test_without_sbatch_there_are_no_defaults() -> None:
+    """A job that no sbatch starts is not given sbatch's variables."""
+    split = submission_environment(SITES, EnvInherit.ALL, ())
+    assert split.sbatch_defaults == ()
+    assert split.variables == {"HOME": "/h"}
+
+
+def test_a_passed_name_wins_over_the_script() -> None:
+    """What is passed by name is kept whatever the script states, and within a job."""
+    split = for_sbatch(
+        {**SITES, "SLURM_JOB_ID": "7"}, "account", passed=("SBATCH_ACCOUNT", "SBATCH_EXPORT")
+    )
+    assert split.sbatch_defaults == ()
+    assert split.variables == {"HOME": "/h", "SBATCH_ACCOUNT": "physics", "SBATCH_EXPORT": "NONE"}
+    assert split.held_back == ("SBATCH_PARTITION", "SLURM_CLUSTERS", "SLURM_JOB_ID")
+
+
+@pytest.mark.parametrize("inherit", list(EnvInherit))
+def test_a_default_does_not_depend_on_what_is_inherited(inherit: EnvInherit) -> None:
+    """A site's default for sbatch is kept also for a job that inherits nothing else."""
+    split = submission_environment(SITES, inherit, (), stated=())
+    assert "SBATCH_ACCOUNT" in split.variables

@@ -71,6 +71,17 @@ def test_the_generic_site_has_no_defaults() -> None:
 
 
 def test_which_states_are_final() -> None:
-    """A job that waits, runs or is not understood may still change."""
-    moving = {JobState.PENDING, JobState.RUNNING, JobState.UNKNOWN}
-    assert {state for state in JobState if not state.is_final} == moving
+    """A job that waits, runs or is not understood may still change; one that has ended may not."""
+    final = {
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+        "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "NOT_SUBMITTED",
+    }  # fmt: skip
+    assert {state for state in JobState if state.is_final} == final
+
+
+def test_which_states_are_waiting() -> None:
+    """A job waits before its first start and, requeued or held, before the next."""
+    waiting = {
+        "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT",
+    }  # fmt: skip
+    assert {state for state in JobState if state.is_waiting} == waiting

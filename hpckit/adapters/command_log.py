@@ -1,0 +1,59 @@
+"""A record of every external command: what a site's operator was asked, when, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from io import FileIO
+from pathlib import Path
+
+from hpckit.errors import StorageFailed
+from hpckit.ports import Clock, CommandResult, CommandRunner
+
+SCHEMA = "hpckit.command/1"
+
+
+class LoggedRunner:
+    """Runs commands through another runner, and appends a JSON line to a file for each."""
+
+    def __init__(self, runner: CommandRunner, path: Path, clock: Clock) -> None:
+        self._runner = runner
+        self._path = path
+        self._clock = clock
+
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """The result of `argv`, on record. Raises StorageFailed, and what that runner raises."""
+        begun_s = self._clock.now_s()
+        returncode: int | None = None
+        with self._open() as file:
+            try:
+                result = self._runner.run(argv, timeout_s, environment)
+                returncode = result.returncode
+                return result
+            finally:
+                # The command was run: a full disk must not make it look as if it was not.
+                with contextlib.suppress(OSError):
+                    file.write(self._line(argv, begun_s, returncode))
+
+    def _open(self) -> FileIO:
+        try:
+            # Unbuffered: what could not be written is not tried again when the file is closed.
+            return self._path.open("ab", buffering=0)
+        except OSError as error:
+            raise StorageFailed(
+                f"the command log {self._path} cannot be written: {error.strerror}",
+                hint="unset HPCKIT_COMMAND_LOG, or name another file",
+            ) from error
+
+    def _line(self, argv: Sequence[str], begun_s: float, returncode: int | None) -> bytes:
+        line = {
+            "schema": SCHEMA,
+            "begun_s": begun_s,
+            "duration_s": round(self._clock.now_s() - begun_s, 6),
+            "argv": list(argv),
+            "returncode": returncode,
+        }
+        return f"{json.dumps(line)}\n".encode()

@@ -1,0 +1,90 @@
+"""Questions to Slurm through its commands, each asked a bounded number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
+from hpckit.model.slurm import JobId, JobRecord
+from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
+from hpckit.parse.sbatch import refusal_words
+from hpckit.parse.scontrol_job import parse_scontrol_job, scontrol_job_argv
+from hpckit.parse.slurm_text import accounting_disabled, is_unreachable
+from hpckit.parse.squeue import parse_squeue, squeue_argv
+from hpckit.ports import Clock, CommandResult, CommandRunner
+
+_TIMEOUT_S = 30.0
+_PAUSES_S = (1.0, 2.0)
+_PATIENCE_S = 10.0
+_NO_SUCH_JOB = "Invalid job id specified"
+
+
+class SlurmCli:
+    """squeue, sacct, scontrol and scancel, run by a CommandRunner.
+
+    A command that fails to reach its daemon at once is asked again after 1 s and after 2 s; one
+    that has tried for long itself (Slurm's own do for about twice SlurmctldTimeout) is not. Then
+    SchedulerUnreachable is raised, and ToolFailed, ToolMissing or ParseError for what a second
+    question would not mend.
+    """
+
+    def __init__(self, runner: CommandRunner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+
+    def queue(self, cluster: str | None) -> Sequence[JobRecord]:
+        """This user's jobs that slurmctld still holds: the living, and those that ended lately."""
+        return parse_squeue(self.ask(squeue_argv(cluster)).stdout)
+
+    def accounts(self, job_ids: Sequence[JobId], cluster: str | None) -> Sequence[JobRecord] | None:
+        """What the accounts hold of these jobs; None where no accounts are kept."""
+        return self._accounts(sacct_argv(job_ids, cluster))
+
+    def accounts_since(
+        self, user: str, since_s: float, cluster: str | None
+    ) -> Sequence[JobRecord] | None:
+        """What the accounts hold of a user's jobs since then; None where none are kept."""
+        return self._accounts(sacct_since_argv(user, since_s, cluster))
+
+    def show(self, job_id: JobId, cluster: str | None) -> Sequence[JobRecord]:
+        """What slurmctld holds of one job, also its exit code; nothing once it forgot the job."""
+        argv = scontrol_job_argv(job_id, cluster)
+        try:
+            return parse_scontrol_job(self.ask(argv).stdout)
+        except ToolFailed as error:
+            if _NO_SUCH_JOB in error.stderr:
+                return ()
+            raise
+
+    def _accounts(self, argv: Sequence[str]) -> Sequence[JobRecord] | None:
+        try:
+            return parse_sacct(self.ask(argv).stdout)
+        except ToolFailed as error:
+            if accounting_disabled(error.stderr):
+                return None
+            raise
+
+    def ask(self, argv: Sequence[str]) -> CommandResult:
+        """What a command answered. Raises SchedulerUnreachable, ToolFailed, ToolMissing."""
+        begun_s, stderr = self._clock.now_s(), ""
+        for pause_s in (0.0, *_PAUSES_S):
+            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
+                break
+            self._clock.sleep(pause_s)
+            try:
+                result = self._runner.run(argv, _TIMEOUT_S)
+            except ToolTimeout as error:
+                raise SchedulerUnreachable(error.message, hint=_hint(argv[0])) from error
+            stderr = result.stderr
+            if result.returncode == 0:
+                return result
+            if not is_unreachable(stderr):
+                raise ToolFailed(argv, result.returncode, stderr)
+        raise SchedulerUnreachable(
+            f"{argv[0]} did not reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0])
+        )
+
+
+def _hint(program: str) -> str:
+    daemon = "slurmdbd" if program == "sacct" else "slurmctld"
+    return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"

@@ -1,0 +1,194 @@
+"""Jobs on a Slurm cluster: submitted through submitit exactly once, and known by their uuid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.adapters.slurm_status import SlurmStatuses
+from hpckit.adapters.submitit_slurm import ScriptSubmission, submit_through_submitit
+from hpckit.decide.job_status import CONFIRM_S
+from hpckit.decide.pending import explain_refusal
+from hpckit.errors import (
+    AdapterError,
+    HpckitError,
+    ParseError,
+    SchedulerRefused,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+    ToolMissing,
+    ToolTimeout,
+)
+from hpckit.model.job_folder import LOGS_FOLDER, SCRIPT_FILE
+from hpckit.model.slurm import JobEntry, JobState, JobStatus
+from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
+
+_SBATCH_S = 60.0
+_PAUSES_S = (1.0, 3.0)
+_PATIENCE_S = 10.0
+_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "STOP", "KILL")
+
+
+class SlurmSubmitter:
+    """Hands scripts to sbatch, asks squeue and sacct, cancels with scancel.
+
+    A submission's uuid is the name of the file that sbatch is given, which squeue and sacct give
+    back: by it a job is known as this submission's, whatever its id. sbatch is called a second
+    time only when it never reached slurmctld.
+    """
+
+    def __init__(self, runner: CommandRunner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._slurm = SlurmCli(runner, clock)
+        self._statuses = SlurmStatuses(self._slurm, clock)
+
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Have sbatch queue `job.sbatch` of the folder.
+
+        Raises SchedulerRefused with Slurm's words, SchedulerUnreachable when slurmctld was not
+        reached in three attempts, SubmissionUnconfirmed when it was and its answer is missing,
+        StorageFailed and ToolMissing when nothing was sent.
+        """
+        sbatch = _Sbatch(self._runner, self._clock, request)
+        try:
+            printed = submit_through_submitit(
+                ScriptSubmission(
+                    folder=request.folder,
+                    uuid_hex=request.submission,
+                    text=_script(request.folder),
+                    options=[f"--chdir={request.workdir}", f"--output={_log_pattern(request)}"],
+                    sbatch=sbatch,
+                )
+            )
+            job_id, cluster = parse_sbatch(printed)
+        except (SubmissionUnconfirmed, ParseError) as error:
+            return self._found(request, error)
+        return StartedJob(
+            job_id=job_id, cluster=cluster, state=JobState.PENDING, words=sbatch.words
+        )
+
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Submission → status: one squeue for all, one sacct for what squeue does not tell."""
+        return self._statuses.of(jobs)
+
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+        """End the job with scancel (None), or send a signal to the steps of a running one.
+
+        Slurm's TERM comes first and KILL after its KillWait; the signal KILL ends it at once.
+        Raises HpckitError when the job has ended, has not begun or is not known to Slurm.
+        """
+        status = self._statuses.of([job])[job.submission]
+        if status.state.is_final:
+            raise HpckitError(f"job {status.job_id} has already ended: {status.state}")
+        if status.state is JobState.UNKNOWN:
+            raise AdapterError(f"job {status.job_id} cannot be cancelled: {status.reason}")
+        argv = ["scancel"]
+        if signal_name is not None:
+            argv.append(f"--signal={_signal(signal_name, status)}")
+        if status.cluster is not None:
+            argv.append(f"--clusters={status.cluster}")
+        self._slurm.ask([*argv, status.job_id if task is None else f"{status.job_id}_{task}"])
+
+    def _found(self, request: SubmitRequest, error: HpckitError) -> StartedJob:
+        """The job of a submission whose answer was lost, should Slurm list it already."""
+        for pause_s in _PAUSES_S:
+            self._clock.sleep(pause_s)
+            try:
+                queue = self._slurm.queue(None)
+            except AdapterError:
+                break
+            for record in queue:
+                if record.submission == request.submission:
+                    return StartedJob(job_id=record.job_id, state=JobState.PENDING)
+        raise SubmissionUnconfirmed(
+            f"whether Slurm took the job is not known: {error.message}",
+            hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
+            f"{CONFIRM_S:.0f} s of Slurm's return",
+        ) from error
+
+
+class _Sbatch:
+    """Calls sbatch for one submission, again only when slurmctld was not reached at all."""
+
+    def __init__(self, runner: CommandRunner, clock: Clock, request: SubmitRequest) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._request = request
+        self.words: tuple[str, ...] = ()
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        begun_s, words = self._clock.now_s(), ""
+        for pause_s in (0.0, *_PAUSES_S):
+            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
+                break
+            self._clock.sleep(pause_s)
+            self._refuse_late()
+            try:
+                result = self._runner.run(argv, _SBATCH_S, self._request.environment)
+            except ToolTimeout as error:
+                raise SubmissionUnconfirmed(error.message) from error
+            except ToolMissing as error:
+                raise ToolMissing(
+                    error.message, hint="submit from a login node of the cluster, or use --local"
+                ) from error
+            words = refusal_words(result.stderr)
+            if result.returncode == 0:
+                self.words = tuple(words.splitlines())
+                return result.stdout
+            failure = sbatch_failure(result.stderr)
+            if failure is SbatchFailure.REFUSED:
+                raise SchedulerRefused(
+                    f"Slurm refused the job: {words}", hint=explain_refusal(words)
+                )
+            if failure is SbatchFailure.UNCONFIRMED:
+                raise SubmissionUnconfirmed(words)
+        raise SchedulerUnreachable(
+            f"sbatch did not reach Slurm: {words}",
+            hint="nothing was submitted; slurmctld may be restarting: try again in a minute",
+        )
+
+    def _refuse_late(self) -> None:
+        """A process that was stopped for long may have been declared dead meanwhile."""
+        late_s = self._clock.now_s() - self._request.begun_s
+        if late_s > CONFIRM_S / 2:
+            raise AdapterError(
+                f"this submission was held up for {late_s:.0f} s, and nothing was submitted",
+                hint="submit it again",
+            )
+
+
+def _script(folder: Path) -> str:
+    try:
+        return (folder / SCRIPT_FILE).read_bytes().decode()
+    except OSError as error:
+        raise StorageFailed(
+            f"the job was not submitted: {folder / SCRIPT_FILE}: {error.strerror}"
+        ) from error
+
+
+def _log_pattern(request: SubmitRequest) -> str:
+    """The log's path as sbatch reads one: % begins a replacement symbol, a backslash ends them all.
+
+    Source: sbatch(1), "FILENAME PATTERN".
+    """
+    folder = str(request.folder)
+    if "\\" in folder:
+        raise StorageFailed(
+            f"sbatch cannot write a log into {folder}: a backslash is special in such paths",
+            hint="choose another job_root in the site file",
+        )
+    name = "job-%a.log" if request.is_array else "job.log"
+    return f"{folder.replace('%', '%%')}/{LOGS_FOLDER}/{name}"
+
+
+def _signal(name: str, status: JobStatus) -> str:
+    short = name.upper().removeprefix("SIG")
+    if short not in _SIGNALS:
+        raise HpckitError(f"a job cannot be sent {name}", hint=f"one of {', '.join(_SIGNALS)}")
+    if status.state.is_waiting and short != "KILL":
+        raise HpckitError(f"job {status.job_id} has not begun: {status.state}")
+    return short

@@ -1,0 +1,177 @@
+"""Slurm's answers: any text gives records or a ParseError, and what is printed is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpckit.errors import ParseError
+from hpckit.model.job_folder import submission_file
+from hpckit.model.slurm import JobId, JobRecord, JobState
+from hpckit.parse.sacct import parse_sacct
+from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.parse.scontrol_job import parse_scontrol_job
+from hpckit.parse.slurm_text import SEPARATOR, array_tasks
+from hpckit.parse.squeue import parse_squeue
+
+Parser = Callable[[str], tuple[JobRecord, ...]]
+PARSERS: list[Parser] = [parse_squeue, parse_sacct, parse_scontrol_job]
+SLURM_STATES = [s for s in JobState if s not in (JobState.UNKNOWN, JobState.NOT_SUBMITTED)]
+PIECES = [
+    SEPARATOR,
+    "\n",
+    "4242",
+    "_[1-9:2%3]",
+    "_[",
+    "+1",
+    "RUNNING",
+    "CANCELLED by 1",
+    "0:0",
+    "N/A",
+    "2026-11-21T06:49:14",
+    "9999-99-99T99:99:99",
+    "JobId=7 JobName=",
+    "JobId=7 ArrayJobId=",
+    " QOS=q JobState=FAILED Reason=None",
+    " ExitCode=0:9",
+    " StartTime=Unknown",
+    " EndTime=None",
+    " NodeList=n1",
+    " Command=",
+    "CLUSTER: a",
+]
+texts = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+@given(text=texts)
+def test_any_text_gives_records_or_a_parse_error(parse: Parser, text: str) -> None:
+    """No text is a surprise to a parser."""
+    try:
+        records = parse(text)
+    except ParseError:
+        return
+    assert all(isinstance(record, JobRecord) for record in records)
+
+
+@given(text=texts)
+def test_any_text_of_sbatch(text: str) -> None:
+    """No text is a surprise to what reads sbatch."""
+    assert sbatch_failure(text) in SbatchFailure
+    refusal_words(text)
+    try:
+        job_id, _ = parse_sbatch(text)
+    except ParseError:
+        return
+    assert job_id.isdecimal()
+
+
+def spelled(time_s: float | None) -> str:
+    """A time as Slurm prints it."""
+    return "N/A" if time_s is None else datetime.fromtimestamp(time_s, UTC).strftime("%FT%T")
+
+
+times_s = st.integers(min_value=0, max_value=4_000_000_000).map(float)
+names = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
+uuids = st.from_regex(r"[0-9a-f]{32}", fullmatch=True)
+paths = st.text(st.characters(exclude_characters=SEPARATOR, exclude_categories=["Cs"]))
+
+
+@st.composite
+def job_records(draw: st.DrawFn) -> JobRecord:
+    """A record that squeue, sacct and scontrol can all say: with nodes unless it waits."""
+    state = draw(st.sampled_from(SLURM_STATES))
+    signal = draw(st.none() | st.integers(1, 64))
+    code = 128 + signal if signal else draw(st.integers(1, 255))
+    return JobRecord(
+        job_id=JobId(str(draw(st.integers(1, 2**31)))),
+        task_index=draw(st.none() | st.integers(0, 4_000_000)),
+        state=state,
+        raw=str(state),
+        exit_code=code if state.is_final else None,
+        exit_signal=signal if state.is_final else None,
+        reason=draw(names) if state.is_waiting else None,
+        expected_start_s=draw(st.none() | times_s) if state.is_waiting else None,
+        started_s=None if state.is_waiting else draw(times_s),
+        ended_s=draw(times_s) if state.is_final else None,
+        nodelist=None if state.is_waiting else draw(names),
+        submission=draw(st.none() | uuids),
+    )
+
+
+def words(record: JobRecord, folder: str) -> tuple[str, str, str, str, str, str, str]:
+    """Id, state, reason, start, end, nodes and command in Slurm's words."""
+    job = record.job_id if record.task_index is None else f"{record.job_id}_{record.task_index}"
+    start_s = record.started_s if record.expected_start_s is None else record.expected_start_s
+    script = "x.sh" if record.submission is None else submission_file(record.submission)
+    return (
+        job,
+        record.raw,
+        record.reason or "None",
+        spelled(start_s),
+        spelled(record.ended_s),
+        record.nodelist or "",
+        f"/{folder}/{script}",
+    )
+
+
+def exit_words(record: JobRecord) -> str:
+    """Code and signal as Slurm prints them."""
+    if record.exit_signal is not None:
+        return f"0:{record.exit_signal}"
+    return f"{record.exit_code or 0}:0"
+
+
+def without_codes(records: Sequence[JobRecord]) -> list[JobRecord]:
+    """The records without the exit codes, which squeue does not print."""
+    return [replace(record, exit_code=None, exit_signal=None) for record in records]
+
+
+@given(st.lists(job_records()), paths)
+def test_squeue_is_read_back(records: list[JobRecord], folder: str) -> None:
+    """parse(format(records)) is the records, whatever the path holds."""
+    text = "".join(SEPARATOR.join(words(record, folder)) + "\n" for record in records)
+    if "CLUSTER:" not in folder:
+        assert list(parse_squeue(text)) == without_codes(records)
+
+
+@given(st.lists(job_records()), paths)
+def test_sacct_is_read_back(records: list[JobRecord], folder: str) -> None:
+    """parse(format(records)) is the records, whatever the submit line holds."""
+    lines = []
+    for record in records:
+        job, state, reason, start, end, nodes, command = words(record, folder)
+        fields = (job, state, exit_words(record), start, end, nodes, reason, f"sbatch {command}")
+        lines.append(SEPARATOR.join(fields) + "\n")
+    assert parse_sacct("".join(lines)) == tuple(records)
+
+
+@given(st.lists(job_records()), paths, paths)
+def test_scontrol_is_read_back(records: list[JobRecord], name: str, folder: str) -> None:
+    """parse(format(records)) is the records, whatever the job's name and path hold."""
+    keys = ("JobId=", "JobState=", " WorkDir=")
+    if any(key in name + folder for key in keys):
+        return
+    lines = []
+    for record in records:
+        job, state, reason, start, end, nodes, command = words(record, folder)
+        task = record.task_index
+        array = "" if task is None else f"ArrayJobId={record.job_id} ArrayTaskId={task} "
+        lines.append(
+            f"JobId={job.split('_')[0]} {array}JobName={name} UserId=a(1) Account=a QOS=q "
+            f"JobState={state} Reason={reason} Dependency=(null) ExitCode={exit_words(record)} "
+            f"StartTime={start} EndTime={end} ReqNodeList=(null) NodeList={nodes} "
+            f"Command={command} WorkDir=/{folder}\n"
+        )
+    assert parse_scontrol_job("".join(lines)) == tuple(records)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, unique=True))
+def test_a_list_of_tasks_is_read_back(indexes: list[int]) -> None:
+    """parse(format(indexes)) is the indexes."""
+    assert array_tasks(",".join(map(str, indexes)) + "%7]") == tuple(indexes)

@@ -1,0 +1,123 @@
+"""The answer of sacct."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.errors import ParseError
+from hpckit.model.slurm import JobId, JobState
+from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
+from hpckit.parse.slurm_text import SEPARATOR
+from tests.unit.parse.slurm_records import UUID, job, record_text, tasks
+
+LINE = SEPARATOR.join(
+    ("4242", "COMPLETED", "0:0", "Unknown", "Unknown", "n1", "None", "sbatch a.sh")
+)
+
+
+def test_the_question_for_jobs() -> None:
+    """One question is for many jobs; `--array`, which 22.05 does not know, is not in it."""
+    argv = sacct_argv([JobId("1"), JobId("2")], None)
+    assert argv[0] == "sacct"
+    assert "--jobs=1,2" in argv
+    assert "--delimiter=\x1f" in argv
+    assert "--array" not in argv
+    assert "--clusters=north" in sacct_argv([JobId("1")], "north")
+
+
+def test_the_question_since_a_time() -> None:
+    """The time is UTC, the window ends after now, and each state is asked for."""
+    argv = sacct_since_argv("alice", 0.9, "north")
+    assert {"--user=alice", "--starttime=1970-01-01T00:00:00", "--endtime=now+1hour"} <= set(argv)
+    (states,) = (word for word in argv if word.startswith("--state="))
+    assert {"PENDING", "RUNNING", "CANCELLED"} <= set(states.removeprefix("--state=").split(","))
+
+
+def test_jobs_that_ended() -> None:
+    """Each way to end has its state and the script's own code."""
+    records = parse_sacct(record_text("sacct-24.11.5", "jobs"))
+    ends = {
+        name: (r.state, r.exit_code, r.exit_signal)
+        for name in ("7", "8", "11", "21", "22")
+        for r in (job(records, name),)
+    }
+    assert ends == {
+        "7": (JobState.COMPLETED, 0, None),
+        "8": (JobState.FAILED, 7, None),
+        "11": (JobState.CANCELLED, None, None),
+        "21": (JobState.FAILED, 137, 9),
+        "22": (JobState.FAILED, 143, 15),
+    }
+
+
+def test_who_cancelled_is_kept() -> None:
+    """The state is kept as it was printed."""
+    assert job(parse_sacct(record_text("sacct-24.11.5", "jobs")), "11").raw == "CANCELLED by 1001"
+
+
+def test_a_submission_is_found_in_the_submit_line() -> None:
+    """The submission's uuid is in the script's name, for tasks of an array too."""
+    records = parse_sacct(record_text("sacct-24.11.5", "jobs"))
+    assert job(records, "9").submission == job(records, "16", 3).submission == UUID
+    assert job(records, "7").submission is None
+
+
+def test_a_submit_line_may_hold_newlines() -> None:
+    """Lines that begin no record belong to the submit line before them."""
+    records = parse_sacct(record_text("sacct-24.11.5", "jobs"))
+    assert len(records) == 34
+    assert job(records, "20").state is JobState.RUNNING
+
+
+def test_tasks_that_wait_are_told_apart() -> None:
+    """Tasks that sacct lists as one are one record each."""
+    assert tasks(parse_sacct(record_text("sacct-24.11.5", "jobs")), "17") == [5, 8, 11, 14, 17]
+
+
+def test_why_a_job_once_waited_is_no_reason_for_its_end() -> None:
+    """The reason of a job that ran is why it waited before, so it is left out."""
+    text = record_text("sacct-24.11.5", "jobs")
+    assert "JobArrayTaskLimit" in text
+    assert job(parse_sacct(text), "16", 3).reason is None
+
+
+def test_a_requeue_is_a_record_of_its_own() -> None:
+    """The records of one id are oldest first."""
+    records = parse_sacct(record_text("sacct-24.11.5", "requeued"))
+    assert [record.state for record in records] == [JobState.REQUEUED, JobState.RUNNING]
+    assert {record.job_id for record in records} == {"10"}
+
+
+def test_a_timeout_has_no_code() -> None:
+    """A job that ran into its limit has no code of its own."""
+    (record,) = parse_sacct(record_text("sacct-24.11.5", "timeout"))
+    assert (record.state, record.exit_code) == (JobState.TIMEOUT, None)
+
+
+def test_a_job_that_never_ran_has_no_code() -> None:
+    """Slurm records 1:0 for a job that it refused; no script ended with it."""
+    records = parse_sacct(record_text("sacct-24.11.5", "never-ran"))
+    assert [(r.started_s, r.exit_code) for r in records] == [(None, None)] * 3
+
+
+def test_rare_endings() -> None:
+    """Out of memory, a lost node and a deadline have no code; a new word is kept."""
+    records = parse_sacct(record_text("sacct-22.05.8", "synthetic-endings"))
+    assert job(records, "1").exit_code is None
+    assert (job(records, "2").exit_code, job(records, "2").exit_signal) == (143, 15)
+    assert job(records, "3").exit_code is None
+    assert job(records, "5").reason == "DeadLine"
+    assert (job(records, "6").state, job(records, "6").raw) == (JobState.UNKNOWN, "SOMETHING_NEW")
+    assert tasks(records, "7") == [None]
+    assert job(records, "8").submission is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["banner", LINE.replace("4242", "4242.batch"), LINE.replace("0:0", "0"), "7|COMPLETED|0:0"],
+)
+def test_what_is_not_understood_is_an_error(text: str) -> None:
+    """The error names the line."""
+    with pytest.raises(ParseError) as caught:
+        parse_sacct(text)
+    assert (caught.value.tool, caught.value.line_no) == ("sacct", 1)
