@@ -82,10 +82,18 @@ def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
         started_s=record.started_s,
         ended_s=record.ended_s,
         nodelist=record.nodelist,
-        reason=_WHY.get(record.state),
+        reason=_why(record),
         slurm_reason=record.reason if waits else None,
         raw=record.raw,
     )
+
+
+def _why(record: JobRecord) -> str | None:
+    """Why it ended, or is held up, in words; sacct says who cancelled."""
+    if record.state is JobState.CANCELLED:
+        _, by, uid = record.raw.partition(" by ")
+        return f"cancelled by uid {uid}" if by else "cancelled"
+    return _WHY.get(record.state)
 
 
 def _chosen(records: Sequence[JobRecord]) -> JobRecord:

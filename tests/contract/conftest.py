@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from hpckit.adapters.clock import SystemClock
 from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.adapters.process import ProcessRunner
+from hpckit.adapters.slurm_submitter import SlurmSubmitter
 from hpckit.ports import Clock, CommandResult, CommandRunner, JobIndex, Submitter
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
@@ -19,21 +23,29 @@ from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.local_job import kill_job
 from tests.fakes.submitter import FakeSubmitter
 
+SHARED = os.environ.get("HPCKIT_CONTRACT_SHARED")
+"""A folder that login and compute nodes share: given by tests/cluster, which runs these suites on
+the login host with Slurm itself behind the submitter."""
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")
 
 
-@pytest.fixture(params=["real", "fake"])
+@pytest.fixture(params=["slurm"] if SHARED else ["local", "fake"])
 def submitter(request: pytest.FixtureRequest, job_folder: Path) -> Iterator[Submitter]:
     """Each Submitter; nothing of the job outlives the test."""
-    yield LocalSubmitter(sys.executable) if request.param == "real" else FakeSubmitter()
+    if request.param == "slurm":
+        yield SlurmSubmitter(ProcessRunner(), SystemClock())
+        subprocess.run(["scancel", "--me"], check=True)
+        return
+    yield LocalSubmitter(sys.executable) if request.param == "local" else FakeSubmitter()
     kill_job(job_folder)
 
 
 @pytest.fixture
 def job_folder(tmp_path: Path) -> Path:
     """Where the job folder will be: a path that a shell would split."""
-    return tmp_path / "jobs of 'me' $HOME" / "one"
+    root = Path(tempfile.mkdtemp(dir=SHARED)) if SHARED else tmp_path
+    return root / "jobs of 'me' $HOME 100%" / "one"
 
 
 @pytest.fixture(params=["real", "fake"])

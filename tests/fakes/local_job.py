@@ -24,14 +24,15 @@ def job_request(
     time_limit_s: int | None = None,
     kill_wait_s: float = 0.5,
     workdir: Path | None = None,
+    submission: str = "0000cafe" + "0" * 24,
 ) -> SubmitRequest:
     """A prepared job in a new folder; its environment is the test's and `environment`."""
     (folder / "logs").mkdir(parents=True, mode=0o700)
-    (folder / "job.sbatch").write_text(script)
+    (folder / "job.sbatch").write_text(f"#!/bin/bash\n{script}")
     (folder / "intent.json").write_text(json.dumps({"schema": "hpckit.intent/1"}))
     return SubmitRequest(
-        submission="0000cafe" + "0" * 24,
-        job_id=JobId("L0000cafe"),
+        submission=submission,
+        job_id=JobId(f"L{submission[:8]}"),
         begun_s=time.time(),
         folder=folder,
         workdir=workdir or folder,
