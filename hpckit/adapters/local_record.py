@@ -93,21 +93,12 @@ class CancelRequest:
     signal: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
-    """The part of `intent.json` that tells whether the submission is still under way."""
-
-    submitter_host: str | None = None
-    submitter_pid: int | None = None
-    submitter_started_s: float | None = None
-
-
 _SCHEMAS: dict[type, str] = {
     LocalRun: RUN_SCHEMA,
     LocalResult: RESULT_SCHEMA,
     CancelRequest: CANCEL_SCHEMA,
 }
-Record = TypeVar("Record", LocalRun, LocalResult, CancelRequest, Intent)
+Record = TypeVar("Record")
 
 
 def write_record(folder: Path, name: str, record: LocalRun | LocalResult | CancelRequest) -> None:

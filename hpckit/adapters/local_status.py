@@ -6,13 +6,13 @@ import socket
 import time
 from pathlib import Path
 
+from hpckit.adapters.intent import Intent, read_intent
 from hpckit.adapters.local_record import (
-    Intent,
     LocalResult,
     LocalRun,
     read_record,
 )
-from hpckit.adapters.process_tree import find_process, is_running_since
+from hpckit.adapters.process_tree import find_process
 from hpckit.errors import StorageFailed
 from hpckit.model.job_folder import INTENT_FILE, RESULT_FILE, RUN_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobId, JobState, JobStatus
@@ -69,7 +69,7 @@ def _started(job_id: JobId, run: LocalRun, *, alive: bool) -> JobStatus:
 
 
 def _intended(job_id: JobId, folder: Path) -> JobStatus:
-    intent = read_record(folder, INTENT_FILE, Intent)
+    intent = read_intent(folder)
     if intent is None:
         reason = f"{folder} holds no {INTENT_FILE}" if folder.is_dir() else f"{folder} is not there"
         return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
@@ -92,8 +92,4 @@ def _submission_is_over(intent: Intent, folder: Path) -> bool:
         return True
     if age_s > _SUBMISSION_S:
         return True
-    if intent.submitter_host not in (None, socket.gethostname()):
-        return False
-    if intent.submitter_pid is None or intent.submitter_started_s is None:
-        return False
-    return not is_running_since(intent.submitter_pid, intent.submitter_started_s)
+    return intent.submitter_lives is False

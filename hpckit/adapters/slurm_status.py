@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpckit.adapters.local_record import Intent, read_record
-from hpckit.adapters.process_tree import is_running_since
+from hpckit.adapters.intent import read_intent
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.decide.job_status import (
     CONFIRM_S,
@@ -20,7 +18,7 @@ from hpckit.decide.job_status import (
     unlisted_status,
 )
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.model.job_folder import INTENT_FILE, LOGS_FOLDER
+from hpckit.model.job_folder import LOGS_FOLDER
 from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus
 from hpckit.ports import Clock
 
@@ -115,12 +113,12 @@ class SlurmStatuses:
         if problem is not None:
             return unanswered_status(job, problem)
         folder = Path(job.folder)
-        near, alive = _submitter(folder)
+        lives = _submitter_lives(folder)
         return unlisted_status(
             job,
             age_s=now_s - job.created_s,
-            confirm_s=CONFIRM_S if near else FAR_CONFIRM_S,
-            is_submitting=alive,
+            confirm_s=FAR_CONFIRM_S if lives is None else CONFIRM_S,
+            is_submitting=lives is True,
             has_log=_has_log(folder),
             accounts_asked=view.has_accounts,
         )
@@ -159,17 +157,12 @@ def _lacks_code(records: Sequence[JobRecord]) -> bool:
     ) and all(record.state.is_final for record in records)
 
 
-def _submitter(folder: Path) -> tuple[bool, bool]:
-    """Whether the submitting process was one of this machine, and whether it lives."""
+def _submitter_lives(folder: Path) -> bool | None:
     try:
-        intent = read_record(folder, INTENT_FILE, Intent)
+        intent = read_intent(folder)
     except StorageFailed:
-        intent = None
-    if intent is None or intent.submitter_pid is None or intent.submitter_started_s is None:
-        return False, False
-    if intent.submitter_host != socket.gethostname():
-        return False, False
-    return True, is_running_since(intent.submitter_pid, intent.submitter_started_s)
+        return None
+    return None if intent is None else intent.submitter_lives
 
 
 def _has_log(folder: Path) -> bool:
