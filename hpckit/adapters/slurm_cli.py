@@ -16,6 +16,7 @@ from hpckit.ports import Clock, CommandResult, CommandRunner
 _TIMEOUT_S = 30.0
 _PAUSES_S = (1.0, 2.0)
 _PATIENCE_S = 10.0
+_IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
 _NO_SUCH_JOB = "Invalid job id specified"
 
 
@@ -37,8 +38,14 @@ class SlurmCli:
         return parse_squeue(self.ask(squeue_argv(cluster)).stdout)
 
     def accounts(self, job_ids: Sequence[JobId], cluster: str | None) -> Sequence[JobRecord] | None:
-        """What the accounts hold of these jobs; None where no accounts are kept."""
-        return self._accounts(sacct_argv(job_ids, cluster))
+        """What the accounts hold of these jobs, a thousand a question; None without accounts."""
+        found: list[JobRecord] = []
+        for at in range(0, len(job_ids), _IDS_AT_ONCE):
+            records = self._accounts(sacct_argv(job_ids[at : at + _IDS_AT_ONCE], cluster))
+            if records is None:
+                return None
+            found += records
+        return found
 
     def accounts_since(
         self, user: str, since_s: float, cluster: str | None

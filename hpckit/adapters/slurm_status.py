@@ -13,6 +13,7 @@ from hpckit.decide.job_status import (
     CONFIRM_S,
     FAR_CONFIRM_S,
     merge_records,
+    stale_status,
     status_of_records,
     unanswered_status,
     unlisted_status,
@@ -108,7 +109,10 @@ class SlurmStatuses:
         self, job: JobEntry, records: Sequence[JobRecord], view: _View, now_s: float
     ) -> JobStatus:
         if records:
-            return status_of_records(job, records)
+            status = status_of_records(job, records)
+            if view.queue_problem is None or status.state.is_final:
+                return status
+            return stale_status(status, view.queue_problem)
         problem = view.queue_problem or view.accounts_problem
         if problem is not None:
             return unanswered_status(job, problem)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
+from hpckit.app.ended import recalled_end, record_end
 from hpckit.app.prepare import as_json
 from hpckit.app.submit import submitted_document
 from hpckit.decide.polling import pause_s
@@ -75,10 +76,17 @@ def job_status(entry: JobEntry, tools: TrackTools) -> JobStatus:
 
 
 def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[JobStatus]:
-    """What is known of these jobs now, in their order, each submitter asked once."""
+    """What is known of these jobs now, in their order, each submitter asked once.
+
+    Of a job whose folder tells how it ended, none is asked.
+    """
     answers: dict[str, JobStatus] = {}
     groups: dict[int, tuple[Submitter, list[JobEntry]]] = {}
     for entry in entries:
+        recalled = recalled_end(entry, tools.folders)
+        if recalled is not None:
+            answers[entry.submission] = recalled
+            continue
         try:
             submitter = tools.submitter_of(entry)
         except HpckitError as error:
@@ -108,6 +116,7 @@ def _remember(
         if after == entry:
             continue
         changed.append(after)
+        record_end(after, status, tools.folders)
         if after.job_id != entry.job_id:
             confirmed.append(after)
     tools.index.update(changed)

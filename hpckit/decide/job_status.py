@@ -152,6 +152,11 @@ def unlisted_status(
     return replace(_unknown(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
 
 
+def stale_status(status: JobStatus, why: str) -> JobStatus:
+    """The status of a job that only the accounts tell, which hear of changes last."""
+    return replace(status, reason=f"as the accounts have it; {why}")
+
+
 def unanswered_status(entry: JobEntry, why: str) -> JobStatus:
     """The status of a job while Slurm does not answer."""
     return _unknown(entry, why)

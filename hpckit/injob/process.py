@@ -56,5 +56,24 @@ def end_as(status: int) -> int:
     return _SHELL_SIGNAL_BASE + number
 
 
+def slurmstepd_signals_all(proc: str = "/proc") -> bool:
+    """Whether slurmstepd, this process's parent, sends signals to its descendants too.
+
+    With proctrack/linuxproc and proctrack/pgid it signals every process of the step: forwarded
+    signals would reach the command twice. With proctrack/cgroup, where the step's processes are
+    in a control group of its own, it signals the tasks' first processes alone, unless
+    SignalChildrenProcesses is set. Source: proctrack_linuxproc.c, proctrack_cgroup.c of Slurm
+    22.05 to 26.05; cgroup.conf(5).
+    """
+    try:
+        with open(f"{proc}/{os.getppid()}/comm", encoding="ascii", errors="replace") as stream:
+            if not stream.read().startswith("slurmstepd"):
+                return False
+        with open(f"{proc}/self/cgroup", encoding="utf-8", errors="replace") as stream:
+            return "/step_" not in stream.read()
+    except OSError:
+        return False
+
+
 def _resettable_signals() -> set[int]:
     return {int(number) for number in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 
-from hpckit.injob.process import end_as, replace, spawn
+from hpckit.injob.process import end_as, replace, slurmstepd_signals_all, spawn
 from hpckit.injob.talk import reason, say
 from hpckit.injob.tee import RankLog, Tee, same_file
 
@@ -51,7 +51,7 @@ def supervise(
         if error.errno in _OWN_FAULTS:
             say(f"no rank log: {reason(error)}")
         replace(command, env)
-    status, asked_to_end = _relay(pid, wake, tees)
+    status, asked_to_end = _relay(_Command(pid), wake, tees)
     if status and not asked_to_end:
         code = os.waitstatus_to_exitcode(status)
         failed(code if code >= 0 else _SHELL_SIGNAL_BASE - code)
@@ -75,7 +75,15 @@ def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, 
     return pid, tees
 
 
-def _relay(pid: int, wake: int, tees: list[Tee]) -> tuple[int, bool]:
+class _Command:
+    """The command's process, and whether signals that come here do not reach it by themselves."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.needs_signals = not slurmstepd_signals_all()
+
+
+def _relay(command: _Command, wake: int, tees: list[Tee]) -> tuple[int, bool]:
     """Copy and forward until the command has ended.
 
     Returns its wait status, and whether a signal had asked it to end.
@@ -86,7 +94,7 @@ def _relay(pid: int, wake: int, tees: list[Tee]) -> tuple[int, bool]:
         if wake in ready:
             arrived = os.read(wake, 512)
             asked_to_end = asked_to_end or any(number in _ENDING for number in arrived)
-            status = _on_signals(pid, arrived)
+            status = _on_signals(command, arrived)
             if status is not None:
                 return status, asked_to_end
         for tee in tees:
@@ -126,12 +134,12 @@ def _wait(wake: int, tees: list[Tee]) -> set[int]:
     return {fd for fd, _ in poll.poll()}
 
 
-def _on_signals(pid: int, arrived: bytes) -> int | None:
+def _on_signals(command: _Command, arrived: bytes) -> int | None:
     """Forward what has arrived; return the command's wait status if it has ended."""
     for number in arrived:
-        if number != signal.SIGCHLD:
-            _forward(pid, number)
-    ended, status = os.waitpid(pid, os.WNOHANG)
+        if number != signal.SIGCHLD and command.needs_signals:
+            _forward(command.pid, number)
+    ended, status = os.waitpid(command.pid, os.WNOHANG)
     return status if ended else None
 
 

@@ -226,3 +226,14 @@ def test_unreadable_text_is_a_reason(tmp_path: Path) -> None:
     runner = ScriptedRunner(squeue=[said("?!\n")], sacct=[said(in_accounts(1, "COMPLETED"))])
     (status,) = asked(runner, [an_entry(tmp_path)])
     assert status.state is JobState.COMPLETED
+
+
+def test_thousands_of_ids_are_several_questions(tmp_path: Path) -> None:
+    """An argument holds 128 KiB at most: sacct is asked for a thousand jobs at a time."""
+    runner = ScriptedRunner(sacct=[said(in_accounts(1, "COMPLETED")), EMPTY, EMPTY])
+    clock = FakeClock()
+    ids = [JobId(str(number)) for number in range(1, 2002)]
+    found = SlurmCli(runner, clock).accounts(ids, None)
+    assert found is not None
+    assert [record.job_id for record in found] == ["1"]
+    assert runner.programs == ["sacct"] * 3

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hpckit.injob.process import spawn
+import pytest
+
+from hpckit.injob.process import slurmstepd_signals_all, spawn
 from hpckit.injob.supervise import drain
 from hpckit.injob.tee import RankLog, Tee
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @contextmanager
@@ -64,3 +71,39 @@ def test_a_command_starts_with_an_empty_mask() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         assert os.waitpid(pid, 0)[1] == 0
         assert int(os.read(out, 100).split()[1], 16) == 0
+
+
+SIGNALS_ITS_PARENT = """
+import os, signal, time
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+os.kill(os.getppid(), signal.SIGUSR1)
+time.sleep(0.5)
+print(len(seen))
+"""
+
+
+@pytest.mark.parametrize(("parent", "count"), [("slurmstepd", b"0\n"), ("launcher", b"1\n")])
+def test_what_slurmstepd_signals_itself_is_not_forwarded(
+    start: Start, tmp_path: Path, parent: str, count: bytes
+) -> None:
+    """Where slurmstepd reaches every process of a step, a signal to the entry is not passed on."""
+    (tmp_path / "logs").mkdir()
+    shell = tmp_path / parent
+    shutil.copy("/bin/bash", shell)
+    words = ("rank", "--from", "slurm", "--", sys.executable, "-I", "-S", "-c", SIGNALS_ITS_PARENT)
+    env = {"SLURM_PROCID": "0", "HPCKIT_JOB_FOLDER": str(tmp_path)}
+    with start(*words, via=[str(shell), "-c", '"$@"; exit $?', "sh"], env=env) as process:
+        assert process.communicate(timeout=30)[0] == count
+
+
+def test_a_step_in_a_control_group_is_forwarded_to(tmp_path: Path) -> None:
+    """With proctrack/cgroup only the entry is signalled, and the command needs its signals."""
+    for name in (str(os.getppid()), "self"):
+        (tmp_path / name).mkdir()
+    (tmp_path / str(os.getppid()) / "comm").write_text("slurmstepd\n")
+    group = tmp_path / "self" / "cgroup"
+    group.write_text("0::/user.slice\n")
+    assert slurmstepd_signals_all(str(tmp_path))
+    group.write_text("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n")
+    assert not slurmstepd_signals_all(str(tmp_path))

@@ -1,0 +1,48 @@
+"""How a job ended, kept in its folder: asked about again, no scheduler is troubled."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from hpckit.app.prepare import as_json
+from hpckit.errors import ConfigError, StorageFailed
+from hpckit.model.job_folder import RESULT_FILE
+from hpckit.model.slurm import JobEntry, JobState, JobStatus
+from hpckit.parse.document import convert, to_tree
+from hpckit.ports import JobFolders
+
+RESULT_SCHEMA = "hpckit.result/1"
+
+
+def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
+    """The final status that the folder of a job holds; None where it must be asked for.
+
+    Only jobs that the index knows to have ended are looked up: a job can be requeued.
+    """
+    if not entry.state.is_final:
+        return None
+    try:
+        document = dict(folders.read_json(Path(entry.folder), RESULT_FILE))
+        if document.pop("schema", None) != RESULT_SCHEMA:
+            return None
+        status = convert(document, JobStatus, RESULT_FILE)
+    except (StorageFailed, ConfigError):
+        return None
+    return status if status.state is entry.state and status.job_id == entry.job_id else None
+
+
+def record_end(entry: JobEntry, status: JobStatus, folders: JobFolders) -> None:
+    """Write the final status of a job into its folder, unless what ran it has.
+
+    A submission that became no job is left out: Slurm's answer to it can still change.
+    """
+    folder = Path(entry.folder)
+    if not status.state.is_final or status.state is JobState.NOT_SUBMITTED:
+        return
+    with contextlib.suppress(StorageFailed):
+        if folders.read_json(folder, RESULT_FILE).get("schema") != RESULT_SCHEMA:
+            return
+    # A folder on a full disk must not hide how the job is: it is asked for again.
+    with contextlib.suppress(StorageFailed):
+        folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
