@@ -133,12 +133,13 @@ class ToolFailed(AdapterError):
 
 
 class ToolTimeout(AdapterError):
-    """A program did not end within its limit and was ended."""
+    """A program did not end within its limit and was ended; `stderr` is what it said until then."""
 
-    def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, argv: Sequence[str], timeout_s: float, stderr: str = "") -> None:
         super().__init__(f"{_joined(argv)} gave no answer within {timeout_s:g} s and was ended")
         self.argv = tuple(argv)
         self.timeout_s = timeout_s
+        self.stderr = stderr
 
 
 class StorageFailed(AdapterError):

@@ -24,7 +24,8 @@ class SubmitRequest:
 
     `submission` is its uuid (32 hex digits), `job_id` its id unless the scheduler gives another.
     `environment` is the whole environment of the job; `time_limit_s` None is no limit.
-    `begun_s` is when the intent was written, in seconds since the epoch.
+    `begun_s` is when the intent was written, in seconds since the epoch. `cluster` is where the
+    environment sends it, None for the cluster that is here.
     """
 
     submission: str
@@ -36,6 +37,7 @@ class SubmitRequest:
     kill_wait_s: float
     begun_s: float
     is_array: bool = False
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

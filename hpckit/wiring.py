@@ -90,9 +90,19 @@ def track_tools() -> TrackTools:
 
     folders = job_folders()
     made: dict[SubmitterKind, Submitter] = {}
+    kinds: dict[str, SubmitterKind] = {}
 
     def submitter_of(entry: JobEntry) -> Submitter:
-        kind = recorded_site(entry, folders).submitter
+        # Read once a job: waiting for thousands must not open as many files every minute.
+        if entry.submission not in kinds:
+            try:
+                kinds[entry.submission] = recorded_site(entry, folders).submitter
+            except StorageFailed:
+                # A number is Slurm's: the job goes on without its folder, and can be cancelled.
+                if not entry.job_id.isdecimal():
+                    raise
+                return made.setdefault(SubmitterKind.SLURM, submitter(SubmitterKind.SLURM))
+        kind = kinds[entry.submission]
         if kind not in made:
             made[kind] = submitter(kind)
         return made[kind]
@@ -166,6 +176,7 @@ def caller() -> Caller:
 
     import psutil
 
+    from hpckit.adapters.slurm_conf import cluster_name
     from hpckit.app.submit import Caller
 
     return Caller(
@@ -177,4 +188,5 @@ def caller() -> Caller:
         host=socket.gethostname(),
         pid=os.getpid(),
         pid_started_s=psutil.Process().create_time(),
+        slurm_cluster=cluster_name(os.environ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
@@ -40,8 +41,10 @@ class LoggedRunner:
 
     def _open(self) -> FileIO:
         try:
+            # Its owner's alone: the words of a command name accounts, jobs and folders.
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             # Unbuffered: what could not be written is not tried again when the file is closed.
-            return self._path.open("ab", buffering=0)
+            return FileIO(handle, "ab")
         except OSError as error:
             raise StorageFailed(
                 f"the command log {self._path} cannot be written: {error.strerror}",

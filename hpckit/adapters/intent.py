@@ -13,11 +13,15 @@ from hpckit.model.job_folder import INTENT_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """The submitting process: its host, id and start, in seconds since the epoch."""
+    """The submitting process: its host, id and start, in seconds since the epoch.
+
+    `slurm_cluster` is the cluster of that host, None where its slurm.conf does not tell.
+    """
 
     submitter_host: str | None = None
     submitter_pid: int | None = None
     submitter_started_s: float | None = None
+    slurm_cluster: str | None = None
 
     @property
     def submitter_lives(self) -> bool | None:

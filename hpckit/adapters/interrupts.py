@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM held back while something must be recorded whole."""
+"""Ctrl-C, SIGTERM and SIGHUP held back while something must be recorded whole."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back inside the block; one that came is raised at its end.
+    """Hold SIGINT, SIGTERM and SIGHUP back inside the block; one that came is raised at its end.
 
-    Uses handlers, not a mask: a mask would be inherited by the processes started inside. Only
-    the main thread may enter.
+    One that is ignored stays so. Uses handlers, not a mask: a mask would be inherited by the
+    processes started inside. Only the main thread may enter.
     """
     arrived: list[int] = []
 
     def note(signum: int, _frame: FrameType | None) -> None:
         arrived.append(signum)
 
-    before = {signum: signal.signal(signum, note) for signum in _HELD}
+    held = [signum for signum in _HELD if signal.getsignal(signum) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, note) for signum in held}
     try:
         yield
     finally:

@@ -12,7 +12,10 @@ from typing import Any
 
 from hpckit.adapters.injob_archive import pack_injob
 from hpckit.errors import StorageFailed
-from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER
+from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
+
+# A login node that crashes must not leave one of them empty beside a job in the queue.
+_DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
 
 
 class FileJobFolders:
@@ -39,6 +42,9 @@ class FileJobFolders:
             handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
+                if name in _DURABLE:
+                    file.flush()
+                    os.fsync(file.fileno())
             Path(temporary).replace(folder / name)
         except OSError as error:
             if temporary is not None:

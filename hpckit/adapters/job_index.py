@@ -104,9 +104,14 @@ class SqliteJobIndex:
             self._write(change)
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so, newest first; an exact id gives those of that id."""
+        """The jobs whose id begins so, newest first; an exact id gives those of that id.
+
+        `U` and the beginning of a submission's uuid name its job too.
+        """
+        # A submission that Slurm has confirmed since is still found by what it was called before.
         found = self._read(
-            f"{_SELECT} WHERE substr(job_id, 1, length(?1)) = ?1 {_NEWEST_FIRST}",
+            f"{_SELECT} WHERE substr(job_id, 1, length(?1)) = ?1 "
+            f"OR (?1 GLOB 'U?*' AND substr('U' || submission, 1, length(?1)) = ?1) {_NEWEST_FIRST}",
             (job_id_prefix,),
         )
         exact = [entry for entry in found if entry.job_id == job_id_prefix]

@@ -24,7 +24,7 @@ _SCRUBBED_PREFIXES = (
     "SCANCEL_",
     "PMI",
 )
-_KEPT = frozenset({"SLURM_CONF"})
+_KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
 # English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
 _READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 _SHELL_SIGNAL_BASE = 128
@@ -32,10 +32,12 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class ProcessRunner:
-    """Runs commands as processes of this machine, none of which outlives this one.
+    """Runs commands as processes of this machine, which are killed when this one ends.
+
+    What such a command has started itself is not: a site's wrapper of sbatch, for one.
 
     `environment` is the caller's, by default this process's; those of _READABLE are set, and
-    the variables of Slurm and PMI are taken away, except SLURM_CONF.
+    the variables of Slurm and PMI are taken away, except those of _KEPT.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -54,7 +56,7 @@ class ProcessRunner:
         out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
         try:
             env = _scrubbed(self._environment) if environment is None else environment
-            code = _finish(_start(argv, out, err, env), argv, timeout_s)
+            code = _finish(_start(argv, out, err, env), argv, timeout_s, err)
             return CommandResult(returncode=code, stdout=_text(out), stderr=_text(err))
         finally:
             os.close(out)
@@ -100,12 +102,14 @@ def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **_READABLE}
 
 
-def _finish(process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float) -> int:
+def _finish(
+    process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float, err: int
+) -> int:
     try:
         code = process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
         _kill_group(process)
-        raise ToolTimeout(argv, timeout_s) from error
+        raise ToolTimeout(argv, timeout_s, _text(err)) from error
     except BaseException:
         _kill_group(process)
         raise
@@ -113,9 +117,11 @@ def _finish(process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: fl
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    # The process has not been waited for, so neither its id nor its group's can be another's.
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    # Popen.wait may have reaped it before an interrupt came through; until then neither its id
+    # nor its group's can be another's.
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _text(fd: int) -> str:

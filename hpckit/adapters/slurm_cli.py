@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
@@ -47,11 +48,9 @@ class SlurmCli:
             found += records
         return found
 
-    def accounts_since(
-        self, user: str, since_s: float, cluster: str | None
-    ) -> Sequence[JobRecord] | None:
-        """What the accounts hold of a user's jobs since then; None where none are kept."""
-        return self._accounts(sacct_since_argv(user, since_s, cluster))
+    def accounts_since(self, since_s: float, cluster: str | None) -> Sequence[JobRecord] | None:
+        """What the accounts hold of this user's jobs since then; None where none are kept."""
+        return self._accounts(sacct_since_argv(str(os.getuid()), since_s, cluster))
 
     def show(self, job_id: JobId, cluster: str | None) -> Sequence[JobRecord]:
         """What slurmctld holds of one job, also its exit code; nothing once it forgot the job."""
@@ -81,7 +80,9 @@ class SlurmCli:
             try:
                 result = self._runner.run(argv, _TIMEOUT_S)
             except ToolTimeout as error:
-                raise SchedulerUnreachable(error.message, hint=_hint(argv[0])) from error
+                raise SchedulerUnreachable(
+                    f"{argv[0]} gave no answer within {error.timeout_s:g} s", hint=_hint(argv[0])
+                ) from error
             stderr = result.stderr
             if result.returncode == 0:
                 return result

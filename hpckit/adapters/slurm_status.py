@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import getpass
+import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
-from hpckit.adapters.intent import read_intent
+from hpckit.adapters.intent import Intent, read_intent
 from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.adapters.slurm_conf import cluster_name
+from hpckit.adapters.slurm_view import SlurmView, look
 from hpckit.decide.job_status import (
     CONFIRM_S,
     FAR_CONFIRM_S,
     merge_records,
-    stale_status,
+    own_records,
+    runaway_status,
     status_of_records,
     unanswered_status,
     unlisted_status,
 )
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.model.job_folder import LOGS_FOLDER
+from hpckit.model.job_folder import EFFECTIVE_FILE, LOGS_FOLDER, log_file
 from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus
+from hpckit.parse.slurm_text import array_tasks
 from hpckit.ports import Clock
 
-_SHOWN_AT_MOST = 5
-_SINCE_MARGIN_S = 60.0
-
-
-@dataclass(slots=True)
-class _View:
-    """What Slurm said when asked about some jobs of one cluster."""
-
-    queue: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
-    accounts: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
-    has_accounts: bool = True
-    queue_problem: str | None = None
-    accounts_problem: str | None = None
+_SHOWN_AT_MOST = 50
+_CODE_MASK = 128
 
 
 class SlurmStatuses:
-    """Answers for many jobs at once: one squeue a cluster, sacct for what it leaves open."""
+    """Answers for many jobs at once, and with the fewest questions."""
 
     def __init__(self, slurm: SlurmCli, clock: Clock) -> None:
         self._slurm = slurm
@@ -52,7 +46,7 @@ class SlurmStatuses:
         now_s = self._clock.now_s()
         for cluster in dict.fromkeys(job.cluster for job in jobs):
             group = [job for job in jobs if job.cluster == cluster]
-            view = self._look(group, cluster)
+            view = look(self._slurm, group, cluster)
             left = _SHOWN_AT_MOST
             for job in group:
                 records = merge_records(
@@ -61,39 +55,8 @@ class SlurmStatuses:
                 if left and _lacks_code(records):
                     records = self._shown(job, records, cluster)
                     left -= 1
-                answers[job.submission] = self._status(job, records, view, now_s)
+                answers[job.submission] = _status(job, records, view, now_s - job.created_s)
         return answers
-
-    def _look(self, jobs: Sequence[JobEntry], cluster: str | None) -> _View:
-        view = _View()
-        try:
-            view.queue = _by_submission(self._slurm.queue(cluster), ())
-        except HpckitError as error:
-            view.queue_problem = error.message
-        open_jobs = [job for job in jobs if _is_open(view.queue.get(job.submission, ()))]
-        try:
-            self._look_into_accounts(open_jobs, cluster, view)
-        except HpckitError as error:
-            view.accounts_problem = error.message
-        return view
-
-    def _look_into_accounts(
-        self, jobs: Sequence[JobEntry], cluster: str | None, view: _View
-    ) -> None:
-        confirmed = [job for job in jobs if job.is_confirmed]
-        found: list[JobRecord] = []
-        if confirmed:
-            ids = list(dict.fromkeys(job.job_id for job in confirmed))
-            records = self._slurm.accounts(ids, cluster)
-            view.has_accounts = records is not None
-            found += records or ()
-        unconfirmed = [job for job in jobs if not job.is_confirmed]
-        if unconfirmed and view.has_accounts:
-            since_s = min(job.created_s for job in unconfirmed) - _SINCE_MARGIN_S
-            records = self._slurm.accounts_since(getpass.getuser(), since_s, cluster)
-            view.has_accounts = records is not None
-            found += records or ()
-        view.accounts = _by_submission(found, confirmed)
 
     def _shown(
         self, job: JobEntry, records: Sequence[JobRecord], cluster: str | None
@@ -103,56 +66,64 @@ class SlurmStatuses:
             shown = self._slurm.show(records[0].job_id, cluster)
         except HpckitError:
             return records
-        return merge_records(records, [one for one in shown if one.submission == job.submission])
-
-    def _status(
-        self, job: JobEntry, records: Sequence[JobRecord], view: _View, now_s: float
-    ) -> JobStatus:
-        if records:
-            status = status_of_records(job, records)
-            if view.queue_problem is None or status.state.is_final:
-                return status
-            return stale_status(status, view.queue_problem)
-        problem = view.queue_problem or view.accounts_problem
-        if problem is not None:
-            return unanswered_status(job, problem)
-        folder = Path(job.folder)
-        lives = _submitter_lives(folder)
-        return unlisted_status(
-            job,
-            age_s=now_s - job.created_s,
-            confirm_s=FAR_CONFIRM_S if lives is None else CONFIRM_S,
-            is_submitting=lives is True,
-            has_log=_has_log(folder),
-            accounts_asked=view.has_accounts,
-        )
+        return merge_records(records, own_records(job, shown))
 
 
-def _by_submission(
-    records: Sequence[JobRecord], by_id: Sequence[JobEntry]
-) -> Mapping[str, Sequence[JobRecord]]:
-    """Records by the uuid that they name; one that names none, by the id of a confirmed job.
-
-    A record that names another uuid is another job's whose id was used again.
-    """
-    ids = {job.job_id: job.submission for job in by_id}
-    found: dict[str, list[JobRecord]] = {}
-    for record in records:
-        submission = record.submission or ids.get(record.job_id)
-        if submission is not None:
-            found.setdefault(submission, []).append(record)
-    return found
-
-
-def _is_open(records: Sequence[JobRecord]) -> bool:
-    """Whether squeue leaves something open: it lists no exit codes, and not every ended task."""
+def _status(
+    job: JobEntry, records: Sequence[JobRecord], view: SlurmView, age_s: float
+) -> JobStatus:
+    folder = Path(job.folder)
     if not records:
-        return True
-    if any(not record.state.is_final for record in records):
-        return False
-    if any(record.task_index is not None for record in records):
-        return True
-    return records[0].state is not JobState.COMPLETED
+        return _unlisted(job, folder, view, age_s)
+    is_array = any(record.task_index is not None for record in records)
+    tasks = _tasks(folder) if is_array else None
+    status = status_of_records(job, records, answers=view.answers, tasks=tasks)
+    if status.state.is_final:
+        return _with_whole_code(status, folder)
+    runaway = view.queue_problem is None and not view.queue.get(job.submission)
+    if runaway and status.state is not JobState.UNKNOWN and age_s > CONFIRM_S:
+        return runaway_status(job, status)
+    return status
+
+
+def _unlisted(job: JobEntry, folder: Path, view: SlurmView, age_s: float) -> JobStatus:
+    problem = view.answers.problem
+    if problem is not None:
+        return unanswered_status(job, problem)
+    intent = _intent(folder)
+    lives = intent.submitter_lives
+    if lives is None and intent.submitter_host is not None:
+        elsewhere = _elsewhere(job, intent)
+        if elsewhere is not None:
+            return unanswered_status(job, elsewhere)
+    return unlisted_status(
+        job,
+        age_s=age_s,
+        confirm_s=FAR_CONFIRM_S if lives is None else CONFIRM_S,
+        is_submitting=lives is True,
+        has_log=_has_log(folder),
+        accounts_asked=view.has_accounts,
+    )
+
+
+def _elsewhere(job: JobEntry, intent: Intent) -> str | None:
+    """Why this host cannot tell what became of a job that another one submitted; None if it can.
+
+    Hosts that share a home folder, and so the index, need not share a Slurm.
+    """
+    there, here = intent.slurm_cluster, cluster_name(os.environ)
+    if there is not None and here is not None:
+        return None if there == here else f"it belongs to the cluster {there}: ask there"
+    if job.is_confirmed:
+        return None
+    return f"only {intent.submitter_host} can tell: it was submitted there"
+
+
+def _intent(folder: Path) -> Intent:
+    try:
+        return read_intent(folder) or Intent()
+    except StorageFailed:
+        return Intent()
 
 
 def _lacks_code(records: Sequence[JobRecord]) -> bool:
@@ -161,12 +132,32 @@ def _lacks_code(records: Sequence[JobRecord]) -> bool:
     ) and all(record.state.is_final for record in records)
 
 
-def _submitter_lives(folder: Path) -> bool | None:
+def _tasks(folder: Path) -> Sequence[int] | None:
+    """The tasks of the array that the job file asked for; None where the folder does not tell."""
     try:
-        intent = read_intent(folder)
-    except StorageFailed:
+        text = json.loads((folder / EFFECTIVE_FILE).read_bytes())["job"]["slurm"]["array"]
+        return array_tasks(f"{text}]")
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return None if intent is None else intent.submitter_lives
+
+
+def _with_whole_code(status: JobStatus, folder: Path) -> JobStatus:
+    """The status with the exit code that the rank that failed first has left.
+
+    Slurm's accounts take 128 from a code above that (24.11.5), so that 200 reads as 72 and a
+    shell's 137 as 9.
+    """
+    code = status.exit_code
+    if status.state is not JobState.FAILED or not code or status.exit_signal is not None:
+        return status
+    failed = [task.task_index for task in status.tasks if task.state is JobState.FAILED]
+    logs = (folder / log_file(0, failed[0] if failed else None)).parent
+    try:
+        newest = max(logs.glob("failed-*"), key=lambda path: path.stat().st_mtime)
+        whole = int(newest.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return status
+    return replace(status, exit_code=whole) if whole == code + _CODE_MASK else status
 
 
 def _has_log(folder: Path) -> bool:

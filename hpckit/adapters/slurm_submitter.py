@@ -8,6 +8,7 @@ from pathlib import Path
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_status import SlurmStatuses
 from hpckit.adapters.submitit_slurm import ScriptSubmission, submit_through_submitit
+from hpckit.decide.cancelling import cancel_targets
 from hpckit.decide.job_status import CONFIRM_S
 from hpckit.decide.pending import explain_refusal
 from hpckit.errors import (
@@ -49,9 +50,9 @@ class SlurmSubmitter:
     def submit(self, request: SubmitRequest) -> StartedJob:
         """Have sbatch queue `job.sbatch` of the folder.
 
-        Raises SchedulerRefused with Slurm's words, SchedulerUnreachable when slurmctld was not
-        reached in three attempts, SubmissionUnconfirmed when it was and its answer is missing,
-        StorageFailed and ToolMissing when nothing was sent.
+        Raises SchedulerRefused with Slurm's words; SchedulerUnreachable when slurmctld was not
+        reached, in up to three attempts; SubmissionUnconfirmed when it was, and its answer is
+        missing; StorageFailed and ToolMissing when nothing was sent.
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
         try:
@@ -86,24 +87,28 @@ class SlurmSubmitter:
             raise HpckitError(f"job {status.job_id} has already ended: {status.state}")
         if status.state is JobState.UNKNOWN:
             raise AdapterError(f"job {status.job_id} cannot be cancelled: {status.reason}")
+        signal = None if signal_name is None else _signal(signal_name)
+        targets = cancel_targets(status, task, signal)
         argv = ["scancel"]
-        if signal_name is not None:
-            argv.append(f"--signal={_signal(signal_name, status)}")
+        if signal is not None:
+            argv.append(f"--signal={signal}")
         if status.cluster is not None:
             argv.append(f"--clusters={status.cluster}")
-        self._slurm.ask([*argv, status.job_id if task is None else f"{status.job_id}_{task}"])
+        self._slurm.ask([*argv, *targets])
 
     def _found(self, request: SubmitRequest, error: HpckitError) -> StartedJob:
         """The job of a submission whose answer was lost, should Slurm list it already."""
         for pause_s in _PAUSES_S:
             self._clock.sleep(pause_s)
             try:
-                queue = self._slurm.queue(None)
-            except AdapterError:
+                queue = self._slurm.queue(request.cluster)
+            except HpckitError:
                 break
             for record in queue:
                 if record.submission == request.submission:
-                    return StartedJob(job_id=record.job_id, state=JobState.PENDING)
+                    return StartedJob(
+                        job_id=record.job_id, state=JobState.PENDING, cluster=request.cluster
+                    )
         raise SubmissionUnconfirmed(
             f"whether Slurm took the job is not known: {error.message}",
             hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
@@ -112,7 +117,11 @@ class SlurmSubmitter:
 
 
 class _Sbatch:
-    """Calls sbatch for one submission, again only when slurmctld was not reached at all."""
+    """Calls sbatch for one submission, again only when slurmctld was not reached at all.
+
+    The last call begins within a quarter of CONFIRM_S and lasts 60 s at most: what is not in
+    Slurm's hands when CONFIRM_S has passed never comes there.
+    """
 
     def __init__(self, runner: CommandRunner, clock: Clock, request: SubmitRequest) -> None:
         self._runner = runner
@@ -130,7 +139,7 @@ class _Sbatch:
             try:
                 result = self._runner.run(argv, _SBATCH_S, self._request.environment)
             except ToolTimeout as error:
-                raise SubmissionUnconfirmed(error.message) from error
+                raise SubmissionUnconfirmed(_timed_out(error)) from error
             except ToolMissing as error:
                 raise ToolMissing(
                     error.message, hint="submit from a login node of the cluster, or use --local"
@@ -139,13 +148,17 @@ class _Sbatch:
             if result.returncode == 0:
                 self.words = tuple(words.splitlines())
                 return result.stdout
-            failure = sbatch_failure(result.stderr)
+            failure = sbatch_failure(
+                result.stderr, returncode=result.returncode, stdout=result.stdout
+            )
             if failure is SbatchFailure.REFUSED:
                 raise SchedulerRefused(
                     f"Slurm refused the job: {words}", hint=explain_refusal(words)
                 )
             if failure is SbatchFailure.UNCONFIRMED:
-                raise SubmissionUnconfirmed(words)
+                raise SubmissionUnconfirmed(
+                    words or f"sbatch ended with {result.returncode} and said nothing"
+                )
         raise SchedulerUnreachable(
             f"sbatch did not reach Slurm: {words}",
             hint="nothing was submitted; slurmctld may be restarting: try again in a minute",
@@ -154,11 +167,17 @@ class _Sbatch:
     def _refuse_late(self) -> None:
         """A process that was stopped for long may have been declared dead meanwhile."""
         late_s = self._clock.now_s() - self._request.begun_s
-        if late_s > CONFIRM_S / 2:
+        if late_s > CONFIRM_S / 4:
             raise AdapterError(
                 f"this submission was held up for {late_s:.0f} s, and nothing was submitted",
                 hint="submit it again",
             )
+
+
+def _timed_out(error: ToolTimeout) -> str:
+    words = refusal_words(error.stderr)
+    text = f"sbatch gave no answer within {error.timeout_s:g} s"
+    return f"{text}; it said: {words}" if words else text
 
 
 def _script(folder: Path) -> str:
@@ -185,10 +204,8 @@ def _log_pattern(request: SubmitRequest) -> str:
     return f"{folder.replace('%', '%%')}/{LOGS_FOLDER}/{name}"
 
 
-def _signal(name: str, status: JobStatus) -> str:
+def _signal(name: str) -> str:
     short = name.upper().removeprefix("SIG")
     if short not in _SIGNALS:
         raise HpckitError(f"a job cannot be sent {name}", hint=f"one of {', '.join(_SIGNALS)}")
-    if status.state.is_waiting and short != "KILL":
-        raise HpckitError(f"job {status.job_id} has not begun: {status.state}")
     return short

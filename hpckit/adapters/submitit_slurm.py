@@ -50,7 +50,7 @@ def submit_through_submitit(submission: ScriptSubmission) -> str:
 
         @classmethod
         def affinity(cls) -> int:
-            # 0: never the default of somebody's AutoExecutor; sbatch's absence shows when called.
+            # Positive, so that submitit takes it without srun: what is missing shows when called.
             return 1
 
         def submit_script(self) -> SlurmJob[Any]:

@@ -35,12 +35,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """An external program: how to ask its version, what needs it, how to get it."""
+    """An external program: how to ask it, what needs it, how to get it.
+
+    `says_what_it_is` is False where the answer is of no use but that it came.
+    """
 
     argv: tuple[str, ...]
     serves: str
     needed: bool
     hint: str
+    says_what_it_is: bool = True
 
 
 TOOLS = (
@@ -49,7 +53,7 @@ TOOLS = (
     Tool(argv=("sbatch", "--version"), serves="submitting to Slurm", needed=False,
          hint="work on a login node of a cluster, or use --local"),
     Tool(argv=("torchrun", "--help"), serves='launch.kind = "torchrun" with --local', needed=False,
-         hint="pip install torch, in the environment of the job"),
+         hint="pip install torch, in the environment of the job", says_what_it_is=False),
     Tool(argv=("mpirun", "--version"), serves='launch.kind = "mpi" with --local', needed=False,
          hint="install openmpi-bin, or module load openmpi"),
 )  # fmt: skip
@@ -60,7 +64,7 @@ SLURM_TOOLS = (
          hint="slurmctld may be restarting; `scontrol ping` says what Slurm sees"),
     Tool(argv=("sacct", "--noheader", "--allocations", "--starttime=now"), needed=False,
          serves="knowing how jobs ended that Slurm's controller has forgotten (MinJobAge)",
-         hint="jobs are tracked by squeue and scontrol alone meanwhile"),
+         hint="jobs are tracked by squeue and scontrol alone meanwhile", says_what_it_is=False),
 )  # fmt: skip
 
 
@@ -93,7 +97,8 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
     if answer.returncode != 0:
         text = f"answers with code {answer.returncode}: {_first_line(answer.stderr)}"
         return Finding(level=missing, subject=name, text=text, hint=tool.hint)
-    return Finding(level=Level.OK, subject=name, text=_first_line(answer.stdout) or "answers")
+    said = _first_line(answer.stdout) if tool.says_what_it_is else ""
+    return Finding(level=Level.OK, subject=name, text=said or "answers")
 
 
 def _first_line(text: str) -> str:

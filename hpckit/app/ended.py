@@ -16,12 +16,18 @@ RESULT_SCHEMA = "hpckit.result/1"
 
 
 def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
-    """The final status that the folder of a job holds; None where it must be asked for.
+    """The end of a job that the index knows to have ended; None where it must be asked for.
 
-    Only jobs that the index knows to have ended are looked up: a job can be requeued.
+    A job can be requeued: then the index knows better than the folder.
     """
     if not entry.state.is_final:
         return None
+    status = folder_end(entry, folders)
+    return status if status is not None and status.state is entry.state else None
+
+
+def folder_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
+    """The final status that the folder of a job holds; None where it holds none."""
     try:
         document = dict(folders.read_json(Path(entry.folder), RESULT_FILE))
         if document.pop("schema", None) != RESULT_SCHEMA:
@@ -29,7 +35,7 @@ def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
         status = convert(document, JobStatus, RESULT_FILE)
     except (StorageFailed, ConfigError):
         return None
-    return status if status.state is entry.state and status.job_id == entry.job_id else None
+    return status if status.state.is_final and status.job_id == entry.job_id else None
 
 
 def record_end(entry: JobEntry, status: JobStatus, folders: JobFolders) -> None:

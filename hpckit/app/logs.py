@@ -11,10 +11,10 @@ from hpckit.ports import Clock, JobLogs, LogName
 _READ_INTERVAL_S = 1.0
 
 
-def read_log(logs: JobLogs, log: LogName) -> Iterator[bytes]:
+def read_log(logs: JobLogs, log: LogName, job_id: str) -> Iterator[bytes]:
     """The log so far, byte for byte. Raises HpckitError when there is none."""
     if not logs.exists(log):
-        raise _no_log(logs, log)
+        raise _no_log(logs, log, job_id)
     return logs.read(log, 0)
 
 
@@ -23,6 +23,7 @@ def follow_log(
     log: LogName,
     clock: Clock,
     *,
+    job_id: str,
     poll_interval_s: float,
     back_off: bool,
     has_ended: Callable[[], bool],
@@ -31,7 +32,7 @@ def follow_log(
 
     The file is read every second, or every `poll_interval_s` if that is shorter; whether the job
     has ended is asked at the site's pace, as `wait` does. Raises HpckitError when the job ended
-    without this log.
+    without this log, or is an array whose tasks have logs of their own.
     """
     offset = 0
     begun_s = ask_at_s = clock.now_s()
@@ -45,19 +46,19 @@ def follow_log(
             for chunk in logs.read(log, offset):
                 offset += len(chunk)
                 yield chunk
-        elif ended:
-            raise _no_log(logs, log)
+        elif ended or (log.task is None and logs.tasks(log.folder)):
+            raise _no_log(logs, log, job_id)
         if ended:
             return
         clock.sleep(min(poll_interval_s, _READ_INTERVAL_S))
 
 
-def _no_log(logs: JobLogs, log: LogName) -> HpckitError:
+def _no_log(logs: JobLogs, log: LogName, job_id: str) -> HpckitError:
     tasks = logs.tasks(log.folder)
     if log.task is None and tasks:
         return HpckitError(
             "this is a job array: each of its tasks has its own log",
-            hint=f"hpckit logs ID_{tasks[0]}; tasks with a log: {_span(tasks)}",
+            hint=f"hpckit logs {job_id}_{tasks[0]}; tasks with a log: {_span(tasks)}",
         )
     whose = "the job" if log.task is None else f"task {log.task}"
     if log.rank is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +37,10 @@ SUBMITTED_SCHEMA = "hpckit.submitted/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who submits: the shell's environment, folder and Python, and this process."""
+    """Who submits: the shell's environment, folder and Python, and this process.
+
+    `slurm_cluster` is the cluster of this host, None where no slurm.conf tells.
+    """
 
     environment: Mapping[str, str]
     workdir: Path
@@ -47,6 +50,7 @@ class Caller:
     host: str
     pid: int
     pid_started_s: float
+    slurm_cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +131,15 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
         raise KeyboardInterrupt(
             f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
         ) from None
-    except HpckitError as error:
-        if progress.started is None and not isinstance(error, SubmissionUnconfirmed):
+    except SubmissionUnconfirmed:
+        raise
+    except HpckitError:
+        if progress.started is None:
+            _undo(draft, tools, progress)
+        raise
+    except BaseException:
+        # A bug: what was handed to the submitter may be a job, what was not is none.
+        if not progress.is_indexed:
             _undo(draft, tools, progress)
         raise
 
@@ -138,9 +149,16 @@ def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
     slurm = job.site.submitter is SubmitterKind.SLURM
     created_s = tools.clock.now_s()
     root = expand_job_root(job.site.job_root, caller)
+    environment = submission_environment(
+        caller.environment,
+        request.inherit,
+        request.pass_,
+        stated=[option.name for option in job.plan.directives] if slurm else None,
+    )
     entry = JobEntry(
         submission=caller.uuid_hex,
         job_id=JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}"),
+        cluster=_cluster(environment.variables) if slurm else None,
         name=job.effective.spec.name,
         site=job.site.name,
         folder=str(root / _folder_name(job, caller, created_s)),
@@ -153,13 +171,22 @@ def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
         root=root,
         entry=entry,
         workdir=_workdir(job, caller, tools.folders),
-        environment=submission_environment(
-            caller.environment,
-            request.inherit,
-            request.pass_,
-            stated=[option.name for option in job.plan.directives] if slurm else None,
-        ),
+        environment=environment,
     )
+
+
+def _cluster(environment: Mapping[str, str]) -> str | None:
+    """The cluster to which variables that were let through send the job; None for this one.
+
+    Raises ConfigError for several: a submission whose answer is lost could not be looked for.
+    """
+    for name in ("SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
+        cluster = environment.get(name)
+        if cluster and ("," in cluster or cluster == "all"):
+            raise ConfigError(f"{name} names more than one cluster: {cluster}", key="--pass")
+        if cluster:
+            return cluster
+    return None
 
 
 def expand_job_root(job_root: str, caller: Caller) -> Path:
@@ -176,9 +203,23 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
             f"job_root {job_root!r} names {error}, which is not set",
             hint="set it in the environment, or change job_root in the site file",
         ) from error
+    if not _is_path(expanded) or not all(variables.get(name) for name in _names(job_root)):
+        raise ConfigError(
+            f"job_root {job_root!r} becomes {expanded!r}, which is no place for job folders",
+            hint="set the variables that it names, or change job_root in the site file",
+        )
     if expanded == "~" or expanded.startswith("~/"):
         expanded = str(caller.home) + expanded[1:]
     return caller.workdir / expanded
+
+
+def _names(job_root: str) -> Sequence[str]:
+    return Template(job_root).get_identifiers()
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is a path that a script, a document and a person can hold."""
+    return bool(text) and text.isprintable()
 
 
 def _workdir(job: PreparedJob, caller: Caller, folders: JobFolders) -> Path:
@@ -218,6 +259,7 @@ def _write_folder(draft: _Draft, folders: JobFolders) -> None:
         "submitter_host": caller.host,
         "submitter_pid": caller.pid,
         "submitter_started_s": caller.pid_started_s,
+        "slurm_cluster": caller.slurm_cluster,
     }
     texts = {
         INTENT_FILE: as_json(intent),
@@ -243,6 +285,8 @@ def _request(draft: _Draft) -> SubmitRequest:
     }
     if entry.is_confirmed:
         added["HPCKIT_JOB_ID"] = entry.job_id
+    else:
+        added["HPCKIT_WORKDIR"] = str(draft.workdir)
     return SubmitRequest(
         submission=entry.submission,
         job_id=entry.job_id,
@@ -253,6 +297,7 @@ def _request(draft: _Draft) -> SubmitRequest:
         kill_wait_s=draft.job.site.kill_wait_s,
         begun_s=entry.created_s,
         is_array=spec.slurm.array is not None,
+        cluster=entry.cluster,
     )
 
 
@@ -293,7 +338,7 @@ def _start(draft: _Draft, tools: SubmitTools, progress: _Progress) -> Submission
     with tools.interrupts_held():
         tools.folders.create(draft.root, draft.folder.name)
         progress.has_folder = True
-    _write_folder(draft, tools.folders)
+        _write_folder(draft, tools.folders)
     with tools.interrupts_held():
         tools.index.add(draft.entry)
         progress.is_indexed = True

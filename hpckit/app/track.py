@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
-from hpckit.app.ended import recalled_end, record_end
+from hpckit.app.ended import folder_end, recalled_end, record_end
 from hpckit.app.prepare import as_json
 from hpckit.app.submit import submitted_document
 from hpckit.decide.polling import pause_s
@@ -19,6 +19,7 @@ from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 
 _MAX_EPOCH_S = 1e11
+_SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
 UNKNOWN_LIMIT_S = 3600.0
@@ -39,27 +40,45 @@ class TrackTools:
 
 
 def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
-    """The job with this id or beginning of an id; None is the newest job.
+    """The job with this id; None is the newest job.
 
-    Raises HpckitError when there is none, or more than one. Of several jobs of one id (clusters
-    count for themselves) it is the newest.
+    A number is a whole id: 12 is not the beginning of 1234. Of a local (L…) or unconfirmed (U…)
+    id any beginning will do. `4242;north` is the job of that cluster or site. Raises HpckitError
+    when there is none, or more than one.
     """
     if wanted is None:
         newest = index.latest(1)
         if not newest:
             raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
         return newest[0]
-    if not wanted.strip():
-        raise HpckitError("the job id is empty", hint="hpckit jobs lists them")
-    found = index.find(wanted) or index.find(f"L{wanted}")
+    if not wanted.strip() or not wanted.isprintable():
+        raise HpckitError(f"{wanted!r} is no job id", hint="hpckit jobs lists them")
+    job_id, _, where = wanted.partition(";")
+    found = [
+        entry
+        for entry in _named(index, job_id)
+        if not where or where in (entry.cluster, entry.site)
+    ]
     if not found:
         raise HpckitError(
             f"hpckit has submitted no job {wanted!r} from here", hint="hpckit jobs lists them"
         )
-    if len({entry.job_id for entry in found}) > 1:
-        ids = ", ".join(entry.job_id for entry in found[:5])
-        raise HpckitError(f"{wanted!r} begins more than one job id: {ids}")
+    # The newest of each place: a cluster uses its ids again after years.
+    by_name = {_name(entry): entry for entry in reversed(found)}
+    if len(by_name) > 1:
+        names = ", ".join(list(by_name)[-5:])
+        raise HpckitError(f"{wanted!r} can be more than one job: {names}")
     return found[0]
+
+
+def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
+    if job_id.isdecimal():
+        return [entry for entry in index.find(job_id) if entry.job_id == job_id]
+    return index.find(job_id) or index.find(f"L{job_id}")
+
+
+def _name(entry: JobEntry) -> str:
+    return f"{entry.job_id};{entry.cluster or entry.site}"
 
 
 def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
@@ -144,7 +163,13 @@ def after_status(entry: JobEntry, status: JobStatus) -> JobEntry:
 def list_jobs(tools: TrackTools, limit: int | None) -> Sequence[tuple[JobEntry, JobStatus]]:
     """The newest jobs with their status; only jobs that can still change are asked about."""
     entries = tools.index.latest(limit)
-    living = [entry for entry in entries if not entry.state.is_final]
+    since_s = tools.clock.now_s() - _SECOND_LOOK_S
+    living = [
+        entry
+        for entry in entries
+        if not entry.state.is_final
+        or (entry.state is JobState.NOT_SUBMITTED and entry.created_s > since_s)
+    ]
     asked = zip(living, job_statuses(living, tools), strict=True)
     fresh = {entry.submission: (after_status(entry, status), status) for entry, status in asked}
     return [fresh.get(entry.submission) or (entry, _remembered(entry)) for entry in entries]
@@ -158,12 +183,16 @@ def _remembered(entry: JobEntry) -> JobStatus:
 
 @dataclass(slots=True)
 class _Wait:
-    """Jobs that are waited for: the last answer about each, and which have not ended."""
+    """Jobs that are waited for: the last answer about each, and which have not ended.
+
+    `is_vain` is True when nobody has known for long how any of those that are left is.
+    """
 
     entries: dict[str, JobEntry]
     begun_s: float
     known_s: float
     statuses: dict[str, JobStatus] = field(default_factory=dict)
+    is_vain: bool = False
 
     @property
     def open(self) -> list[JobEntry]:
@@ -177,21 +206,13 @@ class _Wait:
             self.statuses[entry.submission] = status
             self.entries[entry.submission] = after_status(entry, status)
         now_s = tools.clock.now_s()
-        unknown = [status for status in self._open_statuses() if status.state is JobState.UNKNOWN]
+        unknown = [self.statuses[entry.submission] for entry in self.open]
+        unknown = [status for status in unknown if status.state is JobState.UNKNOWN]
         if len(unknown) < len(self.open):
             self.known_s = now_s
-        elif unknown:
-            self._give_up(unknown, now_s - self.known_s)
-        return now_s - self.begun_s
-
-    def _open_statuses(self) -> list[JobStatus]:
-        return [self.statuses[entry.submission] for entry in self.open]
-
-    def _give_up(self, unknown: Sequence[JobStatus], unknown_for_s: float) -> None:
         lost = all(status.is_lost for status in unknown)
-        if unknown_for_s >= (LOST_LIMIT_S if lost else UNKNOWN_LIMIT_S):
-            one = unknown[0]
-            raise HpckitError(f"what became of {one.job_id} is not known: {one.reason}")
+        self.is_vain = now_s - self.known_s >= (LOST_LIMIT_S if lost else UNKNOWN_LIMIT_S)
+        return now_s - self.begun_s
 
 
 def wait_for(
@@ -203,12 +224,12 @@ def wait_for(
     timeout_s: float | None = None,
     progress: Callable[[Sequence[JobStatus], float], None],
 ) -> Sequence[JobStatus]:
-    """Ask until all jobs have ended; then their final statuses, in order.
+    """Ask until all jobs have ended; then their statuses, in order.
 
     Only jobs that have not ended are asked about, every `poll_interval_s` or, with `back_off`,
     ever less often. `progress` is called with all statuses and the seconds waited after each
-    question. Gives the last statuses when `timeout_s` has passed first. Raises HpckitError when
-    nobody has known for LOST_LIMIT_S or UNKNOWN_LIMIT_S how any job that is left is.
+    question. Gives the last statuses when `timeout_s` has passed first, and when nobody has known
+    for LOST_LIMIT_S or UNKNOWN_LIMIT_S how any job that is left is.
     """
     begun_s = tools.clock.now_s()
     wait = _Wait({entry.submission: entry for entry in entries}, begun_s, begun_s)
@@ -216,7 +237,7 @@ def wait_for(
         waited_s = wait.ask(tools)
         statuses = [wait.statuses[entry.submission] for entry in entries]
         left_s = inf if timeout_s is None else timeout_s - waited_s
-        if not wait.open or left_s <= 0:
+        if not wait.open or wait.is_vain or left_s <= 0:
             return statuses
         progress(statuses, waited_s)
         pause = pause_s(waited_s, poll_interval_s) if back_off else poll_interval_s
@@ -226,32 +247,58 @@ def wait_for(
 def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, ...]]:
     """Fill the index from the job folders under `roots`, and forget jobs without a folder.
 
+    What the index or a folder knows of a job's id and end stays; the others are asked about.
     Gives the number of jobs found and a sentence for each folder that could not be read.
     """
+    try:
+        known = tools.index.latest(None)
+    except StorageFailed:
+        known = ()
+    lines = {entry.submission: entry for entry in known}
     entries, wrong = [], []
     for root in roots:
         for folder in tools.folders.scan(root):
             try:
-                entries.append(_entry_of(tools.folders, folder))
+                entry = _entry_of(tools.folders, folder)
             except (StorageFailed, KeyError, TypeError, ValueError) as error:
                 wrong.append(f"{folder}: {error}")
-    tools.index.rebuild(entries, _gone(tools, entries))
-    job_statuses(entries, tools)
+            else:
+                entries.append(_with_end(entry, lines.get(entry.submission), tools.folders))
+    tools.index.rebuild(entries, _gone(tools.folders, known, entries))
+    job_statuses([entry for entry in entries if not _has_ended(entry)], tools)
     return len(entries), tuple(wrong)
 
 
-def _gone(tools: TrackTools, found: Sequence[JobEntry]) -> Sequence[str]:
+def _with_end(entry: JobEntry, line: JobEntry | None, folders: JobFolders) -> JobEntry:
+    if line is not None and line.is_confirmed:
+        entry = replace(
+            entry,
+            job_id=line.job_id,
+            cluster=line.cluster,
+            state=line.state,
+            exit_code=line.exit_code,
+        )
+    if entry.state.is_final:
+        return entry
+    end = folder_end(entry, folders)
+    return entry if end is None else replace(entry, state=end.state, exit_code=end.exit_code)
+
+
+def _has_ended(entry: JobEntry) -> bool:
+    """Whether nothing new can be learnt of a job; Slurm can still come up with a lost one."""
+    return entry.state.is_final and entry.state is not JobState.NOT_SUBMITTED
+
+
+def _gone(
+    folders: JobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
+) -> Sequence[str]:
     """Lines without a folder, and those of an old index whose key was not yet the submission's."""
     submissions = {entry.folder: entry.submission for entry in found}
-    try:
-        known = tools.index.latest(None)
-    except StorageFailed:
-        return ()
     return [
         entry.submission
         for entry in known
         if submissions.get(entry.folder, entry.submission) != entry.submission
-        or not tools.folders.is_folder(Path(entry.folder))
+        or not folders.is_folder(Path(entry.folder))
     ]
 
 

@@ -24,17 +24,19 @@ def command(ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_j
     """
     from hpckit import wiring
     from hpckit.app.track import after_status, find_task, job_status
-    from hpckit.cli.waiting import wait_at_terminal
+    from hpckit.cli.waiting import asking, wait_at_terminal
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     site = site_of(entry)
-    tools.submitter_of(entry).cancel(entry, signal_name, task)
+    with asking(tools) as asked:
+        asked.submitter_of(entry).cancel(entry, signal_name, task)
     if signal_name is None and task is None:
         timeout_s = site.kill_wait_s + _MARGIN_S
         status = wait_at_terminal([entry], tools, timeout_s=timeout_s)[0]
     else:
-        status = job_status(entry, tools)
+        with asking(tools) as asked:
+            status = job_status(entry, asked)
     entry = after_status(entry, status)
     if as_json:
         output.document(status_document(entry, status))

@@ -26,10 +26,12 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
     """List jobs, newest first."""
     from hpckit import wiring
     from hpckit.app.track import list_jobs
+    from hpckit.cli.waiting import asking
 
     if rebuild:
         _rebuild()
-    rows = list_jobs(wiring.track_tools(), None if everything else limit)
+    with asking(wiring.track_tools()) as tools:
+        rows = list_jobs(tools, None if everything else limit)
     if as_json:
         output.document(
             {
@@ -78,6 +80,8 @@ def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
         "submitted_s": entry.created_s,
         "state": str(status.state),
         "exit_code": status.exit_code,
+        "reason": status.reason,
+        "slurm_reason": status.slurm_reason,
     }
 
 

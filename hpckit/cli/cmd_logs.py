@@ -11,11 +11,13 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import job_argument, site_of
+from hpckit.cli.tasks import id_of, task_has_ended
+from hpckit.errors import HpckitError
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.app.track import TrackTools
-    from hpckit.model.slurm import JobEntry
+    from hpckit.model.slurm import JobEntry, JobStatus
     from hpckit.ports import JobLogs, LogName
 
 
@@ -43,18 +45,19 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
     elif follow:
         _follow(entry, logs, log, tools)
     else:
-        _write(read_log(logs, log))
+        _write(read_log(logs, log, entry.job_id))
 
 
 def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:
     from hpckit.model.job_folder import log_file
 
     folder = Path(entry.folder)
+    has_log = task is not None or not _is_array(folder)
     return {
         "schema": "hpckit.logs/1",
         "job_id": entry.job_id,
         "task": task,
-        "log": str(folder / log_file(None, task)),
+        "log": str(folder / log_file(None, task)) if has_log else None,
         "ranks": {
             str(number): str(folder / log_file(number, task)) for number in logs.ranks(folder, task)
         },
@@ -64,23 +67,53 @@ def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, obj
     }
 
 
+def _is_array(folder: Path) -> bool:
+    """Whether each of the job's tasks has a merged log, and the job has none."""
+    from hpckit import wiring
+
+    try:
+        effective = wiring.job_folders().read_json(folder, "effective.json")
+        return effective["job"]["slurm"].get("array") is not None
+    except (HpckitError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _follow(entry: JobEntry, logs: JobLogs, log: LogName, tools: TrackTools) -> None:
     from hpckit.app.logs import follow_log
     from hpckit.app.track import job_status
+    from hpckit.cli.waiting import not_known
 
     site = site_of(entry)
+    lost: list[JobStatus] = []
+
+    def has_ended() -> bool:
+        status = job_status(entry, tools)
+        if task_has_ended(status, log.task):
+            return True
+        if status.is_lost:
+            lost.append(status)
+        return status.is_lost
+
     chunks = follow_log(
         logs,
         log,
         tools.clock,
+        job_id=entry.job_id,
         poll_interval_s=site.poll_interval_s,
         back_off=site.submitter is SubmitterKind.SLURM,
-        has_ended=lambda: job_status(entry, tools).state.is_final,
+        has_ended=has_ended,
     )
     try:
         _write(chunks)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the job goes on: hpckit logs -f {entry.job_id}") from None
+        shown = id_of(entry.job_id, log.task)
+        raise KeyboardInterrupt(f"the job goes on: hpckit logs -f {shown}") from None
+    except HpckitError as error:
+        if not lost:
+            raise
+        raise HpckitError(f"{not_known(entry, lost[0])}; {error.message}") from error
+    if lost:
+        raise HpckitError(not_known(entry, lost[0]))
 
 
 def _write(chunks: Iterator[bytes]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_argument import job_argument, site_of, status_document
+from hpckit.cli.job_argument import help_for, job_argument, site_of, status_document
+from hpckit.cli.tasks import id_of, log_task, status_of_task
 from hpckit.units import format_duration, format_indices
 
 if TYPE_CHECKING:
@@ -21,42 +21,50 @@ if TYPE_CHECKING:
 @job_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(job_id: str | None, *, as_json: bool) -> None:
-    """Say how the job JOB_ID is (any beginning of it; the newest job without one)."""
+    """Say how the job JOB_ID is (any beginning of it; the newest job without one).
+
+    ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
+    """
     from hpckit import wiring
-    from hpckit.app.track import after_status, find_job, job_status
+    from hpckit.app.track import after_status, find_task, job_status
+    from hpckit.cli.waiting import asking
 
     tools = wiring.track_tools()
-    entry = find_job(tools.index, job_id)
+    entry, task = find_task(tools.index, job_id)
     site_of(entry)
-    status = job_status(entry, tools)
+    with asking(tools) as asked:
+        status = job_status(entry, asked)
     entry = after_status(entry, status)
+    if task is not None:
+        status = status_of_task(entry, status, task)
     if as_json:
-        output.document(status_document(entry, status))
+        output.document(status_document(entry, status, task))
         return
     now_s = tools.clock.now_s()
-    output.result(f" {entry.job_id} {entry.name}   {_headline(entry, status, now_s)}")
-    output.labelled([*_why_it_waits(status, now_s), *_tasks(status), *_where(entry, status)])
+    shown = id_of(entry.job_id, task)
+    output.result(f" {shown} {entry.name}   {_headline(entry, status, now_s)}")
+    output.labelled(
+        [*_why_it_waits(status, shown, now_s), *_tasks(status), *_where(entry, status, shown)]
+    )
 
 
 def _headline(entry: JobEntry, status: JobStatus, now_s: float) -> str:
-    text = output.outcome(status)
+    text = output.outcome(status, now_s)
     if status.state.is_waiting:
         text += f" · submitted {format_duration(now_s - entry.created_s)} ago"
-    elif not status.state.is_final and status.started_s is not None:
-        text += f" for {format_duration(now_s - status.started_s)}"
     return text
 
 
-def _why_it_waits(status: JobStatus, now_s: float) -> Iterator[tuple[str, str]]:
-    if status.slurm_reason is None:
+def _why_it_waits(status: JobStatus, shown: str, now_s: float) -> Iterator[tuple[str, str]]:
+    told = help_for(status, shown)
+    if told is None:
         return
-    from hpckit.decide.pending import explain_pending
-
-    told = explain_pending(status.slurm_reason)
     never = "; it does not start as it stands" if told.hopeless else ""
     yield "why", output.prose(told.meaning + never)
     if told.help is not None:
-        yield "help", output.prose(re.sub(r"\bID\b", status.job_id, told.help))
+        yield "help", output.prose(told.help)
+    if told.hopeless:
+        return
     if status.expected_start_s is not None:
         start = datetime.fromtimestamp(status.expected_start_s)
         in_s = status.expected_start_s - now_s
@@ -80,11 +88,12 @@ def _tasks(status: JobStatus) -> Iterator[tuple[str, str]]:
         yield "tasks", "\n".join(lines)
 
 
-def _where(entry: JobEntry, status: JobStatus) -> Iterator[tuple[str, str]]:
+def _where(entry: JobEntry, status: JobStatus, shown: str) -> Iterator[tuple[str, str]]:
     if status.nodelist:
         yield "nodes", status.nodelist
     yield "folder", entry.folder
     if status.state.is_waiting:
-        yield "next", f"hpckit wait {entry.job_id} · hpckit cancel {entry.job_id}"
-    elif status.state != "NOT_SUBMITTED":
-        yield "next", f"hpckit logs {'' if status.state.is_final else '-f '}{entry.job_id}"
+        yield "next", f"hpckit wait {entry.job_id} · hpckit cancel {shown}"
+    elif not status.state.is_final or status.started_s is not None:
+        over = status.state.is_final or status.is_lost
+        yield "next", f"hpckit logs {'' if over else '-f '}{id_of(shown, log_task(status))}"

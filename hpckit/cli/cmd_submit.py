@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
+from hpckit.cli.tasks import id_of, log_task
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
@@ -36,22 +37,17 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     """
     from hpckit import wiring
     from hpckit.app.prepare import prepare
-    from hpckit.app.submit import submit
+    from hpckit.cli.waiting import say_open
 
     if params["local"]:
-        typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
-        if typed and params["site"] != "local":
-            raise click.UsageError("--local is --site local; give only one of them", ctx)
-        params["site"] = "local"
+        params["site"] = _local_site(ctx)
     source = job_source(ctx, params)
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
     job = prepare(source, resources, wiring.template_cache())
     if params["dry_run"]:
         _dry_run(job, as_json=params["as_json"])
         return
-    # SIGTERM undoes or completes a submission as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    submission = submit(job, wiring.caller(), wiring.submit_tools(job.site.submitter))
+    submission = _submit(job)
     if not params["as_json"]:
         _say_submitted(job, submission, quiet=params["quiet"])
     status = _wait(submission) if params["wait"] else None
@@ -59,8 +55,40 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         output.document(_document(job, submission, status))
     elif status is not None and not params["quiet"]:
         _say_ended(submission, status)
-    if status is not None and status.state != "COMPLETED":
-        ctx.exit(1)
+    if status is not None:
+        ctx.exit(say_open([(submission.entry, status)], None))
+
+
+def _local_site(ctx: click.Context) -> str:
+    typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
+    if typed and ctx.params["site"] != "local":
+        raise click.UsageError("--local is --site local; give only one of them", ctx)
+    return "local"
+
+
+def _submit(job: PreparedJob) -> Submission:
+    from hpckit import wiring
+    from hpckit.app.submit import submit
+    from hpckit.cli.waiting import ASKING
+
+    _interrupt_on_signals()
+    line = output.Progress()
+    if job.site.submitter is SubmitterKind.SLURM:
+        line.show(ASKING)
+    try:
+        return submit(job, wiring.caller(), wiring.submit_tools(job.site.submitter))
+    finally:
+        line.clear()
+
+
+def _interrupt_on_signals() -> None:
+    """SIGTERM and a closed session undo or complete a submission as Ctrl-C does.
+
+    Not where one is ignored: under nohup(1) a closed session changes nothing.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _wait(submission: Submission) -> JobStatus:
@@ -125,8 +153,18 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     if ignored:
         rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
     rows.append(("submitted", job_id))
-    rows.append(("next", f"hpckit logs -f {job_id} · hpckit status {job_id}"))
+    log = id_of(job_id, _first_task(job))
+    rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
     output.labelled(rows)
+
+
+def _first_task(job: PreparedJob) -> int | None:
+    from hpckit.parse.slurm_text import array_tasks
+
+    array = job.effective.spec.slurm.array
+    if array is None or job.site.submitter is not SubmitterKind.SLURM:
+        return None
+    return next(iter(array_tasks(f"{array}]") or ()), None)
 
 
 def _size(job: PreparedJob) -> str:
@@ -159,10 +197,12 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
     if len(ranks) > _RANKS_SHOWN:
         shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
     rows = [("ranks", "\n".join(shown))] if shown else []
-    tail = logs.tail(LogName(folder=submission.folder), _LOG_LINES_SHOWN)
+    task = log_task(status)
+    tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
         rows.append(("log", "\n".join(tail)))
-    rows.append(("ended", output.outcome(status)))
-    if status.state != "COMPLETED":
-        rows.append(("next", f"hpckit logs {submission.job_id}"))
+    rows.append(("ended" if status.state.is_final else "state", output.outcome(status)))
+    has_begun = status.started_s is not None or not status.state.is_final
+    if status.state != "COMPLETED" and has_begun:
+        rows.append(("next", f"hpckit logs {id_of(status.job_id, task)}"))
     output.labelled(rows)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import many_jobs_argument, status_document
+from hpckit.errors import HpckitError
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobEntry
+    from hpckit.ports import JobIndex
 
 
 @click.command("wait")
@@ -18,16 +25,18 @@ def command(
 ) -> None:
     """Wait until all JOB_IDs have ended (the newest job without one).
 
-    Exit 0 if all completed, else 1.
+    Exit 0 if all completed, 7 if Slurm has not answered for an hour, else 1.
     """
     from hpckit import wiring
-    from hpckit.app.track import after_status, find_job
-    from hpckit.cli.waiting import wait_at_terminal
+    from hpckit.app.track import after_status
+    from hpckit.cli.waiting import say_open, wait_at_terminal
 
     tools = wiring.track_tools()
-    found = [find_job(tools.index, job_id) for job_id in job_ids or (None,)]
+    found = [_whole_job(tools.index, job_id) for job_id in job_ids or (None,)]
     entries = list({entry.submission: entry for entry in found}.values())
+    begun_s = tools.clock.now_s()
     statuses = wait_at_terminal(entries, tools, timeout_s=timeout_s)
+    waited_s = tools.clock.now_s() - begun_s
     ended = [
         (after_status(entry, status), status)
         for entry, status in zip(entries, statuses, strict=True)
@@ -36,10 +45,21 @@ def command(
         documents = [status_document(entry, status) for entry, status in ended]
         several = {"schema": "hpckit.statuses/1", "jobs": documents}
         output.document(several if len(job_ids) > 1 else documents[0])
-    for entry, status in ended:
-        if not as_json:
+    else:
+        for entry, status in ended:
             output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
-        if not status.state.is_final:
-            output.talk(f" {entry.job_id} has not ended within {timeout_s:g} s")
-    if any(status.state != "COMPLETED" for _, status in ended):
-        ctx.exit(1)
+    ctx.exit(
+        say_open(ended, timeout_s if timeout_s is not None and waited_s >= timeout_s else None)
+    )
+
+
+def _whole_job(index: JobIndex, wanted: str | None) -> JobEntry:
+    from hpckit.app.track import find_task
+
+    entry, task = find_task(index, wanted)
+    if task is not None:
+        raise HpckitError(
+            f"hpckit waits for whole jobs, and {wanted} is one task of an array",
+            hint=f"hpckit wait {entry.job_id}",
+        )
+    return entry

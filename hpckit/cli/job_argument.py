@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hpckit.cli.tasks import id_of
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from hpckit.decide.pending import PendingExplanation
     from hpckit.model.site import SiteSpec
     from hpckit.model.slurm import JobEntry, JobStatus
 
@@ -63,21 +68,38 @@ def site_of(entry: JobEntry) -> SiteSpec:
     return recorded_site(entry, wiring.job_folders())
 
 
-def status_document(entry: JobEntry, status: JobStatus) -> dict[str, object]:
-    """`hpckit.status/1`: a job and how it is."""
+def help_for(status: JobStatus, shown: str) -> PendingExplanation | None:
+    """Why a job waits, explained; the commands that help name it as it is `shown`."""
+    if status.slurm_reason is None:
+        return None
+    from hpckit.decide.pending import explain_pending
+
+    told = explain_pending(status.slurm_reason)
+    return replace(told, help=told.help and re.sub(r"\bID\b", shown, told.help))
+
+
+def status_document(
+    entry: JobEntry, status: JobStatus, task: int | None = None
+) -> dict[str, object]:
+    """`hpckit.status/1`: a job, or one task of it, and how it is."""
+    pending = help_for(status, id_of(status.job_id, task))
     return {
         "schema": "hpckit.status/1",
         "job_id": status.job_id,
+        "task": task,
         "cluster": status.cluster,
         "name": entry.name,
         "site": entry.site,
         "folder": entry.folder,
         "state": str(status.state),
         "slurm_state": status.raw,
+        "is_lost": status.is_lost,
         "exit_code": status.exit_code,
         "exit_signal": status.exit_signal,
         "reason": status.reason,
         "slurm_reason": status.slurm_reason,
+        "pending": pending
+        and {"meaning": pending.meaning, "help": pending.help, "hopeless": pending.hopeless},
         "submitted_s": entry.created_s,
         "expected_start_s": status.expected_start_s,
         "started_s": status.started_s,

@@ -105,11 +105,12 @@ def state_word(state: JobState) -> str:
     return click.style(str(state), fg=_COLOURS.get(state, "red"))
 
 
-def outcome(status: JobStatus) -> str:
-    """A status in a few words: state, duration, exit code and reason."""
-    parts = [state_word(status.state)]
-    if status.started_s is not None and status.ended_s is not None:
-        parts[0] += f" in {format_duration(status.ended_s - status.started_s)}"
+def outcome(status: JobStatus, now_s: float | None = None) -> str:
+    """A status in a few words: state, duration, exit code and reason.
+
+    How long a job has run so far is said where `now_s` is given.
+    """
+    parts = [state_word(status.state) + _duration(status, now_s)]
     if status.exit_code is not None:
         number = status.exit_code - _SHELL_SIGNAL_BASE
         signal = f" (signal {number})" if 0 < number <= _LAST_SIGNAL else ""
@@ -118,6 +119,16 @@ def outcome(status: JobStatus) -> str:
     if why:
         parts.append(why)
     return " · ".join(parts)
+
+
+def _duration(status: JobStatus, now_s: float | None) -> str:
+    if status.started_s is None or status.state == "UNKNOWN":
+        return ""
+    if status.ended_s is not None:
+        return f" in {format_duration(status.ended_s - status.started_s)}"
+    if now_s is None or status.state.is_final or status.state.is_waiting:
+        return ""
+    return f" for {format_duration(now_s - status.started_s)}"
 
 
 class Progress:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus
+from hpckit.units import format_indices
 
 CONFIRM_S: Final = 120.0
 """How long a submission whose end nobody saw may still become a job: sbatch ends with hpckit, but
 slurmctld may have its request in hand."""
 FAR_CONFIRM_S: Final = 300.0
-"""The same where the submitting process cannot be looked at, on another login node: longer by
-what a submission may take before it calls sbatch for the last time."""
+"""The same on another login node, whose clock may differ."""
 
 _WHY: Final[Mapping[JobState, str]] = {
     JobState.TIMEOUT: "the time limit was reached",
@@ -34,6 +34,40 @@ _BUSY_FIRST: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Which of Slurm's daemons have answered for a job.
+
+    `queue` is slurmctld's squeue, `accounts` slurmdbd's sacct; `has_accounts` is False where none
+    are kept. `problem` says why the first that did not answer did not.
+    """
+
+    queue: bool = True
+    accounts: bool = True
+    has_accounts: bool = True
+    problem: str | None = None
+
+
+ALL_ANSWERED: Final = Answers()
+
+
+def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """The records of this submission's own job.
+
+    A script that is submitted again by hand keeps its uuid under another id: a confirmed job is
+    known by both, and of an unconfirmed one the first id is its own.
+    """
+    named = [record for record in records if record.submission == entry.submission]
+    if entry.is_confirmed:
+        return [record for record in named if record.job_id == entry.job_id]
+    first = min((record.job_id for record in named), key=_in_order, default=None)
+    return [record for record in named if record.job_id == first]
+
+
+def _in_order(job_id: str) -> tuple[int, str]:
+    return len(job_id), job_id
+
+
 def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> Sequence[JobRecord]:
     """One record for each task: squeue's while it lives, else the one that knows its exit code.
 
@@ -48,14 +82,51 @@ def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> 
     return sorted(merged.values(), key=lambda record: record.task_index or 0)
 
 
-def status_of_records(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
+def status_of_records(
+    entry: JobEntry,
+    records: Sequence[JobRecord],
+    *,
+    answers: Answers = ALL_ANSWERED,
+    tasks: Sequence[int] | None = None,
+) -> JobStatus:
     """The status of a job from its records, at least one: of a job array, of all its tasks.
 
     An array runs while one of its tasks does, waits while one is left, has failed when one has.
+    `tasks` are those that were asked for, None where that is not known.
     """
     first = records[0]
     if len(records) == 1 and first.task_index is None:
-        return _status(entry, first)
+        return _stale(_status(entry, first), answers)
+    status = _array_status(entry, records)
+    listed = {record.task_index for record in records}
+    missing = [task for task in tasks or () if task not in listed]
+    if not missing:
+        return _stale(status, answers)
+    which = f"{status.reason}; not listed: {format_indices(missing)}"
+    if not status.state.is_final:
+        return _stale(replace(status, reason=which), answers)
+    return _without_tasks(status, which, answers)
+
+
+def _without_tasks(status: JobStatus, which: str, answers: Answers) -> JobStatus:
+    """The status of an array that has ended, of which not every task is on record."""
+    if answers.accounts and answers.has_accounts:
+        # Slurm keeps no record of a task that is cancelled before it begins.
+        completed = status.state is JobState.COMPLETED
+        state = JobState.CANCELLED if completed else status.state
+        code = None if completed else status.exit_code
+        return replace(status, state=state, exit_code=code, reason=f"{which} (never begun)")
+    return replace(
+        status,
+        state=JobState.UNKNOWN,
+        exit_code=None,
+        ended_s=None,
+        is_lost=not answers.has_accounts,
+        reason=f"{which}; {answers.problem or 'there are no accounts of ended tasks'}",
+    )
+
+
+def _array_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
     chosen = _chosen(records)
     status = _status(entry, chosen)
     starts = [record.started_s for record in records if record.started_s is not None]
@@ -70,12 +141,21 @@ def status_of_records(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatu
     )
 
 
+def _stale(status: JobStatus, answers: Answers) -> JobStatus:
+    """The accounts hear of changes last: while they alone answer, a living job says so."""
+    if answers.queue or status.state.is_final:
+        return status
+    return replace(status, reason=f"as the accounts have it; {answers.problem}")
+
+
 def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
     waits = record.state.is_waiting
+    elsewhere = record.state is JobState.REVOKED
     return JobStatus(
         job_id=record.job_id,
         cluster=entry.cluster,
-        state=record.state,
+        state=JobState.UNKNOWN if elsewhere else record.state,
+        is_lost=elsewhere,
         exit_code=0 if record.state is JobState.COMPLETED else record.exit_code,
         exit_signal=record.exit_signal,
         expected_start_s=record.expected_start_s if waits else None,
@@ -93,6 +173,10 @@ def _why(record: JobRecord) -> str | None:
     if record.state is JobState.CANCELLED:
         _, by, uid = record.raw.partition(" by ")
         return f"cancelled by uid {uid}" if by else "cancelled"
+    if record.state is JobState.REVOKED:
+        return "another cluster of the federation has started it: ask there"
+    if record.state is JobState.UNKNOWN:
+        return f'Slurm gives it the state "{record.raw}", which hpckit does not know'
     return _WHY.get(record.state)
 
 
@@ -112,6 +196,12 @@ def _tasks_sentence(records: Sequence[JobRecord], chosen: JobRecord) -> str:
     text = "tasks: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
     bad = chosen.state.is_final and chosen.state is not JobState.COMPLETED
     return f"{text}; the first of them task {chosen.task_index}" if bad else text
+
+
+def runaway_status(entry: JobEntry, status: JobStatus) -> JobStatus:
+    """The status of a job that only the accounts believe to live; sacctmgr calls it a runaway."""
+    reason = f"the accounts say {status.state}, and slurmctld does not know it any more"
+    return replace(_unknown(entry, reason), is_lost=True)
 
 
 def unlisted_status(
@@ -152,13 +242,8 @@ def unlisted_status(
     return replace(_unknown(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
 
 
-def stale_status(status: JobStatus, why: str) -> JobStatus:
-    """The status of a job that only the accounts tell, which hear of changes last."""
-    return replace(status, reason=f"as the accounts have it; {why}")
-
-
 def unanswered_status(entry: JobEntry, why: str) -> JobStatus:
-    """The status of a job while Slurm does not answer."""
+    """The status of a job while those who could tell do not answer, or are elsewhere."""
     return _unknown(entry, why)
 
 

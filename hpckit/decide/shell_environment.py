@@ -37,8 +37,6 @@ SBATCH_DEFAULTS: Final[Mapping[str, str]] = {
     "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_WCKEY": "wckey",
     "SBATCH_TIMELIMIT": "time",
-    "SBATCH_CLUSTERS": "clusters",
-    "SLURM_CLUSTERS": "clusters",
 }
 """A site's defaults for sbatch → the option that each stands for. sbatch(1), "INPUT ENVIRONMENT
 VARIABLES": they override what stands in a script, so that one is kept only where the script

@@ -34,6 +34,8 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         env = {**env, **identity.exports()}
     path = _rank_log_path(source, identity.rank, env)
     log = None if path is None else open_rank_log(path)
+    if not identity.local_rank:
+        _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
 
     def failed(code: int) -> None:
         if path is not None and identity.rank is not None:
@@ -45,6 +47,12 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         code = _not_started(command[0], identity.rank, error, log)
         failed(code)
         return code
+
+
+def _warn_of_missing_workdir(workdir: str, log: int | None) -> None:
+    # slurmd then starts the job in /tmp, and says so to the log of the script alone.
+    if workdir and not os.path.isdir(workdir):
+        say(f"warning: this node has no folder {workdir}: the command runs in {os.getcwd()}", log)
 
 
 def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | None:

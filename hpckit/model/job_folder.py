@@ -28,9 +28,12 @@ def submission_file(submission: str) -> str:
 
 
 def submission_in(command: str) -> str | None:
-    """The uuid of the submission that a job's command names, None for somebody else's script."""
-    match = _SUBMISSION_FILE.search(command)
-    return None if match is None else match[1]
+    """The uuid of the submission that a job's command names, None for somebody else's script.
+
+    The last one: a folder above may be called so too.
+    """
+    named = _SUBMISSION_FILE.findall(command)
+    return named[-1] if named else None
 
 
 def log_file(rank: int | None, task: int | None = None) -> str:

@@ -11,7 +11,7 @@ from hpckit.parse.slurm_text import Place
 
 _PARSABLE = re.compile(r"([1-9]\d{0,9})(?:;([^\s;]+))?", re.ASCII)
 _FAILED: Final = "Batch job submission failed: "
-_PREFIX = re.compile(r"^sbatch: (?:error: |fatal: )?")
+_PREFIX = re.compile(r"^(?:sbatch: (?:error: |fatal: )?|[a-z]+: (?:error|fatal): )")
 _USAGE: Final = 'Try "sbatch --help"'
 
 
@@ -100,6 +100,17 @@ _NO_ADDRESS: Final = (
 )
 
 
+_SIGNALLED: Final = 128
+_MOST_LINES: Final = 20
+_LONGEST_WORDS: Final = 300
+_AN_ID: Final = re.compile(r"^\s*\d+(;\S+)?\s*$", re.MULTILINE)
+# sbatch's own errors, and getopt's in its name.
+_OWN_ERROR: Final = re.compile(
+    r"^\S*sbatch\S*: (error|fatal|unrecognized option|invalid option|option |ambiguous option)",
+    re.MULTILINE,
+)
+
+
 def parse_sbatch(text: str) -> tuple[JobId, str | None]:
     """The job's id, and its cluster where sbatch names one, in what `sbatch --parsable` printed.
 
@@ -109,6 +120,10 @@ def parse_sbatch(text: str) -> tuple[JobId, str | None]:
     lines = text.rstrip().split("\n")
     last = lines[-1].strip()
     match = _PARSABLE.fullmatch(last)
+    if sum(bool(_PARSABLE.fullmatch(line.strip())) for line in lines) > 1:
+        raise Place("sbatch --parsable", len(lines), last).refuse(
+            "is one of several lines that could be the job id", "one such line"
+        )
     if match is None:
         raise Place("sbatch --parsable", len(lines), last).refuse(
             "is no job id" if last else "nothing was printed", "4242, or 4242;cluster"
@@ -116,15 +131,18 @@ def parse_sbatch(text: str) -> tuple[JobId, str | None]:
     return JobId(match[1]), match[2]
 
 
-def sbatch_failure(stderr: str) -> SbatchFailure:
+def sbatch_failure(stderr: str, *, returncode: int = 1, stdout: str = "") -> SbatchFailure:
     """What became of the request of an sbatch that ended with an error.
 
     "Batch job submission failed: …" is printed after the request was tried, so the cause it names
-    decides; without it sbatch gave up earlier. Every text that is not known as a failure of the
-    way to the controller or back is a refusal. Slurm may keep a job that it refused, as FAILED
-    with the reason BadConstraints. Source: sbatch.c, slurm_protocol_api.c,
-    slurm_errno.c, fetch_config.c of Slurm 22.05 to 26.05.
+    decides; without it sbatch gave up earlier, and says so under its name. Where a signal ended
+    it (`returncode` 128+N), where it had printed an id, or where the words are another program's,
+    there may be a job. Slurm may keep a job that it refused, as FAILED with the reason
+    BadConstraints. Source: sbatch.c, slurm_protocol_api.c, slurm_errno.c, fetch_config.c of Slurm
+    22.05 to 26.05.
     """
+    if returncode >= _SIGNALLED or _AN_ID.search(stdout):
+        return SbatchFailure.UNCONFIRMED
     _, tried, cause = stderr.rpartition(_FAILED)
     if not tried:
         return _failure_before(stderr)
@@ -143,7 +161,9 @@ def _failure_before(stderr: str) -> SbatchFailure:
         return SbatchFailure.UNREACHABLE
     if _says(stderr, _MAYBE_SENT):
         return SbatchFailure.UNCONFIRMED
-    return SbatchFailure.UNREACHABLE if _says(stderr, _NO_ADDRESS) else SbatchFailure.REFUSED
+    if _says(stderr, _NO_ADDRESS):
+        return SbatchFailure.UNREACHABLE
+    return SbatchFailure.REFUSED if _OWN_ERROR.search(stderr) else SbatchFailure.UNCONFIRMED
 
 
 def _says(stderr: str, signs: tuple[str, ...]) -> bool:
@@ -163,4 +183,4 @@ def refusal_words(stderr: str) -> str:
             said = said.removeprefix(_FAILED)
         if said and said not in words and not said.startswith(_USAGE):
             words.append(said)
-    return "\n".join(words)
+    return "\n".join(word[:_LONGEST_WORDS] for word in words[:_MOST_LINES])

@@ -38,7 +38,13 @@ class MemoryJobIndex:
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
         """The jobs whose id begins so, newest first; an exact id gives those of that id."""
-        found = [entry for entry in self.latest(None) if entry.job_id.startswith(job_id_prefix)]
+        known = self.latest(None)
+        found = [
+            entry
+            for entry in known
+            if entry.job_id.startswith(job_id_prefix)
+            or (len(job_id_prefix) > 1 and f"U{entry.submission}".startswith(job_id_prefix))
+        ]
         return [entry for entry in found if entry.job_id == job_id_prefix] or found
 
     def latest(self, limit: int | None) -> Sequence[JobEntry]:

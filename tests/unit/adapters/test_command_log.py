@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def test_a_command_is_a_line(path: Path) -> None:
         }
         for begun_s in (100.0, 102.5)
     ]
+
+
+def test_a_new_log_is_its_owners_alone(path: Path) -> None:
+    """The words of commands are nobody else's to read, whatever the umask."""
+    before = os.umask(0)
+    try:
+        LoggedRunner(_Slow(FakeClock()), path, FakeClock()).run(SQUEUE, 10.0)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_command_is_run_as_it_was_given(path: Path) -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from hpckit.adapters.interrupts import interrupts_held
 
+HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """SIGINT and SIGTERM both interrupt, as in `hpckit submit`, and are put back after the test."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """All of them interrupt, as in `hpckit submit`, and are put back after the test."""
+    before = {number: signal.getsignal(number) for number in HELD}
     for number in before:
         signal.signal(number, signal.default_int_handler)
     yield
@@ -21,7 +23,7 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", HELD)
 def test_a_signal_is_held_and_raised_after(number: signal.Signals) -> None:
     """A signal inside the block lets it finish and interrupts at its end."""
     done = []
@@ -45,3 +47,12 @@ def test_an_error_inside_goes_before_a_signal() -> None:
         signal.raise_signal(signal.SIGINT)
         raise ValueError("mine")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """Under nohup a closed session changes nothing, and hides no Ctrl-C that comes after it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

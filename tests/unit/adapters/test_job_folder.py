@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,37 @@ def test_text_is_written_as_it_is(tmp_path: Path) -> None:
     FOLDERS.write(tmp_path, "a", "ü\r\n\u2028x")
     assert (tmp_path / "a").read_bytes() == "ü\r\n\u2028x".encode()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".a")] == []
+
+
+def calls_of_a_write(folder: Path, name: str) -> list[str]:
+    """The calls that concern the disk while a file is written, in their order."""
+    calls: list[str] = []
+
+    def note(_frame: object, event: str, function: object) -> None:
+        called = getattr(function, "__name__", "")
+        if event == "c_call" and called in ("fsync", "replace", "rename"):
+            calls.append(called)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        FOLDERS.write(folder, name, "{}")
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+@pytest.mark.parametrize("name", ["intent.json", "submitted.json"])
+def test_what_finds_a_job_again_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    """A crash of the machine leaves such a file whole or absent, never empty."""
+    assert calls_of_a_write(tmp_path, name) == ["fsync", "replace"]
+
+
+def test_other_files_are_not_waited_for(tmp_path: Path) -> None:
+    """What can be written again is left to the file system's own pace."""
+    assert calls_of_a_write(tmp_path, "plan.json") == ["replace"]
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

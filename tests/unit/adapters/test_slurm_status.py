@@ -118,7 +118,7 @@ def test_without_accounts_the_controller_knows_the_code(tmp_path: Path) -> None:
     """Where no accounts are kept, a failed job's code is what scontrol still knows."""
     command = f"/jobs/{submission_file(uuid_of(1))}"
     capture = (RECORDS / "scontrol-job-24.11.5" / "failed" / "output.txt").read_text()
-    shown = re.sub(r"Command=\S+", f"Command={command}", capture)
+    shown = re.sub(r"Command=\S+", f"Command={command}", capture.replace("JobId=8", "JobId=1"))
     runner = ScriptedRunner(
         squeue=[said(in_queue(1, "FAILED"))], sacct=[NO_ACCOUNTS], scontrol=[said(shown)]
     )
@@ -237,3 +237,128 @@ def test_thousands_of_ids_are_several_questions(tmp_path: Path) -> None:
     assert found is not None
     assert [record.job_id for record in found] == ["1"]
     assert runner.programs == ["sacct"] * 3
+
+
+def test_a_record_that_names_no_submission_is_another_job(tmp_path: Path) -> None:
+    """Somebody's plain job of the same id, as an id that came round again has, is not this one."""
+    entry = an_entry(tmp_path, age_s=1e6, ran=True)
+    line = row("1", "FAILED", "9:0", *("2026-11-21T06:00:00",) * 2, "c1", "None", "sbatch x.sh")
+    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[said(line)]), [entry])
+    assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
+
+
+def test_a_script_that_was_submitted_again_is_another_job(tmp_path: Path) -> None:
+    """A confirmed job keeps its id when its script runs once more under another."""
+    again = row("8", "RUNNING", "None", *("2026-11-21T06:00:00",) * 2, "c1", "x").replace(
+        "x", f"/jobs/{submission_file(uuid_of(1))}"
+    )
+    first = in_queue(1, "COMPLETED")
+    (status,) = asked(ScriptedRunner(squeue=[said(first + again)]), [an_entry(tmp_path)])
+    assert (status.job_id, status.state) == ("1", JobState.COMPLETED)
+    unconfirmed = replace(an_entry(tmp_path / "2"), job_id=JobId("U00000000"))
+    (status,) = asked(ScriptedRunner(squeue=[said(again + first)]), [unconfirmed])
+    assert status.job_id == "1"
+
+
+def array_of(entry: JobEntry, expression: str) -> JobEntry:
+    """The job as an array of these tasks."""
+    document = {"job": {"slurm": {"array": expression}}}
+    (Path(entry.folder) / "effective.json").write_text(json.dumps(document))
+    return entry
+
+
+def test_an_array_has_not_completed_while_a_task_is_untold(tmp_path: Path) -> None:
+    """Slurm forgets ended tasks: without the accounts, the rest does not speak for them."""
+    queue = said(in_queue(1, "COMPLETED", task="_1"))
+    for answer, is_lost in ((NO_DBD, False), (NO_ACCOUNTS, True)):
+        entry = array_of(an_entry(tmp_path / str(is_lost)), "0-1")
+        (status,) = asked(ScriptedRunner(squeue=[queue], sacct=[answer]), [entry])
+        assert (status.state, status.is_lost) == (JobState.UNKNOWN, is_lost)
+        assert "not listed: 0" in str(status.reason)
+
+
+def test_a_task_that_never_began_did_not_complete(tmp_path: Path) -> None:
+    """Where the accounts have no record of a task, it was cancelled before it began."""
+    entry = array_of(an_entry(tmp_path), "0-2%1")
+    queue = in_queue(1, "COMPLETED", task="_0") + in_queue(1, "COMPLETED", task="_1")
+    (status,) = asked(ScriptedRunner(squeue=[said(queue)], sacct=[EMPTY]), [entry])
+    assert (status.state, status.exit_code) == (JobState.CANCELLED, None)
+    assert "not listed: 2 (never begun)" in str(status.reason)
+
+
+def test_a_task_that_ended_is_missed_while_others_run(tmp_path: Path) -> None:
+    """While the array lives, tasks that Slurm no longer lists are named."""
+    entry = array_of(an_entry(tmp_path), "0-2")
+    queue = said(in_queue(1, "RUNNING", task="_2"))
+    (status,) = asked(ScriptedRunner(squeue=[queue], sacct=[EMPTY]), [entry])
+    assert status.state is JobState.RUNNING
+    assert status.reason == "tasks: 1 RUNNING; not listed: 0-1"
+
+
+@pytest.mark.parametrize(("age_s", "state"), [(1, "RUNNING"), (CONFIRM_S + 1, "UNKNOWN")])
+def test_a_job_that_only_the_accounts_believe_in_is_lost(
+    tmp_path: Path, age_s: float, state: str
+) -> None:
+    """A runaway job, which slurmctld answers not to know, is not waited for."""
+    entry = an_entry(tmp_path, age_s=age_s)
+    runner = ScriptedRunner(squeue=[EMPTY], sacct=[said(in_accounts(1, "RUNNING"))])
+    (status,) = asked(runner, [entry])
+    assert (status.state, status.is_lost) == (JobState(state), state == "UNKNOWN")
+
+
+def test_while_slurmctld_is_down_the_accounts_say_so(tmp_path: Path) -> None:
+    """A living job's status from the accounts alone names who did not answer."""
+    runner = ScriptedRunner(squeue=[UNREACHED], sacct=[said(in_accounts(1, "RUNNING"))])
+    (status,) = asked(runner, [an_entry(tmp_path, age_s=1e6)])
+    assert status.state is JobState.RUNNING
+    assert "as the accounts have it; squeue did not reach" in str(status.reason)
+
+
+def test_one_question_that_fails_does_not_hide_the_other(tmp_path: Path) -> None:
+    """A refusal of the search by time leaves what is known of jobs by their ids."""
+    known, cut = an_entry(tmp_path, 1), an_entry(tmp_path, 2, confirmed=False, age_s=1e6)
+    refused = said(code=1, stderr="sacct: error: slurmdbd: Request is too wide\n")
+    runner = ScriptedRunner(squeue=[EMPTY], sacct=[said(in_accounts(1, "COMPLETED")), refused])
+    done, unknown = asked(runner, [known, cut])
+    assert done.state is JobState.COMPLETED
+    assert (unknown.state, unknown.is_lost) == (JobState.UNKNOWN, False)
+    assert unknown.reason == "sacct failed: slurmdbd: Request is too wide"
+
+
+def test_slurms_new_word_is_told(tmp_path: Path) -> None:
+    """A state that hpckit does not know is UNKNOWN and quoted."""
+    (status,) = asked(ScriptedRunner(squeue=[said(in_queue(1, "DREAMING"))]), [an_entry(tmp_path)])
+    assert (status.state, status.raw) == (JobState.UNKNOWN, "DREAMING")
+    assert '"DREAMING"' in str(status.reason)
+
+
+@pytest.mark.parametrize(("there", "here", "told"), [
+    ("north", "south", "it belongs to the cluster north: ask there"),
+    (None, "south", "only login9 can tell: it was submitted there"),
+    ("south", "south", None),
+])  # fmt: skip
+def test_another_clusters_silence_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str | None, here: str, told: str | None
+) -> None:
+    """A host that shares the home folder but not the Slurm does not declare a job dead."""
+    (tmp_path / "slurm.conf").write_text(f"# x\nClusterName={here}\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    entry = an_entry(tmp_path, confirmed=False, age_s=1e6)
+    intent = {"schema": "hpckit.intent/1", "submitter_host": "login9", "slurm_cluster": there}
+    (Path(entry.folder) / "intent.json").write_text(json.dumps(intent))
+    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[EMPTY]), [entry])
+    expected = JobState.NOT_SUBMITTED if told is None else JobState.UNKNOWN
+    assert status.state is expected
+    assert told is None or status.reason == told
+
+
+def test_a_code_above_127_is_whole(tmp_path: Path) -> None:
+    """The accounts take 128 from such a code; the rank that failed first has left it whole."""
+    for number, (left, code) in enumerate([("200 3\n", 200), ("72 0\n", 72), ("9 0\n", 72)], 1):
+        entry = an_entry(tmp_path, number)
+        (Path(entry.folder) / "logs" / "failed-0").write_text(left)
+        runner = ScriptedRunner(
+            squeue=[said(in_queue(number, "FAILED"))],
+            sacct=[said(in_accounts(number, "FAILED", "72:0"))],
+        )
+        assert asked(runner, [entry])[0].exit_code == code

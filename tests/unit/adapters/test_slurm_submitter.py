@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hpckit.errors import (
     ToolTimeout,
 )
 from hpckit.model.job_folder import submission_file
-from hpckit.model.slurm import JobState
+from hpckit.model.slurm import JobId, JobState
 from hpckit.ports import SubmitRequest
 from tests.fakes.clock import FakeClock
 from tests.fakes.local_job import entry_of_request, job_request
@@ -165,10 +166,10 @@ def test_a_lost_answer_that_squeue_does_not_have_is_unconfirmed(tmp_path: Path) 
 
 
 def test_a_submission_that_was_stopped_for_long_is_not_sent(tmp_path: Path) -> None:
-    """A process that slept past half the time to confirm sends nothing: it may be declared dead."""
+    """A process that slept for long sends nothing: its submission may be declared dead."""
     clock = FakeClock()
     request = a_request(tmp_path, clock)
-    clock.sleep(CONFIRM_S / 2 + 1)
+    clock.sleep(CONFIRM_S / 4 + 1)
     runner = ScriptedRunner(sbatch=[said("1\n")])
     with pytest.raises(AdapterError, match="held up"):
         SlurmSubmitter(runner, clock).submit(request)
@@ -186,7 +187,7 @@ def test_without_slurm_there_is_a_hint(tmp_path: Path) -> None:
 def cancelled(runner: ScriptedRunner, tmp_path: Path, signal: str | None, task: int | None) -> None:
     """Cancel the job of the submission."""
     clock = FakeClock()
-    entry = entry_of_request(a_request(tmp_path, clock))
+    entry = replace(entry_of_request(a_request(tmp_path, clock)), job_id=JobId("77"))
     SlurmSubmitter(runner, clock).cancel(entry, signal, task)
 
 
@@ -203,14 +204,16 @@ def test_scancel_gets_the_job_that_slurm_has(
     tmp_path: Path, signal: str | None, task: int | None, asked: tuple[str, ...]
 ) -> None:
     """The job is found by its uuid, and scancel gets the id under which Slurm has it now."""
-    runner = ScriptedRunner(squeue=[said(queued(state="RUNNING"))], sacct=[EMPTY], scancel=[EMPTY])
+    job_id = "77" if task is None else f"77_{task}"
+    line = queued(state="RUNNING", job_id=job_id)
+    runner = ScriptedRunner(squeue=[said(line)], sacct=[EMPTY], scancel=[EMPTY])
     cancelled(runner, tmp_path, signal, task)
     assert runner.asked[-1] == asked
 
 
 def test_another_job_of_the_same_id_is_not_cancelled(tmp_path: Path) -> None:
     """A job whose script is not this submission's is somebody else's, whatever its id."""
-    other = queued("e" * 32, state="RUNNING", job_id="L01234567")
+    other = queued("e" * 32, state="RUNNING", job_id="77")
     runner = ScriptedRunner(squeue=[said(other)], sacct=[EMPTY], scancel=[EMPTY])
     with pytest.raises(HpckitError, match="cannot be cancelled"):
         cancelled(runner, tmp_path, None, None)
@@ -232,3 +235,20 @@ def test_an_unknown_signal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HpckitError, match="cannot be sent NOPE") as raised:
         cancelled(runner, tmp_path, "NOPE", None)
     assert "USR1" in str(raised.value.hint)
+
+
+def test_an_sbatch_that_hangs_is_quoted(tmp_path: Path) -> None:
+    """What sbatch said before it was ended is in the error: a full queue, for one."""
+    clock = FakeClock()
+    full = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+    runner = ScriptedRunner(sbatch=[ToolTimeout(["sbatch"], 60, full)], squeue=[EMPTY])
+    with pytest.raises(SubmissionUnconfirmed, match="it said: Slurm temporarily unable"):
+        SlurmSubmitter(runner, clock).submit(a_request(tmp_path, clock))
+
+
+@pytest.mark.parametrize("answer", [said(code=137), said("4242\n", code=1, stderr="hook: no\n")])
+def test_an_sbatch_that_was_ended_may_have_left_a_job(tmp_path: Path, answer: Answer) -> None:
+    """What is no refusal of Slurm's own is looked for in squeue, and the job found there."""
+    clock = FakeClock()
+    runner = ScriptedRunner(sbatch=[answer], squeue=[said(queued())])
+    assert SlurmSubmitter(runner, clock).submit(a_request(tmp_path, clock)).job_id == "77"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.doctor import TOOLS, Finding, Level, examine
+from hpckit.app.doctor import SLURM_TOOLS, TOOLS, Finding, Level, examine
 from hpckit.errors import StorageFailed
+from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
 from hpckit.ports import CommandResult
 from tests.fakes.command_runner import FakeCommandRunner
@@ -43,6 +44,16 @@ def test_a_machine_with_everything(tmp_path: Path) -> None:
     assert found["sbatch"].text == "answers"
     assert found["job folders"].text == f"{tmp_path / 'jobs'} (writable)"
     assert not (tmp_path / "jobs").exists()
+
+
+def test_what_sacct_lists_is_not_shown(tmp_path: Path) -> None:
+    """Jobs that sacct happens to list say nothing of this machine: it answers."""
+    rows = CommandResult(returncode=0, stdout="46  train  main  proj1  16  RUNNING\n", stderr="")
+    runner = FakeCommandRunner({tool.argv: rows for tool in SLURM_TOOLS})
+    found = examine(
+        runner, FileJobFolders(), MemoryJobIndex(), tmp_path / "jobs", SubmitterKind.SLURM
+    )
+    assert [one.text for one in found if one.subject == "sacct"] == ["answers"]
 
 
 def test_what_is_missing_says_what_it_serves(tmp_path: Path) -> None:

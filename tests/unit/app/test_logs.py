@@ -46,6 +46,7 @@ def test_a_growing_log_is_given_once(folder: Path) -> None:
         FileJobLogs(),
         LogName(folder=folder),
         job,
+        job_id="46",
         poll_interval_s=0.5,
         back_off=False,
         has_ended=job.has_ended,
@@ -65,6 +66,7 @@ def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> Non
         FileJobLogs(),
         LogName(folder=folder),
         FakeClock(),
+        job_id="46",
         poll_interval_s=1.0,
         back_off=True,
         has_ended=ends_with_words,
@@ -78,12 +80,30 @@ def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
         FileJobLogs(),
         LogName(folder=folder),
         FakeClock(),
+        job_id="46",
         poll_interval_s=1.0,
         back_off=True,
         has_ended=lambda: True,
     )
     with pytest.raises(HpckitError, match="the job has written no log yet"):
         list(chunks)
+
+
+def test_an_array_is_not_followed_as_a_whole(folder: Path) -> None:
+    """As soon as a task has a log, following the whole array is refused with the task's name."""
+    (folder / "logs" / "job-3.log").touch()
+    chunks = follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        FakeClock(),
+        job_id="46",
+        poll_interval_s=1.0,
+        back_off=True,
+        has_ended=lambda: False,
+    )
+    with pytest.raises(HpckitError, match="this is a job array") as raised:
+        list(chunks)
+    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3"
 
 
 @pytest.mark.parametrize(
@@ -101,14 +121,14 @@ def test_a_missing_rank_names_those_that_are_there(
     for rank in ranks:
         (folder / "logs" / f"rank-{rank}.log").touch()
     with pytest.raises(HpckitError, match="no log of rank 7") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, rank=7))
+        read_log(FileJobLogs(), LogName(folder=folder, rank=7), "46")
     assert raised.value.hint == there
 
 
 def test_a_log_is_read_whole(folder: Path) -> None:
     """A log is given byte for byte."""
     (folder / "logs" / "rank-2.log").write_bytes(b"\x00\xff")
-    assert b"".join(read_log(FileJobLogs(), LogName(folder=folder, rank=2))) == b"\x00\xff"
+    assert b"".join(read_log(FileJobLogs(), LogName(folder=folder, rank=2), "46")) == b"\x00\xff"
 
 
 class _Asked:
@@ -135,6 +155,7 @@ def followed(folder: Path, end_s: float, *, poll_interval_s: float, back_off: bo
         FileJobLogs(),
         LogName(folder=folder),
         clock,
+        job_id="46",
         poll_interval_s=poll_interval_s,
         back_off=back_off,
         has_ended=asked,
@@ -171,6 +192,7 @@ def test_a_line_is_given_before_the_next_question(folder: Path) -> None:
         FileJobLogs(),
         LogName(folder=folder),
         job,
+        job_id="46",
         poll_interval_s=3.0,
         back_off=False,
         has_ended=asked,
@@ -185,8 +207,8 @@ def test_the_log_of_a_task_is_read(folder: Path) -> None:
     (folder / "logs" / "job-7.log").write_bytes(b"seven")
     (folder / "logs" / "array-7" / "rank-1.log").write_bytes(b"one")
     logs = FileJobLogs()
-    assert b"".join(read_log(logs, LogName(folder=folder, task=7))) == b"seven"
-    assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1))) == b"one"
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7), "46")) == b"seven"
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1), "46")) == b"one"
 
 
 @pytest.mark.parametrize("rank", [None, 0])
@@ -195,18 +217,18 @@ def test_an_array_as_a_whole_has_no_log(folder: Path, rank: int | None) -> None:
     for task in (3, 4, 9):
         (folder / "logs" / f"job-{task}.log").touch()
     with pytest.raises(HpckitError, match="each of its tasks has its own log") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, rank=rank))
-    assert raised.value.hint == "hpckit logs ID_3; tasks with a log: 3-9"
+        read_log(FileJobLogs(), LogName(folder=folder, rank=rank), "46")
+    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3-9"
 
 
 def test_a_task_without_a_log_names_those_that_have_one(folder: Path) -> None:
     """The log of a task that has none is refused, and the others are named."""
     with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7))
+        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
     assert raised.value.hint is None
     (folder / "logs" / "job-3.log").touch()
     with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7))
+        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
     assert raised.value.hint == "tasks with a log: 3"
 
 
@@ -216,5 +238,5 @@ def test_a_missing_rank_of_a_task_names_the_tasks_ranks(folder: Path) -> None:
     (folder / "logs" / "array-7").mkdir()
     (folder / "logs" / "array-7" / "rank-1.log").touch()
     with pytest.raises(HpckitError, match="no log of rank 5") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7, rank=5))
+        read_log(FileJobLogs(), LogName(folder=folder, task=7, rank=5), "46")
     assert raised.value.hint == "only rank 1 has one"

@@ -52,7 +52,7 @@ def test_no_job_at_all_is_said() -> None:
 @pytest.mark.parametrize("wanted", ["", " ", "\t"])
 def test_an_empty_id_is_no_job(wanted: str) -> None:
     """An empty id, as of an unset shell variable, never means a job, also when there is one."""
-    with pytest.raises(HpckitError, match="the job id is empty"):
+    with pytest.raises(HpckitError, match="is no job id"):
         find_job(index_with("Lab12"), wanted)
 
 
@@ -65,22 +65,45 @@ def test_an_unknown_id_is_refused() -> None:
 def test_an_ambiguous_id_names_the_candidates() -> None:
     """A beginning of two ids is refused and both are named; a whole id is never ambiguous."""
     index = index_with("Lab12", "Lab13", "Lab1")
-    with pytest.raises(HpckitError, match="begins more than one job id: Lab13, Lab12"):
+    with pytest.raises(HpckitError, match="more than one job: Lab12;local, Lab13;local"):
         find_job(index_with("Lab12", "Lab13"), "Lab")
     assert find_job(index, "Lab1").job_id == "Lab1"
 
 
-def test_of_several_jobs_of_one_id_the_newest_is_meant() -> None:
-    """An id that two clusters gave names the newer job."""
+def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
+    """Of several jobs of one id and one cluster the newest is meant."""
     index = MemoryJobIndex()
     index.add(entry_of("4242", Path("/old"), created_s=1.0, submission="a" * 32))
     index.add(entry_of("4242", Path("/new"), created_s=2.0, submission="b" * 32))
     assert find_job(index, "4242").folder == "/new"
-    assert find_job(index, "42").folder == "/new"
+
+
+def test_one_id_on_two_clusters_must_be_told_apart() -> None:
+    """An id of two clusters is refused, and ID;CLUSTER names one of them."""
+    index = MemoryJobIndex()
+    for name in ("north", "south"):
+        line = entry_of("4242", Path("/jobs") / name, submission=name[0] * 32)
+        index.add(replace(line, cluster=name))
+    with pytest.raises(HpckitError, match="more than one job: 4242;north, 4242;south"):
+        find_job(index, "4242")
+    assert find_job(index, "4242;south").cluster == "south"
+
+
+def test_a_number_is_a_whole_id() -> None:
+    """What begins the number of a job is not its name: cancelling it would end another job."""
+    with pytest.raises(HpckitError, match="no job '12'"):
+        find_job(index_with("1234", "L1234"), "12")
+
+
+def test_a_submission_keeps_the_name_that_it_had() -> None:
+    """A job that Slurm has confirmed since is still found as U and its uuid's beginning."""
+    index = MemoryJobIndex()
+    index.add(entry_of("4242", Path("/a"), submission="0123abcd" + "0" * 24))
+    assert find_job(index, "U0123abcd").job_id == "4242"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "task"), [("4242_7", 7), ("42_0", 0), ("4242", None), (None, None)]
+    ("wanted", "task"), [("4242_7", 7), ("4242_0", 0), ("4242", None), (None, None)]
 )
 def test_a_task_is_named_as_slurm_does(wanted: str | None, task: int | None) -> None:
     """What follows the id after an underscore is the task of an array."""

@@ -29,11 +29,12 @@ def call(*args: str | Path, stdin: str | bytes = "", refused: bool = False) -> R
 
     Errors of hpckit are left in `exception`: `main` is what turns them into exit codes.
     """
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         result = CliRunner().invoke(cli, [str(arg) for arg in args], input=stdin)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     failed = result.exception is not None and not isinstance(result.exception, SystemExit)
     assert failed == refused, (result.exception, result.output)
     return result

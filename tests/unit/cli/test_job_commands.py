@@ -138,7 +138,7 @@ def test_cancel_needs_an_id_and_a_living_job() -> None:
     """No id is a usage error, an empty one and a job that has ended are refused."""
     job = ended_job()
     assert call("cancel").exit_code == 2
-    assert message("cancel", "") == "the job id is empty"
+    assert message("cancel", "") == "'' is no job id"
     assert message("cancel", job.job_id) == f"job {job.job_id} has already ended: COMPLETED"
     assert call("cancel", job.job_id, "--signal", "WINCH").exit_code == 2
 

@@ -89,6 +89,24 @@ def test_a_status_in_a_few_words() -> None:
     assert status(JobState.FAILED, exit_code=255) == "FAILED · exit code 255"
 
 
+def so_far(state: JobState, **more: object) -> str:
+    """The words for a status 4.8 s after its start."""
+    made = JobStatus(job_id=JobId("L1"), state=state, started_s=1.0, **more)  # type: ignore[arg-type]
+    return click.unstyle(output.outcome(made, 5.8))
+
+
+def test_a_duration_so_far_follows_the_state() -> None:
+    """How long a job has run stands before everything else that is said of it."""
+    said = so_far(JobState.RUNNING, reason="tasks: 4 RUNNING, 4 PENDING")
+    assert said == "RUNNING for 4.8 s · tasks: 4 RUNNING, 4 PENDING"
+
+
+@pytest.mark.parametrize("state", [JobState.UNKNOWN, JobState.FAILED, JobState.PENDING])
+def test_what_does_not_run_has_no_duration_so_far(state: JobState) -> None:
+    """What is unknown, has ended or waits again has not run until now."""
+    assert so_far(state) == str(state)
+
+
 def test_labels_are_aligned() -> None:
     """Further lines of a text stand under its first, and nothing printed is no line."""
     stream = io.StringIO()

@@ -16,12 +16,19 @@ FAILED = "sbatch: error: Batch job submission failed: "
     [
         ("4242\n", ("4242", None)),
         ("4242;north\n\n", ("4242", "north")),
-        ("job 7 will be charged\n7\n4242\n", ("4242", None)),
+        ("job 7 will be charged\n7 credits\n4242\n", ("4242", None)),
     ],
 )
 def test_the_id_is_the_last_line(text: str, expected: tuple[str, str | None]) -> None:
     """A site's banner before the id is passed over."""
     assert parse_sbatch(text) == expected
+
+
+@pytest.mark.parametrize("text", ["7\n4242\n", "4242\n42\n", "4242;north\n7\n"])
+def test_two_ids_are_none(text: str) -> None:
+    """Where two lines could be the id, neither is believed."""
+    with pytest.raises(ParseError, match="one of several lines"):
+        parse_sbatch(text)
 
 
 def test_the_cluster_is_told_24_11() -> None:
@@ -122,7 +129,6 @@ def test_the_cause_outweighs_what_was_said_before() -> None:
 @pytest.mark.parametrize(
     "stderr",
     [
-        "",
         FAILED + "Rate limit exceeded, please retry later",
         FAILED + "Resource temporarily unavailable",
         "sbatch: error: cli_filter plugin terminated with error",
@@ -131,6 +137,25 @@ def test_the_cause_outweighs_what_was_said_before() -> None:
 def test_every_other_text_is_a_refusal(stderr: str) -> None:
     """Whatever the controller or a plugin answered, it made no job."""
     assert sbatch_failure(stderr) is SbatchFailure.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("returncode", "stdout", "stderr"),
+    [
+        (137, "", ""),
+        (137, "", "sbatch: error: Invalid qos specification\n"),
+        (1, "", ""),
+        (1, "4242\n", "audit: the hook failed\n"),
+        (1, "welcome\n4242;north\n", "sbatch: error: late\n"),
+        (1, "", "audit: the hook failed\n"),
+    ],
+)
+def test_what_did_not_end_by_itself_may_have_left_a_job(
+    returncode: int, stdout: str, stderr: str
+) -> None:
+    """An sbatch that a signal ended, that printed an id, or whose words are not its own."""
+    failure = sbatch_failure(stderr, returncode=returncode, stdout=stdout)
+    assert failure is SbatchFailure.UNCONFIRMED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,355 @@
+"""The screens about jobs of Slurm: arrays, jobs that wait, and jobs that are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit import wiring
+from hpckit.cli.waiting import asking, say_open
+from hpckit.errors import HpckitError
+from hpckit.model.slurm import JobState, JobStatus
+from tests.fakes.submitter import FakeSubmitter
+from tests.unit.app.tracked import LOST, UNSEEN
+from tests.unit.app.tracked import RUNS as RUNS_ON
+from tests.unit.app.world import entry_of, tracking
+from tests.unit.cli.jobs import call, config_home, document, words, write_site
+from tests.unit.cli.slurm_jobs import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    HOPELESS,
+    RUNS,
+    WAITS,
+    SlurmJob,
+    commands,
+    slurm_job,
+)
+
+__all__ = ["slurm_job"]
+
+
+def refused(*args: str) -> HpckitError:
+    """The error that the command line ends with."""
+    error = call(*args, refused=True).exception
+    assert isinstance(error, HpckitError), error
+    return error
+
+
+def shown(*args: str) -> str:
+    """What a command prints, on one line."""
+    return words(call(*args).stdout)
+
+
+# --- status --------------------------------------------------------------------------------------
+
+
+def test_a_duration_stands_beside_its_state(slurm_job: SlurmJob) -> None:
+    """How long an array has run comes right after the state, before its tasks."""
+    slurm_job({"46_0": RUNS, "46_1": WAITS})
+    assert re.search(r"46 train RUNNING for [\d:-]+ · tasks: 1 RUNNING, 1 PENDING", shown("status"))
+
+
+def test_status_of_an_array_names_a_running_task(slurm_job: SlurmJob) -> None:
+    """The log that `status` suggests is of the first task that runs."""
+    slurm_job({"46_[7-9]": WAITS, "46_5": RUNS, "46_3": COMPLETED})
+    assert shown("status", "46").endswith("next hpckit logs -f 46_5")
+
+
+def test_status_of_an_array_that_failed_names_the_task(slurm_job: SlurmJob) -> None:
+    """The log that `status` suggests is of the first task that began and did not complete."""
+    slurm_job({"46_0": COMPLETED, "46_1": CANCELLED, "46_2": FAILED})
+    assert shown("status", "46").endswith("next hpckit logs 46_2")
+
+
+def test_status_of_a_task(slurm_job: SlurmJob) -> None:
+    """`status ID_TASK` is about that task alone, and so is what it suggests."""
+    slurm_job({"46_0": RUNS, "46_1": COMPLETED})
+    text = shown("status", "46_1")
+    assert text.startswith("46_1 train COMPLETED in 2.0 s · exit code 0 nodes c1 folder")
+    assert text.endswith("next hpckit logs 46_1")
+
+
+def test_the_document_of_a_task(slurm_job: SlurmJob) -> None:
+    """`status --json ID_TASK` has the task's own state and times, and its number."""
+    slurm_job({"46_0": RUNS, "46_1": COMPLETED})
+    found = document("status", "--json", "46_1")
+    assert (found["schema"], found["job_id"], found["task"]) == ("hpckit.status/1", "46", 1)
+    assert (found["state"], found["ended_s"] - found["started_s"]) == ("COMPLETED", 2.0)
+
+
+def test_a_task_that_slurm_does_not_list(slurm_job: SlurmJob) -> None:
+    """`status` of a task that is not there names those that are."""
+    slurm_job({"46_[0-2]": WAITS})
+    error = refused("status", "46_7")
+    assert (error.message, error.hint) == ("Slurm lists no task 7 of job 46", "it lists: 0-2")
+
+
+def test_a_job_that_is_no_array_has_no_tasks(slurm_job: SlurmJob) -> None:
+    """`status` of a task of such a job says so."""
+    slurm_job({"46": RUNS})
+    assert refused("status", "46_7").message == "job 46 is no job array and has no task 7"
+
+
+def test_a_task_is_as_unknown_as_its_job(slurm_job: SlurmJob) -> None:
+    """Of a task of a job that nobody knows no more is said than of the job."""
+    slurm_job()
+    assert shown("status", "46_7").startswith("46_7 train UNKNOWN · its end is not on record")
+
+
+def test_a_task_that_waits_is_cancelled_alone(slurm_job: SlurmJob) -> None:
+    """The commands for a task that waits name it, save `wait`, which takes jobs."""
+    slurm_job({"46_[0-2]": WAITS})
+    text = shown("status", "46_1")
+    assert text.endswith("next hpckit wait 46 · hpckit cancel 46_1")
+    assert "sprio -j 46_1" in text
+
+
+def test_a_hopeless_job_has_no_start(slurm_job: SlurmJob) -> None:
+    """When a job never starts as it stands, Slurm's guess of its start is not shown."""
+    slurm_job({"46": HOPELESS})
+    text = shown("status")
+    assert "it does not start as it stands" in text
+    assert " start " not in text.replace("not start as", "")
+
+
+def test_a_waiting_job_has_a_start(slurm_job: SlurmJob) -> None:
+    """When a job only waits, the start that Slurm expects is shown."""
+    slurm_job({"46": WAITS})
+    assert " start expected " in shown("status")
+
+
+def test_why_a_job_waits_is_in_the_document(slurm_job: SlurmJob) -> None:
+    """`status --json` explains Slurm's reason as the screen does."""
+    slurm_job({"46": WAITS})
+    pending = document("status", "--json")["pending"]
+    assert set(pending) == {"meaning", "help", "hopeless"}
+    assert pending["hopeless"] is False
+    assert "sprio -j 46" in pending["help"]
+
+
+def test_a_job_that_runs_has_nothing_to_explain(slurm_job: SlurmJob) -> None:
+    """`status --json` of a job that does not wait has no `pending`."""
+    slurm_job({"46": RUNS})
+    assert document("status", "--json")["pending"] is None
+
+
+@pytest.mark.parametrize(("rows", "is_lost"), [({"46": RUNS}, False), ({}, True)])
+def test_whether_a_job_is_lost_is_in_the_document(
+    slurm_job: SlurmJob, rows: dict[str, tuple[str, ...]], *, is_lost: bool
+) -> None:
+    """`is_lost` is true of a job of which asking again will tell no more."""
+    slurm_job(rows)
+    assert document("status", "--json")["is_lost"] is is_lost
+
+
+def test_the_log_of_a_lost_job_is_not_followed(slurm_job: SlurmJob) -> None:
+    """`status` of a lost job suggests its log as it is."""
+    slurm_job()
+    assert shown("status").endswith("next hpckit logs 46")
+
+
+def test_a_job_that_never_began_has_no_log(slurm_job: SlurmJob) -> None:
+    """`status` of a job that was cancelled while it waited suggests nothing."""
+    slurm_job({"46": CANCELLED})
+    assert "hpckit logs" not in shown("status")
+
+
+def test_jobs_say_why_in_their_document(slurm_job: SlurmJob) -> None:
+    """A row of `jobs --json` has the reason, hpckit's and Slurm's."""
+    slurm_job({"46": WAITS})
+    (row,) = document("jobs", "--json")["jobs"]
+    assert (row["reason"], row["slurm_reason"]) == (None, "Priority")
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def test_following_a_task_ends_with_it(slurm_job: SlurmJob) -> None:
+    """`logs -f ID_TASK` ends when the task has, though others run on."""
+    entry = slurm_job({"46_0": RUNS, "46_1": COMPLETED}, array="0-1")
+    (Path(entry.folder) / "logs" / "job-1.log").write_bytes(b"one\n")
+    assert call("logs", "-f", "46_1").stdout_bytes == b"one\n"
+
+
+def test_following_an_array_is_refused_at_once(slurm_job: SlurmJob) -> None:
+    """`logs -f` of an array whose tasks have logs names one of them, and does not wait."""
+    entry = slurm_job({"46_3": RUNS}, array="3-4")
+    (Path(entry.folder) / "logs" / "job-3.log").touch()
+    assert refused("logs", "-f", "46").hint == "hpckit logs 46_3; tasks with a log: 3"
+
+
+def test_following_a_lost_job_gives_what_there_is(slurm_job: SlurmJob) -> None:
+    """`logs -f` of a lost job prints its log, and the error says what is not known."""
+    entry = slurm_job()
+    (Path(entry.folder) / "logs" / "job.log").write_bytes(b"begun\n")
+    result = call("logs", "-f", refused=True)
+    assert result.stdout_bytes == b"begun\n"
+    assert str(result.exception).startswith("what became of 46 is not known: ")
+
+
+def test_following_a_task_that_ended_of_a_lost_array(slurm_job: SlurmJob, tmp_path: Path) -> None:
+    """What is not known of other tasks is no fault of the one that is followed."""
+    entry = slurm_job({"46_0": COMPLETED}, array="0-1")
+    disabled = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
+    (tmp_path / "slurm" / "sacct").write_text(f"#!/bin/sh\n{disabled}\n")
+    (Path(entry.folder) / "logs" / "job-0.log").write_bytes(b"zero\n")
+    assert document("status", "--json")["is_lost"] is True
+    assert call("logs", "-f", "46_0").stdout_bytes == b"zero\n"
+
+
+def test_following_a_lost_job_without_a_log(slurm_job: SlurmJob) -> None:
+    """Of a lost job without a log both are said in one sentence."""
+    slurm_job()
+    message = refused("logs", "-f").message
+    assert message.startswith("what became of 46 is not known: ")
+    assert "; the job has written no log yet in" in message
+
+
+@pytest.mark.parametrize(("array", "name"), [("0-1", None), (None, "job.log")])
+def test_an_array_has_no_log_of_its_own(
+    slurm_job: SlurmJob, array: str | None, name: str | None
+) -> None:
+    """`logs --json` names no merged log of an array, and that of any other job before it is."""
+    slurm_job(array=array)
+    log = document("logs", "--json")["log"]
+    assert (log and Path(log).name) == name
+
+
+# --- wait and submit -----------------------------------------------------------------------------
+
+
+def test_wait_takes_no_task(slurm_job: SlurmJob) -> None:
+    """`wait ID_TASK` is refused with the command for the whole array."""
+    slurm_job({"46_3": RUNS})
+    error = refused("wait", "46_3")
+    assert error.message == "hpckit waits for whole jobs, and 46_3 is one task of an array"
+    assert error.hint == "hpckit wait 46"
+
+
+def test_a_wait_that_runs_out_says_so_of_each_job(slurm_job: SlurmJob) -> None:
+    """`wait --timeout` prints every job's line, and exits 1."""
+    slurm_job({"46": RUNS})
+    result = call("wait", "--timeout", "0", "46")
+    assert result.exit_code == 1
+    assert result.stderr == " 46 has not ended within 0 s\n"
+    assert result.stdout.startswith(" 46 train   RUNNING")
+
+
+def slurm_site(tmp_path: Path) -> None:
+    """A site with Slurm, called mine, whose jobs lie under `tmp_path`."""
+    site = write_site(config_home() / "site_configs", "mine", "")
+    with site.open("a") as file:
+        file.write(f'submitter = "slurm"\njob_root = "{tmp_path}/jobs"\n')
+
+
+@pytest.mark.parametrize(("options", "log"), [((), "46"), (("--array", "5,8-11:2%4"), "46_5")])
+def test_submit_names_a_log_that_there_will_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], log: str
+) -> None:
+    """`submit` of an array suggests the log of its first task, and of another job the job's."""
+    slurm_site(tmp_path)
+    commands(tmp_path, monkeypatch)
+    text = shown("submit", "--site", "mine", *options, "--", "true")
+    assert text.endswith(f"next hpckit logs -f {log} · hpckit status 46")
+
+
+FAILS = """
+for script; do :; done
+day=2026-11-21
+row() {
+    printf '%s\\037' "$1" "$2" None "${day}T06:00:00" "${day}T06:00:02" c1
+    printf '%s\\n' "$script"
+}
+{ row 46_0 COMPLETED; row 46_1 FAILED; } >"$LISTING"
+echo 'it broke' >"$HPCKIT_JOB_FOLDER/logs/job-1.log"
+echo 46
+"""
+
+
+def test_an_array_that_failed_shows_a_tasks_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`submit --wait` of an array ends with the last lines of the first task that failed."""
+    slurm_site(tmp_path)
+    commands(tmp_path, monkeypatch, sbatch=FAILS.replace("$LISTING", f"{tmp_path}/listing"))
+    result = call("submit", "--site", "mine", "--wait", "--array", "0-1", "--", "true")
+    text = words(result.stdout)
+    assert "log it broke ended FAILED" in text
+    assert text.endswith("next hpckit logs 46_1")
+
+
+def test_a_closed_session_completes_a_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGHUP while sbatch has the job waits until it is recorded, and says how to go on."""
+    slurm_site(tmp_path)
+    commands(tmp_path, monkeypatch, sbatch=f"touch {tmp_path}/asked; sleep 1; echo 46")
+    submitting = subprocess.Popen(
+        [sys.executable, "-m", "hpckit", "submit", "--site", "mine", "--", "true"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "asked").exists():
+        time.sleep(0.05)
+    submitting.send_signal(signal.SIGHUP)
+    _, talk = submitting.communicate(timeout=20)
+    assert (submitting.returncode, wiring.job_index().latest(1)[0].job_id) == (130, "46")
+    assert talk.strip() == "interrupted · the job goes on: hpckit wait 46 · hpckit cancel 46"
+
+
+def opened(status: JobStatus, timed_out_s: float | None = None) -> tuple[int, str]:
+    """The exit code and the line for a job of which waiting ended with this status."""
+    talk = io.StringIO()
+    with contextlib.redirect_stderr(talk):
+        code = say_open([(entry_of("4242", Path("/jobs/a")), status)], timed_out_s)
+    return code, talk.getvalue().strip()
+
+
+def test_waiting_for_a_lost_job_is_a_no() -> None:
+    """A job of which nobody will know more is exit 1, with the reason."""
+    line = "what became of 4242 is not known: its end is not on record"
+    assert opened(LOST) == (1, line)
+
+
+def test_waiting_for_slurm_is_the_worlds_fault() -> None:
+    """A job about which Slurm has not answered for an hour is exit 7, with the reason."""
+    line = "4242: Slurm has not answered for an hour: slurmctld is down"
+    assert opened(UNSEEN) == (7, line)
+
+
+@pytest.mark.parametrize("status", [RUNS_ON, LOST, UNSEEN])
+def test_a_time_limit_that_ran_out_goes_first(status: JobStatus) -> None:
+    """After --timeout the line is about the time, whatever is known of the job."""
+    assert opened(status, 2.5) == (1, "4242 has not ended within 2.5 s")
+
+
+def test_a_job_that_completed_needs_no_word() -> None:
+    """A job that completed is exit 0 and no line."""
+    assert opened(replace(RUNS_ON, state=JobState.COMPLETED)) == (0, "")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        """Be one."""
+        return True
+
+
+@pytest.mark.parametrize(
+    ("job_id", "line"), [("4242", "\r\x1b[K asking Slurm …\r\x1b[K"), ("Lcafe", "")]
+)
+def test_a_terminal_says_that_slurm_is_asked(job_id: str, line: str) -> None:
+    """The line is there from the first question to Slurm on, then goes; a local job has none."""
+    terminal = _Terminal()
+    with contextlib.redirect_stderr(terminal), asking(tracking(FakeSubmitter())) as tools:
+        tools.submitter_of(entry_of(job_id, Path("/jobs/a")))
+    assert terminal.getvalue() == line
