@@ -95,13 +95,7 @@ def track_tools() -> TrackTools:
     def submitter_of(entry: JobEntry) -> Submitter:
         # Read once a job: waiting for thousands must not open as many files every minute.
         if entry.submission not in kinds:
-            try:
-                kinds[entry.submission] = recorded_site(entry, folders).submitter
-            except StorageFailed:
-                # A number is Slurm's: the job goes on without its folder, and can be cancelled.
-                if not entry.job_id.isdecimal():
-                    raise
-                return made.setdefault(SubmitterKind.SLURM, submitter(SubmitterKind.SLURM))
+            kinds[entry.submission] = recorded_site(entry, folders).submitter
         kind = kinds[entry.submission]
         if kind not in made:
             made[kind] = submitter(kind)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WAITING = (
+    b"\ninterrupted: this step is finished first, so that nothing is lost (a minute at most)\n"
+)
 
 
 @contextmanager
@@ -20,6 +24,9 @@ def interrupts_held() -> Iterator[None]:
     arrived: list[int] = []
 
     def note(signum: int, _frame: FrameType | None) -> None:
+        if not arrived:
+            with suppress(OSError):
+                os.write(2, _WAITING)
         arrived.append(signum)
 
     held = [signum for signum in _HELD if signal.getsignal(signum) is not signal.SIG_IGN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -101,10 +102,14 @@ class FileJobFolders:
 
     def scan(self, root: Path) -> Sequence[Path]:
         """The job folders under a root, oldest first; none when there is no such root."""
+        found = []
         try:
-            folders = [path for path in root.iterdir() if (path / INTENT_FILE).is_file()]
+            for path in root.iterdir():
+                # Another user's, or gone meanwhile: no job folder for this user.
+                with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
+                    found.append(((path / INTENT_FILE).stat().st_mtime, path))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
-        return sorted(folders, key=lambda folder: (folder / INTENT_FILE).stat().st_mtime)
+        return [path for _, path in sorted(found)]

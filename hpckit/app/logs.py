@@ -11,10 +11,12 @@ from hpckit.ports import Clock, JobLogs, LogName
 _READ_INTERVAL_S = 1.0
 
 
-def read_log(logs: JobLogs, log: LogName, job_id: str) -> Iterator[bytes]:
+def read_log(
+    logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool = False
+) -> Iterator[bytes]:
     """The log so far, byte for byte. Raises HpckitError when there is none."""
     if not logs.exists(log):
-        raise _no_log(logs, log, job_id)
+        raise _no_log(logs, log, job_id, has_ended=has_ended)
     return logs.read(log, 0)
 
 
@@ -47,13 +49,13 @@ def follow_log(
                 offset += len(chunk)
                 yield chunk
         elif ended or (log.task is None and logs.tasks(log.folder)):
-            raise _no_log(logs, log, job_id)
+            raise _no_log(logs, log, job_id, has_ended=ended)
         if ended:
             return
         clock.sleep(min(poll_interval_s, _READ_INTERVAL_S))
 
 
-def _no_log(logs: JobLogs, log: LogName, job_id: str) -> HpckitError:
+def _no_log(logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool) -> HpckitError:
     tasks = logs.tasks(log.folder)
     if log.task is None and tasks:
         return HpckitError(
@@ -62,8 +64,15 @@ def _no_log(logs: JobLogs, log: LogName, job_id: str) -> HpckitError:
         )
     whose = "the job" if log.task is None else f"task {log.task}"
     if log.rank is None:
+        folder = log.folder / "logs"
+        if has_ended:
+            return HpckitError(
+                f"{whose} has left no log in {folder}",
+                hint="if it ran, its node does not see that folder: job_root must lie on a file "
+                "system that all nodes share",
+            )
         hint = f"tasks with a log: {_span(tasks)}" if tasks else None
-        return HpckitError(f"{whose} has written no log yet in {log.folder / 'logs'}", hint=hint)
+        return HpckitError(f"{whose} has written no log yet in {folder}", hint=hint)
     known = logs.ranks(log.folder, log.task)
     if not known:
         there = "no rank has written one yet"

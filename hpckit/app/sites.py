@@ -100,9 +100,15 @@ def load_templates(resources: Resources) -> Templates:
 
 
 def recorded_site(entry: JobEntry, folders: JobFolders) -> SiteSpec:
-    """The site that a job was submitted to, as its folder remembers it. Raises StorageFailed."""
+    """The site that a job was submitted to, as its folder remembers it.
+
+    A job with a number is Slurm's, and goes on without its folder: then the site is the generic
+    one. Raises StorageFailed for any other job.
+    """
     folder = Path(entry.folder)
     if not folders.is_folder(folder):
+        if entry.job_id.isdecimal():
+            return generic_site()
         raise StorageFailed(
             f"the folder of {entry.job_id} is gone: {folder}",
             hint="hpckit jobs --rebuild forgets jobs without a folder",

@@ -292,13 +292,19 @@ def _has_ended(entry: JobEntry) -> bool:
 def _gone(
     folders: JobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
 ) -> Sequence[str]:
-    """Lines without a folder, and those of an old index whose key was not yet the submission's."""
+    """Lines without a folder, and those of an old index whose key was not yet the submission's.
+
+    A job on Slurm that has not ended stays: it runs without its folder, and can be cancelled.
+    """
     submissions = {entry.folder: entry.submission for entry in found}
     return [
         entry.submission
         for entry in known
         if submissions.get(entry.folder, entry.submission) != entry.submission
-        or not folders.is_folder(Path(entry.folder))
+        or (
+            (entry.state.is_final or not entry.job_id.isdecimal())
+            and not folders.is_folder(Path(entry.folder))
+        )
     ]
 
 

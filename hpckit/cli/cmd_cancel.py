@@ -18,7 +18,7 @@ _MARGIN_S = 10.0
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def command(ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_json: bool) -> None:
-    """End JOB_ID (any beginning of it, or ID_TASK for one task of an array).
+    """End JOB_ID (a local id may be shortened; or ID_TASK for one task of an array).
 
     TERM comes first, and KILL for what is left after the site's or Slurm's KillWait.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--rank", type=click.IntRange(0, 2**31), help="The output of one rank alone.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs lie, as one JSON document.")
 def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool) -> None:
-    """Print the output of JOB_ID (any beginning of it; the newest job without one).
+    """Print the output of JOB_ID (the newest job without one).
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
@@ -45,7 +45,7 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
     elif follow:
         _follow(entry, logs, log, tools)
     else:
-        _write(read_log(logs, log, entry.job_id))
+        _write(read_log(logs, log, entry.job_id, has_ended=entry.state.is_final))
 
 
 def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--script", is_flag=True, help="Print the script as it was submitted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
-    """Show the job JOB_ID (any beginning of it; the newest job without one)."""
+    """Show the job JOB_ID (the newest job without one)."""
     from hpckit import wiring
     from hpckit.app.track import find_job
 

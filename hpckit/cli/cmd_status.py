@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @job_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(job_id: str | None, *, as_json: bool) -> None:
-    """Say how the job JOB_ID is (any beginning of it; the newest job without one).
+    """Say how the job JOB_ID is (the newest job without one).
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """

@@ -191,7 +191,9 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)
     shown = [
-        f"{rank}: {''.join(logs.tail(LogName(folder=submission.folder, rank=rank), 1))}"
+        output.visible(
+            f"{rank}: {''.join(logs.tail(LogName(folder=submission.folder, rank=rank), 1))}"
+        )
         for rank in ranks[:_RANKS_SHOWN]
     ]
     if len(ranks) > _RANKS_SHOWN:
@@ -200,7 +202,7 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
     task = log_task(status)
     tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
-        rows.append(("log", "\n".join(tail)))
+        rows.append(("log", "\n".join(map(output.visible, tail))))
     rows.append(("ended" if status.state.is_final else "state", output.outcome(status)))
     has_begun = status.started_s is not None or not status.state.is_final
     if status.state != "COMPLETED" and has_begun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,8 @@ def command(
 
     Exit 0 if all completed, 7 if Slurm has not answered for an hour, else 1.
     """
+    if timeout_s is not None and isnan(timeout_s):
+        raise click.UsageError("--timeout is a number of seconds", ctx)
     from hpckit import wiring
     from hpckit.app.track import after_status
     from hpckit.cli.waiting import say_open, wait_at_terminal

@@ -134,6 +134,16 @@ def test_removing_takes_all_and_minds_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_scan_passes_over_what_is_not_this_users(tmp_path: Path) -> None:
+    """A folder that cannot be entered, as another user's, and a plain file hide no other."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "intent.json").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert list(FOLDERS.scan(tmp_path)) == [mine]
+
+
 def test_a_scan_finds_job_folders_oldest_first(tmp_path: Path) -> None:
     """Only folders with an intent.json are jobs, in the order in which it was written."""
     root = tmp_path / "root"

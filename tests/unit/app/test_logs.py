@@ -85,7 +85,7 @@ def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
         back_off=True,
         has_ended=lambda: True,
     )
-    with pytest.raises(HpckitError, match="the job has written no log yet"):
+    with pytest.raises(HpckitError, match="the job has left no log in"):
         list(chunks)
 
 

@@ -117,3 +117,22 @@ def test_an_index_that_cannot_be_listed_is_rebuilt(tmp_path: Path) -> None:
     submitter, index = FakeSubmitter(), _DamagedIndex()
     running(submitter, tmp_path / "a")
     assert rebuild(tracking(submitter, index), [tmp_path])[0] == 1
+
+
+def test_a_rebuild_keeps_what_is_known_of_an_end(tmp_path: Path) -> None:
+    """What the index knows of an ended job stays, and nobody is asked: Slurm may have forgotten."""
+    entry = entry_of("4242", tmp_path / "a", JobState.CANCELLED, exit_code=143)
+    intended(entry)
+    index, submitter = MemoryJobIndex(), ToldSubmitter(UNSEEN)
+    index.add(entry)
+    rebuild(tracking(submitter, index), [tmp_path])
+    assert [(one.state, one.exit_code) for one in index.latest(None)] == [(JobState.CANCELLED, 143)]
+    assert not submitter.asked
+
+
+def test_a_living_slurm_job_without_a_folder_is_kept(tmp_path: Path) -> None:
+    """A job on Slurm that has not ended stays in the index, so that it can be cancelled."""
+    index = MemoryJobIndex()
+    index.add(entry_of("4242", tmp_path / "gone", JobState.RUNNING))
+    rebuild(tracking(ToldSubmitter(RUNS), index), [tmp_path])
+    assert [entry.job_id for entry in index.latest(None)] == ["4242"]

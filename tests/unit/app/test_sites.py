@@ -11,6 +11,7 @@ from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import list_sites, load_site, load_templates, recorded_site
 from hpckit.app.submit import submit
 from hpckit.errors import ConfigError, RenderError, StorageFailed
+from hpckit.model.site import generic_site
 from tests.unit.app.world import World, caller_in, entry_of
 from tests.unit.render.prepared import prepared
 
@@ -160,6 +161,12 @@ def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
         recorded_site(entry_of("La", tmp_path / "gone"), FileJobFolders())
     assert raised.value.hint == "hpckit jobs --rebuild forgets jobs without a folder"
+
+
+def test_a_slurm_job_goes_on_without_its_folder(tmp_path: Path) -> None:
+    """A job with a number is Slurm's: without its folder its site is the generic one."""
+    site = recorded_site(entry_of("4242", tmp_path / "gone"), FileJobFolders())
+    assert site == generic_site()
 
 
 def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path) -> None:
