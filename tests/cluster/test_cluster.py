@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -21,6 +22,24 @@ def test_every_node_is_idle(cluster: Cluster) -> None:
     cluster.wait_idle()
     states = cluster.check(["sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T"])
     assert states.splitlines() == [f"{node} idle" for node in cluster.nodes]
+
+
+def test_up_takes_twenty_seconds_at_most(cluster: Cluster) -> None:
+    """With the image there, `docker/cluster up` gives idle nodes in 20 s; `down` leaves nothing."""
+    script, name = str(CHECKOUT / "docker" / "cluster"), f"{cluster.name}-up"
+    environ = {**cluster.environ, "HPCKIT_CLUSTER": name}
+    begun_s = time.monotonic()
+    try:
+        subprocess.run([script, "up"], env=environ, check=True, capture_output=True, timeout=120)
+        took_s = time.monotonic() - begun_s
+    finally:
+        subprocess.run([script, "down"], env=environ, check=True, capture_output=True, timeout=120)
+    for what in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
+        form = "{{.Names}}" if what[0] == "ps" else "{{.Name}}"
+        asked = ["docker", *what, f"--format={form}"]
+        names = subprocess.run(asked, check=True, capture_output=True, encoding="utf-8").stdout
+        assert name not in names, what
+    assert took_s <= 20
 
 
 def test_version(cluster: Cluster) -> None:
