@@ -10,7 +10,7 @@ from hpckit.adapters.slurm_status import SlurmStatuses
 from hpckit.adapters.submitit_slurm import ScriptSubmission, submit_through_submitit
 from hpckit.decide.cancelling import cancel_targets
 from hpckit.decide.job_status import CONFIRM_S
-from hpckit.decide.pending import explain_refusal
+from hpckit.decide.refusal import explain_refusal
 from hpckit.errors import (
     AdapterError,
     HpckitError,

@@ -48,11 +48,10 @@ def explain_pending(reason: str) -> PendingExplanation:
     )
 
 
-def explain_refusal(words: str) -> str | None:
-    """What would help against a limit that Slurm names, on a line of its own, as it refuses."""
-    limits = (_of_limit(line.strip()) for line in words.split("\n"))
-    entry = next((entry for entry in limits if entry is not None), None)
-    return None if entry is None else f"ask for less, or another QOS or account: {entry.meaning}"
+def explain_limit(word: str) -> str | None:
+    """What a word says that names a limit of a QOS or an association; None for any other."""
+    entry = _of_limit(word.strip())
+    return None if entry is None else entry.meaning
 
 
 def known_reasons() -> tuple[PendingExplanation, ...]:
