@@ -21,6 +21,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A test run in the background of a shell ignores Ctrl-C, and so would what it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under nohup(1) a closed session is ignored, and so would it be by what it starts.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 FOREIGN_PREFIXES = ("HPCKIT_", "SLURM_", "SBATCH_", "SRUN_", "NCCL_", "PMI_", "PMIX_", "OMPI_")
 FOREIGN_NAMES = (
