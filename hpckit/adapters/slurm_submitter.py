@@ -161,7 +161,7 @@ class _Sbatch:
                 )
         raise SchedulerUnreachable(
             f"sbatch did not reach Slurm: {words}",
-            hint="nothing was submitted; slurmctld may be restarting: try again in a minute",
+            hint=f"nothing was submitted; {_remedy(words)}",
         )
 
     def _refuse_late(self) -> None:
@@ -172,6 +172,12 @@ class _Sbatch:
                 f"this submission was held up for {late_s:.0f} s, and nothing was submitted",
                 hint="submit it again",
             )
+
+
+def _remedy(words: str) -> str:
+    if "configuration source" in words or "configuration file" in words:
+        return "this host knows of no Slurm: submit from a login node, or set SLURM_CONF"
+    return "slurmctld may be restarting: try again in a minute"
 
 
 def _timed_out(error: ToolTimeout) -> str:

@@ -80,7 +80,7 @@ def examine(
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
         *(_tool(runner, tool) for tool in tools),
-        _job_root(folders, job_root),
+        _job_root(folders, job_root, submitter),
         _index(index),
     ]
     return tuple(findings)
@@ -105,13 +105,20 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _job_root(folders: JobFolders, job_root: Path) -> Finding:
+def _job_root(folders: JobFolders, job_root: Path, submitter: SubmitterKind) -> Finding:
     subject = "job folders"
     try:
         folders.probe(job_root)
     except HpckitError as error:
         return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
-    return Finding(level=Level.OK, subject=subject, text=f"{job_root} (writable)")
+    if submitter is SubmitterKind.LOCAL or folders.is_folder(job_root):
+        return Finding(level=Level.OK, subject=subject, text=f"{job_root} (writable)")
+    return Finding(
+        level=Level.NOTE,
+        subject=subject,
+        text=f"{job_root} is not there yet, and can be made",
+        hint="on a cluster, look that its file system is mounted",
+    )
 
 
 def _index(index: JobIndex) -> Finding:

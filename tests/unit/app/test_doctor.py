@@ -93,3 +93,12 @@ def test_a_damaged_index_is_an_error(tmp_path: Path) -> None:
     """An index that cannot be read is an error with its remedy."""
     found = findings(FakeCommandRunner({}), tmp_path, _DamagedIndex())["job index"]
     assert (found.level, found.hint) == (Level.ERROR, "hpckit jobs --rebuild")
+
+
+def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
+    """On a cluster, a job root that could be made may be a file system that is not mounted."""
+    runner = FakeCommandRunner({})
+    for root, level in ((tmp_path, Level.OK), (tmp_path / "jobs", Level.NOTE)):
+        found = examine(runner, FileJobFolders(), MemoryJobIndex(), root, SubmitterKind.SLURM)
+        (folders,) = [one for one in found if one.subject == "job folders"]
+        assert folders.level is level
