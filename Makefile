@@ -12,6 +12,10 @@ SUITE ?= cli
 WORKERS ?= logical
 NODES ?= 4
 TARGET ?= mpi
+RELEASE ?= trixie
+TOPOLOGY ?= tree
+PIP ?=
+CLUSTER_IMAGE = --suite $(RELEASE) --target $(TARGET) --pip '$(PIP)'
 SCRIPTS := .ci/run docker/base-image docker/cluster docker/engine docker/entrypoint docker/reserve docker/wheelhouse
 PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*
 PYTHON ?=
@@ -44,12 +48,12 @@ cluster-free: $(VENV)/.dev  ## run the quick tests that need no cluster, without
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs -m 'not cluster and not slow'
 
 .PHONY: cluster-up
-cluster-up: $(VENV)/.runtime  ## start a Slurm of four nodes in containers (NODES=8; TARGET=slurm, mpi or torch)
-	docker/cluster up --nodes $(NODES) --target $(TARGET)
+cluster-up: $(VENV)/.runtime  ## start a Slurm of four nodes in containers (NODES=8; RELEASE=bookworm or forky)
+	docker/cluster up --nodes $(NODES) --topology $(TOPOLOGY) $(CLUSTER_IMAGE)
 
 .PHONY: cluster-image
 cluster-image: $(VENV)/.runtime  ## build what cluster-up starts, and start nothing
-	docker/cluster build --target $(TARGET)
+	docker/cluster build $(CLUSTER_IMAGE)
 
 .PHONY: cluster-shell
 cluster-shell:  ## open a shell on the cluster's login host, as the user alice

@@ -1,13 +1,19 @@
-"""The real Slurm of docker/: brought up when a test needs it, and down again if it was not up."""
+"""The real Slurm of docker/: brought up when a test needs it, and down again if it was not up.
+
+`cluster` is the one that most tests share. A module whose tests need another release, topology or
+image has a fixture `cluster` of its own, which asks `cluster_of` for it.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import coverage
 import pytest
@@ -15,6 +21,8 @@ import pytest
 from tests.cluster.cluster import CHECKOUT, Cluster
 
 HERE = Path(__file__).parent
+USUAL = ("trixie", "tree", "mpi")
+"""What `docker/cluster up` starts unless told; a cluster is called by what differs from it."""
 BUILD_TIMEOUT_S = 900
 OWN = "hpckit-test-"
 """The cluster of a test run is called so, and by the number of its process."""
@@ -62,10 +70,15 @@ def _engine_answers() -> bool:
         return False
 
 
-def _containers(prefix: str) -> list[str]:
-    """What follows `prefix` in the names of containers, whether they run or not."""
+def _hosts(prefix: str) -> list[tuple[str, str]]:
+    """The clusters whose names begin with `prefix`, each with every host, running or not."""
     listed = _call("docker", "ps", "--all", f"--filter=name=^{prefix}", "--format={{.Names}}")
-    return sorted(name.removeprefix(prefix) for name in listed.stdout.split())
+    split = (name.rpartition("-") for name in sorted(listed.stdout.split()))
+    return [(name, host) for name, _, host in split if name.startswith(prefix)]
+
+
+def _hosts_of(name: str) -> list[str]:
+    return [host for cluster, host in _hosts(name) if cluster == name]
 
 
 def _down(name: str) -> None:
@@ -74,37 +87,72 @@ def _down(name: str) -> None:
 
 def _clear_abandoned() -> None:
     """Remove the clusters of test runs that were killed before they could."""
-    for pid in {rest.partition("-")[0] for rest in _containers(OWN)}:
+    for name in {name for name, _ in _hosts(OWN)}:
+        pid = name.removeprefix(OWN).partition("-")[0]
         if not Path(f"/proc/{pid}").exists():
-            _down(OWN + pid)
+            _down(name)
+
+
+class ClusterOf(Protocol):
+    """The signature of the fixture `cluster_of`."""
+
+    def __call__(
+        self, suite: str = "trixie", topology: str = "tree", target: str = "mpi", pip: str = ""
+    ) -> Cluster:
+        """The cluster that `docker/cluster up` with these options starts; the same for the same."""
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A cluster with this checkout's hpckit, of the test run's own unless HPCKIT_CLUSTER names one.
+def cluster_of() -> Iterator[ClusterOf]:
+    """Clusters with this checkout's hpckit, of the test run's own unless HPCKIT_CLUSTER names them.
 
-    Skips where there can be none, or fails where HPCKIT_REQUIRE_CLUSTER is 1.
+    Each is there until the session ends. Skips where there can be none, or fails where
+    HPCKIT_REQUIRE_CLUSTER is 1.
     """
-    name = os.environ.get("HPCKIT_CLUSTER") or f"{OWN}{os.getpid()}"
-    environ = {**os.environ, "HPCKIT_CLUSTER": name}
+    base = os.environ.get("HPCKIT_CLUSTER") or f"{OWN}{os.getpid()}"
     with ExitStack() as undo:
         if not _engine_answers():
-            _need("docker/engine", "start", environ=environ, timeout_s=90)
+            _need("docker/engine", "start", environ=os.environ, timeout_s=90)
             undo.callback(_call, "docker/engine", "stop")
         _clear_abandoned()
-        if not _containers(f"{name}-"):
-            undo.callback(_down, name)
-        _need("docker/cluster", "up", environ=environ, timeout_s=BUILD_TIMEOUT_S)
-        up = Cluster(
-            name=name,
-            environ=environ,
-            nodes=tuple(host for host in _containers(f"{name}-") if host[1:].isdigit()),
-            coverage=coverage.Coverage.current() is not None,
-        )
-        if up.coverage:
-            up.clear_coverage()
-            undo.callback(up.bring_coverage, CHECKOUT)
-        yield up
+
+        @functools.cache
+        def up(suite: str, topology: str, target: str, pip: str) -> Cluster:
+            told = (suite, topology, target)
+            more = [word for word in told if word not in USUAL]
+            options = {"--suite": suite, "--topology": topology, "--target": target, "--pip": pip}
+            return _up("-".join((base, *more)), options, undo)
+
+        def cluster_of(
+            suite: str = "trixie", topology: str = "tree", target: str = "mpi", pip: str = ""
+        ) -> Cluster:
+            return up(suite, topology, target, pip)
+
+        yield cluster_of
+
+
+def _up(name: str, options: Mapping[str, str], undo: ExitStack) -> Cluster:
+    environ = {**os.environ, "HPCKIT_CLUSTER": name}
+    if not _hosts_of(name):
+        undo.callback(_down, name)
+    words = itertools.chain.from_iterable(options.items())
+    _need("docker/cluster", "up", *words, environ=environ, timeout_s=BUILD_TIMEOUT_S)
+    cluster = Cluster(
+        name=name,
+        environ=environ,
+        nodes=tuple(host for host in _hosts_of(name) if host[1:].isdigit()),
+        coverage=coverage.Coverage.current() is not None,
+    )
+    if cluster.coverage:
+        cluster.clear_coverage()
+        undo.callback(cluster.bring_coverage, CHECKOUT)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_of: ClusterOf) -> Cluster:
+    """Slurm 24.11 with a tree, which most tests share."""
+    return cluster_of()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import ClusterOf
+
+
+@pytest.fixture(scope="module", params=["trixie", "forky"])
+def cluster(cluster_of: ClusterOf, request: pytest.FixtureRequest) -> Cluster:
+    """A cluster whose topology is blocks, on a release that has them."""
+    return cluster_of(request.param, topology="block")
+
+
+def test_topology(cluster: Cluster) -> None:
+    """c1 and c2 are one block, c3 and c4 the other, and the two make a larger one."""
+    text = cluster.check(["scontrol", "show", "topology"])
+    found = dict(re.findall(r"(?:BlockName|AggregatedBlock)=(\S+) .*?Nodes=(\S+)", text))
+    assert found == {"b1": "c[1-2]", "b2": "c[3-4]", "b[1-2]": "c[1-4]"}
+
+
+def test_a_segment_is_one_block(cluster: Cluster) -> None:
+    """A segment of two nodes gets the two of a block."""
+    nodes = cluster.check(["srun", "--nodes=2", "--segment=2", "hostname"]).split()
+    assert sorted(nodes) in (["c1", "c2"], ["c3", "c4"])

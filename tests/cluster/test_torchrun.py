@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import ClusterOf
+from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status
+
+PROGRAM = Path(__file__).with_name("torch_sum.py")
+TORCHRUN = ("--nodes", "2", "--gpus-per-node", "4", "--launch", "torchrun")
+RANKS = range(8)
+FAILING = 5
+WITHIN_S = 90
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of: ClusterOf) -> Cluster:
+    """Debian 12 with PyTorch as pip installs it: Debian's own is built without torchrun's libuv."""
+    return cluster_of("bookworm", target="torch", pip="torch==2.13.0 numpy")
+
+
+@pytest.fixture(scope="module")
+def program(cluster: Cluster) -> str:
+    """The path of the program in a folder that every host sees."""
+    path = f"{new_path()}.py"
+    cluster.copy_in(PROGRAM, path)
+    return path
+
+
+def waited_for(cluster: Cluster, *command: str) -> dict[str, Any]:
+    """What `submit --wait` says of eight ranks of `command` on two nodes, and its exit code."""
+    words = ("submit", "--json", *TORCHRUN, "--wait", "--", "python3", *command)
+    done = hpckit(cluster, *words)
+    return {**document(done), "returncode": done.returncode}
+
+
+def test_an_all_reduce(cluster: Cluster, program: str) -> None:
+    """Eight ranks of torchrun agree on their sum; a node's rank is SLURM_PROCID; each has a log."""
+    job = waited_for(cluster, program)
+    assert (job["state"], job["exit_code"], job["returncode"]) == ("COMPLETED", 0, 0)
+    logs = [log_of(cluster, job["job_id"], rank) for rank in RANKS]
+    assert logs == [
+        f"{rank} {rank // 4} {rank // 4} {rank % 4} c{rank // 4 + 1} {sum(RANKS) + 8}\n"
+        for rank in RANKS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "words"),
+    [
+        ("raise", 1, "ValueError: one of the ranks gives up"),
+        ("7", 7, "exitcode  : 7"),
+    ],
+)
+def test_a_rank_that_fails(cluster: Cluster, program: str, how: str, code: int, words: str) -> None:
+    """The job of a rank that fails ends soon with that rank's code, while seven wait for it, and
+    the log says why.
+    """
+    begun_s = time.monotonic()
+    job = waited_for(cluster, program, str(FAILING), how)
+    assert (job["state"], job["exit_code"], job["returncode"]) == ("FAILED", code, 1)
+    assert time.monotonic() - begun_s < WITHIN_S
+    assert status(cluster, job["job_id"])["exit_code"] == code
+    assert words in log_of(cluster, job["job_id"])
+    own = log_of(cluster, job["job_id"], FAILING)
+    assert (words in own) == (how == "raise"), own
