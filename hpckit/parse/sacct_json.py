@@ -68,8 +68,8 @@ class _TresLists(Struct, frozen=True):
 
 
 class _StepId(Struct, frozen=True):
-    id: str
-    name: str = ""
+    id: str | int
+    name: str | None = None
 
 
 class _StepNodes(Struct, frozen=True):
@@ -108,9 +108,11 @@ class _Answer(Struct, frozen=True):
 def sacct_json_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
     """The question for one job; the answer has all that the accounts hold of it.
 
-    The shape of the answer follows the newest data_parser of the release. None is asked for by
-    name, as no release has those of the two before and after it (24.11: v0.0.40 to 42; 26.05:
-    v0.0.42 to 45), and 22.05 knows no `--json=`. Source: sacct(1), "--json".
+    Measured of a job with five steps on two nodes: 27 KB in 0.32 s with 22.05.8, 32 KB in 0.02 s
+    with 24.11.5, 28 KB in 0.02 s with 26.05.5; so it is for one job, and a list is asked for as
+    text. The shape is the release's own: none can be asked for that all releases have (24.11 has
+    the data_parsers v0.0.40 to 42, 26.05 v0.0.42 to 45), and 22.05 takes no `--json=`. Source:
+    sacct(1), "--json".
     """
     clusters = () if cluster is None else (f"--clusters={cluster}",)
     return ("sacct", "--json", "--duplicates", *clusters, f"--jobs={job_id}")
@@ -119,9 +121,11 @@ def sacct_json_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
 def parse_sacct_json(text: str) -> tuple[JobDetail, ...]:
     """The answer to `sacct_json_argv`: one detail for each record that `parse_sacct` gives.
 
-    The record is the same as from text, but for who cancelled the job. Fields that hpckit does
-    not know are passed over, states that it does not know are UNKNOWN. Raises ParseError for a
-    text that is no JSON, and for fields of another type.
+    The record is the same as from text, but for three things. Who cancelled a job is not in the
+    state. 22.05 does not print the submit line; and it prints 0 for every exit code (a job that
+    ended with 7 is FAILED with `"status": "SUCCESS", "return_code": 0`), which is None here.
+    Fields that hpckit does not know are passed over; states that it does not know are UNKNOWN.
+    Raises ParseError for a text that is no JSON, and for fields of another type.
     """
     try:
         answer = msgspec.json.decode(text, type=_Answer)
@@ -232,8 +236,8 @@ def _step(step: _Step, place: Place) -> StepRecord:
     state = job_state(raw)
     code, signal = exit_status(_exit_words(step.exit_code), state, place)
     return StepRecord(
-        step_id=step.step.id.partition(".")[2] or step.step.id,
-        name=step.step.name,
+        step_id=f"{step.step.id}".rpartition(".")[2],
+        name=step.step.name or "",
         state=state,
         raw=raw,
         exit_code=code,

@@ -9,7 +9,11 @@ from hpckit.model.cluster import SlurmConfig, SlurmVersion
 from hpckit.parse.scontrol_config import parse_scontrol_config, scontrol_config_argv
 from tests.unit.parse.slurm_records import record_text
 
-VERSIONS = {"scontrol-config-24.11.5": SlurmVersion(24, 11, 5)}
+VERSIONS = {
+    "scontrol-config-22.05.8": (SlurmVersion(22, 5, 8), 101),
+    "scontrol-config-24.11.5": (SlurmVersion(24, 11, 5), 1001),
+    "scontrol-config-26.05.5": (SlurmVersion(26, 5, 5), 101),
+}
 HEADING = "Configuration data as of 2026-11-21T09:59:57\n"
 
 
@@ -23,9 +27,9 @@ def test_the_question() -> None:
 def test_each_version_gives_one_record(version: str) -> None:
     """Whatever else a version prints, what hpckit asks for is the same."""
     assert parse_scontrol_config(record_text(version, "docker")) == SlurmConfig(
-        version=VERSIONS[version],
+        version=VERSIONS[version][0],
         cluster_name="hpckit",
-        max_array_size=1001,
+        max_array_size=VERSIONS[version][1],
         topology_plugin="topology/tree",
         select_type="select/cons_tres",
         mpi_default=None,

@@ -10,7 +10,7 @@ from hpckit.parse.sinfo import parse_sinfo, sinfo_argv
 from hpckit.parse.slurm_text import SEPARATOR
 from tests.unit.parse.slurm_records import record_text
 
-VERSIONS = ["sinfo-24.11.5"]
+VERSIONS = ["sinfo-22.05.8", "sinfo-24.11.5", "sinfo-26.05.5"]
 LINE = SEPARATOR.join(
     ("main*", "up", "1-00:00:00", "4", "64", "1000000", "gpu:h100:8(S:0-1)", "(null)")
 )
