@@ -13,9 +13,10 @@ VERSION_EXPECTED = "a Slurm release such as 24.11 or 24.11.5"
 
 @dataclass(frozen=True, slots=True, order=True)
 class SlurmVersion:
-    """A release of Slurm; `micro` is 0 where only the release line is known.
+    """A release of Slurm, a line called by year and month and the maintenance release in it.
 
-    Since 2022 a release line is called by its year and month: 22.05, 24.11.
+    `micro` is 0 where only the line is known; a packager's number or a release candidate's is
+    left out.
     """
 
     major: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NewType
 
@@ -115,6 +116,43 @@ class JobRecord:
     ended_s: float | None = None
     nodelist: str | None = None
     submission: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One step of a job as sacct has it: `batch` is the script, `extern` what came by itself.
+
+    `step_id` is what follows the job's id and a point: `batch`, `extern`, or the number of an
+    srun. The other fields are as in JobRecord.
+    """
+
+    step_id: str
+    name: str
+    state: JobState
+    raw: str
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    nodelist: str | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """One job as the accounts have it, with its steps in their order.
+
+    `restarts` is how often it was requeued, None where the release does not say.
+    `tres_allocated` counts what it had by Slurm's names, memory as `mem_mib`: `cpu`, `mem_mib`,
+    `node`, `gres/gpu`, `gres/gpu:h100`.
+    """
+
+    record: JobRecord
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    restarts: int | None = None
+    tres_allocated: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[StepRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hpckit.model.slurm import JobId, JobRecord
-from hpckit.parse.slurm_text import SEPARATOR, JobWords, job_records, rows
+from hpckit.parse.slurm_text import SEPARATOR, JobWords, Place, job_records, rows
 
 _FIELDS: Final = (
     "JobID",
@@ -86,9 +86,7 @@ def sacct_since_argv(user: str, since_s: float, cluster: str | None) -> tuple[st
 def parse_sacct(text: str) -> tuple[JobRecord, ...]:
     """The answer to either question, in its order; the records of one id are oldest first.
 
-    sacct's reason is the last one for which a job waited, also when it ran (sacct(1), "Reason"):
-    it is kept only for one that waits or never ran. Raises ParseError for a line that is not
-    understood.
+    Raises ParseError for a line that is not understood.
     """
     records: list[JobRecord] = []
     for place, fields in rows(text, "sacct", _FIELDS):
@@ -103,7 +101,17 @@ def parse_sacct(text: str) -> tuple[JobRecord, ...]:
             command=submit_line,
             exit_code=exit_code,
         )
-        records += job_records(words, place)
+        records += accounted(words, place)
+    return tuple(records)
+
+
+def accounted(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
+    """The records of what the accounts say of a job. Raises ParseError.
+
+    sacct's reason is the last one for which a job waited, also when it ran (sacct(1), "Reason"):
+    it is kept only for one that waits or never ran.
+    """
     return tuple(
-        record if record.nodelist is None else replace(record, reason=None) for record in records
+        record if record.nodelist is None else replace(record, reason=None)
+        for record in job_records(words, place)
     )

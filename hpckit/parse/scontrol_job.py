@@ -13,6 +13,7 @@ _BEGINS = re.compile(r"^JobId=\d+ (?=(?:ArrayJobId|HetJobId|JobName)=)", re.ASCI
 _IDS = re.compile(r"(JobId|ArrayJobId|ArrayTaskId|HetJobId|HetJobOffset)=(\S+)")
 # A job's name may read like any of the keys; what follows it does not: QOS, perhaps WCKey, state.
 _STATE = re.compile(r" QOS=\S*(?: WCKey=\S*)? JobState=(\S+) Reason=(\S*)")
+_AFTER_COMMAND = re.compile(r" (?:SubmitLine|WorkDir)=")
 # Printed to stdout where there is nothing to show.
 _NO_JOB = re.compile(r"No jobs in the system|Job \S+ not found")
 
@@ -84,6 +85,9 @@ def _job(line: str, place: Place) -> str:
 
 
 def _command(rest: str) -> str:
-    """The script that was submitted: a path with anything in it, up to the working directory."""
+    """The script that was submitted: a path with anything in it, up to the key that follows.
+
+    That is WorkDir, or SubmitLine from 26.05 on, which may name any other script as well.
+    """
     _, found, command = rest.partition(" Command=")
-    return command.split(" WorkDir=", 1)[0] if found else ""
+    return _AFTER_COMMAND.split(command, maxsplit=1)[0] if found else ""

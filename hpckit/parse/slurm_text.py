@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hpckit.errors import ParseError
+from hpckit.model.cluster import SlurmVersion
 from hpckit.model.job_folder import submission_in
 from hpckit.model.slurm import JobId, JobRecord, JobState
 
@@ -24,6 +25,11 @@ _JOB = re.compile(
 _TASKS = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<step>\d{1,9}))?)?", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _EXIT = re.compile(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
+# `scontrol --version` has a name before it, a build has its number or `rc1` after it
+_VERSION = re.compile(
+    r"(?:slurm(?:-\w+)? )?(?P<major>\d\d)\.(?P<minor>\d\d)(?:\.(?P<micro>\d{1,3}))?(?:[-~+]\S*)?",
+    re.ASCII,
+)
 # More pending tasks than this in one expression stay one record: 4,000,000 is what Slurm allows.
 _MOST_TASKS = 65_536
 # Above the system's signals are Slurm's own marks: 125 is an out-of-memory kill, 998 a lost node.
@@ -126,6 +132,22 @@ def job_state(text: str) -> JobState:
     word = text.split(" ", 1)[0]
     state = JobState.__members__.get(word, JobState.UNKNOWN)
     return JobState.UNKNOWN if state in _OWN_STATES else state
+
+
+def slurm_version(text: str, place: Place) -> SlurmVersion:
+    """The release that `24.11.5`, `slurm-wlm 24.11.5` or `slurm 25.11.0-0rc1` names.
+
+    Slurm's releases are years and months, `22.05`; those before 2013 are not. Raises ParseError.
+    """
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise place.refuse(f"{text.strip()!r} is no version", "a version such as 24.11.5")
+    return SlurmVersion(int(match["major"]), int(match["minor"]), int(match["micro"] or 0))
+
+
+def parse_slurm_version(text: str) -> SlurmVersion:
+    """The answer to `--version` of any of Slurm's commands. Raises ParseError."""
+    return slurm_version(text, Place("slurm --version", 1, text.split("\n", 1)[0]))
 
 
 def time_s(text: str, place: Place) -> float | None:

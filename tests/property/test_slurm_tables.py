@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,16 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.errors import ParseError
+from hpckit.model.cluster import NodeGroup, Partition
 from hpckit.model.job_folder import submission_file
 from hpckit.model.slurm import JobId, JobRecord, JobState
 from hpckit.parse.sacct import parse_sacct
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.parse.scontrol_config import parse_scontrol_config
 from hpckit.parse.scontrol_job import parse_scontrol_job
-from hpckit.parse.slurm_text import SEPARATOR, array_tasks
+from hpckit.parse.sinfo import parse_sinfo
+from hpckit.parse.slurm_text import SEPARATOR, array_tasks, parse_slurm_version
 from hpckit.parse.squeue import parse_squeue
+from hpckit.units import format_slurm_time
 
 Parser = Callable[[str], tuple[JobRecord, ...]]
 PARSERS: list[Parser] = [parse_squeue, parse_sacct, parse_scontrol_job]
+CLUSTER_PARSERS: list[Callable[[str], object]] = [
+    parse_sinfo,
+    parse_scontrol_config,
+    parse_slurm_version,
+]
 SLURM_STATES = [s for s in JobState if s not in (JobState.UNKNOWN, JobState.NOT_SUBMITTED)]
 PIECES = [
     SEPARATOR,
@@ -44,6 +54,13 @@ PIECES = [
     " NodeList=n1",
     " Command=",
     "CLUSTER: a",
+    "Configuration data as of ",
+    "\nMaxArraySize = ",
+    "\nSLURM_VERSION = ",
+    "24.11",
+    "main*\x1fup\x1f",
+    "1-00:00:00\x1f4\x1f64+\x1f1000\x1f",
+    "gpu:a100:8(S:0,1),gpu\x1f",
 ]
 texts = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
 
@@ -57,6 +74,14 @@ def test_any_text_gives_records_or_a_parse_error(parse: Parser, text: str) -> No
     except ParseError:
         return
     assert all(isinstance(record, JobRecord) for record in records)
+
+
+@pytest.mark.parametrize("parse", CLUSTER_PARSERS)
+@given(text=texts)
+def test_any_text_of_a_cluster(parse: Callable[[str], object], text: str) -> None:
+    """No text is a surprise to what reads partitions, a configuration or a version."""
+    with suppress(ParseError):
+        assert parse(text) is not None
 
 
 @given(text=texts)
@@ -154,7 +179,7 @@ def test_sacct_is_read_back(records: list[JobRecord], folder: str) -> None:
 @given(st.lists(job_records()), paths, paths)
 def test_scontrol_is_read_back(records: list[JobRecord], name: str, folder: str) -> None:
     """parse(format(records)) is the records, whatever the job's name and path hold."""
-    keys = ("JobId=", "JobState=", " WorkDir=")
+    keys = ("JobId=", "JobState=", " SubmitLine=", " WorkDir=")
     if any(key in name + folder for key in keys):
         return
     lines = []
@@ -175,3 +200,66 @@ def test_scontrol_is_read_back(records: list[JobRecord], name: str, folder: str)
 def test_a_list_of_tasks_is_read_back(indexes: list[int]) -> None:
     """parse(format(indexes)) is the indexes."""
     assert array_tasks(",".join(map(str, indexes)) + "%7]") == tuple(indexes)
+
+
+names_of_gpus = st.from_regex(r"[a-z0-9]{1,4}[a-z._][a-z0-9]{0,3}", fullmatch=True)
+
+
+@st.composite
+def node_groups(draw: st.DrawFn) -> NodeGroup:
+    """Nodes as sinfo can say them: a type of GPU only where there are GPUs."""
+    types = draw(st.lists(names_of_gpus, unique=True, max_size=3))
+    return NodeGroup(
+        nodes=draw(st.integers(1, 20_000)),
+        cpus=draw(st.integers(1, 1024)),
+        mem_mib=draw(st.integers(1, 2**24)),
+        gpus=draw(st.integers(len(types), 16)),
+        gpu_types=tuple(types),
+        features=tuple(draw(st.lists(names, unique=True))),
+    )
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Partition:
+    """A partition with or without nodes and a limit."""
+    return Partition(
+        name=draw(names),
+        is_default=draw(st.booleans()),
+        is_up=draw(st.booleans()),
+        time_limit_s=draw(st.none() | st.integers(1, 3650 * 86400)),
+        groups=tuple(draw(st.lists(node_groups(), min_size=1))),
+    )
+
+
+def gres(group: NodeGroup) -> str:
+    """GPUs as Slurm prints them, one of each type but the last."""
+    if not group.gpu_types:
+        return f"gpu:{group.gpus}(S:0,2-3)" if group.gpus else "nvme:1"
+    *few, many = group.gpu_types
+    return ",".join(
+        [f"gpu:{name}:1(S:0-1)" for name in few] + [f"gpu:{many}:{group.gpus - len(few)}"]
+    )
+
+
+@given(st.lists(partitions(), unique_by=lambda partition: partition.name))
+def test_sinfo_is_read_back(listed: list[Partition]) -> None:
+    """parse(format(partitions)) is the partitions, each with its nodes."""
+    lines = [
+        SEPARATOR.join(
+            (
+                partition.name + "*" * partition.is_default,
+                "up" if partition.is_up else "drain",
+                "infinite"
+                if partition.time_limit_s is None
+                else format_slurm_time(partition.time_limit_s),
+                f"{group.nodes}",
+                f"{group.cpus}",
+                f"{group.mem_mib}+",
+                gres(group),
+                ",".join(group.features) or "(null)",
+            )
+        )
+        for partition in listed
+        for group in partition.groups
+    ]
+    assert parse_sinfo("\n".join(lines)) == tuple(listed)

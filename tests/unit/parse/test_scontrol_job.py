@@ -9,7 +9,7 @@ from hpckit.model.slurm import JobId, JobState
 from hpckit.parse.scontrol_job import parse_scontrol_job, scontrol_job_argv
 from tests.unit.parse.slurm_records import UUID, job, record_text, tasks
 
-VERSIONS = ["scontrol-job-22.05.8", "scontrol-job-24.11.5"]
+VERSIONS = ["scontrol-job-22.05.8", "scontrol-job-24.11.5", "scontrol-job-26.05.5"]
 
 
 def test_the_question() -> None:
@@ -27,19 +27,21 @@ def test_a_failed_job_has_its_code(version: str) -> None:
     assert record.ended_s is not None
 
 
-def test_a_signal_is_told() -> None:
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[2]])
+def test_a_signal_is_told(version: str) -> None:
     """A script that was killed has 128+N and N."""
-    (record,) = parse_scontrol_job(record_text("scontrol-job-22.05.8", "signal"))
+    (record,) = parse_scontrol_job(record_text(version, "signal"))
     assert (record.exit_code, record.exit_signal, record.submission) == (137, 9, None)
 
 
-def test_a_timeout_ended_by_a_signal() -> None:
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_timeout_ended_by_a_signal(version: str) -> None:
     """The controller knows the signal that ended a script at its limit; sacct does not."""
-    (record,) = parse_scontrol_job(record_text("scontrol-job-24.11.5", "timeout"))
+    (record,) = parse_scontrol_job(record_text(version, "timeout"))
     assert (record.state, record.exit_signal) == (JobState.TIMEOUT, 15)
 
 
-@pytest.mark.parametrize(("version", "array"), list(zip(VERSIONS, ("9", "16"), strict=True)))
+@pytest.mark.parametrize(("version", "array"), list(zip(VERSIONS, ("9", "16", "10"), strict=True)))
 def test_each_task_of_an_array_is_a_record(version: str, array: str) -> None:
     """Tasks have the array's id, not the one Slurm keeps for each, and the same script."""
     records = parse_scontrol_job(record_text(version, "array"))
@@ -47,7 +49,7 @@ def test_each_task_of_an_array_is_a_record(version: str, array: str) -> None:
     assert {record.submission for record in records} == {UUID}
 
 
-@pytest.mark.parametrize(("version", "array"), list(zip(VERSIONS, ("10", "17"), strict=True)))
+@pytest.mark.parametrize(("version", "array"), list(zip(VERSIONS, ("10", "17", "11"), strict=True)))
 def test_tasks_that_wait_are_told_apart(version: str, array: str) -> None:
     """Tasks that scontrol lists as one are one record each."""
     records = parse_scontrol_job(record_text(version, "array-pending"))
@@ -70,29 +72,42 @@ def test_a_name_is_no_key() -> None:
     assert parse_scontrol_job(forged) == parse_scontrol_job(text)
 
 
-def test_quotes_pipes_and_newlines_in_a_name() -> None:
+@pytest.mark.parametrize(("version", "named"), list(zip(VERSIONS[1:], ("19", "13"), strict=True)))
+def test_quotes_pipes_and_newlines_in_a_name(version: str, named: str) -> None:
     """A name of any characters is passed over."""
-    (record,) = parse_scontrol_job(record_text("scontrol-job-24.11.5", "name"))
-    assert (record.job_id, record.state) == ("19", JobState.RUNNING)
+    (record,) = parse_scontrol_job(record_text(version, "name"))
+    assert (record.job_id, record.state) == (named, JobState.RUNNING)
 
 
-@pytest.mark.parametrize(("version", "leader"), list(zip(VERSIONS, ("16", "23"), strict=True)))
+def test_an_argument_is_no_submission() -> None:
+    """26.05 prints the submit line after the script: what it names is not what was submitted."""
+    text = record_text("scontrol-job-26.05.5", "failed")
+    assert " SubmitLine=sbatch --parsable -o /dev/null ok.sh 1 7 WorkDir=" in text
+    named = text.replace("ok.sh 1 7", f"ok.sh submission-{UUID}.sbatch")
+    assert parse_scontrol_job(named) == parse_scontrol_job(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "leader"), list(zip(VERSIONS, ("16", "23", "17"), strict=True))
+)
 def test_components_of_a_heterogeneous_job_keep_their_ids(version: str, leader: str) -> None:
     """A component is a job of its own, with the leader's id and its offset."""
     records = parse_scontrol_job(record_text(version, "heterogeneous"))
     assert [record.job_id for record in records] == [f"{leader}+0", f"{leader}+1"]
 
 
-def test_a_job_that_was_cancelled_while_it_waited() -> None:
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_job_that_was_cancelled_while_it_waited(version: str) -> None:
     """Without a node there was no start, whatever Slurm prints."""
-    (record,) = parse_scontrol_job(record_text("scontrol-job-24.11.5", "cancelled-pending"))
+    (record,) = parse_scontrol_job(record_text(version, "cancelled-pending"))
     assert (record.state, record.started_s, record.exit_code) == (JobState.CANCELLED, None, None)
     assert record.reason == "JobHeldUser"
 
 
-def test_a_requeued_job_waits_again() -> None:
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_requeued_job_waits_again(version: str) -> None:
     """The start of a job that waits again is the expected one."""
-    (record,) = parse_scontrol_job(record_text("scontrol-job-24.11.5", "requeued"))
+    (record,) = parse_scontrol_job(record_text(version, "requeued"))
     assert record.state is JobState.PENDING
     assert record.expected_start_s is not None
     assert record.started_s is None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hpckit.errors import ParseError
+from hpckit.model.cluster import SlurmVersion
 from hpckit.model.slurm import JobState
 from hpckit.parse.slurm_text import (
     SEPARATOR,
@@ -16,6 +17,7 @@ from hpckit.parse.slurm_text import (
     exit_status,
     is_unreachable,
     job_state,
+    parse_slurm_version,
     time_s,
     value,
 )
@@ -155,3 +157,32 @@ def test_disabled_accounting_is_told() -> None:
     """A cluster without accounting is known by sacct's own words."""
     assert accounting_disabled(record_text("sacct-22.05.8", "accounting-disabled"))
     assert not accounting_disabled(record_text("sacct-22.05.8", "no-slurmdbd"))
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "written"),
+    [
+        ("24.11.5", SlurmVersion(24, 11, 5), "24.11.5"),
+        ("22.05", SlurmVersion(22, 5), "22.05.0"),
+        ("slurm-wlm 22.05.8\n", SlurmVersion(22, 5, 8), "22.05.8"),
+        ("slurm 25.11.0-0rc1", SlurmVersion(25, 11, 0), "25.11.0"),
+        ("26.05.5", SlurmVersion(26, 5, 5), "26.05.5"),
+        ("21.08.8-2-bull.1.1", SlurmVersion(21, 8, 8), "21.08.8"),
+    ],
+)
+def test_a_version_by_any_of_its_spellings(text: str, version: SlurmVersion, written: str) -> None:
+    """A version is the same with a package's name before it or a build's after it."""
+    assert parse_slurm_version(text) == version
+    assert str(version) == written
+
+
+def test_versions_have_an_order() -> None:
+    """A month is a number, not a text."""
+    assert SlurmVersion(22, 5, 8) < SlurmVersion(22, 5, 10) < SlurmVersion(23, 2)
+
+
+@pytest.mark.parametrize("text", ["", "slurm", "24", "24.5.1", "2.6.9", "v24.11.5", "24.11.5 x"])
+def test_no_version(text: str) -> None:
+    """Any other text is an error."""
+    with pytest.raises(ParseError):
+        parse_slurm_version(text)

@@ -12,7 +12,7 @@ from hpckit.parse.slurm_text import SEPARATOR
 from hpckit.parse.squeue import parse_squeue, squeue_argv
 from tests.unit.parse.slurm_records import UUID, job, record_text, tasks
 
-VERSIONS = ["squeue-22.05.8", "squeue-24.11.5"]
+VERSIONS = ["squeue-22.05.8", "squeue-24.11.5", "squeue-26.05.5"]
 LINE = SEPARATOR.join(("4242", "RUNNING", "None", "N/A", "N/A", "n1", "/a b/job.sbatch"))
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_runs_22_05() -> None:
     assert (running.started_s, running.ended_s) == (utc_s("2026-11-21T06:49:14"), None)
 
 
-@pytest.mark.parametrize(("version", "failed"), list(zip(VERSIONS, ("2", "8"), strict=True)))
+@pytest.mark.parametrize(("version", "failed"), list(zip(VERSIONS, ("2", "8", "2"), strict=True)))
 def test_a_job_that_failed(version: str, failed: str) -> None:
     """A failed job has both times and Slurm's word; its code is not in squeue."""
     record = job(parse_squeue(record_text(version, "jobs")), failed)
@@ -71,7 +71,8 @@ def test_a_job_that_never_had_a_node_never_started(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "array", "count"), [("squeue-22.05.8", "9", 8), ("squeue-24.11.5", "16", 8)]
+    ("version", "array", "count"),
+    [(VERSIONS[0], "9", 8), (VERSIONS[1], "16", 8), (VERSIONS[2], "10", 8)],
 )
 def test_each_task_of_an_array_is_a_record(version: str, array: str, count: int) -> None:
     """Tasks that ended and tasks that wait have the array's id and their own index."""
@@ -81,6 +82,7 @@ def test_each_task_of_an_array_is_a_record(version: str, array: str, count: int)
 
 def test_collapsed_tasks_are_told_apart() -> None:
     """Tasks that squeue lists as one are one record each."""
+    assert tasks(parse_squeue(record_text("squeue-26.05.5", "jobs")), "11") == [5, 8, 11, 14, 17]
     records = parse_squeue(record_text("squeue-22.05.8", "arrays-collapsed"))
     assert tasks(records, "10") == [5, 8, 11, 14, 17]
     assert tasks(records, "11") == list(range(0, 61, 2))
@@ -93,12 +95,14 @@ def test_a_list_of_tasks_that_is_cut_short_is_one_record() -> None:
         assert tasks(parse_squeue(LINE.replace("4242", cut)), "4242") == [None]
 
 
-@pytest.mark.parametrize(("version", "leader"), list(zip(VERSIONS, ("16", "23"), strict=True)))
+@pytest.mark.parametrize(
+    ("version", "leader"), list(zip(VERSIONS, ("16", "23", "17"), strict=True))
+)
 def test_components_of_a_heterogeneous_job_keep_their_ids(version: str, leader: str) -> None:
     """A component is a job of its own."""
     records = parse_squeue(record_text(version, "jobs"))
     nodes = [job(records, f"{leader}+{component}").nodelist for component in (0, 1)]
-    assert nodes in (["n1", "n2"], ["c1", "c2"])
+    assert nodes in (["n1", "n2"], ["c1", "c2"], ["c2", "c3"])
 
 
 def test_an_argument_may_hold_a_newline() -> None:
@@ -112,6 +116,9 @@ def test_a_requeued_job_waits_again() -> None:
     """A requeued job has no start until it runs again."""
     (held,) = parse_squeue(record_text("squeue-22.05.8", "requeued-held"))
     (again,) = parse_squeue(record_text("squeue-24.11.5", "requeued"))
+    (latest,) = parse_squeue(record_text("squeue-26.05.5", "requeued"))
+    assert (latest.reason, latest.started_s) == ("BeginTime", None)
+    assert latest.expected_start_s == utc_s("2026-11-21T10:16:13")
     assert (held.state, held.reason) == (JobState.PENDING, "job requeued in held state")
     assert (again.reason, again.started_s) == ("BeginTime", None)
     assert again.expected_start_s == utc_s("2026-11-21T06:52:44")
