@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
 
 
@@ -130,6 +131,26 @@ class Submitter(Protocol):
         """End the job or one task of an array, or only send it a signal.
 
         Raises HpckitError if it has ended already.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster as it was at `seen_s`, in seconds since the epoch."""
+
+    config: SlurmConfig
+    partitions: tuple[Partition, ...]
+    seen_s: float
+
+
+class ClusterProbe(Protocol):
+    """Tells what a cluster is."""
+
+    def look(self, cluster: str | None, *, fresh: bool = False) -> ClusterView:
+        """The cluster of this name, None for the one that is here; `fresh` is of this moment.
+
+        Raises SchedulerUnreachable, ToolFailed, ToolMissing, ParseError.
         """
         ...
 

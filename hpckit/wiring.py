@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
         Clock,
+        ClusterProbe,
         CommandRunner,
         JobFolders,
         JobIndex,
@@ -56,8 +57,20 @@ def template_cache() -> TemplateCache:
     """Compiled templates, under $XDG_CACHE_HOME."""
     from hpckit.adapters.template_cache import TemplateCache
 
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache")
-    return TemplateCache(caches / "hpckit" / "templates")
+    return TemplateCache(_caches() / "templates")
+
+
+def _caches() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "hpckit"
+
+
+def cluster_probe() -> ClusterProbe:
+    """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
+    from hpckit.adapters.slurm_cli import SlurmCli
+    from hpckit.adapters.slurm_probe import SlurmProbe
+
+    slurm = SlurmCli(command_runner(), clock())
+    return SlurmProbe(slurm, _caches() / "clusters", clock(), os.environ)
 
 
 def job_index() -> JobIndex:
@@ -137,8 +150,8 @@ def command_runner() -> CommandRunner:
     return LoggedRunner(ProcessRunner(), Path(path), clock())
 
 
-def submit_tools(kind: SubmitterKind) -> SubmitTools:
-    """Everything that a submission uses."""
+def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
+    """Everything that a submission uses; without `checks` the cluster is not looked at first."""
     from hpckit.adapters.interrupts import interrupts_held
     from hpckit.app.submit import SubmitTools
 
@@ -148,6 +161,7 @@ def submit_tools(kind: SubmitterKind) -> SubmitTools:
         index=job_index(),
         clock=clock(),
         interrupts_held=interrupts_held,
+        probe=cluster_probe() if checks and kind is SubmitterKind.SLURM else None,
     )
 
 

@@ -6,10 +6,13 @@ import os
 from collections.abc import Sequence
 
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
+from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.slurm import JobId, JobRecord
 from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
 from hpckit.parse.sbatch import refusal_words
+from hpckit.parse.scontrol_config import parse_scontrol_config, scontrol_config_argv
 from hpckit.parse.scontrol_job import parse_scontrol_job, scontrol_job_argv
+from hpckit.parse.sinfo import parse_sinfo, sinfo_argv
 from hpckit.parse.slurm_text import accounting_disabled, is_unreachable
 from hpckit.parse.squeue import parse_squeue, squeue_argv
 from hpckit.ports import Clock, CommandResult, CommandRunner
@@ -61,6 +64,14 @@ class SlurmCli:
             if _NO_SUCH_JOB in error.stderr:
                 return ()
             raise
+
+    def config(self, cluster: str | None) -> SlurmConfig:
+        """What the cluster is configured with."""
+        return parse_scontrol_config(self.ask(scontrol_config_argv(cluster)).stdout)
+
+    def partitions(self, cluster: str | None) -> Sequence[Partition]:
+        """The partitions of the cluster and the kinds of nodes in them."""
+        return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
 
     def _accounts(self, argv: Sequence[str]) -> Sequence[JobRecord] | None:
         try:

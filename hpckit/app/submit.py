@@ -11,9 +11,11 @@ from pathlib import Path
 from string import Template
 
 import hpckit
+from hpckit.app.live_checks import check_live
 from hpckit.app.prepare import PreparedJob, as_json, effective_document
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
 from hpckit.errors import ConfigError, HpckitError, StorageFailed, SubmissionUnconfirmed
+from hpckit.model.finding import Finding
 from hpckit.model.job_folder import (
     AGENT_FILE,
     EFFECTIVE_FILE,
@@ -27,7 +29,15 @@ from hpckit.model.job_folder import (
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import UNCONFIRMED_PREFIX, JobEntry, JobId, JobState
 from hpckit.parse.document import to_tree
-from hpckit.ports import Clock, JobFolders, JobIndex, StartedJob, SubmitRequest, Submitter
+from hpckit.ports import (
+    Clock,
+    ClusterProbe,
+    JobFolders,
+    JobIndex,
+    StartedJob,
+    SubmitRequest,
+    Submitter,
+)
 from hpckit.units import parse_slurm_time_s
 
 INTENT_SCHEMA = "hpckit.intent/1"
@@ -57,13 +67,14 @@ class Caller:
 class Submission:
     """A job that was started: its line of the index, and what became of the shell's variables.
 
-    `words` is what the scheduler had to say about it, a line each.
+    `words` is what the scheduler had to say about it, a line each; `notes` are what checks found.
     """
 
     entry: JobEntry
     script_sha256: str
     environment: SubmissionEnvironment
     words: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
     @property
     def job_id(self) -> JobId:
@@ -78,13 +89,14 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitTools:
-    """The adapters that a submission uses."""
+    """The adapters that a submission uses; without a probe nobody looks at the cluster first."""
 
     submitter: Submitter
     folders: JobFolders
     index: JobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[None]]
+    probe: ClusterProbe | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +118,7 @@ class _Draft:
     entry: JobEntry
     workdir: Path
     environment: SubmissionEnvironment
+    notes: tuple[Finding, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -113,13 +126,15 @@ class _Draft:
 
 
 def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
-    """Write the job folder, start the job, record it. Raises StorageFailed, AdapterError.
+    """Check, write the job folder, start the job, record it.
+
+    Raises JobRefused, StorageFailed, AdapterError.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
     started, an interrupt waits until it is recorded. A job that may have been started
     (SubmissionUnconfirmed) stays on record, so that asking for it tells.
     """
-    draft = _draft(job, caller, tools)
+    draft = _checked(_draft(job, caller, tools), tools)
     progress = _Progress()
     try:
         return _start(draft, tools, progress)
@@ -142,6 +157,14 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
         if not progress.is_indexed:
             _undo(draft, tools, progress)
         raise
+
+
+def _checked(draft: _Draft, tools: SubmitTools) -> _Draft:
+    """The draft with what the cluster does not refuse of it. Raises JobRefused."""
+    if tools.probe is None:
+        return replace(draft, notes=draft.job.notes)
+    _, notes = check_live(draft.job, tools.probe, draft.entry.cluster)
+    return replace(draft, notes=tuple(dict.fromkeys((*draft.job.notes, *notes))))
 
 
 def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
@@ -348,6 +371,7 @@ def _start(draft: _Draft, tools: SubmitTools, progress: _Progress) -> Submission
             script_sha256=draft.job.script.sha256,
             environment=draft.environment,
             words=progress.started.words,
+            notes=draft.notes,
         )
 
 

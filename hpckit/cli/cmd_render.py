@@ -47,3 +47,4 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         )
     else:
         click.echo(job.script.text, nl=False)
+        output.say_notes(job.notes)

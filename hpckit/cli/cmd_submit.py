@@ -26,6 +26,12 @@ _LOG_LINES_SHOWN = 3
 @job_options
 @click.option("--local", is_flag=True, help="Run on this machine: the same as --site local.")
 @click.option("--dry-run", is_flag=True, help="Do all but start it; the script goes to stdout.")
+@click.option(
+    "--checks/--no-checks",
+    default=True,
+    show_default=True,
+    help="Look first whether the cluster takes the job.",
+)
 @click.option("--wait", "wait", is_flag=True, help="Wait for the end; exit 1 if the job failed.")
 @click.option("--quiet", is_flag=True, help="Print the job id alone.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -47,7 +53,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     if params["dry_run"]:
         _dry_run(job, as_json=params["as_json"])
         return
-    submission = _submit(job)
+    submission = _submit(job, checks=params["checks"])
     if not params["as_json"]:
         _say_submitted(job, submission, quiet=params["quiet"])
     status = _wait(submission) if params["wait"] else None
@@ -66,7 +72,7 @@ def _local_site(ctx: click.Context) -> str:
     return "local"
 
 
-def _submit(job: PreparedJob) -> Submission:
+def _submit(job: PreparedJob, *, checks: bool) -> Submission:
     from hpckit import wiring
     from hpckit.app.submit import submit
     from hpckit.cli.waiting import ASKING
@@ -76,7 +82,8 @@ def _submit(job: PreparedJob) -> Submission:
     if job.site.submitter is SubmitterKind.SLURM:
         line.show(ASKING)
     try:
-        return submit(job, wiring.caller(), wiring.submit_tools(job.site.submitter))
+        tools = wiring.submit_tools(job.site.submitter, checks=checks)
+        return submit(job, wiring.caller(), tools)
     finally:
         line.clear()
 
@@ -103,12 +110,15 @@ def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
         output.document({**_document(job, None, None), "script": job.script.text})
         return
     click.echo(job.script.text, nl=False)
+    output.say_notes(job.notes)
     output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
 
 
 def _document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
+    from hpckit.parse.document import to_tree
+
     return {
         "schema": "hpckit.submission/1",
         "job_id": None if submission is None else submission.job_id,
@@ -122,6 +132,7 @@ def _document(
         if submission is None
         else list(submission.environment.sbatch_defaults),
         "words": [] if submission is None else list(submission.words),
+        "notes": [to_tree(note) for note in (job if submission is None else submission).notes],
         "state": None if status is None else str(status.state),
         "exit_code": None if status is None else status.exit_code,
         "exit_signal": None if status is None else status.exit_signal,
@@ -147,6 +158,7 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
     if environment.sbatch_defaults:
         rows.append(("sbatch", f"reads your {' '.join(environment.sbatch_defaults)}"))
+    rows += [("note", output.note(note)) for note in submission.notes]
     if submission.words:
         rows.append(("slurm", "\n".join(submission.words)))
     ignored = not_applied(job.effective, job.site)

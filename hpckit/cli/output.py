@@ -14,6 +14,7 @@ import click
 from hpckit.units import format_duration
 
 if TYPE_CHECKING:
+    from hpckit.model.finding import Finding
     from hpckit.model.slurm import JobState, JobStatus
 
 _SHELL_SIGNAL_BASE = 128
@@ -51,6 +52,18 @@ def labelled(rows: Sequence[tuple[str, str]]) -> None:
         result(f" {label:<{width}}  {head}".rstrip())
         for line in more:
             result(f" {'':<{width}}  {line}".rstrip())
+
+
+def note(finding: Finding) -> str:
+    """What a check found, and on a second line what would mend it."""
+    text = f"{finding.subject}: {finding.text}"
+    return text if finding.hint is None else f"{text}\n({finding.hint})"
+
+
+def say_notes(findings: Sequence[Finding]) -> None:
+    """Print what checks found beside a result that has stdout for itself."""
+    for one in findings:
+        talk("\n  ".join(f"note  {note(one)}".split("\n")))
 
 
 def prose(text: str, indent: int = 9) -> str:

@@ -1,0 +1,83 @@
+"""What a cluster is, asked of Slurm and remembered for an hour."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.adapters.slurm_conf import cluster_name
+from hpckit.ports import Clock, ClusterView
+
+_FRESH_S = 3600.0
+
+
+class SlurmProbe:
+    """Asks scontrol for the configuration and sinfo for the partitions, at most once an hour.
+
+    The answers lie in `folder`, one file a cluster, so that a thousand submissions ask once. A
+    file that cannot be read or written costs only the questions.
+    """
+
+    def __init__(
+        self, slurm: SlurmCli, folder: Path, clock: Clock, environment: Mapping[str, str]
+    ) -> None:
+        self._slurm = slurm
+        self._folder = folder
+        self._clock = clock
+        # Hosts that share a home folder need not share a Slurm: without a name, each asks itself.
+        self._here = (
+            environment.get("SLURM_CONF", ""),
+            cluster_name(environment) or socket.gethostname(),
+        )
+
+    def look(self, cluster: str | None, *, fresh: bool = False) -> ClusterView:
+        """The cluster of this name, None for the one that is here; `fresh` asks in any case.
+
+        Raises SchedulerUnreachable, ToolFailed, ToolMissing, ParseError.
+        """
+        path = self._path(cluster)
+        known = None if fresh else self._remembered(path)
+        if known is not None:
+            return known
+        view = ClusterView(
+            config=self._slurm.config(cluster),
+            partitions=tuple(self._slurm.partitions(cluster)),
+            seen_s=self._clock.now_s(),
+        )
+        _keep(path, view)
+        return view
+
+    def _path(self, cluster: str | None) -> Path:
+        key = "\0".join((*self._here, cluster or ""))
+        return (
+            self._folder / f"{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:16]}.json"
+        )
+
+    def _remembered(self, path: Path) -> ClusterView | None:
+        try:
+            view = msgspec.json.decode(path.read_bytes(), type=ClusterView)
+        except (OSError, msgspec.MsgspecError, ValueError):
+            return None
+        # One from the future is of a clock that was wrong.
+        return view if 0 <= self._clock.now_s() - view.seen_s < _FRESH_S else None
+
+
+def _keep(path: Path, view: ClusterView) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.encode(view))
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink()
+            raise

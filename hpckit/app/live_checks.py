@@ -1,0 +1,67 @@
+"""A prepared job against the cluster that is to run it, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpckit.app.prepare import PreparedJob, without_errors
+from hpckit.decide.dialect import dialect_findings, live_dialect
+from hpckit.decide.fit import fit_findings
+from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
+from hpckit.model.cluster import SlurmVersion
+from hpckit.model.finding import Finding, Level
+from hpckit.ports import ClusterProbe, ClusterView
+
+
+def check_live(
+    job: PreparedJob, probe: ClusterProbe, cluster: str | None
+) -> tuple[ClusterView | None, tuple[Finding, ...]]:
+    """The cluster, and what does not keep the job from running there.
+
+    What keeps it is looked at again in the present cluster before the job is refused: what is
+    remembered may have changed. A cluster that cannot be asked, or is not understood, holds nothing
+    back: then it is None. Raises JobRefused; SchedulerUnreachable when nobody answers.
+    """
+    try:
+        view = probe.look(cluster)
+        findings = tuple(_findings(job, view, cluster))
+        if any(one.level is Level.ERROR for one in findings):
+            view = probe.look(cluster, fresh=True)
+            findings = tuple(_findings(job, view, cluster))
+    except (ToolFailed, ToolMissing, ParseError) as error:
+        text = f"the cluster was not looked at: {error.message}"
+        return None, (Finding(level=Level.NOTE, subject="checks", text=text),)
+    except SchedulerUnreachable as error:
+        raise SchedulerUnreachable(
+            error.message, hint=f"nothing was submitted; {error.hint}"
+        ) from error
+    return view, without_errors(findings)
+
+
+def _findings(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:
+    yield from _identity(job, view, cluster)
+    yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
+    yield from fit_findings(job.effective.spec, view.partitions)
+
+
+def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:
+    """Whether the cluster that answers is the one that the site file describes."""
+    rules, config = job.site.slurm, view.config
+    named, answers = rules.cluster, config.cluster_name
+    if cluster is None and named and answers and named.casefold() != answers.casefold():
+        yield Finding(
+            level=Level.ERROR,
+            subject="site",
+            text=f"{job.site.name} is the cluster {named}, and this host submits to {answers}",
+            hint="submit from a login node of that cluster, or --site with a site file of this one",
+        )
+    elif rules.version is not None and config.version is not None:
+        said = SlurmVersion.of(rules.version)
+        if said.line != config.version.line:
+            yield Finding(
+                level=Level.NOTE,
+                subject="site",
+                text=f"the file of {job.site.name} says Slurm {said.line}, and "
+                f"{config.version} answers",
+                hint=f'slurm.version = "{config.version.line}" in the site file',
+            )
