@@ -12,12 +12,10 @@ from typing import NoReturn
 import coverage
 import pytest
 
-from tests.cluster.cluster import CHECKOUT, Cluster
+from tests.cluster.cluster import CHECKOUT, OWN, Cluster
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900
-OWN = "hpckit-test-"
-"""The cluster of a test run is called so, and by the number of its process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,10 +71,12 @@ def _down(name: str) -> None:
 
 
 def _clear_abandoned() -> None:
-    """Remove the clusters of test runs that were killed before they could."""
+    """Remove what test runs started that were killed before they could."""
     for pid in {rest.partition("-")[0] for rest in _containers(OWN)}:
         if not Path(f"/proc/{pid}").exists():
             _down(OWN + pid)
+            for rest in _containers(f"{OWN}{pid}-"):
+                _call("docker", "rm", "--force", "--volumes", f"{OWN}{pid}-{rest}")
 
 
 @pytest.fixture(scope="session")
