@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.cluster import OWN, Containers, eventually
+from tests.cluster.cluster import CHECKOUT, OWN, Containers, eventually
 
 START_S = 60.0
+ENTRYPOINT = "/usr/local/sbin/entrypoint"
 _numbers = itertools.count(1)
 
 
@@ -36,9 +37,12 @@ class Controller(Containers):
         return f"{self.name}-login"
 
     def create(self, image: str) -> None:
-        """Make its container from `image`, without starting it."""
+        """Make its container from `image`, which may be older than this checkout; start nothing."""
         options = ("--init", "--hostname=login", "--env=ROLE=alone", f"--name={self._container}")
         self._docker("create", *options, image)
+        self._docker(
+            "cp", str(CHECKOUT / "docker" / "entrypoint"), f"{self._container}:{ENTRYPOINT}"
+        )
 
     def configure(self, conf: Mapping[str, str]) -> None:
         """Put the files of /etc/slurm, text by name, into the container."""

@@ -13,7 +13,6 @@ from typing import Any
 from hpckit.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
 
 BLOCK = 16
-LARGEST_BLOCK = 1024
 AMPLE: Mapping[str, Any] = {"nodes": 64, "cpus_per_node": 256, "mem_per_node": "2048G"}
 """What a partition has when its site file does not say: no job fails for it."""
 
@@ -167,7 +166,4 @@ def _blocks(kinds: Sequence[NodeKind], block: int) -> list[str]:
     """Blocks of `block` nodes; nodes that do not fill one are in none (a smaller one is fatal)."""
     groups = [group for kind in kinds for group in kind.groups(block, whole=True)]
     lines = [f"BlockName=b{i:05d} Nodes={group}" for i, group in enumerate(groups)]
-    sizes = [block]
-    while sizes[-1] * 2 <= min(LARGEST_BLOCK, block * len(groups)):
-        sizes.append(sizes[-1] * 2)
-    return [*lines, f"BlockSizes={','.join(map(str, sizes))}"]
+    return [*lines, f"BlockSizes={block}"]
