@@ -26,7 +26,7 @@ from hpckit.decide.pending import reasons_page
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
-from hpckit.parse.document import dataclass_of, field_types
+from hpckit.parse.document import dataclass_of, field_types, table_of
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")
@@ -154,7 +154,7 @@ def _definitions(cls: type) -> dict[str, Any]:
 def _dataclasses(cls: type) -> Iterator[type]:
     yield cls
     for _, hint in field_types(cls):
-        inner = dataclass_of(hint)
+        inner = dataclass_of(hint) or table_of(hint)
         if inner is not None:
             yield from _dataclasses(inner)
 
@@ -194,9 +194,13 @@ def job_page() -> str:
 def site_page() -> str:
     """The reference of the site file."""
     excluded = " and ".join(f"`{name}`" for name in NOT_A_SITE_DEFAULT)
+    tables = "".join(
+        f"\n## `[{name}]`\n\n{_sentence(inner)}\n\n{_key_table(inner)}"
+        for name, inner in _tables(SiteSpec)
+    )
     return (
         f"{_file_head('site', SITE_SCHEMA)}\n## Top level\n\n{_key_table(SiteSpec)}"
-        f"{_SITE_JOB.format(excluded=excluded)}"
+        f"{tables}{_SITE_JOB.format(excluded=excluded)}"
     )
 
 
@@ -208,15 +212,17 @@ def _file_head(what: str, schema: str) -> str:
 
 def _tables(cls: type) -> Iterator[tuple[str, type]]:
     for field, hint in field_types(cls):
-        inner = dataclass_of(hint)
+        inner, of_each = dataclass_of(hint), table_of(hint)
         if inner is not None:
             yield file_key(field), inner
+        elif of_each is not None:
+            yield f"{file_key(field)}.NAME", of_each
 
 
 def _sentence(cls: type) -> str:
     """The docstring's first line, without the name of the table that stands above it."""
     text = (cls.__doc__ or "").partition("\n")[0]
-    text = re.sub(r"^`\[\w+\]`: ", "", text)
+    text = re.sub(r"^`\[[\w.]+\]`: ", "", text)
     return text[:1].upper() + text[1:]
 
 
@@ -247,6 +253,8 @@ def _type_words(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
         return ", ".join(f"`{word}`" for word in hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclass_of(hint) is not None:
+        return "table"
     if origin is tuple:
         return f"list of {_type_words(arguments[0])}"
     if origin is Mapping:

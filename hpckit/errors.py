@@ -6,6 +6,7 @@
     ├─ ConfigError 3            a file or an option is wrong
     ├─ ParseError 4             foreign text is not what its format promises
     ├─ PlanError 5              the request cannot be met
+    │  └─ JobRefused            checks found what Slurm or the site would refuse
     ├─ RenderError 6            a template or a value cannot become a script
     └─ AdapterError 7           the world outside answered no
        ├─ ToolMissing           a program or library is absent
@@ -89,6 +90,25 @@ class PlanError(HpckitError):
         self.constraint = constraint
         self.have = have
         self.need = need
+
+
+class JobRefused(PlanError):
+    """Checks found that a job cannot run as it stands, before Slurm saw it.
+
+    `findings` are (subject, text, fix), at least one.
+    """
+
+    def __init__(self, findings: Sequence[tuple[str, str, str | None]]) -> None:
+        subject, text, fix = findings[0]
+        message, hint = f"{subject}: {text}", fix
+        if len(findings) > 1:
+            lines = [
+                f"{one}: {what}" + (f"\n    fix: {how}" if how else "")
+                for one, what, how in findings
+            ]
+            message, hint = "\n  ".join([f"{len(findings)} findings", *lines]), None
+        HpckitError.__init__(self, f"refused before Slurm saw it: {message}", hint=hint)
+        self.findings = tuple(findings)
 
 
 class RenderError(HpckitError):

@@ -5,32 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
 from hpckit.errors import AdapterError, HpckitError
+from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
 from hpckit.ports import CommandRunner, JobFolders, JobIndex
 
 _TIMEOUT_S = 5.0
-
-
-class Level(StrEnum):
-    """How a finding bears on the user's work."""
-
-    OK = "ok"
-    NOTE = "note"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at, what was seen, and what would mend it."""
-
-    level: Level
-    subject: str
-    text: str
-    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

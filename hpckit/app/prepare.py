@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 import hpckit
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
+from hpckit.decide.dialect import dialect_findings, site_dialect
+from hpckit.decide.fit import fit_findings, site_partitions
 from hpckit.decide.launch import plan_launch
+from hpckit.errors import JobRefused
+from hpckit.model.cluster import SlurmVersion
+from hpckit.model.finding import Finding, Level
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
-from hpckit.model.site import SiteSpec
+from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.parse.document import to_tree
 from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
 from hpckit.parse.launcher_command import job_name_of, read_launchers
@@ -34,6 +39,7 @@ class JobSource:
 
     `file_text` None is a job that has only a command. `options` maps a dotted key to its value
     and the option as typed; `option_words` are the same options as words of a command line.
+    `slurm_version` is the release that somebody named in place of the site file's.
     """
 
     file_text: str | None
@@ -44,17 +50,22 @@ class JobSource:
     site_name: str | None
     template: str | None
     folder: Path
+    slurm_version: SlurmVersion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedJob:
-    """A job that is decided and rendered; nothing outside has been touched."""
+    """A job that is decided and rendered; nothing outside has been touched.
+
+    `notes` are what checks found that does not keep it from running.
+    """
 
     source: JobSource
     site: SiteSpec
     effective: EffectiveJob
     plan: LaunchPlan
     script: Script
+    notes: tuple[Finding, ...] = ()
 
 
 def prepare(
@@ -64,7 +75,13 @@ def prepare(
     site = load_site(resources, source.site_name)
     effective = effective_job(_layers(source, site))
     check_job(effective.spec, site)
-    plan = plan_launch(effective.spec, site)
+    dialect = site_dialect(site, source.slurm_version)
+    plan = plan_launch(effective.spec, site, dialect)
+    notes = without_errors(
+        [*dialect_findings(plan, dialect), *fit_findings(effective.spec, site_partitions(site))]
+        if site.submitter is SubmitterKind.SLURM
+        else []
+    )
     templates = load_templates(resources)
     provenance = Provenance(
         version=hpckit.__version__,
@@ -79,7 +96,17 @@ def prepare(
     if digest is not None:
         provenance = replace(provenance, template_digest=digest)
         script = render_script(plan, provenance, templates.texts, cache)
-    return PreparedJob(source=source, site=site, effective=effective, plan=plan, script=script)
+    return PreparedJob(
+        source=source, site=site, effective=effective, plan=plan, script=script, notes=notes
+    )
+
+
+def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The notes among these findings. Raises JobRefused for the errors."""
+    errors = [(one.subject, one.text, one.hint) for one in findings if one.level is Level.ERROR]
+    if errors:
+        raise JobRefused(errors)
+    return tuple(findings)
 
 
 def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
@@ -101,6 +128,8 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
         words.append("job.toml")
     if source.site_name is not None:
         words += ["--site", site.name]
+    if source.slurm_version is not None:
+        words += ["--slurm-version", str(source.slurm_version)]
     if source.template is not None:
         words += ["--template", source.template]
     words += source.option_words

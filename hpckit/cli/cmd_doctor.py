@@ -11,7 +11,7 @@ import hpckit
 from hpckit.cli import output
 
 if TYPE_CHECKING:
-    from hpckit.app.doctor import Finding
+    from hpckit.model.finding import Finding
 
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from hpckit.app.prepare import JobSource
+    from hpckit.model.cluster import SlurmVersion
 
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
@@ -85,6 +86,17 @@ def complete_site(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+def _slurm_version(
+    _ctx: click.Context, _param: click.Parameter, text: str | None
+) -> SlurmVersion | None:
+    from hpckit.model.cluster import SlurmVersion
+
+    try:
+        return None if text is None else SlurmVersion.of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the JOB argument and every option that stands over a job file's key."""
     decorators = [
@@ -92,6 +104,8 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                        type=click.Path(allow_dash=True)),
         click.option("--site", envvar="HPCKIT_SITE", shell_complete=complete_site,
                      help="Site file to use (hpckit sites list)."),
+        click.option("--slurm-version", metavar="RELEASE", callback=_slurm_version,
+                     help="Release of Slurm to check for, such as 24.11, instead of the site's."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                      help="Folder of site files that come first."),
@@ -129,6 +143,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         command=command,
         site_name=params["site"],
         template=params["template"],
+        slurm_version=params["slurm_version"],
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 

@@ -19,6 +19,7 @@ def check_job(spec: JobSpec, site: SiteSpec) -> None:
             need=f"slurm.signal {spec.slurm.signal}",
             hint='leave slurm.signal out, or use launch.kind = "plain"',
         )
+    _check_segment(spec)
     if local:
         _check_local(spec, site)
 
@@ -53,6 +54,21 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
         have=f"{_count(spec.ntasks, 'rank')} ({_count(spec.resources.nodes, 'node')} × {per_node})",
         need=f"{_count(need, 'rank')} ({mesh})",
         hint=hint,
+    )
+
+
+def _check_segment(spec: JobSpec) -> None:
+    """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05)."""
+    segment, nodes = spec.slurm.segment, spec.resources.nodes
+    if segment is None or nodes <= segment or nodes % segment == 0:
+        return
+    fitting = [size for size in range(segment, 0, -1) if nodes % size == 0]
+    raise PlanError(
+        "slurm.segment",
+        have=_count(nodes, "node"),
+        need=f"a multiple of {segment}",
+        hint=f"--nodes {nodes // segment * segment} or {-(-nodes // segment) * segment}, "
+        f"or slurm.segment = {fitting[0]}",
     )
 
 

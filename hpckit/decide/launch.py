@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from hpckit.decide.dialect import Dialect, gpu_request
 from hpckit.decide.options import (
     OWNED_BY_SBATCH,
     OWNED_BY_SRUN,
     TEXT_OPTIONS,
     extra_options,
 )
-from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest, SlurmOptions
+from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest
 from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
 from hpckit.model.site import SiteSpec, SubmitterKind
+from hpckit.model.slurm_options import SlurmOptions
 from hpckit.units import (
     format_slurm_mem,
     format_slurm_time,
@@ -26,8 +28,8 @@ from hpckit.units import (
 )
 
 
-def plan_launch(spec: JobSpec, site: SiteSpec) -> LaunchPlan:
-    """Everything that the script of `spec` at `site` shows.
+def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
+    """Everything that the script of `spec` at `site` shows, said in the site's dialect.
 
     Raises ConfigError for an option in an open table that hpckit writes itself.
     """
@@ -36,7 +38,7 @@ def plan_launch(spec: JobSpec, site: SiteSpec) -> LaunchPlan:
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
-        directives=_directives(spec),
+        directives=_directives(spec, dialect),
         srun=_srun_options(spec),
         environment=_environment(spec),
         communication=tuple(
@@ -61,27 +63,33 @@ def _rank_source(kind: LauncherKind, *, local: bool, by_torchrun: bool) -> str:
     return "mpi" if kind is LauncherKind.MPI else "slurm"
 
 
-def _directives(spec: JobSpec) -> tuple[Option, ...]:
+def _directives(spec: JobSpec, dialect: Dialect) -> tuple[Option, ...]:
     options = [
         Option(name="job-name", value=spec.name),
         Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
-        *_resource_options(spec.resources),
+        *_resource_options(spec.resources, dialect),
         *_task_options(spec),
         *_slurm_options(spec.slurm),
-        *extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"),
     ]
+    for extra in extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"):
+        options = _with_extra(options, extra)
     return tuple(sorted(options, key=lambda option: option.name))
 
 
-def _resource_options(request: ResourceRequest) -> Iterator[Option]:
+def _with_extra(options: list[Option], extra: Option) -> list[Option]:
+    """The options and one of the user's; of two --gres Slurm would take the last alone."""
+    for at, option in enumerate(options):
+        if option.name == extra.name and extra.value is not None:
+            both = replace(option, value=f"{option.value},{extra.value}")
+            return [*options[:at], both, *options[at + 1 :]]
+    return [*options, extra]
+
+
+def _resource_options(request: ResourceRequest, dialect: Dialect) -> Iterator[Option]:
     yield Option(name="nodes", value=str(request.nodes))
-    if request.gpus_per_node:
-        kind = f"{request.gpu_type}:" if request.gpu_type else ""
-        yield Option(
-            name="gpus-per-node",
-            value=f"{kind}{request.gpus_per_node}",
-            because="per node: --gpus-per-task would hide a rank's peers from it",
-        )
+    gpus = gpu_request(dialect, request)
+    if gpus is not None:
+        yield gpus
     if request.time_limit is not None:
         yield Option(name="time", value=format_slurm_time(parse_slurm_time_s(request.time_limit)))
     if request.exclusive:
@@ -134,6 +142,12 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         value = getattr(slurm, name)
         if value is not None:
             yield Option(name=name.replace("_", "-"), value=value)
+    if slurm.segment is not None:
+        yield Option(
+            name="segment",
+            value=str(slurm.segment),
+            because="nodes of one block together: topology/block, Slurm 24.05 or newer",
+        )
     if slurm.mail_type:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
     if slurm.requeue:

@@ -38,6 +38,7 @@ TEXT_OPTIONS: Final = (
     "licenses",
     "array",
     "begin",
+    "switches",
     "signal",
     "comment",
     "mail_user",
@@ -45,7 +46,8 @@ TEXT_OPTIONS: Final = (
 """Keys of `[slurm]` whose text is the value of the option of that name."""
 
 _SLURM = {
-    name.replace("_", "-"): f"slurm.{name}" for name in (*TEXT_OPTIONS, "requeue", "mail_type")
+    name.replace("_", "-"): f"slurm.{name}"
+    for name in (*TEXT_OPTIONS, "segment", "requeue", "mail_type")
 }
 _SUBMISSION = {
     "job-name": "name",

@@ -6,7 +6,6 @@ absent from the script.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,6 +25,7 @@ from hpckit.model.rules import (
     parses,
     program_text,
 )
+from hpckit.model.slurm_options import SlurmOptions
 from hpckit.units import (
     MEM_EXPECTED,
     TIME_EXPECTED,
@@ -57,29 +57,10 @@ def _settable_name(name: str) -> str | None:
 
 
 _ENV_TABLE = mapping(_settable_name, program_text)
-_OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
-_NODE_RANGE = r"\d+(-\d+(:[1-9]\d*)?)?"
-_ARRAY = matching(rf"{_NODE_RANGE}(,{_NODE_RANGE})*(%[1-9]\d*)?", 'an array such as "0-31%8"')
 _DIRECTIVES = ("#SBATCH", "#PBS", "#BSUB")
 """What sbatch reads as its options; those of other schedulers even after the first command."""
 _SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
 _SLURM_MEM = parses(parse_slurm_mem_bytes, MEM_EXPECTED)
-
-
-_SIGNAL_NAMES = "HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|USR1|USR2|URG|CONT|STOP|TSTP|TTIN|TTOU"
-_MAX_SIGNAL_TIME_S = 65535
-
-
-def _signal(value: str) -> str | None:
-    expected = f"such as USR2@120 or B:USR2@120, at most {_MAX_SIGNAL_TIME_S} s before the end"
-    match = re.fullmatch(rf"((B|R|BR|RB):)?(SIG)?({_SIGNAL_NAMES})(@(?P<time>\d{{1,5}}))?", value)
-    if match is None or int(match["time"] or 0) > _MAX_SIGNAL_TIME_S:
-        return expected
-    return None
-
-
-def _option_value(value: object) -> str | None:
-    return one_line(value) if isinstance(value, str) else None
 
 
 def _setup_line(line: str) -> str | None:
@@ -268,54 +249,6 @@ class EnvironmentRequest:
         check_fields(self)
         if self.venv is not None and self.conda is not None:
             raise InvalidValue("conda", self.conda, "either venv or conda, not both")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmOptions:
-    """`[slurm]`: who pays, where and when; every other option through the two open tables."""
-
-    account: str | None = key("Account to charge (`--account`).", default=None, check=one_line)
-    partition: str | None = key("Partition (`--partition`).", default=None, check=one_line)
-    qos: str | None = key("Quality of service (`--qos`).", default=None, check=one_line)
-    constraint: str | None = key("Node features (`--constraint`).", default=None, check=one_line)
-    reservation: str | None = key("Reservation (`--reservation`).", default=None, check=one_line)
-    nodelist: str | None = key("Nodes to include (`--nodelist`).", default=None, check=one_line)
-    exclude: str | None = key("Nodes to avoid (`--exclude`).", default=None, check=one_line)
-    dependency: str | None = key("Jobs to wait for (`--dependency`).", default=None, check=one_line)
-    licenses: str | None = key("Licenses (`--licenses`).", default=None, check=one_line)
-    array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_ARRAY)
-    begin: str | None = key("Earliest start (`--begin`).", default=None, check=one_line)
-    signal: str | None = key(
-        "Signal before the time limit (`--signal`), such as `B:USR2@120`.",
-        default=None,
-        check=_signal,
-    )
-    requeue: bool = key(
-        "May Slurm start the job again after a node failure or preemption (`--requeue`, else "
-        "`--no-requeue`).",
-        default=False,
-    )
-    comment: str | None = key("Comment (`--comment`).", default=None, check=one_line)
-    mail_user: str | None = key("Whom to write (`--mail-user`).", default=None, check=one_line)
-    mail_type: tuple[str, ...] = key(
-        "On which events (`--mail-type`), such as `END` and `FAIL`.",
-        default=(),
-        check=every(matching(r"[A-Z]+(_[A-Z0-9]+)*", "an event such as END or TIME_LIMIT_80")),
-    )
-    extra: Mapping[str, str | int | bool] = key(
-        "Any other option of sbatch by its long name; `true` is the bare option, `false` leaves "
-        "it out.",
-        factory=dict,
-        check=mapping(_OPTION_NAME, _option_value),
-    )
-    srun_extra: Mapping[str, str | int | bool] = key(
-        "Any other option of srun by its long name.",
-        factory=dict,
-        check=mapping(_OPTION_NAME, _option_value),
-    )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from hpckit.model.rules import between, check_fields, key, matching, one_line
+from hpckit.model.cluster import VERSION_EXPECTED, SlurmVersion, TopologyKind
+from hpckit.model.rules import (
+    MAX_COUNT,
+    between,
+    check_fields,
+    every,
+    key,
+    mapping,
+    matching,
+    one_line,
+    parses,
+)
+from hpckit.units import (
+    MEM_EXPECTED,
+    TIME_EXPECTED,
+    parse_slurm_mem_bytes,
+    parse_slurm_time_s,
+)
 
 SITE_SCHEMA = "hpckit.site/1"
 SITE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -20,6 +37,85 @@ class SubmitterKind(StrEnum):
 
     SLURM = "slurm"
     LOCAL = "local"
+
+
+class GpuOption(StrEnum):
+    """The option by which a cluster wants GPUs asked for; some accept only one of them."""
+
+    GPUS_PER_NODE = "gpus-per-node"
+    GRES = "gres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSite:
+    """`[slurm]`: which Slurm runs there, and what it wants otherwise than others."""
+
+    version: str | None = key(
+        "The release that runs there, such as `24.11`; what it cannot do is refused by `render` "
+        "too. Not said: only `submit` can tell, by asking.",
+        default=None,
+        check=parses(SlurmVersion.of, VERSION_EXPECTED),
+    )
+    cluster: str | None = key(
+        "ClusterName of its slurm.conf; a submission that would go to another cluster is refused.",
+        default=None,
+        check=matching(r"[A-Za-z0-9_.-]+", "a cluster's name"),
+    )
+    gpu_option: GpuOption = key(
+        "How GPUs are asked for: `gpus-per-node`, or `gres` (`--gres=gpu:N`) where nothing else "
+        "is accepted. The two together are an error from Slurm 26.05 on.",
+        default=GpuOption.GPUS_PER_NODE,
+    )
+    topology: TopologyKind | None = key(
+        "TopologyPlugin: `tree` (`slurm.switches` has an effect), `block` (`slurm.segment` has) "
+        "or `flat`.",
+        default=None,
+    )
+    max_array_size: int | None = key(
+        "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
+        default=None,
+        check=between(2, MAX_COUNT),
+        minimum=2,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePartition:
+    """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
+
+    nodes: int = key("Nodes.", check=between(1, MAX_COUNT), minimum=1)
+    cpus_per_node: int | None = key(
+        "CPUs of a node, as Slurm counts them (threads, where it schedules threads).",
+        default=None,
+        check=between(1, MAX_COUNT),
+        minimum=1,
+    )
+    mem_per_node: str | None = key(
+        "Memory of a node (RealMemory).",
+        default=None,
+        check=parses(parse_slurm_mem_bytes, MEM_EXPECTED),
+    )
+    gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT), minimum=0)
+    gpu_type: str | None = key(
+        "GPU type as gres.conf names it, such as `h100`.",
+        default=None,
+        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+    )
+    features: tuple[str, ...] = key(
+        "Features of its nodes (`--constraint`).", default=(), check=every(one_line)
+    )
+    time_limit: str | None = key(
+        "MaxTime. Not said: no limit is known.",
+        default=None,
+        check=parses(parse_slurm_time_s, TIME_EXPECTED),
+    )
+    default: bool = key("Where a job goes that names no partition.", default=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +162,15 @@ class SiteSpec:
         default=30.0,
         check=between(0, 3600),
         minimum=0,
+    )
+    slurm: SlurmSite = field(default_factory=SlurmSite)
+    partitions: Mapping[str, SitePartition] = key(
+        "Partitions and their nodes, one table each; a job that does not fit one is refused "
+        "before Slurm sees it.",
+        factory=dict,
+        check=mapping(
+            matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a partition's name"), lambda _: None
+        ),
     )
     job: Mapping[str, Any] = key(
         "Defaults for any key of a job file, in the same tables.", factory=dict

@@ -46,6 +46,13 @@ def dataclass_of(annotation: Any) -> type | None:
     return annotation if is_one else None
 
 
+def table_of(annotation: Any) -> type | None:
+    """The dataclass of each value of a table by name, None for any other field."""
+    if typing.get_origin(annotation) is not Mapping:
+        return None
+    return dataclass_of(typing.get_args(annotation)[1])
+
+
 @functools.cache
 def field_types(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
     """The fields of a dataclass with their evaluated types."""
@@ -65,9 +72,12 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
             raise _misplaced_key(name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
-        inner = dataclass_of(known[name])
+        inner, of_each = dataclass_of(known[name]), table_of(known[name])
         if inner is not None:
             refuse_unknown_keys(value, inner, source, f"{path}{name}.")
+        elif of_each is not None and isinstance(value, Mapping):
+            for one, table in value.items():
+                refuse_unknown_keys(table, of_each, source, f"{path}{name}.{one}.")
         else:
             _refuse_unknown_words(value, known[name], source, f"{path}{name}")
             _refuse_long_numbers(value, source, f"{path}{name}")

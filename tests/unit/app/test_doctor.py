@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.doctor import SLURM_TOOLS, TOOLS, Finding, Level, examine
+from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine
 from hpckit.errors import StorageFailed
+from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
 from hpckit.ports import CommandResult

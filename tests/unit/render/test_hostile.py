@@ -18,6 +18,7 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 
+from hpckit.decide.dialect import Dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, PlanError, RenderError
 from hpckit.model.job import JOB_SCHEMA, JobSpec
@@ -214,7 +215,9 @@ def test_a_default_of_a_site_means_the_same(place: Place) -> None:
             default = {name: tree[name] for name in tree if name not in own}
             layers = [*layers_of(own), site_layer(default, "here")]
             said = effective_job(layers_of(tree)).spec
-            assert plan_launch(effective_job(layers).spec, here) == plan_launch(said, here)
+            assert plan_launch(effective_job(layers).spec, here, Dialect()) == plan_launch(
+                said, here, Dialect()
+            )
 
 
 def scripts(text: str) -> Iterator[tuple[Tree, str]]:

@@ -1,0 +1,83 @@
+"""How a job is said to one cluster: its release of Slurm, and what its site wants otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.decide.lint import lint
+from hpckit.decide.slurm_facts import Program
+from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
+from hpckit.model.finding import Finding
+from hpckit.model.job import ResourceRequest
+from hpckit.model.plan import LaunchPlan, Option
+from hpckit.model.site import GpuOption, SiteSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What decides between two spellings, and whether an option can be used at all.
+
+    `version` and `topology` are None where nobody said: then only what every release from 22.05
+    to 26.05 refuses is refused.
+    """
+
+    version: SlurmVersion | None = None
+    gpu_option: GpuOption = GpuOption.GPUS_PER_NODE
+    topology: TopologyKind | None = None
+
+
+def site_dialect(site: SiteSpec, told: SlurmVersion | None = None) -> Dialect:
+    """The dialect of a site by its file; `told` is a release named on the command line.
+
+    What is installed here plays no part: a script for a cluster that is elsewhere is the same.
+    """
+    version = told
+    if version is None and site.slurm.version is not None:
+        version = SlurmVersion.of(site.slurm.version)
+    return Dialect(version=version, gpu_option=site.slurm.gpu_option, topology=site.slurm.topology)
+
+
+def live_dialect(site: SiteSpec, config: SlurmConfig) -> Dialect:
+    """The dialect of the cluster that answers, in the spelling of its site."""
+    return Dialect(
+        version=config.version,
+        gpu_option=site.slurm.gpu_option,
+        topology=topology_kind(config.topology_plugin),
+    )
+
+
+def topology_kind(plugin: str | None) -> TopologyKind | None:
+    """The kind that TopologyPlugin names, None for one that hpckit does not know.
+
+    22.05 calls flat `topology/none`, later releases `topology/default` and `topology/flat`.
+    """
+    name = (plugin or "").removeprefix("topology/")
+    flat = {"none": TopologyKind.FLAT, "default": TopologyKind.FLAT}
+    known = {str(kind): kind for kind in TopologyKind}
+    return {**known, **flat}.get(name)
+
+
+def gpu_request(dialect: Dialect, request: ResourceRequest) -> Option | None:
+    """The option that asks for the GPUs of each node; None for a job without GPUs."""
+    if not request.gpus_per_node:
+        return None
+    kind = f"{request.gpu_type}:" if request.gpu_type else ""
+    if dialect.gpu_option is GpuOption.GRES:
+        return Option(
+            name="gres",
+            value=f"gpu:{kind}{request.gpus_per_node}",
+            because="this site wants GPUs as --gres; --gpus-per-node beside it would be an error",
+        )
+    return Option(
+        name="gpus-per-node",
+        value=f"{kind}{request.gpus_per_node}",
+        because="per node: --gpus-per-task would hide a rank's peers from it",
+    )
+
+
+def dialect_findings(plan: LaunchPlan, dialect: Dialect) -> tuple[Finding, ...]:
+    """What sbatch and srun of this dialect would not take of a script, or would ignore."""
+    return (
+        *lint(plan.directives, Program.SBATCH, dialect.version, dialect.topology),
+        *lint(plan.srun, Program.SRUN, dialect.version, dialect.topology),
+    )

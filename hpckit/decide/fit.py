@@ -1,0 +1,186 @@
+"""Whether a partition has the nodes that a job asks for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+
+from hpckit.model.cluster import NodeGroup, Partition
+from hpckit.model.finding import Finding, Level
+from hpckit.model.job import JobSpec
+from hpckit.model.site import SiteSpec
+from hpckit.units import (
+    format_slurm_time,
+    parse_slurm_mem_bytes,
+    parse_slurm_time_s,
+    slurm_mem_mib_ceil,
+)
+
+_MIB = 1024**2
+
+
+def site_partitions(site: SiteSpec) -> tuple[Partition, ...]:
+    """The partitions that a site file describes."""
+    return tuple(
+        Partition(
+            name=name,
+            is_default=one.default,
+            is_up=True,
+            time_limit_s=None if one.time_limit is None else parse_slurm_time_s(one.time_limit),
+            groups=(
+                NodeGroup(
+                    nodes=one.nodes,
+                    cpus=one.cpus_per_node,
+                    mem_mib=None
+                    if one.mem_per_node is None
+                    else parse_slurm_mem_bytes(one.mem_per_node) // _MIB,
+                    gpus=one.gpus_per_node,
+                    gpu_types=() if one.gpu_type is None else (one.gpu_type,),
+                    features=one.features,
+                ),
+            ),
+        )
+        for name, one in site.partitions.items()
+    )
+
+
+def fit_findings(spec: JobSpec, partitions: Sequence[Partition]) -> tuple[Finding, ...]:
+    """What keeps a job out of the partitions that it names, or out of the default one.
+
+    One of several partitions is enough. Nothing is found where no partition is known, or none
+    is the default.
+    """
+    if not partitions:
+        return ()
+    known = {partition.name: partition for partition in partitions}
+    if spec.slurm.partition is None:
+        names = [partition.name for partition in partitions if partition.is_default]
+    else:
+        names = spec.slurm.partition.split(",")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        return tuple(_unknown(name, list(known)) for name in unknown)
+    found = [tuple(_misfits(spec, known[name])) for name in names]
+    errors = [one for one in found if any(finding.level is Level.ERROR for finding in one)]
+    if len(errors) < len(found):
+        return next(one for one in found if one not in errors)
+    return errors[0] if errors else ()
+
+
+def _unknown(name: str, names: Sequence[str]) -> Finding:
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return Finding(
+        level=Level.ERROR,
+        subject="partition",
+        text=f"there is no partition {name!r}",
+        hint=f"{meant}there are: {', '.join(names)}",
+    )
+
+
+def _misfits(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
+    yield from _too_long(spec, partition)
+    if not partition.is_up:
+        yield Finding(
+            level=Level.NOTE,
+            subject="partition",
+            text=f"{partition.name} is not up: the job waits until it is",
+        )
+    if partition.groups:
+        yield from _too_large(spec, partition)
+
+
+def _too_long(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
+    if spec.resources.time_limit is None or partition.time_limit_s is None:
+        return
+    asked_s = parse_slurm_time_s(spec.resources.time_limit)
+    if asked_s <= partition.time_limit_s:
+        return
+    limit = format_slurm_time(partition.time_limit_s)
+    # A QOS may lift a partition's limit (sacctmgr(1), PartitionTimeLimit).
+    yield Finding(
+        level=Level.ERROR if spec.slurm.qos is None else Level.NOTE,
+        subject="time",
+        text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
+        hint=f"--time {limit}",
+    )
+
+
+def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
+    """Why its nodes do not do: each question is asked of the nodes that passed those before."""
+    groups: Sequence[NodeGroup] = partition.groups
+    for subject, fits, text, hint in _questions(spec, partition):
+        passed = [group for group in groups if fits(group)]
+        if not passed:
+            yield Finding(level=Level.ERROR, subject=subject, text=text(groups), hint=hint)
+            return
+        groups = passed
+    nodes = sum(group.nodes for group in groups)
+    if spec.resources.nodes > nodes:
+        yield Finding(
+            level=Level.ERROR,
+            subject="nodes",
+            text=f"{spec.resources.nodes} are asked for, and partition {partition.name} has "
+            f"{nodes}" + ("" if len(groups) == len(partition.groups) else " such nodes"),
+            hint=f"--nodes {nodes}, or another partition",
+        )
+
+
+_Question = tuple[str, Callable[[NodeGroup], bool], Callable[[Sequence[NodeGroup]], str], str]
+
+
+def _questions(spec: JobSpec, partition: Partition) -> Iterator[_Question]:
+    request, where = spec.resources, f"partition {partition.name}"
+    kind, gpus = request.gpu_type, request.gpus_per_node or 0
+    if gpus and kind is not None:
+        yield (
+            "GPUs",
+            lambda group: not group.gpu_types or kind.casefold() in _folded(group.gpu_types),
+            lambda groups: f"type {kind} is asked for, and {where} has {_types(groups)}",
+            "--gpu-type with one of them, or another partition",
+        )
+    yield (
+        "GPUs",
+        lambda group: group.gpus >= gpus,
+        lambda groups: (
+            f"{gpus} of a node are asked for, and a node of {where} has "
+            f"{max(group.gpus for group in groups)}"
+        ),
+        "--gpus-per-node, or another partition",
+    )
+    cpus = spec.ntasks_per_node * (request.cpus_per_task or 1)
+    if "overcommit" not in spec.slurm.extra:
+        yield (
+            "CPUs",
+            lambda group: group.cpus is None or group.cpus >= cpus,
+            lambda groups: (
+                f"{cpus} of a node are asked for ({spec.ntasks_per_node} ranks of "
+                f"{request.cpus_per_task or 1}), and a node of {where} has "
+                f"{max(group.cpus or 0 for group in groups)}"
+            ),
+            "--cpus-per-task, --ntasks-per-node, or another partition",
+        )
+    if request.mem is not None:
+        yield _memory(request.mem, where)
+
+
+def _memory(mem: str, where: str) -> _Question:
+    mem_mib = slurm_mem_mib_ceil(parse_slurm_mem_bytes(mem))
+    return (
+        "memory",
+        lambda group: group.mem_mib is None or group.mem_mib >= mem_mib,
+        lambda groups: (
+            f"{mem} of a node is asked for, and a node of {where} has "
+            f"{max(group.mem_mib or 0 for group in groups)}M"
+        ),
+        "--mem, or another partition",
+    )
+
+
+def _folded(words: Sequence[str]) -> list[str]:
+    return [word.casefold() for word in words]
+
+
+def _types(groups: Sequence[NodeGroup]) -> str:
+    kinds = dict.fromkeys(kind for group in groups for kind in group.gpu_types)
+    return ", ".join(kinds) or "no GPUs"

@@ -1,0 +1,108 @@
+"""Whether a partition can hold a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpckit.decide.fit import fit_findings
+from hpckit.model.cluster import NodeGroup, Partition
+from hpckit.model.finding import Level
+from tests.unit.render.prepared import prepared
+
+GPU = Partition(
+    name="gpu",
+    is_default=True,
+    is_up=True,
+    time_limit_s=86400,
+    groups=(
+        NodeGroup(nodes=4, cpus=64, mem_mib=1_000_000, gpus=8, gpu_types=("h100",)),
+        NodeGroup(nodes=10, cpus=32, mem_mib=500_000, gpus=4, gpu_types=("a100",)),
+    ),
+)
+LONG = replace(GPU, name="long", is_default=False, time_limit_s=None)
+CPU = Partition(
+    name="cpu",
+    is_default=False,
+    is_up=False,
+    time_limit_s=3600,
+    groups=(NodeGroup(nodes=100, cpus=16, mem_mib=64_000),),
+)
+ALL = (GPU, LONG, CPU)
+
+
+def found(resources: str, slurm: str = "") -> list[tuple[Level, str, str]]:
+    """What is found about a job: level, subject and text."""
+    text = f'name = "x"\ncommand = ["x"]\n[resources]\n{resources}\n[slurm]\n{slurm}'
+    spec = prepared(text, site=None).effective.spec
+    return [(one.level, one.subject, one.text) for one in fit_findings(spec, ALL)]
+
+
+@pytest.mark.parametrize(
+    ("resources", "slurm"),
+    [
+        ("nodes = 14", ""),
+        ("nodes = 14\ngpus_per_node = 4", ""),
+        ("nodes = 4\ngpus_per_node = 8\ngpu_type = 'H100'\nmem = '900G'", ""),
+        ("nodes = 10\ngpu_type = 'a100'\ngpus_per_node = 1", ""),
+        ("time_limit = '1-0'", ""),
+        ("time_limit = '30-0'", "partition = 'long'"),
+        ("time_limit = '30-0'", "partition = 'gpu,long'"),
+        ("ntasks_per_node = 65", "extra = { overcommit = true }"),
+        ("mem = '0'", ""),
+    ],
+)
+def test_what_fits_is_not_found(resources: str, slurm: str) -> None:
+    """A job that one of its partitions can hold is not held back."""
+    assert found(resources, slurm) == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "slurm", "subject", "words"),
+    [
+        ("nodes = 15", "", "nodes", "15 are asked for, and partition gpu has 14"),
+        ("nodes = 5\ngpus_per_node = 8", "", "nodes", "partition gpu has 4 such nodes"),
+        ("gpus_per_node = 16", "", "GPUs", "a node of partition gpu has 8"),
+        ("gpus_per_node = 1\ngpu_type = 'b200'", "", "GPUs", "has h100, a100"),
+        ("gpus_per_node = 8\ngpu_type = 'a100'", "", "GPUs", "has 4"),
+        ("gpus_per_node = 1", "partition = 'cpu'", "GPUs", "a node of partition cpu has 0"),
+        ("ntasks_per_node = 13\ncpus_per_task = 5", "", "CPUs", "65 of a node are asked for"),
+        ("mem = '2T'", "", "memory", "has 1000000M"),
+        ("time_limit = '2-0'", "", "time", "2-00:00:00 is over the 1-00:00:00"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(
+    resources: str, slurm: str, subject: str, words: str
+) -> None:
+    """What no node of the partition has is said with what there is."""
+    errors = [one for one in found(resources, slurm) if one[0] is Level.ERROR]
+    assert [one[1] for one in errors] == [subject]
+    assert words in errors[0][2]
+
+
+def test_an_unknown_partition_has_a_nearest() -> None:
+    """A name that is not there is an error, which names the nearest one and all."""
+    spec = prepared(
+        'name = "x"\ncommand = ["x"]\n[slurm]\npartition = "gpu,lomg"', site=None
+    ).effective.spec
+    (finding,) = fit_findings(spec, ALL)
+    assert finding.text == "there is no partition 'lomg'"
+    assert finding.hint == "did you mean 'long'? there are: gpu, long, cpu"
+
+
+def test_a_qos_may_lift_the_time_limit() -> None:
+    """Beside a QOS a long time is a note: QOS can lift a partition's limit."""
+    assert [one[0] for one in found("time_limit = '2-0'", "qos = 'long'")] == [Level.NOTE]
+
+
+def test_a_partition_that_is_down_is_a_note() -> None:
+    """A job may wait for a partition that is not up."""
+    assert [one[:2] for one in found("", "partition = 'cpu'")] == [(Level.NOTE, "partition")]
+
+
+def test_nothing_known_is_nothing_found() -> None:
+    """Without partitions, or without a default one, nothing is held against a job."""
+    spec = prepared('name = "x"\ncommand = ["x"]\n[resources]\nnodes = 999', site=None)
+    assert fit_findings(spec.effective.spec, ()) == ()
+    assert fit_findings(spec.effective.spec, (CPU,)) == ()
