@@ -86,7 +86,7 @@ class SlurmSite:
 class SitePartition:
     """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
 
-    nodes: int = key("Nodes.", check=between(1, MAX_COUNT), minimum=1)
+    nodes: int = key("Nodes that one job can have.", check=between(1, MAX_COUNT), minimum=1)
     cpus_per_node: int | None = key(
         "CPUs of a node, as Slurm counts them (threads, where it schedules threads).",
         default=None,

@@ -15,6 +15,8 @@ from typing import TypeVar
 CHECKOUT = Path(__file__).resolve().parents[2]
 COVERAGE_CONFIG = "/etc/hpckit-cluster/coverage.ini"
 COVERAGE_DATA = "/shared/coverage"
+OWN = "hpckit-test-"
+"""What a test run starts is called so, and by the number of its process."""
 TIMED_OUT = 124
 """What `timeout` exits with."""
 
@@ -48,19 +50,17 @@ class Background(subprocess.Popen[str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """The cluster that is up.
+class Containers:
+    """Hosts that are containers, and commands on them; `login` is where a user is.
 
     Attributes:
-        name: the first part of its containers' names.
+        name: the first part of the containers' names.
         environ: the environment of the test run, before any test has changed it.
-        nodes: the compute nodes' names.
         coverage: whether what runs inside measures itself.
     """
 
     name: str
     environ: Mapping[str, str] = field(repr=False)
-    nodes: tuple[str, ...]
     coverage: bool = False
 
     def run(
@@ -123,6 +123,49 @@ class Cluster:
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
+    def read(self, path: str) -> str:
+        """The text of `path` as the login host sees it."""
+        return self.check(["cat", path], user="root")
+
+    def _enter(
+        self, user: str, host: str, env: Mapping[str, str] | None, cwd: str | None
+    ) -> list[str]:
+        home = "/root" if user == "root" else f"/home/{user}"
+        variables = {"USER": user, "LOGNAME": user, "HOME": home}
+        if self.coverage:
+            variables["COVERAGE_PROCESS_START"] = COVERAGE_CONFIG
+        pairs = [f"--env={name}={value}" for name, value in {**variables, **(env or {})}.items()]
+        where = ["--user", user, "--workdir", cwd or home]
+        return ["docker", "exec", "--interactive", *where, *pairs, f"{self.name}-{host}"]
+
+    def _docker(self, *args: str) -> str:
+        done = subprocess.run(
+            ["docker", *args],
+            env=self.environ,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"docker {' '.join(args)}: {done.stderr}"
+        return done.stdout.strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster(Containers):
+    """The cluster that is up.
+
+    Attributes:
+        nodes: the compute nodes' names.
+    """
+
+    nodes: tuple[str, ...]
+
+    @property
+    def image(self) -> str:
+        """The image of its hosts, which has this checkout's hpckit."""
+        return self._docker("inspect", "--format={{.Image}}", f"{self.name}-login")
+
     def stop(self, host: str) -> None:
         """Stop `host` as an operator would; its daemons save their state."""
         self._docker("stop", f"{self.name}-{host}")
@@ -149,10 +192,6 @@ class Cluster:
         self._docker("cp", str(path), f"{self.name}-login:{dest}")
         self.check(["chown", "-R", f"{user}:{user}", dest], user="root")
 
-    def read(self, path: str) -> str:
-        """The text of `path` as the login host sees it."""
-        return self.check(["cat", path], user="root")
-
     def clear_coverage(self) -> None:
         """Forget what was measured inside."""
         self.check(["find", COVERAGE_DATA, "-type", "f", "-delete"], user="root")
@@ -165,25 +204,3 @@ class Cluster:
                 if path.stat().st_size:
                     target = folder / f".coverage.cluster-{path.name.removeprefix('.coverage.')}"
                     target.write_bytes(path.read_bytes())
-
-    def _enter(
-        self, user: str, host: str, env: Mapping[str, str] | None, cwd: str | None
-    ) -> list[str]:
-        home = "/root" if user == "root" else f"/home/{user}"
-        variables = {"USER": user, "LOGNAME": user, "HOME": home}
-        if self.coverage:
-            variables["COVERAGE_PROCESS_START"] = COVERAGE_CONFIG
-        pairs = [f"--env={name}={value}" for name, value in {**variables, **(env or {})}.items()]
-        where = ["--user", user, "--workdir", cwd or home]
-        return ["docker", "exec", "--interactive", *where, *pairs, f"{self.name}-{host}"]
-
-    def _docker(self, *args: str) -> None:
-        done = subprocess.run(
-            ["docker", *args],
-            env=self.environ,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, f"docker {' '.join(args)}: {done.stderr}"

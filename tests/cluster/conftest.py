@@ -18,14 +18,12 @@ from typing import NoReturn, Protocol
 import coverage
 import pytest
 
-from tests.cluster.cluster import CHECKOUT, Cluster
+from tests.cluster.cluster import CHECKOUT, OWN, Cluster
 
 HERE = Path(__file__).parent
 USUAL = ("trixie", "tree", "mpi")
 """What `docker/cluster up` starts unless told; a cluster is called by what differs from it."""
 BUILD_TIMEOUT_S = 900
-OWN = "hpckit-test-"
-"""The cluster of a test run is called so, and by the number of its process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,11 +84,12 @@ def _down(name: str) -> None:
 
 
 def _clear_abandoned() -> None:
-    """Remove the clusters of test runs that were killed before they could."""
-    for name in {name for name, _ in _hosts(OWN)}:
+    """Remove what test runs started that were killed before they could."""
+    for name, host in _hosts(OWN):
         pid = name.removeprefix(OWN).partition("-")[0]
         if not Path(f"/proc/{pid}").exists():
             _down(name)
+            _call("docker", "rm", "--force", "--volumes", f"{name}-{host}")
 
 
 class ClusterOf(Protocol):

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.cluster.cluster import Background, Cluster, eventually
+from tests.cluster.cluster import Background, Cluster, Containers, eventually
 
 SITE: Mapping[str, str] = {"HPCKIT_SITE": "docker"}
 LONG_S = 180.0
@@ -20,7 +20,7 @@ AT_GATE = 'until test -e "$1"; do sleep 0.2; done'
 
 
 def hpckit(
-    cluster: Cluster,
+    cluster: Containers,
     *args: str,
     user: str = "alice",
     env: Mapping[str, str] | None = None,
@@ -50,14 +50,14 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return printed
 
 
-def submit(cluster: Cluster, *args: str, **more: Any) -> dict[str, Any]:
+def submit(cluster: Containers, *args: str, **more: Any) -> dict[str, Any]:
     """The document of `hpckit submit --json ARGS`, which has to submit a job."""
     printed = document(hpckit(cluster, "submit", "--json", *args, **more))
     assert printed["schema"] == "hpckit.submission/1", printed
     return printed
 
 
-def status(cluster: Cluster, job_id: str, **more: Any) -> dict[str, Any]:
+def status(cluster: Containers, job_id: str, **more: Any) -> dict[str, Any]:
     """The document of `hpckit status --json`."""
     return document(hpckit(cluster, "status", "--json", job_id, **more))
 
@@ -102,13 +102,13 @@ def open_gate(cluster: Cluster, gate: str) -> None:
     cluster.check(["touch", gate])
 
 
-def commands(cluster: Cluster, log: str) -> list[list[str]]:
+def commands(cluster: Containers, log: str) -> list[list[str]]:
     """The external commands on record in the command log `log`, in order."""
     if cluster.run(["test", "-e", log]).returncode != 0:
         return []
     return [json.loads(line)["argv"] for line in cluster.read(log).splitlines()]
 
 
-def programs(cluster: Cluster, log: str) -> list[str]:
+def programs(cluster: Containers, log: str) -> list[str]:
     """The programs on record in the command log `log`, in order."""
     return [argv[0] for argv in commands(cluster, log)]

@@ -1,0 +1,138 @@
+"""Thousands of nodes: a real slurmctld that believes in them, and hpckit as a user calls it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.controller import Controller, controller
+from tests.cluster.hpckit_on import document, hpckit, new_path, programs, status
+from tests.cluster.made_up_slurm import block_conf, tree_conf
+
+FEW, MANY = 4, 9984
+TREE, BLOCK, LARGE, SMALL = "4096-tree", "4096-block", f"{MANY}-tree", f"{FEW}-tree"
+SIZES = {TREE: 4096, BLOCK: 4096, LARGE: MANY, SMALL: FEW}
+REPEATS = 5
+MOST_EXTRA_S = 1.0
+SITES = "/shared/alice/sites"
+SITE = """\
+schema = "hpckit.site/1"
+name = "made-up"
+job_root = "/shared/alice/hpckit"
+
+[job.slurm]
+partition = "main"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What sbatch says of a job that it does not submit."""
+
+    accepted: bool
+    text: str
+
+
+@pytest.fixture(scope="module")
+def controllers(cluster: Cluster) -> Iterator[dict[str, Controller]]:
+    """A slurmctld for each of SIZES, with the site file SITE beside it."""
+    with ExitStack() as stack:
+        up = {}
+        for name, nodes in SIZES.items():
+            conf = block_conf(nodes) if name == BLOCK else tree_conf(nodes)
+            own = controller(conf, image=cluster.image, environ=cluster.environ)
+            up[name] = stack.enter_context(own)
+            up[name].check(["mkdir", SITES])
+            up[name].run(["tee", f"{SITES}/made-up.toml"], input=SITE)
+        yield up
+
+
+def asked(on: Controller, *options: str) -> Answer:
+    """Whether sbatch would take a job with `options`."""
+    done = on.run(["sbatch", "--test-only", *options, "--wrap=hostname"])
+    return Answer(accepted=done.returncode == 0, text=done.stderr)
+
+
+def submitted(on: Controller, *words: str, log: str = "/dev/null") -> str:
+    """The id of a job that `hpckit submit` has started at the site of SITE."""
+    at = ("--site-dir", SITES, "--site", "made-up")
+    done = hpckit(on, "submit", "--quiet", *at, *words, env={"HPCKIT_COMMAND_LOG": log})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def lived_s(on: Controller, nodes: int, log: str) -> float:
+    """The seconds that a job of `nodes` nodes takes from `hpckit submit` to `hpckit cancel`."""
+    begun_s = time.monotonic()
+    job_id = submitted(on, f"--nodes={nodes}", "--gpus-per-node=8", "--", "true", log=log)
+    for words in (("status", job_id), ("jobs",), ("cancel", job_id)):
+        assert hpckit(on, *words, env={"HPCKIT_COMMAND_LOG": log}).returncode == 0
+    return time.monotonic() - begun_s
+
+
+# --- the Slurm that is made up -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_node_can_be_had(controllers: dict[str, Controller], name: str) -> None:
+    """A slurmctld of that size answers, and all of its nodes are idle."""
+    said = controllers[name].check(["sinfo", "--noheader", "--format=%T %D"])
+    assert said.split() == ["idle~", str(SIZES[name])]
+
+
+@pytest.mark.parametrize("name", [TREE, BLOCK, LARGE])
+@pytest.mark.parametrize("share", ["32 nodes", "all nodes"])
+def test_a_job_finds_its_place(controllers: dict[str, Controller], name: str, share: str) -> None:
+    """A job with GPUs is told its nodes, however many it asks for; one node more is refused."""
+    nodes = 32 if share == "32 nodes" else SIZES[name]
+    answer = asked(controllers[name], f"--nodes={nodes}", "--gpus-per-node=h100:8")
+    assert answer.accepted, answer.text
+    assert "to start at" in answer.text
+    assert not asked(controllers[name], f"--nodes={SIZES[name] + 1}").accepted
+
+
+@pytest.mark.parametrize("name", [TREE, LARGE])
+def test_a_job_under_one_switch(controllers: dict[str, Controller], name: str) -> None:
+    """With one switch asked for, a leaf's nodes are what a job can have, and not one more."""
+    assert asked(controllers[name], "--nodes=32", "--switches=1").accepted
+    assert not asked(controllers[name], "--nodes=33", "--switches=1").accepted
+
+
+def test_a_job_in_segments(controllers: dict[str, Controller]) -> None:
+    """In blocks of 16, segments of 16 are taken, and refused where the job is not made of them."""
+    assert asked(controllers[BLOCK], "--nodes=64", "--segment=16").accepted
+    assert not asked(controllers[BLOCK], "--nodes=40", "--segment=16").accepted
+
+
+# --- hpckit on it --------------------------------------------------------------------------------
+
+
+def test_a_job_of_a_thousand_nodes(controllers: dict[str, Controller]) -> None:
+    """Submitted, seen, listed and cancelled, as a job of one node is."""
+    on = controllers[LARGE]
+    job_id = submitted(on, "--nodes=1024", "--gpus-per-node=8", "--", "true")
+    assert status(on, job_id)["state"] in {"PENDING", "CONFIGURING"}
+    (listed,) = document(hpckit(on, "jobs", "--json"))["jobs"]
+    assert listed["job_id"] == job_id
+    assert hpckit(on, "cancel", job_id).returncode == 0
+    assert status(on, job_id)["state"] == "CANCELLED"
+
+
+def test_what_a_job_costs_does_not_grow(controllers: dict[str, Controller]) -> None:
+    """A job of 9,984 nodes costs the commands that one of four does, and not a second more."""
+    log = new_path("/tmp")
+    took_s: dict[str, list[float]] = {SMALL: [], LARGE: []}
+    for _ in range(REPEATS):
+        for name, times_s in took_s.items():
+            times_s.append(lived_s(controllers[name], SIZES[name], log))
+    ran = programs(controllers[SMALL], log)
+    assert ran.count("sbatch") == REPEATS
+    assert programs(controllers[LARGE], log) == ran
+    extra_s = statistics.median(took_s[LARGE]) - statistics.median(took_s[SMALL])
+    assert extra_s <= MOST_EXTRA_S, took_s

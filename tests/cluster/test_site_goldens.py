@@ -1,0 +1,121 @@
+"""The sites that are shipped: a slurmctld that is as their site file says takes their goldens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import CHECKOUT, Cluster
+from tests.cluster.controller import Controller, controller
+from tests.cluster.made_up_slurm import conf_of_site
+
+CASES = CHECKOUT / "tests" / "golden" / "cases"
+COUNTED = {
+    "--nodes": "nodes",
+    "--cpus-per-task": "cpus_per_node",
+    "--gpus-per-node": "gpus_per_node",
+}
+Release = tuple[int, int]
+
+
+def site_tables() -> dict[str, dict[str, Any]]:
+    """The site files that say what partitions there are, by the site's name."""
+    files = sorted((CHECKOUT / "site_configs").glob("*.toml"))
+    sites = [tomllib.loads(path.read_text(encoding="utf-8")) for path in files]
+    return {site["name"]: site for site in sites if "partitions" in site}
+
+
+def site_of(case: Path) -> str | None:
+    """The shipped site for which a golden was rendered."""
+    words = shlex.split((case / "args").read_text(encoding="utf-8"))
+    if "--site" not in words or (case / "site.toml").exists():
+        return None
+    return words[words.index("--site") + 1]
+
+
+SITES = site_tables()
+GOLDENS = [(name, case) for case in sorted(CASES.iterdir()) if (name := site_of(case)) in SITES]
+
+
+def release(text: str) -> Release:
+    """The release that Slurm's version names: 24.11.5 is of (24, 11)."""
+    found = re.search(r"(\d+)\.(\d+)", text)
+    assert found, text
+    return int(found[1]), int(found[2])
+
+
+def months_between(one: Release, other: Release) -> int:
+    """How far two releases are from each other."""
+    return abs(12 * (one[0] - other[0]) + one[1] - other[1])
+
+
+def docker(*words: str) -> str:
+    """What docker prints."""
+    done = subprocess.run(["docker", *words], capture_output=True, encoding="utf-8", check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def images(cluster: Cluster) -> dict[Release, str]:
+    """The images of the test cluster that there are, by Slurm's release; its own comes first."""
+    own = release(cluster.check(["sinfo", "--version"]))
+    found = {own: cluster.image}
+    for image in docker("images", "--format={{.ID}}", "hpckit-cluster").split():
+        version = docker("run", "--rm", "--net=none", "--entrypoint=slurmctld", image, "-V")
+        found.setdefault(release(version), image)
+    return found
+
+
+@pytest.fixture(scope="module", params=SITES)
+def slurms(
+    request: pytest.FixtureRequest, cluster: Cluster, images: dict[Release, str]
+) -> Iterator[tuple[str, list[Controller]]]:
+    """A site, and it as a slurmctld: of the nearest release, or of each if it says none."""
+    name = request.param
+    said = SITES[name].get("slurm", {}).get("version")
+    wanted = list(images)
+    if said:
+        wanted = [min(images, key=lambda have: months_between(have, release(said)))]
+    conf = conf_of_site(SITES[name])
+    with ExitStack() as stack:
+        starts = [controller(conf, image=images[one], environ=cluster.environ) for one in wanted]
+        yield name, [stack.enter_context(start) for start in starts]
+
+
+def asked(on: Controller, *options: str, script: str = "#!/bin/sh\n") -> str:
+    """Why sbatch would not take `script` with `options`; empty if it would."""
+    done = on.run(["sbatch", "--test-only", *options], input=script)
+    return done.stderr if done.returncode else ""
+
+
+def test_a_site_takes_its_goldens(slurms: tuple[str, list[Controller]]) -> None:
+    """Every golden of a site would be taken by the site's Slurm; there is one at least."""
+    name, controllers = slurms
+    scripts = [case / "expected.sbatch" for site, case in GOLDENS if site == name]
+    assert scripts
+    for on in controllers:
+        refused = {path.parent.name: asked(on, script=path.read_text()) for path in scripts}
+        assert not any(refused.values()), refused
+
+
+def test_a_site_has_what_it_says_and_no_more(slurms: tuple[str, list[Controller]]) -> None:
+    """In a partition, all that it has can be had for as long as it says, and not one more of it."""
+    name, controllers = slurms
+    for partition, said in SITES[name]["partitions"].items():
+        most = {option: said[key] for option, key in COUNTED.items() if key in said}
+        whole = [f"{option}={value}" for option, value in most.items()]
+        limit = [f"--time={said['time_limit']}"] if "time_limit" in said else []
+        for on in controllers:
+            there = ("--partition", partition, "--ntasks-per-node=1")
+            assert not asked(on, *there, *whole, *limit)
+            for option, value in most.items():
+                assert asked(on, *there, f"{option}={value + 1}"), option
+            assert asked(on, *there, "--constraint=unheard-of")
