@@ -58,6 +58,10 @@ class LocalSubmitter:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
 
+    def max_array_size(self, cluster: str | None) -> int | None:
+        """None: there are no job arrays here."""
+        return None
+
     def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job; returns when its supervisor has recorded itself in `run.json`.
 

@@ -152,6 +152,9 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     ignored = not_applied(job.effective, job.site)
     if ignored:
         rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
+    if submission.entry.parts:
+        ids = " ".join(submission.entry.job_ids)
+        rows.append(("array", f"larger than the cluster's MaxArraySize, so in parts:\n{ids}"))
     rows.append(("submitted", job_id))
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from hpckit.decide.arrays import array_shape
 from hpckit.decide.options import (
     OWNED_BY_SBATCH,
     OWNED_BY_SRUN,
@@ -52,6 +53,7 @@ def plan_launch(spec: JobSpec, site: SiteSpec) -> LaunchPlan:
         kill_wait_s=ceil(site.kill_wait_s),
         chdir=spec.chdir,
         torchrun_args=spec.launch.torchrun_args,
+        array=array_shape(spec.slurm.array),
     )
 
 

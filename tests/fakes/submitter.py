@@ -15,20 +15,34 @@ from hpckit.ports import StartedJob, SubmitRequest
 class FakeSubmitter:
     """Jobs that end at once when the last line of `job.sbatch` is `exit N`, and else run on.
 
-    `refusal` is raised by every submission. Tests read `requests`, `signals` and which jobs each
+    `refusal` is raised by every submission, by those alone whose offset in a job array is in
+    `refused_offsets` where that is given. Tests read `requests`, `signals` and which jobs each
     question was about in `asked`, and end a job with `end`.
     """
 
-    def __init__(self, refusal: Exception | None = None) -> None:
+    def __init__(
+        self,
+        refusal: Exception | None = None,
+        *,
+        refused_offsets: Sequence[int] | None = None,
+        max_array_size: int | None = None,
+    ) -> None:
         self._refusal = refusal
+        self._refused_offsets = refused_offsets
+        self._max_array_size = max_array_size
         self._jobs: dict[Path, JobStatus] = {}
         self.requests: list[SubmitRequest] = []
         self.signals: list[tuple[JobId, str | None]] = []
         self.asked: list[list[JobId]] = []
 
+    def max_array_size(self, cluster: str | None) -> int | None:
+        """The size that the test gave."""
+        return self._max_array_size
+
     def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job. Raises AdapterError."""
-        if self._refusal is not None:
+        refused = self._refused_offsets is None or request.array_offset in self._refused_offsets
+        if self._refusal is not None and refused:
             raise self._refusal
         try:
             script = (request.folder / "job.sbatch").read_text()

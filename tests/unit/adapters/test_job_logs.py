@@ -25,7 +25,7 @@ def test_ranks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
     for name in ("rank-10.log", "rank-9.log", "rank-x.log", "rank-1.log.gz", "rank-٣.log"):
         (logs / name).touch()
     assert LOGS.ranks(tmp_path) == [9, 10]
-    assert LOGS.ranks(tmp_path / "gone") == ()
+    assert LOGS.ranks(tmp_path / "gone") == []
 
 
 def test_a_log_exists_or_not(tmp_path: Path, logs: Path) -> None:
@@ -66,7 +66,7 @@ def test_tasks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
         (logs / name).touch()
     (logs / "array-4").mkdir()
     assert LOGS.tasks(tmp_path) == [9, 10]
-    assert LOGS.tasks(tmp_path / "gone") == ()
+    assert LOGS.tasks(tmp_path / "gone") == []
 
 
 def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
@@ -76,7 +76,7 @@ def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
         (logs / f"array-{task}").mkdir(exist_ok=True)
         (logs / f"array-{task}" / f"rank-{rank}.log").write_text(f"{task}.{rank}\n")
     assert LOGS.ranks(tmp_path, 7) == [1, 2]
-    assert LOGS.ranks(tmp_path, 9) == ()
+    assert LOGS.ranks(tmp_path, 9) == []
     assert LOGS.ranks(tmp_path) == [0]
     assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
     assert not LOGS.exists(LogName(folder=tmp_path, rank=3, task=7))

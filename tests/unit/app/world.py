@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.submit import Caller, SubmitTools
+from hpckit.app.draft import Caller
+from hpckit.app.submit import SubmitTools
 from hpckit.app.track import TrackTools
 from hpckit.model.slurm import JobEntry, JobId, JobState
 from hpckit.ports import JobFolders, JobIndex, Submitter
