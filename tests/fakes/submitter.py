@@ -31,6 +31,7 @@ class FakeSubmitter:
         self._refused_offsets = refused_offsets
         self._max_array_size = max_array_size
         self._jobs: dict[Path, JobStatus] = {}
+        self._started: set[tuple[Path, int]] = set()
         self.requests: list[SubmitRequest] = []
         self.signals: list[tuple[JobId, str | None]] = []
         self.asked: list[list[JobId]] = []
@@ -48,15 +49,17 @@ class FakeSubmitter:
             script = (request.folder / "job.sbatch").read_text()
         except OSError as error:
             raise StorageFailed(f"the job was not started: {error}") from error
-        if request.folder in self._jobs:
+        if (request.folder, request.array_offset) in self._started:
             raise AdapterError(f"the job in {request.folder} has been started already")
+        self._started.add((request.folder, request.array_offset))
+        part = f"+{request.array_offset}" if request.array_offset else ""
         self.requests.append(request)
         self._jobs[request.folder] = JobStatus(
             job_id=request.job_id, state=JobState.RUNNING, started_s=0.0
         )
         if last := re.search(r"^exit (\d+)\n\Z", script, re.MULTILINE):
             self.end(request.folder, int(last[1]))
-        return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
+        return StartedJob(job_id=JobId(request.job_id + part), state=JobState.RUNNING)
 
     def end(self, folder: Path, exit_code: int) -> None:
         """The job in `folder` ends with this code."""

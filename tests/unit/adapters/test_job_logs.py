@@ -69,6 +69,18 @@ def test_tasks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
     assert LOGS.tasks(tmp_path / "gone") == []
 
 
+def test_a_task_of_a_part_goes_by_its_number_in_the_whole(tmp_path: Path, logs: Path) -> None:
+    """The merged log of a task lies under the offset of its part, and is found by the sum."""
+    for offset in ("", "-101", "-202"):
+        (tmp_path / f"submission-{'a' * 32}{offset}.sbatch").touch()
+    for name in ("job-7.log", "job-101+49.log", "job-202+0.log"):
+        (logs / name).write_text(name)
+    assert LOGS.tasks(tmp_path) == [7, 150, 202]
+    for task in (7, 150, 202):
+        assert LOGS.exists(LogName(folder=tmp_path, task=task))
+    assert LOGS.path(LogName(folder=tmp_path, task=201)) == logs / "job-101+100.log"
+
+
 def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
     """The ranks of a task lie in its own folder, and are not those of the job or another task."""
     (logs / "rank-0.log").touch()
