@@ -92,6 +92,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                        type=click.Path(allow_dash=True)),
         click.option("--site", envvar="HPCKIT_SITE", shell_complete=complete_site,
                      help="Site file to use (hpckit sites list)."),
+        click.option("--stage", help="The stage of a job file with [[stages]] that is meant."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                      help="Folder of site files that come first."),
@@ -129,6 +130,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         command=command,
         site_name=params["site"],
         template=params["template"],
+        stage=params["stage"],
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 
