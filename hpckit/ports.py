@@ -26,7 +26,10 @@ class SubmitRequest:
     `submission` is its uuid (32 hex digits), `job_id` its id unless the scheduler gives another.
     `environment` is the whole environment of the job; `time_limit_s` None is no limit.
     `begun_s` is when the intent was written, in seconds since the epoch. `cluster` is where the
-    environment sends it, None for the cluster that is here.
+    environment sends it, None for the cluster that is here. `array_part` is the array to submit
+    where that of the script is too large, its tasks counted from `array_offset`; `dependency` is
+    said in place of the script's, and with `ends_with_it` the job is cancelled once the dependency
+    can no longer come true.
     """
 
     submission: str
@@ -39,6 +42,10 @@ class SubmitRequest:
     begun_s: float
     is_array: bool = False
     cluster: str | None = None
+    array_part: str | None = None
+    array_offset: int = 0
+    dependency: str | None = None
+    ends_with_it: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +119,7 @@ class Submitter(Protocol):
     """Starts prepared jobs and knows how they are."""
 
     def submit(self, request: SubmitRequest) -> StartedJob:
-        """Start the job.
+        """Start the job, or the part of it that the request names.
 
         Raises SubmissionUnconfirmed when it may have been started all the same, and any other
         HpckitError when it was not.
@@ -171,7 +178,14 @@ class JobIndex(Protocol):
         ...
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so, newest first; an exact id gives those of that id."""
+        """The jobs whose id begins so, newest first; an exact id gives those of that id.
+
+        Each part of a split job array has an id, and an exact one finds the whole job.
+        """
+        ...
+
+    def of_chain(self, chain: str) -> Sequence[JobEntry]:
+        """The jobs of a chain, in the order of its stages."""
         ...
 
     def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
@@ -241,6 +255,10 @@ class JobLogs(Protocol):
 
     def tasks(self, folder: Path) -> Sequence[int]:
         """The tasks of a job array that have a log, in order."""
+        ...
+
+    def path(self, log: LogName) -> Path:
+        """Where a log lies, or will."""
         ...
 
     def exists(self, log: LogName) -> bool:

@@ -13,7 +13,8 @@ from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.adapters.template_cache import TemplateCache
-    from hpckit.app.submit import Caller, SubmitTools
+    from hpckit.app.draft import Caller
+    from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
@@ -161,7 +162,8 @@ def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
         index=job_index(),
         clock=clock(),
         interrupts_held=interrupts_held,
-        probe=cluster_probe() if checks and kind is SubmitterKind.SLURM else None,
+        probe=cluster_probe() if kind is SubmitterKind.SLURM else None,
+        checks=checks,
     )
 
 
@@ -185,7 +187,7 @@ def caller() -> Caller:
     import psutil
 
     from hpckit.adapters.slurm_conf import cluster_name
-    from hpckit.app.submit import Caller
+    from hpckit.app.draft import Caller
 
     return Caller(
         environment=_shell_environment(),

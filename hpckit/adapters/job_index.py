@@ -7,15 +7,15 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState
+from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
 
 if TYPE_CHECKING:
     import sqlite3
 
-_VERSION = 2
+_VERSION = 3
 _BUSY_S = 30.0
 _RETRY_S = 0.05
 _PRIMARY_CODE = 0xFF  # the low byte of an extended result code, sqlite.org/rescode.html
@@ -29,22 +29,37 @@ CREATE TABLE jobs (
     folder TEXT NOT NULL,
     created_s REAL NOT NULL,
     state TEXT NOT NULL,
-    exit_code INTEGER
+    exit_code INTEGER,
+    parts TEXT NOT NULL DEFAULT '',
+    chain TEXT,
+    stage TEXT
 )
 """
 # Version 1 knew local jobs only, whose id stood for the submission.
 _FROM_1 = (
     "ALTER TABLE jobs RENAME TO jobs_1",
     _TABLE,
-    "INSERT INTO jobs SELECT job_id, job_id, NULL, name, site, folder, created_s, state, exit_code "
+    "INSERT INTO jobs (submission, job_id, name, site, folder, created_s, state, exit_code) "
+    "SELECT job_id, job_id, name, site, folder, created_s, state, exit_code "
     "FROM jobs_1 ORDER BY rowid",
     "DROP TABLE jobs_1",
 )
-_COLUMNS = "submission, job_id, cluster, name, site, folder, created_s, state, exit_code"
-_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+# Version 2 knew neither parts of an array nor chains.
+_FROM_2 = (
+    "ALTER TABLE jobs ADD COLUMN parts TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE jobs ADD COLUMN chain TEXT",
+    "ALTER TABLE jobs ADD COLUMN stage TEXT",
+)
+_STEPS = {0: (_TABLE,), 1: _FROM_1, 2: _FROM_2}
+_COLUMNS = (
+    "submission, job_id, cluster, name, site, folder, created_s, state, exit_code, parts, "
+    "chain, stage"
+)
+_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
 _UPDATE = (
     "UPDATE jobs SET job_id = ?2, cluster = ?3, name = ?4, site = ?5, folder = ?6, "
-    "created_s = ?7, state = ?8, exit_code = ?9 WHERE submission = ?1"
+    "created_s = ?7, state = ?8, exit_code = ?9, parts = ?10, chain = ?11, stage = ?12 "
+    "WHERE submission = ?1"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
@@ -106,16 +121,22 @@ class SqliteJobIndex:
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
         """The jobs whose id begins so, newest first; an exact id gives those of that id.
 
-        `U` and the beginning of a submission's uuid name its job too.
+        `U` and the beginning of a submission's uuid name its job too, and so does the whole id of
+        a part.
         """
         # A submission that Slurm has confirmed since is still found by what it was called before.
         found = self._read(
             f"{_SELECT} WHERE substr(job_id, 1, length(?1)) = ?1 "
+            "OR (?1 != '' AND instr(parts, ':' || ?1 || ' ')) "
             f"OR (?1 GLOB 'U?*' AND substr('U' || submission, 1, length(?1)) = ?1) {_NEWEST_FIRST}",
             (job_id_prefix,),
         )
-        exact = [entry for entry in found if entry.job_id == job_id_prefix]
+        exact = [entry for entry in found if job_id_prefix in entry.job_ids]
         return exact or found
+
+    def of_chain(self, chain: str) -> Sequence[JobEntry]:
+        """The jobs of a chain, in the order of its stages."""
+        return self._read(f"{_SELECT} WHERE chain = ? ORDER BY created_s, rowid", (chain,))
 
     def latest(self, limit: int | None) -> Sequence[JobEntry]:
         """The newest jobs, newest first; None is all."""
@@ -166,7 +187,7 @@ class SqliteJobIndex:
     def _migrate(self, db: sqlite3.Connection) -> None:
         version = self._version(db)
         if version < _VERSION:
-            for statement in _FROM_1 if version == 1 else (_TABLE,):
+            for statement in _STEPS[version]:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")
 
@@ -246,13 +267,15 @@ def _row(entry: JobEntry) -> tuple[object, ...]:
         entry.created_s,
         str(entry.state),
         entry.exit_code,
+        "".join(f"{part.offset}:{part.job_id} " for part in entry.parts),
+        entry.chain,
+        entry.stage,
     )
 
 
-def _entry(
-    row: tuple[str, str, str | None, str, str, str, float, str, int | None],
-) -> JobEntry:
-    submission, job_id, cluster, name, site, folder, created_s, state, exit_code = row
+def _entry(row: tuple[Any, ...]) -> JobEntry:
+    submission, job_id, cluster, name, site, folder, created_s, state, exit_code, *more = row
+    parts, chain, stage = more
     known = state in JobState.__members__.values()
     return JobEntry(
         submission=submission,
@@ -264,4 +287,13 @@ def _entry(
         created_s=created_s,
         state=JobState(state) if known else JobState.UNKNOWN,
         exit_code=exit_code,
+        parts=_parts(parts),
+        chain=chain,
+        stage=stage,
     )
+
+
+def _parts(text: str) -> tuple[JobPart, ...]:
+    """The parts of an array, from `0:4242 1000:4243 `."""
+    pairs = (word.split(":", 1) for word in text.split())
+    return tuple(JobPart(offset=int(offset), job_id=JobId(job_id)) for offset, job_id in pairs)

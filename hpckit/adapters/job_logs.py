@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hpckit.errors import StorageFailed
-from hpckit.model.job_folder import LOGS_FOLDER, log_file
+from hpckit.model.job_folder import (
+    LOGS_FOLDER,
+    array_offset_in,
+    log_file,
+    task_log,
+    task_of_log,
+)
 from hpckit.ports import LogName
 
 _RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
-_TASK_FILE = re.compile(r"job-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12
 
@@ -21,11 +26,17 @@ class FileJobLogs:
 
     def ranks(self, folder: Path, task: int | None = None) -> Sequence[int]:
         """The ranks that have a log, in order; of one task of a job array, or outside of any."""
-        return _numbers((folder / log_file(0, task)).parent, _RANK_FILE)
+        matches = map(_RANK_FILE.fullmatch, _names((folder / log_file(0, task)).parent))
+        return sorted(int(match[1]) for match in matches if match)
 
     def tasks(self, folder: Path) -> Sequence[int]:
         """The tasks of a job array that have a merged log, in order."""
-        return _numbers(folder / LOGS_FOLDER, _TASK_FILE)
+        tasks = map(task_of_log, _names(folder / LOGS_FOLDER))
+        return sorted({task for task in tasks if task is not None})
+
+    def path(self, log: LogName) -> Path:
+        """Where a log lies, or will."""
+        return _path(log)
 
     def exists(self, log: LogName) -> bool:
         """Whether a log is there."""
@@ -54,13 +65,21 @@ class FileJobLogs:
         return [line for line in lines if line.strip()][-count:]
 
 
-def _numbers(folder: Path, pattern: re.Pattern[str]) -> Sequence[int]:
+def _names(folder: Path) -> list[str]:
     try:
-        names = [path.name for path in folder.iterdir()]
+        return [path.name for path in folder.iterdir()]
     except OSError:
-        return ()
-    return sorted(int(match[1]) for match in map(pattern.fullmatch, names) if match)
+        return []
 
 
 def _path(log: LogName) -> Path:
+    if log.rank is None and log.task is not None:
+        offset = _offset(log.folder, log.task)
+        return log.folder / task_log(str(log.task - offset), offset)
     return log.folder / log_file(log.rank, log.task)
+
+
+def _offset(folder: Path, task: int) -> int:
+    """Where the part of the array begins that the task is in, from what sbatch was given."""
+    offsets = map(array_offset_in, _names(folder))
+    return max((offset for offset in offsets if offset <= task), default=0)

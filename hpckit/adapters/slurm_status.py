@@ -21,15 +21,17 @@ from hpckit.decide.job_status import (
     status_of_records,
     unanswered_status,
     unlisted_status,
+    unsettled_status,
 )
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.model.job_folder import EFFECTIVE_FILE, LOGS_FOLDER, log_file
-from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus
-from hpckit.parse.slurm_text import array_tasks
+from hpckit.model.array import array_ranges
+from hpckit.model.job_folder import EFFECTIVE_FILE, LOGS_FOLDER, SUBMITTED_FILE, log_file
+from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus, is_confirmed
 from hpckit.ports import Clock
 
 _SHOWN_AT_MOST = 50
 _CODE_MASK = 128
+_MOST_TASKS = 1_000_000
 
 
 class SlurmStatuses:
@@ -62,8 +64,10 @@ class SlurmStatuses:
         self, job: JobEntry, records: Sequence[JobRecord], cluster: str | None
     ) -> Sequence[JobRecord]:
         """The records with the exit code that slurmctld remembers, where there are no accounts."""
+        shown: list[JobRecord] = []
         try:
-            shown = self._slurm.show(records[0].job_id, cluster)
+            for job_id in dict.fromkeys(record.job_id for record in records):
+                shown += self._slurm.show(job_id, cluster)
         except HpckitError:
             return records
         return merge_records(records, own_records(job, shown))
@@ -75,10 +79,12 @@ def _status(
     folder = Path(job.folder)
     if not records:
         return _unlisted(job, folder, view, age_s)
-    is_array = any(record.task_index is not None for record in records)
+    is_array = bool(job.parts) or any(record.task_index is not None for record in records)
     tasks = _tasks(folder) if is_array else None
     status = status_of_records(job, records, answers=view.answers, tasks=tasks)
     if status.state.is_final:
+        if not _is_whole(status) and _may_grow(job, folder, age_s):
+            return unsettled_status(status)
         return _with_whole_code(status, folder)
     runaway = view.queue_problem is None and not view.queue.get(job.submission)
     if runaway and status.state is not JobState.UNKNOWN and age_s > CONFIRM_S:
@@ -104,6 +110,24 @@ def _unlisted(job: JobEntry, folder: Path, view: SlurmView, age_s: float) -> Job
         has_log=_has_log(folder),
         accounts_asked=view.has_accounts,
     )
+
+
+def _is_whole(status: JobStatus) -> bool:
+    return all(is_confirmed(part.job_id) for part in status.parts)
+
+
+def _may_grow(job: JobEntry, folder: Path, age_s: float) -> bool:
+    """Whether parts of a split array may still be submitted or come to be listed.
+
+    Each part has as long for that as a job, from when the one before it was recorded.
+    """
+    lives = _intent(folder).submitter_lives
+    try:
+        recorded_s = float(json.loads((folder / SUBMITTED_FILE).read_bytes())["submitted_s"])
+        age_s = min(age_s, job.created_s + age_s - recorded_s)
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return lives is True or age_s < (FAR_CONFIRM_S if lives is None else CONFIRM_S)
 
 
 def _elsewhere(job: JobEntry, intent: Intent) -> str | None:
@@ -136,9 +160,12 @@ def _tasks(folder: Path) -> Sequence[int] | None:
     """The tasks of the array that the job file asked for; None where the folder does not tell."""
     try:
         text = json.loads((folder / EFFECTIVE_FILE).read_bytes())["job"]["slurm"]["array"]
-        return array_tasks(f"{text}]")
+        ranges = array_ranges(str(text))
     except (OSError, ValueError, LookupError, TypeError):
         return None
+    if sum(map(len, ranges)) > _MOST_TASKS:
+        return None
+    return sorted({task for tasks in ranges for task in tasks})
 
 
 def _with_whole_code(status: JobStatus, folder: Path) -> JobStatus:

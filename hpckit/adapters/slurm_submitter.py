@@ -22,7 +22,7 @@ from hpckit.errors import (
     ToolMissing,
     ToolTimeout,
 )
-from hpckit.model.job_folder import LOGS_FOLDER, SCRIPT_FILE
+from hpckit.model.job_folder import LOGS_FOLDER, SCRIPT_FILE, submission_file, task_log
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
 from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
@@ -59,9 +59,9 @@ class SlurmSubmitter:
             printed = submit_through_submitit(
                 ScriptSubmission(
                     folder=request.folder,
-                    uuid_hex=request.submission,
+                    file_name=submission_file(request.submission, request.array_offset),
                     text=_script(request.folder),
-                    options=[f"--chdir={request.workdir}", f"--output={_log_pattern(request)}"],
+                    options=_options(request),
                     sbatch=sbatch,
                 )
             )
@@ -105,7 +105,8 @@ class SlurmSubmitter:
             except HpckitError:
                 break
             for record in queue:
-                if record.submission == request.submission:
+                known = (record.submission, record.array_offset)
+                if known == (request.submission, request.array_offset):
                     return StartedJob(
                         job_id=record.job_id, state=JobState.PENDING, cluster=request.cluster
                     )
@@ -195,6 +196,18 @@ def _script(folder: Path) -> str:
         ) from error
 
 
+def _options(request: SubmitRequest) -> list[str]:
+    """What the command line says: it stands over the script, which is the same for every part."""
+    options = [f"--chdir={request.workdir}", f"--output={_log_pattern(request)}"]
+    if request.array_part is not None:
+        options.append(f"--array={request.array_part}")
+    if request.dependency is not None:
+        options.append(f"--dependency={request.dependency}")
+    if request.ends_with_it:
+        options.append("--kill-on-invalid-dep=yes")
+    return options
+
+
 def _log_pattern(request: SubmitRequest) -> str:
     """The log's path as sbatch reads one: % begins a replacement symbol, a backslash ends them all.
 
@@ -206,8 +219,8 @@ def _log_pattern(request: SubmitRequest) -> str:
             f"sbatch cannot write a log into {folder}: a backslash is special in such paths",
             hint="choose another job_root in the site file",
         )
-    name = "job-%a.log" if request.is_array else "job.log"
-    return f"{folder.replace('%', '%%')}/{LOGS_FOLDER}/{name}"
+    name = task_log("%a", request.array_offset) if request.is_array else f"{LOGS_FOLDER}/job.log"
+    return f"{folder.replace('%', '%%')}/{name}"
 
 
 def _signal(name: str) -> str:

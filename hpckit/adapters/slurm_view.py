@@ -49,10 +49,10 @@ def look(slurm: SlurmCli, jobs: Sequence[JobEntry], cluster: str | None) -> Slur
     except HpckitError as error:
         view.queue_problem = _sentence(error)
     left = [job for job in jobs if _is_open(view.queue.get(job.submission, ()))]
-    confirmed = [job for job in left if job.is_confirmed]
-    unconfirmed = [job for job in left if not job.is_confirmed]
+    confirmed = [job for job in left if job.is_whole]
+    unconfirmed = [job for job in left if not job.is_whole]
     if confirmed:
-        ids = list(dict.fromkeys(job.job_id for job in confirmed))
+        ids = list(dict.fromkeys(job_id for job in confirmed for job_id in job.job_ids))
         _ask_accounts(view, confirmed, lambda: slurm.accounts(ids, cluster))
     if unconfirmed and view.has_accounts:
         since_s = min(job.created_s for job in unconfirmed) - _SINCE_MARGIN_S

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import StorageFailed, ToolMissing
-from hpckit.model.job_folder import submission_file
 from hpckit.parse.sbatch import parse_sbatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSubmission:
-    """A script and how it is handed over.
+    """A script and how it is handed over, as a file of this name.
 
     `sbatch` runs an argument list and gives its stdout; `options` are those of the command line.
     """
 
     folder: Path
-    uuid_hex: str
+    file_name: str
     text: str
     options: Sequence[str]
     sbatch: Callable[[Sequence[str]], str]
@@ -68,8 +67,8 @@ def submit_through_submitit(submission: ScriptSubmission) -> str:
             return parse_sbatch(string if isinstance(string, str) else string.decode())[0]
 
         def _submit_command(self, command: str) -> SlurmJob[Any]:
-            path = self.folder / submission_file(submission.uuid_hex)
-            _write(path, self._make_submission_file_text(command, submission.uuid_hex))
+            path = self.folder / submission.file_name
+            _write(path, self._make_submission_file_text(command, submission.file_name))
             printed.append(submission.sbatch(self._make_submission_command(path)))
             job_id = self._get_job_id_from_submission_command(printed[-1])
             return SlurmJob(folder=self.folder, job_id=job_id, tasks=[0])

@@ -14,17 +14,18 @@ from hpckit.ports import ClusterProbe, ClusterView
 
 
 def check_live(
-    job: PreparedJob, probe: ClusterProbe, cluster: str | None
+    job: PreparedJob, probe: ClusterProbe, cluster: str | None, *, refuse: bool = True
 ) -> tuple[ClusterView | None, tuple[Finding, ...]]:
     """The cluster, and what does not keep the job from running there.
 
     What keeps it is looked at again in the present cluster before the job is refused: what is
-    remembered may have changed. A cluster that cannot be asked, or is not understood, holds nothing
-    back: then it is None. Raises JobRefused; SchedulerUnreachable when nobody answers.
+    remembered may have changed. Without `refuse` nothing is found. A cluster that cannot be asked,
+    or is not understood, holds nothing back: then it is None. Raises JobRefused, and
+    SchedulerUnreachable when nobody answers.
     """
     try:
         view = probe.look(cluster)
-        findings = tuple(_findings(job, view, cluster))
+        findings = tuple(_findings(job, view, cluster)) if refuse else ()
         if any(one.level is Level.ERROR for one in findings):
             view = probe.look(cluster, fresh=True)
             findings = tuple(_findings(job, view, cluster))

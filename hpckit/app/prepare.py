@@ -21,8 +21,9 @@ from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.parse.document import to_tree
-from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
+from hpckit.parse.job_file import Layer, effective_job, option_layer, site_layer
 from hpckit.parse.launcher_command import job_name_of, read_launchers
+from hpckit.parse.stages import file_layers
 from hpckit.render.script import render_script
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSource:
     """What somebody asked for: a job file's text, options over it, and where it stands.
+
+    `stage` is the one of the file's stages that is meant, None for a file without.
 
     `file_text` None is a job that has only a command. `options` maps a dotted key to its value
     and the option as typed; `option_words` are the same options as words of a command line.
@@ -51,6 +54,7 @@ class JobSource:
     template: str | None
     folder: Path
     slurm_version: SlurmVersion | None = None
+    stage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +119,12 @@ def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
         options["command"] = (list(source.command), "-- COMMAND")
         if source.file_text is None and "name" not in options:
             options["name"] = (job_name_of(source.command), "named after the command")
+    if source.stage is not None and "name" in options:
+        name, option = options["name"]
+        options["name"] = (f"{name}-{source.stage}", option)
     layers = [option_layer(options)]
     if source.file_text is not None:
-        layers.append(job_layer(source.file_text, source.file_name))
+        layers += file_layers(source.file_text, source.file_name, source.stage)
     layers.append(site_layer(site.job, site.name))
     return read_launchers(layers)
 
@@ -126,6 +133,8 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
     words = ["hpckit", "render"]
     if source.file_text is not None:
         words.append("job.toml")
+    if source.stage is not None:
+        words += ["--stage", source.stage]
     if source.site_name is not None:
         words += ["--site", site.name]
     if source.slurm_version is not None:

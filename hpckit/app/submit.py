@@ -6,61 +6,33 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-import hpckit
+from hpckit.app.draft import Caller, Draft, record_start, request_of, write_folder
 from hpckit.app.live_checks import check_live
-from hpckit.app.prepare import PreparedJob, as_json, effective_document
+from hpckit.app.parts import (
+    dependency,
+    planned_parts,
+    take_back,
+    with_started,
+)
+from hpckit.app.prepare import PreparedJob
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
 from hpckit.errors import ConfigError, HpckitError, StorageFailed, SubmissionUnconfirmed
 from hpckit.model.finding import Finding
-from hpckit.model.job_folder import (
-    AGENT_FILE,
-    EFFECTIVE_FILE,
-    INTENT_FILE,
-    JOB_FILE,
-    PLAN_FILE,
-    SCRIPT_FILE,
-    SITE_FILE,
-    SUBMITTED_FILE,
-)
 from hpckit.model.site import SubmitterKind
-from hpckit.model.slurm import UNCONFIRMED_PREFIX, JobEntry, JobId, JobState
-from hpckit.parse.document import to_tree
-from hpckit.ports import (
-    Clock,
-    ClusterProbe,
-    JobFolders,
-    JobIndex,
-    StartedJob,
-    SubmitRequest,
-    Submitter,
+from hpckit.model.slurm import (
+    UNCONFIRMED_PREFIX,
+    JobEntry,
+    JobId,
+    JobPart,
+    JobState,
+    is_confirmed,
 )
-from hpckit.units import parse_slurm_time_s
-
-INTENT_SCHEMA = "hpckit.intent/1"
-PLAN_SCHEMA = "hpckit.plan/1"
-SUBMITTED_SCHEMA = "hpckit.submitted/1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who submits: the shell's environment, folder and Python, and this process.
-
-    `slurm_cluster` is the cluster of this host, None where no slurm.conf tells.
-    """
-
-    environment: Mapping[str, str]
-    workdir: Path
-    home: Path
-    python: str
-    uuid_hex: str
-    host: str
-    pid: int
-    pid_started_s: float
-    slurm_cluster: str | None = None
+from hpckit.model.stage import StagePlace
+from hpckit.ports import Clock, ClusterProbe, JobFolders, JobIndex, StartedJob, Submitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +61,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitTools:
-    """The adapters that a submission uses; without a probe nobody looks at the cluster first."""
+    """The adapters that a submission uses.
+
+    Without a probe nobody looks at the cluster first; without `checks` it is asked for
+    MaxArraySize alone, and only by job arrays.
+    """
 
     submitter: Submitter
     folders: JobFolders
@@ -97,6 +73,7 @@ class SubmitTools:
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[None]]
     probe: ClusterProbe | None = None
+    checks: bool = True
 
 
 @dataclass(slots=True)
@@ -108,33 +85,19 @@ class _Progress:
     started: StartedJob | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
-    """One submission under way: all that its steps share."""
-
-    job: PreparedJob
-    caller: Caller
-    root: Path
-    entry: JobEntry
-    workdir: Path
-    environment: SubmissionEnvironment
-    notes: tuple[Finding, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.entry.folder)
-
-
-def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
+def submit(
+    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+) -> Submission:
     """Check, write the job folder, start the job, record it.
 
     Raises JobRefused, StorageFailed, AdapterError.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
     started, an interrupt waits until it is recorded. A job that may have been started
-    (SubmissionUnconfirmed) stays on record, so that asking for it tells.
+    (SubmissionUnconfirmed) stays on record, so that asking for it tells. An array larger than the
+    cluster takes is started in parts, each recorded at once: all of them or none.
     """
-    draft = _checked(_draft(job, caller, tools), tools)
+    draft = _draft(job, caller, tools, place)
     progress = _Progress()
     try:
         return _start(draft, tools, progress)
@@ -159,15 +122,24 @@ def submit(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Submission:
         raise
 
 
-def _checked(draft: _Draft, tools: SubmitTools) -> _Draft:
-    """The draft with what the cluster does not refuse of it. Raises JobRefused."""
-    if tools.probe is None:
-        return replace(draft, notes=draft.job.notes)
-    _, notes = check_live(draft.job, tools.probe, draft.entry.cluster)
-    return replace(draft, notes=tuple(dict.fromkeys((*draft.job.notes, *notes))))
+def look_first(
+    job: PreparedJob, tools: SubmitTools, cluster: str | None
+) -> tuple[int | None, tuple[Finding, ...]]:
+    """The cluster's MaxArraySize, None where nobody tells, and what checks found.
+
+    Raises JobRefused, SchedulerUnreachable.
+    """
+    size, notes = job.site.slurm.max_array_size, job.notes
+    is_array = job.effective.spec.slurm.array is not None
+    if tools.probe is None or not (tools.checks or is_array):
+        return size, notes
+    view, found = check_live(job, tools.probe, cluster, refuse=tools.checks)
+    if view is not None and view.config.max_array_size is not None:
+        size = view.config.max_array_size
+    return size, tuple(dict.fromkeys((*notes, *found)))
 
 
-def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
+def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None) -> Draft:
     request = job.effective.spec.environment
     slurm = job.site.submitter is SubmitterKind.SLURM
     created_s = tools.clock.now_s()
@@ -178,23 +150,33 @@ def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools) -> _Draft:
         request.pass_,
         stated=[option.name for option in job.plan.directives] if slurm else None,
     )
+    cluster = _cluster(environment.variables) if slurm else None
+    max_array_size, notes = look_first(job, tools, cluster)
+    parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
+    job_id = JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}")
     entry = JobEntry(
         submission=caller.uuid_hex,
-        job_id=JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}"),
-        cluster=_cluster(environment.variables) if slurm else None,
+        job_id=job_id,
+        cluster=cluster,
         name=job.effective.spec.name,
         site=job.site.name,
         folder=str(root / _folder_name(job, caller, created_s)),
         created_s=created_s,
         state=JobState.UNKNOWN if slurm else JobState.PENDING,
+        parts=tuple(JobPart(offset=part.offset, job_id=job_id) for part in parts),
+        chain=None if place is None else place.chain,
+        stage=None if place is None else place.stage,
     )
-    return _Draft(
+    return Draft(
         job=job,
         caller=caller,
         root=root,
         entry=entry,
         workdir=_workdir(job, caller, tools.folders),
         environment=environment,
+        parts=parts,
+        place=place,
+        notes=notes,
     )
 
 
@@ -268,114 +250,74 @@ def _folder_name(job: PreparedJob, caller: Caller, created_s: float) -> str:
     return f"{day}-{slug}-{caller.uuid_hex[:8]}"
 
 
-def _write_folder(draft: _Draft, folders: JobFolders) -> None:
-    job, caller = draft.job, draft.caller
-    intent = {
-        "schema": INTENT_SCHEMA,
-        "job_id": draft.entry.job_id,
-        "uuid": caller.uuid_hex,
-        "name": draft.entry.name,
-        "site": job.site.name,
-        "submitter": str(job.site.submitter),
-        "script_sha256": job.script.sha256,
-        "created_s": draft.entry.created_s,
-        "submitter_host": caller.host,
-        "submitter_pid": caller.pid,
-        "submitter_started_s": caller.pid_started_s,
-        "slurm_cluster": caller.slurm_cluster,
-    }
-    texts = {
-        INTENT_FILE: as_json(intent),
-        EFFECTIVE_FILE: as_json(effective_document(job.effective)),
-        SITE_FILE: as_json(to_tree(job.site)),
-        PLAN_FILE: as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
-        SCRIPT_FILE: job.script.text,
-    }
-    if job.source.file_text is not None:
-        texts[JOB_FILE] = job.source.file_text
-    for name, text in texts.items():
-        folders.write(draft.folder, name, text)
-    folders.pack_agent(draft.folder)
-
-
-def _request(draft: _Draft) -> SubmitRequest:
-    spec, entry = draft.job.effective.spec, draft.entry
-    limit = spec.resources.time_limit
-    added = {
-        "HPCKIT_JOB_FOLDER": entry.folder,
-        "HPCKIT_INJOB": str(draft.folder / AGENT_FILE),
-        "HPCKIT_PYTHON": draft.caller.python,
-    }
-    if entry.is_confirmed:
-        added["HPCKIT_JOB_ID"] = entry.job_id
-    else:
-        added["HPCKIT_WORKDIR"] = str(draft.workdir)
-    return SubmitRequest(
-        submission=entry.submission,
-        job_id=entry.job_id,
-        folder=draft.folder,
-        workdir=draft.workdir,
-        environment={**draft.environment.variables, **added},
-        time_limit_s=None if limit is None else parse_slurm_time_s(limit),
-        kill_wait_s=draft.job.site.kill_wait_s,
-        begun_s=entry.created_s,
-        is_array=spec.slurm.array is not None,
-        cluster=entry.cluster,
-    )
-
-
-def _record(draft: _Draft, started: StartedJob, tools: SubmitTools) -> JobEntry:
-    entry = replace(
-        draft.entry, job_id=started.job_id, cluster=started.cluster, state=started.state
-    )
-    submitted = {
-        **submitted_document(entry, tools.clock.now_s()),
-        "host": draft.caller.host,
-        "workdir": str(draft.workdir),
-        "held_back": list(draft.environment.held_back),
-        "script_sha256": draft.job.script.sha256,
-    }
+def _record(draft: Draft, entry: JobEntry, tools: SubmitTools) -> None:
     try:
-        tools.folders.write(draft.folder, SUBMITTED_FILE, as_json(submitted))
+        record_start(draft, entry, tools.folders, tools.clock.now_s())
         tools.index.update([entry])
     except StorageFailed as error:
         raise StorageFailed(
             f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
             hint=error.hint,
         ) from error
-    return entry
 
 
-def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
-    """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
-    return {
-        "schema": SUBMITTED_SCHEMA,
-        "job_id": entry.job_id,
-        "cluster": entry.cluster,
-        "submitted_s": now_s,
-        "hpckit": hpckit.__version__,
-    }
-
-
-def _start(draft: _Draft, tools: SubmitTools, progress: _Progress) -> Submission:
+def _start(draft: Draft, tools: SubmitTools, progress: _Progress) -> Submission:
     with tools.interrupts_held():
         tools.folders.create(draft.root, draft.folder.name)
         progress.has_folder = True
-        _write_folder(draft, tools.folders)
+        write_folder(draft, tools.folders)
     with tools.interrupts_held():
         tools.index.add(draft.entry)
         progress.is_indexed = True
-        progress.started = tools.submitter.submit(_request(draft))
+        entry, words = _start_parts(draft, tools, progress)
         return Submission(
-            entry=_record(draft, progress.started, tools),
+            entry=entry,
             script_sha256=draft.job.script.sha256,
             environment=draft.environment,
-            words=progress.started.words,
+            words=words,
             notes=draft.notes,
         )
 
 
-def _undo(draft: _Draft, tools: SubmitTools, progress: _Progress) -> None:
+def _start_parts(
+    draft: Draft, tools: SubmitTools, progress: _Progress
+) -> tuple[JobEntry, tuple[str, ...]]:
+    """Start every part of the job, or the one that it is; what was started is on record at once."""
+    entry, begun_s = draft.entry, draft.entry.created_s
+    words: tuple[str, ...] = ()
+    for number, part in enumerate(draft.parts or (None,)):
+        waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
+        try:
+            started = tools.submitter.submit(request_of(draft, part, waits_for, begun_s))
+        except SubmissionUnconfirmed:
+            raise
+        except HpckitError as error:
+            if part is not None and progress.started is not None:
+                _give_up(draft, entry, error, tools, progress)
+            raise
+        progress.started = progress.started or started
+        entry = with_started(entry, number, started)
+        _record(draft, entry, tools)
+        words = (*words, *(word for word in started.words if word not in words))
+        begun_s = tools.clock.now_s()
+    return entry, words
+
+
+def _give_up(
+    draft: Draft, entry: JobEntry, error: HpckitError, tools: SubmitTools, progress: _Progress
+) -> None:
+    """Take back the parts that were started before one was refused, and say so in the error."""
+    begun = sum(is_confirmed(part.job_id) for part in entry.parts)
+    which = f"part {begun + 1} of {len(entry.parts)} (array {draft.parts[begun].expression})"
+    if take_back(entry, tools.submitter):
+        progress.started = None
+        error.message = f"{error.message} ({which}; the parts before it were cancelled)"
+        return
+    error.message = f"{error.message} ({which}; the parts before it could not be cancelled)"
+    error.hint = f"hpckit cancel {entry.job_id}"
+
+
+def _undo(draft: Draft, tools: SubmitTools, progress: _Progress) -> None:
     """Remove every trace of a job that was not started."""
     if progress.is_indexed:
         tools.index.remove(draft.entry.submission)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
+from hpckit.app.draft import submitted_document
 from hpckit.app.ended import folder_end, recalled_end, record_end
+from hpckit.app.parts import recorded_parts
 from hpckit.app.prepare import as_json
-from hpckit.app.submit import submitted_document
 from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
@@ -42,9 +43,9 @@ class TrackTools:
 def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     """The job with this id; None is the newest job.
 
-    A number is a whole id: 12 is not the beginning of 1234. Of a local (L…) or unconfirmed (U…)
-    id any beginning will do. `4242;north` is the job of that cluster or site. Raises HpckitError
-    when there is none, or more than one.
+    A number is a whole id: 12 is not the beginning of 1234. The id of any part of a split array is
+    the array's. Of a local (L…) or unconfirmed (U…) id any beginning will do. `4242;north` is the
+    job of that cluster or site. Raises HpckitError when there is none, or more than one.
     """
     if wanted is None:
         newest = index.latest(1)
@@ -73,7 +74,7 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
 
 def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
     if job_id.isdecimal():
-        return [entry for entry in index.find(job_id) if entry.job_id == job_id]
+        return [entry for entry in index.find(job_id) if job_id in entry.job_ids]
     return index.find(job_id) or index.find(f"L{job_id}")
 
 
@@ -82,11 +83,17 @@ def _name(entry: JobEntry) -> str:
 
 
 def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
-    """The job with this id, and the task when it is written as Slurm writes one: 4242_7."""
+    """The job with this id, and the task when it is written as Slurm writes one: 4242_7.
+
+    After the id of a later part of a split array the task counts in that part, as it does to
+    Slurm; the task that is returned counts in the whole.
+    """
     match = re.fullmatch(r"(.+)_(\d{1,9})", wanted or "", re.ASCII)
     if match is None:
         return find_job(index, wanted), None
-    return find_job(index, match[1]), int(match[2])
+    entry = find_job(index, match[1])
+    offsets = {str(part.job_id): part.offset for part in entry.parts[1:]}
+    return entry, int(match[2]) + offsets.get(match[1].partition(";")[0], 0)
 
 
 def job_status(entry: JobEntry, tools: TrackTools) -> JobStatus:
@@ -136,7 +143,7 @@ def _remember(
             continue
         changed.append(after)
         record_end(after, status, tools.folders)
-        if after.job_id != entry.job_id:
+        if after.job_ids != entry.job_ids:
             confirmed.append(after)
     tools.index.update(changed)
     for entry in confirmed:
@@ -148,12 +155,14 @@ def _remember(
 
 def after_status(entry: JobEntry, status: JobStatus) -> JobEntry:
     """The line of the index after an answer; what is unknown now does not undo what was known."""
-    if status.state is JobState.UNKNOWN and status.job_id == entry.job_id:
+    parts = status.parts or entry.parts
+    if status.state is JobState.UNKNOWN and (status.job_id, parts) == (entry.job_id, entry.parts):
         return entry
     state = entry.state if status.state is JobState.UNKNOWN else status.state
     return replace(
         entry,
         job_id=status.job_id,
+        parts=parts,
         cluster=status.cluster,
         state=state,
         exit_code=status.exit_code,
@@ -277,6 +286,7 @@ def _with_end(entry: JobEntry, line: JobEntry | None, folders: JobFolders) -> Jo
             cluster=line.cluster,
             state=line.state,
             exit_code=line.exit_code,
+            parts=line.parts,
         )
     if entry.state.is_final:
         return entry
@@ -332,4 +342,11 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
         folder=str(folder),
         created_s=created_s,
         state=JobState.PENDING,
+        parts=recorded_parts(intent, confirmed),
+        chain=_text(intent.get("chain")),
+        stage=_text(intent.get("stage")),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -50,6 +50,7 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
 
 def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:
     from hpckit.model.job_folder import log_file
+    from hpckit.ports import LogName
 
     folder = Path(entry.folder)
     has_log = task is not None or not _is_array(folder)
@@ -57,12 +58,13 @@ def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, obj
         "schema": "hpckit.logs/1",
         "job_id": entry.job_id,
         "task": task,
-        "log": str(folder / log_file(None, task)) if has_log else None,
+        "log": str(logs.path(LogName(folder=folder, task=task))) if has_log else None,
         "ranks": {
             str(number): str(folder / log_file(number, task)) for number in logs.ranks(folder, task)
         },
         "tasks": {
-            str(number): str(folder / log_file(None, number)) for number in logs.tasks(folder)
+            str(number): str(logs.path(LogName(folder=folder, task=number)))
+            for number in logs.tasks(folder)
         },
     }
 

@@ -26,25 +26,33 @@ def command(job_id: str | None, *, as_json: bool) -> None:
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
     from hpckit import wiring
-    from hpckit.app.track import after_status, find_task, job_status
+    from hpckit.app.chain import chain_status
+    from hpckit.app.track import after_status, find_task
+    from hpckit.cli.chain import chain_document, chain_row
     from hpckit.cli.waiting import asking
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     site_of(entry)
     with asking(tools) as asked:
-        status = job_status(entry, asked)
+        chain = chain_status(entry, asked)
+    status = chain.status_of(entry)
     entry = after_status(entry, status)
     if task is not None:
         status = status_of_task(entry, status, task)
     if as_json:
-        output.document(status_document(entry, status, task))
+        output.document({**status_document(entry, status, task), "chain": chain_document(chain)})
         return
     now_s = tools.clock.now_s()
     shown = id_of(entry.job_id, task)
     output.result(f" {shown} {entry.name}   {_headline(entry, status, now_s)}")
     output.labelled(
-        [*_why_it_waits(status, shown, now_s), *_tasks(status), *_where(entry, status, shown)]
+        [
+            *chain_row(chain),
+            *_why_it_waits(status, shown, now_s),
+            *_tasks(status),
+            *_where(entry, status, shown),
+        ]
     )
 
 

@@ -39,15 +39,20 @@ _LOG_LINES_SHOWN = 3
 def command(ctx: click.Context, /, **params: Any) -> None:
     """Start JOB (a job file, or - for stdin), or the COMMAND after --.
 
-    What is started is, byte for byte, what `hpckit render` prints.
+    What is started is, byte for byte, what `hpckit render` prints. The stages of a file with
+    [[stages]] are all started, each to begin when the one before has completed.
     """
     from hpckit import wiring
+    from hpckit.app.chain import stages_of
     from hpckit.app.prepare import prepare
+    from hpckit.cli.chain import submit_stages
     from hpckit.cli.waiting import say_open
 
     if params["local"]:
         params["site"] = _local_site(ctx)
     source = job_source(ctx, params)
+    if stages_of(source):
+        ctx.exit(submit_stages(source, params))
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
     job = prepare(source, resources, wiring.template_cache())
     if params["dry_run"]:
@@ -58,7 +63,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _say_submitted(job, submission, quiet=params["quiet"])
     status = _wait(submission) if params["wait"] else None
     if params["as_json"]:
-        output.document(_document(job, submission, status))
+        output.document(submission_document(job, submission, status))
     elif status is not None and not params["quiet"]:
         _say_ended(submission, status)
     if status is not None:
@@ -77,7 +82,7 @@ def _submit(job: PreparedJob, *, checks: bool) -> Submission:
     from hpckit.app.submit import submit
     from hpckit.cli.waiting import ASKING
 
-    _interrupt_on_signals()
+    interrupt_on_signals()
     line = output.Progress()
     if job.site.submitter is SubmitterKind.SLURM:
         line.show(ASKING)
@@ -88,7 +93,7 @@ def _submit(job: PreparedJob, *, checks: bool) -> Submission:
         line.clear()
 
 
-def _interrupt_on_signals() -> None:
+def interrupt_on_signals() -> None:
     """SIGTERM and a closed session undo or complete a submission as Ctrl-C does.
 
     Not where one is ignored: under nohup(1) a closed session changes nothing.
@@ -107,16 +112,17 @@ def _wait(submission: Submission) -> JobStatus:
 
 def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
     if as_json:
-        output.document({**_document(job, None, None), "script": job.script.text})
+        output.document({**submission_document(job, None, None), "script": job.script.text})
         return
     click.echo(job.script.text, nl=False)
     output.say_notes(job.notes)
     output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
 
 
-def _document(
+def submission_document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
+    """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
     from hpckit.parse.document import to_tree
 
     return {
@@ -149,7 +155,7 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     job_id = submission.job_id
     script = submission.folder / "job.sbatch"
     rows = [
-        ("job", f"{job.effective.spec.name}   {_size(job)}   site {job.site.name}"),
+        ("job", f"{job.effective.spec.name}   {size_of(job)}   site {job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
     environment = submission.environment
@@ -164,6 +170,9 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     ignored = not_applied(job.effective, job.site)
     if ignored:
         rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
+    if submission.entry.parts:
+        ids = " ".join(submission.entry.job_ids)
+        rows.append(("array", f"larger than the cluster's MaxArraySize, so in parts:\n{ids}"))
     rows.append(("submitted", job_id))
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
@@ -179,7 +188,8 @@ def _first_task(job: PreparedJob) -> int | None:
     return next(iter(array_tasks(f"{array}]") or ()), None)
 
 
-def _size(job: PreparedJob) -> str:
+def size_of(job: PreparedJob) -> str:
+    """What a job asks for, in a few words."""
     spec = job.effective.spec
     parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
     parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))

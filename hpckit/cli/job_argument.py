@@ -87,6 +87,7 @@ def status_document(
         "schema": "hpckit.status/1",
         "job_id": status.job_id,
         "task": task,
+        "part_ids": [part.job_id for part in status.parts],
         "cluster": status.cluster,
         "name": entry.name,
         "site": entry.site,

@@ -106,6 +106,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      help="Site file to use (hpckit sites list)."),
         click.option("--slurm-version", metavar="RELEASE", callback=_slurm_version,
                      help="Release of Slurm to check for, such as 24.11, instead of the site's."),
+        click.option("--stage", help="The stage of a job file with [[stages]] that is meant."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                      help="Folder of site files that come first."),
@@ -144,6 +145,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         site_name=params["site"],
         template=params["template"],
         slurm_version=params["slurm_version"],
+        stage=params["stage"],
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 

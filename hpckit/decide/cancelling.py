@@ -17,14 +17,17 @@ def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> S
     job_id = status.job_id
     ends = signal in (None, "KILL")
     if task is not None:
-        _check_task(job_id, _record(status, task), task, ends=ends)
-        return (f"{job_id}_{task}",)
+        record = _record(status, task)
+        _check_task(job_id, record, task, ends=ends)
+        return (record.slurm_id,)
     if ends:
-        return (job_id,)
+        # Each part of a split array is a job to Slurm, and one that has ended cannot be cancelled.
+        living = [one.job_id for one in status.tasks if not one.state.is_final]
+        return tuple(dict.fromkeys(living)) or (job_id,)
     if status.tasks:
         running = [one for one in status.tasks if _can_be_signalled(one)]
         if running:
-            return [f"{job_id}_{one.task_index}" for one in running]
+            return [one.slurm_id for one in running]
         raise HpckitError(f"no task of job {job_id} runs now")
     if status.state.is_waiting:
         raise HpckitError(f"job {job_id} has not begun: {status.state}")

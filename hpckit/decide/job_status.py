@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus
+from hpckit.model.slurm import (
+    JobEntry,
+    JobId,
+    JobPart,
+    JobRecord,
+    JobState,
+    JobStatus,
+    is_confirmed,
+)
 from hpckit.units import format_indices
 
 CONFIRM_S: Final = 120.0
@@ -55,13 +63,34 @@ def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRe
     """The records of this submission's own job.
 
     A script that is submitted again by hand keeps its uuid under another id: a confirmed job is
-    known by both, and of an unconfirmed one the first id is its own.
+    known by both, and of an unconfirmed one the first id is its own. So it is with each part of a
+    split array, which has its offset beside the uuid.
     """
-    named = [record for record in records if record.submission == entry.submission]
-    if entry.is_confirmed:
-        return [record for record in named if record.job_id == entry.job_id]
-    first = min((record.job_id for record in named), key=_in_order, default=None)
-    return [record for record in named if record.job_id == first]
+    own: list[JobRecord] = []
+    for part in _parts(entry):
+        named = [
+            record
+            for record in records
+            if (record.submission, record.array_offset) == (entry.submission, part.offset)
+        ]
+        job_id: JobId | None = part.job_id
+        if not is_confirmed(part.job_id):
+            job_id = min((record.job_id for record in named), key=_in_order, default=None)
+        own += [record for record in named if record.job_id == job_id]
+    return own
+
+
+def _parts(entry: JobEntry) -> tuple[JobPart, ...]:
+    return entry.parts or (JobPart(offset=0, job_id=entry.job_id),)
+
+
+def _with_ids(entry: JobEntry, records: Sequence[JobRecord]) -> JobEntry:
+    """The entry with the ids that Slurm's records give to it and to its parts."""
+    found = {record.array_offset: record.job_id for record in records}
+    parts = tuple(
+        replace(part, job_id=found.get(part.offset, part.job_id)) for part in _parts(entry)
+    )
+    return replace(entry, job_id=parts[0].job_id, parts=parts if entry.parts else ())
 
 
 def _in_order(job_id: str) -> tuple[int, str]:
@@ -73,13 +102,18 @@ def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> 
 
     Of several records of one task in the accounts the last is the newest.
     """
-    merged = {record.task_index: record for record in accounts}
+    merged = {_task(record): record for record in accounts}
     for record in queue:
-        known = merged.get(record.task_index)
+        known = merged.get(_task(record))
         final = record.state.is_final and known is not None and known.state.is_final
         if not final:
-            merged[record.task_index] = record
-    return sorted(merged.values(), key=lambda record: record.task_index or 0)
+            merged[_task(record)] = record
+    return sorted(merged.values(), key=lambda record: record.task_index or record.array_offset)
+
+
+def _task(record: JobRecord) -> tuple[int | None, int]:
+    """What tells a task from the others; those that Slurm lists together are one of each part."""
+    return record.task_index, record.array_offset
 
 
 def status_of_records(
@@ -94,6 +128,7 @@ def status_of_records(
     An array runs while one of its tasks does, waits while one is left, has failed when one has.
     `tasks` are those that were asked for, None where that is not known.
     """
+    entry = _with_ids(entry, records)
     first = records[0]
     if len(records) == 1 and first.task_index is None:
         return _stale(_status(entry, first), answers)
@@ -105,17 +140,18 @@ def status_of_records(
     which = f"{status.reason}; not listed: {format_indices(missing)}"
     if not status.state.is_final:
         return _stale(replace(status, reason=which), answers)
-    return _without_tasks(status, which, answers)
+    never = "never begun" if entry.is_whole else "never begun, or never submitted"
+    return _without_tasks(status, which, never, answers)
 
 
-def _without_tasks(status: JobStatus, which: str, answers: Answers) -> JobStatus:
+def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) -> JobStatus:
     """The status of an array that has ended, of which not every task is on record."""
     if answers.accounts and answers.has_accounts:
         # Slurm keeps no record of a task that is cancelled before it begins.
         completed = status.state is JobState.COMPLETED
         state = JobState.CANCELLED if completed else status.state
         code = None if completed else status.exit_code
-        return replace(status, state=state, exit_code=code, reason=f"{which} (never begun)")
+        return replace(status, state=state, exit_code=code, reason=f"{which} ({never})")
     return replace(
         status,
         state=JobState.UNKNOWN,
@@ -152,8 +188,9 @@ def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
     waits = record.state.is_waiting
     elsewhere = record.state is JobState.REVOKED
     return JobStatus(
-        job_id=record.job_id,
+        job_id=entry.job_id,
         cluster=entry.cluster,
+        parts=entry.parts,
         state=JobState.UNKNOWN if elsewhere else record.state,
         is_lost=elsewhere,
         exit_code=0 if record.state is JobState.COMPLETED else record.exit_code,
@@ -196,6 +233,12 @@ def _tasks_sentence(records: Sequence[JobRecord], chosen: JobRecord) -> str:
     text = "tasks: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
     bad = chosen.state.is_final and chosen.state is not JobState.COMPLETED
     return f"{text}; the first of them task {chosen.task_index}" if bad else text
+
+
+def unsettled_status(status: JobStatus) -> JobStatus:
+    """The status of an array that has ended as far as it is listed, and may be listed further."""
+    reason = f"{status.reason}; whether more of it comes is not certain yet"
+    return replace(status, state=JobState.UNKNOWN, exit_code=None, ended_s=None, reason=reason)
 
 
 def runaway_status(entry: JobEntry, status: JobStatus) -> JobStatus:
@@ -249,5 +292,9 @@ def unanswered_status(entry: JobEntry, why: str) -> JobStatus:
 
 def _unknown(entry: JobEntry, reason: str) -> JobStatus:
     return JobStatus(
-        job_id=entry.job_id, cluster=entry.cluster, state=JobState.UNKNOWN, reason=reason
+        job_id=entry.job_id,
+        cluster=entry.cluster,
+        parts=entry.parts,
+        state=JobState.UNKNOWN,
+        reason=reason,
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from hpckit.decide.arrays import array_shape
 from hpckit.decide.dialect import Dialect, gpu_request
 from hpckit.decide.options import (
     OWNED_BY_SBATCH,
@@ -54,6 +55,7 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
         kill_wait_s=ceil(site.kill_wait_s),
         chdir=spec.chdir,
         torchrun_args=spec.launch.torchrun_args,
+        array=array_shape(spec.slurm.array),
     )
 
 

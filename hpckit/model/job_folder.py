@@ -19,12 +19,17 @@ CANCEL_FILE: Final = "cancel.json"
 SUBMITIT_FOLDER: Final = "submitit"
 LOGS_FOLDER: Final = "logs"
 
-_SUBMISSION_FILE = re.compile(r"submission-([0-9a-f]{32})\.sbatch")
+_SUBMISSION_FILE = re.compile(r"submission-([0-9a-f]{32})(?:-([1-9]\d{0,9}))?\.sbatch", re.ASCII)
+_TASK_LOG = re.compile(r"job-(?:(\d+)\+)?(\d+)\.log", re.ASCII)
 
 
-def submission_file(submission: str) -> str:
-    """The name under which a script is handed to sbatch: squeue and sacct give it back."""
-    return f"submission-{submission}.sbatch"
+def submission_file(submission: str, array_offset: int = 0) -> str:
+    """The name under which a script is handed to sbatch: squeue and sacct give it back.
+
+    `array_offset` is that of a part of a job array (`hpckit.model.array`).
+    """
+    part = f"-{array_offset}" if array_offset else ""
+    return f"submission-{submission}{part}.sbatch"
 
 
 def submission_in(command: str) -> str | None:
@@ -33,13 +38,33 @@ def submission_in(command: str) -> str | None:
     The last one: a folder above may be called so too.
     """
     named = _SUBMISSION_FILE.findall(command)
-    return named[-1] if named else None
+    return named[-1][0] if named else None
+
+
+def array_offset_in(command: str) -> int:
+    """The offset of the part of a job array whose submission file a job's command names."""
+    named = _SUBMISSION_FILE.findall(command)
+    return int(named[-1][1] or 0) if named else 0
+
+
+def task_log(task: str, array_offset: int = 0) -> str:
+    """Path of the merged log of a part's task, or of all with sbatch's `%a` for the task."""
+    part = f"{array_offset}+" if array_offset else ""
+    return f"{LOGS_FOLDER}/job-{part}{task}.log"
+
+
+def task_of_log(name: str) -> int | None:
+    """The task, counted in the whole array, whose merged log a file is; None for any other."""
+    match = _TASK_LOG.fullmatch(name)
+    return int(match[1] or 0) + int(match[2]) if match else None
 
 
 def log_file(rank: int | None, task: int | None = None) -> str:
-    """Path of a log below the job folder: merged (rank None) or one rank's, of an array task."""
+    """Path of a log below the job folder: merged (rank None) or one rank's, of an array task.
+
+    The merged log of a task in a part of an array is called otherwise (`task_log`).
+    """
     if rank is None:
-        name = "job.log" if task is None else f"job-{task}.log"
-        return f"{LOGS_FOLDER}/{name}"
+        return f"{LOGS_FOLDER}/job.log" if task is None else task_log(str(task))
     folder = LOGS_FOLDER if task is None else f"{LOGS_FOLDER}/array-{task}"
     return f"{folder}/rank-{rank}.log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hpckit.model.array import ArrayShape
 from hpckit.model.job import LauncherKind
 
 
@@ -64,6 +65,7 @@ class LaunchPlan:
     kill_wait_s: int = 30
     chdir: str | None = None
     torchrun_args: tuple[str, ...] = ()
+    array: ArrayShape | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

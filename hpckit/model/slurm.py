@@ -102,6 +102,9 @@ class JobRecord:
     signal N; both are None where nothing was recorded. Times are seconds since the epoch;
     `expected_start_s` is the scheduler's guess for a job that waits. `submission` is the uuid in
     the name of the script that was submitted, None for a job that hpckit did not submit.
+
+    `task_index` counts in the whole array; Slurm, which knows a part of it as an array of its own,
+    counts from `array_offset` on.
     """
 
     job_id: JobId
@@ -116,6 +119,22 @@ class JobRecord:
     ended_s: float | None = None
     nodelist: str | None = None
     submission: str | None = None
+    array_offset: int = 0
+
+    @property
+    def slurm_id(self) -> str:
+        """The job or the task as Slurm's commands take it."""
+        if self.task_index is None:
+            return self.job_id
+        return f"{self.job_id}_{self.task_index - self.array_offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPart:
+    """A part of a split job array: the offset of its tasks, and its id, `U…` until Slurm has it."""
+
+    offset: int
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +182,8 @@ class JobStatus:
     runs or when nobody recorded it; `exit_signal` is the signal that ended the script itself.
     Times are seconds since the epoch. `reason` is one sentence; `slurm_reason` is Slurm's word
     for why a job waits. `is_lost` is an UNKNOWN that asking again will not clear. `tasks` are the
-    tasks of a job array that the scheduler listed, by index.
+    tasks of a job array that the scheduler listed, by index; `parts` those of a split one, as far
+    as they are known.
     """
 
     job_id: JobId
@@ -180,6 +200,7 @@ class JobStatus:
     slurm_reason: str | None = None
     raw: str | None = None
     tasks: tuple[JobRecord, ...] = ()
+    parts: tuple[JobPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +209,9 @@ class JobEntry:
 
     `submission` is the uuid of the submission (32 hex digits), the line's own key: ids are used
     again by other clusters. `cluster` is the cluster that sbatch named, None for the only one.
-    `created_s` is seconds since the epoch; `state` is the last one seen, for listings.
+    `created_s` is seconds since the epoch; `state` is the last one seen, for listings. `parts`
+    are those of a job array that was split, in order, `job_id` being the first's; else empty.
+    `chain` is the uuid that the jobs of one chain share, `stage` what this one is called in it.
     """
 
     submission: str
@@ -200,8 +223,26 @@ class JobEntry:
     state: JobState
     cluster: str | None = None
     exit_code: int | None = None
+    parts: tuple[JobPart, ...] = ()
+    chain: str | None = None
+    stage: str | None = None
 
     @property
     def is_confirmed(self) -> bool:
         """False while it is not known whether the scheduler has the job, and under which id."""
-        return not self.job_id.startswith(UNCONFIRMED_PREFIX)
+        return is_confirmed(self.job_id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is known of every part of the job."""
+        return all(is_confirmed(job_id) for job_id in self.job_ids)
+
+    @property
+    def job_ids(self) -> tuple[JobId, ...]:
+        """The job's id, of a split array each of its parts'."""
+        return tuple(part.job_id for part in self.parts) or (self.job_id,)
+
+
+def is_confirmed(job_id: JobId) -> bool:
+    """Whether an id is the scheduler's own."""
+    return not job_id.startswith(UNCONFIRMED_PREFIX)

@@ -69,7 +69,7 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
     known = {file_key(field): hint for field, hint in field_types(cls)}
     for name, value in tree.items():
         if name not in known:
-            raise _misplaced_key(name, known, source) or _unknown_key(
+            raise _misplaced_key(path, name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
         inner, of_each = dataclass_of(known[name]), table_of(known[name])
@@ -96,13 +96,18 @@ def _refuse_long_numbers(value: object, source: str, path: str) -> None:
             raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
 
 
-def _misplaced_key(name: str, known: Mapping[str, Any], source: str) -> ConfigError | None:
+def _misplaced_key(
+    path: str, name: str, known: Mapping[str, Any], source: str
+) -> ConfigError | None:
     """A key that belongs into a table beside or below."""
     for table, hint in known.items():
         inner = dataclass_of(hint)
         if inner is not None and name in {file_key(field) for field, _ in field_types(inner)}:
             return ConfigError(
-                "unknown key", source=source, key=name, hint=f"did you mean `{table}.{name}`?"
+                "unknown key",
+                source=source,
+                key=f"{path}{name}",
+                hint=f"did you mean `{path}{table}.{name}`?",
             )
     return None
 

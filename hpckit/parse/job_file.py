@@ -35,12 +35,16 @@ APPENDED_LISTS = frozenset({"environment.pass"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One source of values: a partial job tree, its rank among the layers, and its name."""
+    """One source of values: a partial job tree, its rank among the layers, and its name.
+
+    `prefix` is where in the source the tree stands, as errors say it: `stages[1].`.
+    """
 
     tree: Tree
     kind: OriginKind
     source: str
     details: Mapping[str, str]
+    prefix: str = ""
 
     def detail(self, key: str) -> str:
         """What to name for `key`: the option that set it, or the layer's own name, no path."""
@@ -49,7 +53,11 @@ class Layer:
 
 def job_layer(text: str, source: str) -> Layer:
     """The layer of a job file's text. Raises ConfigError for bad TOML, keys or schema."""
-    tree = parse_toml(text, source)
+    return file_layer(parse_toml(text, source), source)
+
+
+def file_layer(tree: Tree, source: str) -> Layer:
+    """The layer of a job file that was read. Raises ConfigError for bad keys or schema."""
     refuse_unknown_keys(tree, JobSpec, source)
     if tree.get("schema") != JOB_SCHEMA:
         schema = tree.get("schema", "")
@@ -133,8 +141,9 @@ def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[
         if layer is None:
             raise
         source = layer.details.get(error.key or "", layer.source)
+        key = error.key and f"{layer.prefix}{error.key}"
         raise ConfigError(
-            error.reason, source=source, key=error.key, hint=error.hint
+            error.reason, source=source, key=key, hint=error.hint
         ) from error.__cause__
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from hpckit.errors import ParseError
 from hpckit.model.cluster import SlurmVersion
-from hpckit.model.job_folder import submission_in
+from hpckit.model.job_folder import array_offset_in, submission_in
 from hpckit.model.slurm import JobId, JobRecord, JobState
 
 SEPARATOR: Final = "\x1f"
@@ -229,13 +229,14 @@ def job_records(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
     state = job_state(words.state)
     nodelist = value(words.nodelist)
     start_s, end_s = time_s(words.start, place), time_s(words.end, place)
+    offset = array_offset_in(words.command)
     exit_code, exit_signal = None, None
     if words.exit_code is not None:
         exit_code, exit_signal = exit_status(words.exit_code, state, place)
     return tuple(
         JobRecord(
             job_id=job_id,
-            task_index=task,
+            task_index=None if task is None else task + offset,
             state=state,
             raw=words.state.strip(),
             reason=value(words.reason),
@@ -246,6 +247,7 @@ def job_records(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
             ended_s=end_s if state.is_final else None,
             nodelist=nodelist,
             submission=submission_in(words.command),
+            array_offset=offset,
         )
         for task in tasks
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState
+from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
 from hpckit.ports import JobIndex
 
 
@@ -73,6 +73,28 @@ def test_two_clusters_may_use_one_id(job_index: JobIndex) -> None:
     job_index.add(old)
     job_index.add(entry("42424", 3.0))
     assert list(job_index.find("4242")) == [new, old]
+
+
+def test_a_part_finds_its_whole_array(job_index: JobIndex) -> None:
+    """The whole id of any part of a split array gives the job with its parts, a beginning none."""
+    parts = tuple(JobPart(offset=at * 100, job_id=JobId(str(4242 + at))) for at in range(3))
+    array = replace(entry("4242"), parts=parts)
+    job_index.add(replace(entry("U1"), submission=array.submission))
+    job_index.update([array])
+    job_index.add(entry("42"))
+    assert list(job_index.find("4244")) == [array]
+    assert list(job_index.find("424")) == [array]
+    assert list(job_index.find("244")) == []
+
+
+def test_the_jobs_of_a_chain_are_found_in_order(job_index: JobIndex) -> None:
+    """A chain's jobs come in the order in which they were submitted, and no other job."""
+    for number, stage in enumerate(("prepare", "train")):
+        job_index.add(replace(entry(f"{number}", float(number)), chain="c" * 32, stage=stage))
+    job_index.add(entry("9"))
+    found = job_index.of_chain("c" * 32)
+    assert [(one.job_id, one.stage) for one in found] == [("0", "prepare"), ("1", "train")]
+    assert list(job_index.of_chain("d" * 32)) == []
 
 
 def test_the_newest_come_first(job_index: JobIndex) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState, JobStatus
 from hpckit.ports import SubmitRequest, Submitter
 from tests.fakes.local_job import entry_of_request, job_request, processes_of, until
 from tests.fakes.submitter import FakeSubmitter
@@ -94,6 +96,24 @@ def test_a_job_is_started_once(submitter: Submitter, job_folder: Path) -> None:
     final(submitter, started(submitter, request))
     with pytest.raises(AdapterError, match="already"):
         submitter.submit(request)
+
+
+def test_parts_of_an_array_are_one_job(submitter: Submitter, job_folder: Path) -> None:
+    """Two parts of one submission have an id each, and are asked about as the one job they are."""
+    if isinstance(submitter, LocalSubmitter):
+        pytest.skip("there are no job arrays without a scheduler")
+    whole = replace(a_request(job_folder, "exit 0\n"), is_array=True)
+    requests = [
+        replace(whole, array_part="0-1", array_offset=offset, begun_s=whole.begun_s)
+        for offset in (0, 101)
+    ]
+    ids = [submitter.submit(request).job_id for request in requests]
+    assert len(set(ids)) == 2
+    parts = tuple(
+        JobPart(offset=offset, job_id=job_id) for offset, job_id in zip((0, 101), ids, strict=True)
+    )
+    status = final(submitter, replace(entry_of_request(whole), job_id=ids[0], parts=parts))
+    assert (status.job_id, status.state) == (ids[0], JobState.COMPLETED)
 
 
 def test_a_job_without_a_script_is_not_started(submitter: Submitter, job_folder: Path) -> None:

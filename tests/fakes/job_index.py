@@ -43,9 +43,15 @@ class MemoryJobIndex:
             entry
             for entry in known
             if entry.job_id.startswith(job_id_prefix)
+            or job_id_prefix in entry.job_ids
             or (len(job_id_prefix) > 1 and f"U{entry.submission}".startswith(job_id_prefix))
         ]
-        return [entry for entry in found if entry.job_id == job_id_prefix] or found
+        return [entry for entry in found if job_id_prefix in entry.job_ids] or found
+
+    def of_chain(self, chain: str) -> Sequence[JobEntry]:
+        """The jobs of a chain, in the order of its stages."""
+        of_it = [entry for entry in self._entries.values() if entry.chain == chain]
+        return sorted(of_it, key=lambda entry: entry.created_s)
 
     def latest(self, limit: int | None) -> Sequence[JobEntry]:
         """The newest jobs, newest first; None is all."""

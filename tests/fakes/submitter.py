@@ -15,34 +15,45 @@ from hpckit.ports import StartedJob, SubmitRequest
 class FakeSubmitter:
     """Jobs that end at once when the last line of `job.sbatch` is `exit N`, and else run on.
 
-    `refusal` is raised by every submission. Tests read `requests`, `signals` and which jobs each
+    `refusal` is raised by every submission, by those alone whose offset in a job array is in
+    `refused_offsets` where that is given. Tests read `requests`, `signals` and which jobs each
     question was about in `asked`, and end a job with `end`.
     """
 
-    def __init__(self, refusal: Exception | None = None) -> None:
+    def __init__(
+        self,
+        refusal: Exception | None = None,
+        *,
+        refused_offsets: Sequence[int] | None = None,
+    ) -> None:
         self._refusal = refusal
+        self._refused_offsets = refused_offsets
         self._jobs: dict[Path, JobStatus] = {}
+        self._started: set[tuple[Path, int]] = set()
         self.requests: list[SubmitRequest] = []
         self.signals: list[tuple[JobId, str | None]] = []
         self.asked: list[list[JobId]] = []
 
     def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job. Raises AdapterError."""
-        if self._refusal is not None:
+        refused = self._refused_offsets is None or request.array_offset in self._refused_offsets
+        if self._refusal is not None and refused:
             raise self._refusal
         try:
             script = (request.folder / "job.sbatch").read_text()
         except OSError as error:
             raise StorageFailed(f"the job was not started: {error}") from error
-        if request.folder in self._jobs:
+        if (request.folder, request.array_offset) in self._started:
             raise AdapterError(f"the job in {request.folder} has been started already")
+        self._started.add((request.folder, request.array_offset))
+        part = f"+{request.array_offset}" if request.array_offset else ""
         self.requests.append(request)
         self._jobs[request.folder] = JobStatus(
             job_id=request.job_id, state=JobState.RUNNING, started_s=0.0
         )
         if last := re.search(r"^exit (\d+)\n\Z", script, re.MULTILINE):
             self.end(request.folder, int(last[1]))
-        return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
+        return StartedJob(job_id=JobId(request.job_id + part), state=JobState.RUNNING)
 
     def end(self, folder: Path, exit_code: int) -> None:
         """The job in `folder` ends with this code."""

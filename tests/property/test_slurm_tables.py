@@ -112,10 +112,13 @@ def job_records(draw: st.DrawFn) -> JobRecord:
     """A record that squeue, sacct and scontrol can all say: with nodes unless it waits."""
     state = draw(st.sampled_from(SLURM_STATES))
     signal = draw(st.none() | st.integers(1, 64))
+    submission = draw(st.none() | uuids)
+    offset = draw(st.integers(0, 10**6)) if submission else 0
+    task = draw(st.none() | st.integers(0, 4_000_000))
     code = 128 + signal if signal else draw(st.integers(1, 255))
     return JobRecord(
         job_id=JobId(str(draw(st.integers(1, 2**31)))),
-        task_index=draw(st.none() | st.integers(0, 4_000_000)),
+        task_index=None if task is None else task + offset,
         state=state,
         raw=str(state),
         exit_code=code if state.is_final else None,
@@ -125,17 +128,19 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         started_s=None if state.is_waiting else draw(times_s),
         ended_s=draw(times_s) if state.is_final else None,
         nodelist=None if state.is_waiting else draw(names),
-        submission=draw(st.none() | uuids),
+        submission=submission,
+        array_offset=offset,
     )
 
 
 def words(record: JobRecord, folder: str) -> tuple[str, str, str, str, str, str, str]:
     """Id, state, reason, start, end, nodes and command in Slurm's words."""
-    job = record.job_id if record.task_index is None else f"{record.job_id}_{record.task_index}"
     start_s = record.started_s if record.expected_start_s is None else record.expected_start_s
-    script = "x.sh" if record.submission is None else submission_file(record.submission)
+    script = "x.sh"
+    if record.submission is not None:
+        script = submission_file(record.submission, record.array_offset)
     return (
-        job,
+        record.slurm_id,
         record.raw,
         record.reason or "None",
         spelled(start_s),
@@ -185,7 +190,7 @@ def test_scontrol_is_read_back(records: list[JobRecord], name: str, folder: str)
     lines = []
     for record in records:
         job, state, reason, start, end, nodes, command = words(record, folder)
-        task = record.task_index
+        task = None if record.task_index is None else record.task_index - record.array_offset
         array = "" if task is None else f"ArrayJobId={record.job_id} ArrayTaskId={task} "
         lines.append(
             f"JobId={job.split('_')[0]} {array}JobName={name} UserId=a(1) Account=a QOS=q "

@@ -106,10 +106,10 @@ def test_a_newer_index_asks_for_an_upgrade(path: Path) -> None:
     index = SqliteJobIndex(path)
     index.add(entry("L1"))
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.close()
     for use in (lambda: index.latest(None), lambda: index.rebuild([], [])):
-        with pytest.raises(StorageFailed, match="version 3") as caught:
+        with pytest.raises(StorageFailed, match="version 4") as caught:
             use()
         assert "upgrade" in str(caught.value.hint)
 
@@ -156,10 +156,10 @@ OLD = [
 
 
 def test_reading_migrates_an_index_of_version_1(path: Path, index_1: SqliteJobIndex) -> None:
-    """An old file is read whole, in its order, its ids as submissions, and is of version 2 then."""
+    """An old file is read whole, in its order, its ids as submissions, and is of version 3 then."""
     assert index_1.latest(None) == OLD
     db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
     assert db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [
         ("jobs",)
     ]

@@ -25,7 +25,7 @@ def test_ranks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
     for name in ("rank-10.log", "rank-9.log", "rank-x.log", "rank-1.log.gz", "rank-٣.log"):
         (logs / name).touch()
     assert LOGS.ranks(tmp_path) == [9, 10]
-    assert LOGS.ranks(tmp_path / "gone") == ()
+    assert LOGS.ranks(tmp_path / "gone") == []
 
 
 def test_a_log_exists_or_not(tmp_path: Path, logs: Path) -> None:
@@ -66,7 +66,19 @@ def test_tasks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
         (logs / name).touch()
     (logs / "array-4").mkdir()
     assert LOGS.tasks(tmp_path) == [9, 10]
-    assert LOGS.tasks(tmp_path / "gone") == ()
+    assert LOGS.tasks(tmp_path / "gone") == []
+
+
+def test_a_task_of_a_part_goes_by_its_number_in_the_whole(tmp_path: Path, logs: Path) -> None:
+    """The merged log of a task lies under the offset of its part, and is found by the sum."""
+    for offset in ("", "-101", "-202"):
+        (tmp_path / f"submission-{'a' * 32}{offset}.sbatch").touch()
+    for name in ("job-7.log", "job-101+49.log", "job-202+0.log"):
+        (logs / name).write_text(name)
+    assert LOGS.tasks(tmp_path) == [7, 150, 202]
+    for task in (7, 150, 202):
+        assert LOGS.exists(LogName(folder=tmp_path, task=task))
+    assert LOGS.path(LogName(folder=tmp_path, task=201)) == logs / "job-101+100.log"
 
 
 def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
@@ -76,7 +88,7 @@ def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
         (logs / f"array-{task}").mkdir(exist_ok=True)
         (logs / f"array-{task}" / f"rank-{rank}.log").write_text(f"{task}.{rank}\n")
     assert LOGS.ranks(tmp_path, 7) == [1, 2]
-    assert LOGS.ranks(tmp_path, 9) == ()
+    assert LOGS.ranks(tmp_path, 9) == []
     assert LOGS.ranks(tmp_path) == [0]
     assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
     assert not LOGS.exists(LogName(folder=tmp_path, rank=3, task=7))

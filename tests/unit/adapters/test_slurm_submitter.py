@@ -76,6 +76,32 @@ def test_the_script_goes_to_sbatch_under_its_uuid(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_part_is_handed_over_on_the_command_line(tmp_path: Path) -> None:
+    """A part has its own file and log names; its array and dependency stand over the script's."""
+    clock = FakeClock()
+    runner = ScriptedRunner(sbatch=[said("4243\n")])
+    part = {"is_array": True, "array_part": "0-47%8", "array_offset": 202}
+    request = a_request(tmp_path, clock, **part, dependency="afterany:4242", ends_with_it=True)
+    SlurmSubmitter(runner, clock).submit(request)
+    assert runner.asked[0][3:] == (
+        f"--output={request.folder}/logs/job-202+%a.log",
+        "--array=0-47%8",
+        "--dependency=afterany:4242",
+        "--kill-on-invalid-dep=yes",
+        f"{request.folder}/submission-{UUID}-202.sbatch",
+    )
+
+
+def test_a_lost_answer_about_a_part_is_found_by_its_offset(tmp_path: Path) -> None:
+    """Of the parts that squeue lists for a submission, the one with the same offset is it."""
+    clock = FakeClock()
+    command = f"/shared/jobs/x/{submission_file(UUID, 202)}"
+    listed = queued() + row("78_[0-9]", "PENDING", "Priority", "N/A", "N/A", "", command)
+    runner = ScriptedRunner(sbatch=[LOST], squeue=[said(listed)])
+    request = a_request(tmp_path, clock, is_array=True, array_part="0-9", array_offset=202)
+    assert SlurmSubmitter(runner, clock).submit(request).job_id == "78"
+
+
 def test_os_environ_is_left_alone(tmp_path: Path) -> None:
     """A submission changes no variable of this process."""
     before = dict(os.environ)

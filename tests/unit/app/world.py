@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.submit import Caller, SubmitTools
+from hpckit.app.draft import Caller
+from hpckit.app.submit import SubmitTools
 from hpckit.app.track import TrackTools
 from hpckit.model.slurm import JobEntry, JobId, JobState
-from hpckit.ports import JobFolders, JobIndex, Submitter
+from hpckit.ports import ClusterProbe, JobFolders, JobIndex, Submitter
 from tests.fakes.clock import FakeClock
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -31,6 +32,7 @@ class World:
     folders: JobFolders = field(default_factory=FileJobFolders)
     index: MemoryJobIndex = field(default_factory=MemoryJobIndex)
     clock: FakeClock = field(default_factory=FakeClock)
+    probe: ClusterProbe | None = None
 
     def tools(
         self, interrupts_held: Callable[[], AbstractContextManager[None]] = nothing_held
@@ -42,6 +44,7 @@ class World:
             index=self.index,
             clock=self.clock,
             interrupts_held=interrupts_held,
+            probe=self.probe,
         )
 
 

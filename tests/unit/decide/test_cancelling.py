@@ -39,6 +39,39 @@ def test_a_signal_goes_to_what_runs_and_an_end_to_all(
     assert cancel_targets(status, task, signal) == targets
 
 
+def parts(*tasks: tuple[str, int, int, JobState]) -> JobStatus:
+    """Job 42, an array in parts: id, offset, index in the whole and state of each task."""
+    records = tuple(
+        JobRecord(job_id=JobId(job_id), task_index=index, state=state, raw="", array_offset=offset)
+        for job_id, offset, index, state in tasks
+    )
+    return JobStatus(job_id=JobId("42"), state=RUNNING, tasks=records)
+
+
+SPLIT = parts(
+    ("42", 0, 7, ENDED),
+    ("43", 100, 100, RUNNING),
+    ("43", 100, 105, RUNNING),
+    ("44", 200, 250, WAITING),
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "signal", "targets"),
+    [
+        (None, None, ["43", "44"]),
+        (None, "USR1", ["43_0", "43_5"]),
+        (105, None, ["43_5"]),
+        (250, "KILL", ["44_50"]),
+    ],
+)
+def test_parts_are_cancelled_as_slurm_knows_them(
+    task: int | None, signal: str | None, targets: list[str]
+) -> None:
+    """A task goes by its part's id and its index there; a part that has ended is left out."""
+    assert list(cancel_targets(SPLIT, task, signal)) == targets
+
+
 @pytest.mark.parametrize(
     ("status", "task", "signal", "words"),
     [

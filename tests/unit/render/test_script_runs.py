@@ -366,3 +366,25 @@ def test_a_late_rank_counts(stage: Stage) -> None:
     program = "((RANK == 2)) && sleep 0.3 && exit 7; exit 0"
     text = job(["bash", "-c", program], resources=RANKS)
     assert stage.run(script_of(text, site="local")).returncode == 7
+
+
+ARRAY_VARIABLES = ("ID", "MIN", "MAX", "COUNT", "STEP")
+
+
+@pytest.mark.parametrize(
+    ("offset", "seen"), [(None, "5 0 9 4 3"), ("0", "5 0 2499 358 7"), ("202", "207 0 2499 358 7")]
+)
+def test_a_task_of_a_part_counts_in_the_whole(stage: Stage, offset: str | None, seen: str) -> None:
+    """In a part of an array the script and the ranks see their place in the whole array."""
+    text = job(
+        ["show"], slurm={"array": "0-2500:7"}, environment={"setup": ["echo $SLURM_ARRAY_TASK_ID"]}
+    )
+    told = dict(zip(ARRAY_VARIABLES, ("5", "0", "9", "4", "3"), strict=True))
+    env = {f"SLURM_ARRAY_TASK_{name}": value for name, value in told.items()}
+    if offset is not None:
+        env["HPCKIT_ARRAY_OFFSET"] = offset
+    ended = stage.run(script_of(text), env)
+    found = [ended.environment[f"SLURM_ARRAY_TASK_{name}"] for name in ARRAY_VARIABLES]
+    assert " ".join(found) == seen
+    assert ended.stdout.split()[0] == found[0]
+    assert "HPCKIT_ARRAY_OFFSET" not in ended.environment

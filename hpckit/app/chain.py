@@ -1,0 +1,155 @@
+"""The stages of one job file: all prepared, then all submitted, each to begin after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpckit.app.draft import Caller
+from hpckit.app.parts import take_back
+from hpckit.app.prepare import JobSource, PreparedJob, prepare
+from hpckit.app.submit import Submission, SubmitTools, look_first, submit
+from hpckit.app.track import TrackTools, after_status, job_statuses
+from hpckit.decide.chain import explained
+from hpckit.errors import HpckitError, PlanError, StorageFailed, SubmissionUnconfirmed
+from hpckit.model.job_folder import INTENT_FILE
+from hpckit.model.site import SubmitterKind
+from hpckit.model.slurm import JobEntry, JobStatus
+from hpckit.model.stage import StagePlace
+from hpckit.parse.stages import stage_names
+
+if TYPE_CHECKING:
+    from jinja2 import BytecodeCache
+
+    from hpckit.ports import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedStage:
+    """A stage of a chain that is decided and rendered; nothing outside has been touched."""
+
+    name: str
+    job: PreparedJob
+
+
+def stages_of(source: JobSource) -> tuple[str, ...]:
+    """The stages that are asked for; none where it is one job. Raises ConfigError."""
+    if source.file_text is None or source.stage is not None:
+        return ()
+    return stage_names(source.file_text, source.file_name)
+
+
+def prepare_chain(
+    source: JobSource, resources: Resources, cache: BytecodeCache | None = None
+) -> tuple[PreparedStage, ...]:
+    """Every stage, prepared. Raises ConfigError, PlanError, RenderError."""
+    stages = tuple(
+        PreparedStage(name=name, job=prepare(replace(source, stage=name), resources, cache))
+        for name in stages_of(source)
+    )
+    for stage in stages:
+        if stage.job.site.submitter is SubmitterKind.LOCAL:
+            raise PlanError(
+                f"site {stage.job.site.name} has no scheduler for chains",
+                have="one job at a time",
+                need=f"{len(stages)} stages, one after the other",
+                hint=f"--stage {stages[0].name} for one of them, or a site with Slurm",
+            )
+    return stages
+
+
+def submit_chain(
+    stages: Sequence[PreparedStage], callers: Sequence[Caller], tools: SubmitTools
+) -> tuple[Submission, ...]:
+    """Submit all stages or none, each to begin once the one before has completed.
+
+    `callers` are the same caller with a uuid for each stage; the first one's is the chain's. An
+    interrupt waits until all are recorded. Raises what `submit` raises: then the stages before are
+    cancelled and undone, unless Slurm may have the stage.
+    """
+    for stage in stages:
+        look_first(stage.job, tools, None)
+    done: list[Submission] = []
+    try:
+        with tools.interrupts_held():
+            for stage, caller in zip(stages, callers, strict=True):
+                done.append(_submit_stage(stage, caller, tools, done, stages))
+    except KeyboardInterrupt:
+        ids = " ".join(submission.job_id for submission in done)
+        raise KeyboardInterrupt(f"the chain goes on: hpckit wait {ids}") from None
+    return tuple(done)
+
+
+def _submit_stage(
+    stage: PreparedStage,
+    caller: Caller,
+    tools: SubmitTools,
+    done: Sequence[Submission],
+    stages: Sequence[PreparedStage],
+) -> Submission:
+    place = StagePlace(
+        chain=done[0].entry.submission if done else caller.uuid_hex,
+        stage=stage.name,
+        stages=tuple(one.name for one in stages),
+        after=done[-1].entry.job_ids if done else (),
+    )
+    try:
+        return submit(stage.job, caller, tools, place)
+    except SubmissionUnconfirmed as error:
+        error.message = f"stage {stage.name}: {error.message}; no stage after it was submitted"
+        raise
+    except HpckitError as error:
+        left = [one for one in reversed(done) if not _undone(one, tools)]
+        error.message = f"stage {stage.name}: {error.message}"
+        if left:
+            error.hint = f"hpckit cancel {left[-1].job_id}: stages before it go on"
+        elif done:
+            error.message += " (the stages before it were cancelled)"
+        raise
+
+
+def _undone(submission: Submission, tools: SubmitTools) -> bool:
+    if not take_back(submission.entry, tools.submitter):
+        return False
+    tools.index.remove(submission.entry.submission)
+    tools.folders.remove(submission.folder)
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """A chain as it is now: its jobs with their statuses, and stages that never became one."""
+
+    stages: tuple[tuple[JobEntry, JobStatus], ...]
+    missing: tuple[str, ...] = ()
+
+    def status_of(self, entry: JobEntry) -> JobStatus:
+        """The status of one of its jobs."""
+        return next(how for one, how in self.stages if one.submission == entry.submission)
+
+
+def chain_status(entry: JobEntry, tools: TrackTools) -> Chain:
+    """How the chain of a job is, or the job alone that has none; one question for all of it."""
+    known = () if entry.chain is None else tools.index.of_chain(entry.chain)
+    entries = known or (entry,)
+    statuses = job_statuses(entries, tools)
+    told = explained(list(zip(entries, statuses, strict=True)))
+    found = {one.stage for one in entries}
+    return Chain(
+        stages=tuple(
+            (after_status(one, status), status) for one, status in zip(entries, told, strict=True)
+        ),
+        missing=tuple(name for name in _intended(entry, tools) if name not in found),
+    )
+
+
+def _intended(entry: JobEntry, tools: TrackTools) -> Sequence[str]:
+    if entry.chain is None:
+        return ()
+    try:
+        names = tools.folders.read_json(Path(entry.folder), INTENT_FILE).get("stages")
+    except StorageFailed:
+        return ()
+    return [str(name) for name in names] if isinstance(names, list) else ()

@@ -1,0 +1,93 @@
+"""The parts of an array that is larger than the cluster takes: planned, on record, taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hpckit.decide.arrays import array_parts, is_throttled
+from hpckit.errors import AdapterError, HpckitError, PlanError
+from hpckit.model.array import ArrayPart
+from hpckit.model.slurm import JobEntry, JobId, JobPart, is_confirmed
+from hpckit.model.slurm_options import SlurmOptions
+from hpckit.model.stage import StagePlace
+from hpckit.ports import StartedJob, Submitter
+
+
+def planned_parts(
+    slurm: SlurmOptions, max_array_size: int | None, place: StagePlace | None
+) -> tuple[ArrayPart, ...]:
+    """The parts of a job's array on a cluster; none where it need not be split.
+
+    Raises PlanError for an array that comes to too many, and for a dependency of the job's own
+    beside which no other can stand.
+    """
+    parts: tuple[ArrayPart, ...] = ()
+    if slurm.array is not None:
+        parts = array_parts(slurm.array, max_array_size)
+        parts = parts if any(part.offset for part in parts) else ()
+    one_by_one = bool(parts) and is_throttled(slurm.array or "")
+    has_more = one_by_one or (place is not None and bool(place.after))
+    if has_more and "?" in (slurm.dependency or ""):
+        raise PlanError(
+            "Slurm takes either , or ? between dependencies",
+            have=f"slurm.dependency {slurm.dependency}",
+            need="dependencies that can be joined with one more by a comma",
+            hint="join them with commas, or submit this job by itself",
+        )
+    return parts
+
+
+def dependency(slurm: SlurmOptions, entry: JobEntry, after: tuple[JobId, ...]) -> str | None:
+    """What the next part of a job, or the job, must wait for; None where its script says all.
+
+    `after` are the jobs that must end well. A throttle counts for the whole array, and Slurm keeps
+    one for each part: so the parts of a throttled array run one after the other. Raises PlanError
+    where the job's own dependency cannot be joined with these.
+    """
+    waits = [f"afterok:{':'.join(after)}"] if after else []
+    before = [part.job_id for part in entry.parts if is_confirmed(part.job_id)]
+    if slurm.array is not None and is_throttled(slurm.array) and before:
+        waits.append(f"afterany:{before[-1]}")
+    if not waits or slurm.dependency is None:
+        return ",".join(waits) or None
+    return ",".join([slurm.dependency, *waits])
+
+
+def with_started(entry: JobEntry, number: int, started: StartedJob) -> JobEntry:
+    """The entry once Slurm has its numbered part, or the job where it has none."""
+    parts = list(entry.parts)
+    if parts:
+        parts[number] = replace(parts[number], job_id=started.job_id)
+    if number:
+        return replace(entry, parts=tuple(parts))
+    return replace(
+        entry,
+        job_id=started.job_id,
+        cluster=started.cluster,
+        state=started.state,
+        parts=tuple(parts),
+    )
+
+
+def take_back(entry: JobEntry, submitter: Submitter) -> bool:
+    """Cancel what Slurm has of a job; False where that could not be done."""
+    begun = tuple(part for part in entry.parts if is_confirmed(part.job_id))
+    try:
+        submitter.cancel(replace(entry, parts=begun), None)
+    except AdapterError:
+        return False
+    except HpckitError:
+        pass  # it has ended already
+    return True
+
+
+def recorded_parts(intent: Mapping[str, Any], submitted: Mapping[str, Any]) -> tuple[JobPart, ...]:
+    """The parts that a job folder's documents tell. Raises LookupError, TypeError, ValueError."""
+    ids = {int(part["offset"]): str(part["job_id"]) for part in submitted.get("parts") or ()}
+    unknown = str(intent["job_id"])
+    offsets = [int(part["offset"]) for part in intent.get("parts") or ()]
+    return tuple(
+        JobPart(offset=offset, job_id=JobId(ids.get(offset, unknown))) for offset in offsets
+    )

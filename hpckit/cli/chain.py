@@ -1,0 +1,178 @@
+"""A chain of jobs at the terminal: submitted, waited for, and shown in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpckit.cli import output
+
+if TYPE_CHECKING:
+    from hpckit.app.chain import Chain, PreparedStage
+    from hpckit.app.prepare import JobSource
+    from hpckit.app.submit import Submission
+    from hpckit.decide.chain import StageStatus
+    from hpckit.model.slurm import JobStatus
+
+CHAIN_SCHEMA = "hpckit.chain/1"
+
+
+def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
+    """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
+    from hpckit import wiring
+    from hpckit.app.chain import prepare_chain
+
+    if source.command:
+        raise click.UsageError("the stages of a chain have commands of their own: none after --")
+    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+    stages = prepare_chain(source, resources, wiring.template_cache())
+    if params["dry_run"]:
+        _dry_run(stages, as_json=params["as_json"])
+        return 0
+    submissions = _submit(stages)
+    if params["quiet"] and not params["as_json"]:
+        for submission in submissions:
+            output.result(submission.job_id)
+    elif not params["as_json"]:
+        _say_submitted(stages, submissions)
+    return _finish(stages, submissions, params)
+
+
+def _submit(stages: Sequence[PreparedStage]) -> Sequence[Submission]:
+    from hpckit import wiring
+    from hpckit.app.chain import submit_chain
+    from hpckit.cli.cmd_submit import interrupt_on_signals
+    from hpckit.cli.waiting import ASKING
+
+    interrupt_on_signals()
+    line = output.Progress()
+    line.show(ASKING)
+    try:
+        tools = wiring.submit_tools(stages[0].job.site.submitter)
+        return submit_chain(stages, [wiring.caller() for _ in stages], tools)
+    finally:
+        line.clear()
+
+
+def _finish(
+    stages: Sequence[PreparedStage], submissions: Sequence[Submission], params: dict[str, Any]
+) -> int:
+    """Wait where that is asked for, and print how it ended."""
+    from hpckit.cli.cmd_submit import submission_document
+    from hpckit.cli.waiting import say_open
+
+    ended = _wait(submissions) if params["wait"] else []
+    if params["as_json"]:
+        statuses: Sequence[JobStatus | None] = [status for _, status in ended]
+        statuses = statuses or [None] * len(stages)
+        documents = [
+            submission_document(stage.job, submission, status)
+            for stage, submission, status in zip(stages, submissions, statuses, strict=True)
+        ]
+        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
+    elif ended and not params["quiet"]:
+        output.labelled([(str(one.stage), output.outcome(status)) for one, status in ended])
+        _say_stopped(ended)
+    return say_open(ended, None)
+
+
+def _wait(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
+    from hpckit import wiring
+    from hpckit.cli.waiting import wait_at_terminal
+    from hpckit.decide.chain import explained
+
+    entries = [submission.entry for submission in submissions]
+    statuses = wait_at_terminal(entries, wiring.track_tools())
+    return list(zip(entries, explained(list(zip(entries, statuses, strict=True))), strict=True))
+
+
+def _say_stopped(ended: Sequence[StageStatus]) -> None:
+    from hpckit.decide.chain import stopped_by
+
+    stopper = stopped_by(ended)
+    if stopper is not None:
+        entry, status = stopper
+        output.labelled(
+            [
+                ("stopped", f"at {entry.stage} ({status.job_id}): {status.state}"),
+                ("next", f"hpckit status {status.job_id} · hpckit logs {status.job_id}"),
+            ]
+        )
+
+
+def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
+    from hpckit.cli.cmd_submit import submission_document
+
+    if as_json:
+        documents = [
+            {**submission_document(one.job, None, None), "script": one.job.script.text}
+            for one in stages
+        ]
+        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
+        return
+    for stage in stages:
+        click.echo(stage.job.script.text, nl=False)
+        output.talk(
+            f" dry run of stage {stage.name}: nothing was started · "
+            f"sha256 {stage.job.script.sha256[:12]}"
+        )
+
+
+def _say_submitted(stages: Sequence[PreparedStage], submissions: Sequence[Submission]) -> None:
+    from hpckit.cli.cmd_submit import size_of
+
+    last = submissions[-1]
+    rows = [
+        ("chain", f"{len(stages)} stages, each begins when the one before has completed"),
+        *(
+            (stage.name, f"{submission.job_id}   {size_of(stage.job)}")
+            for stage, submission in zip(stages, submissions, strict=True)
+        ),
+    ]
+    if last.environment.held_back:
+        names = " ".join(last.environment.held_back)
+        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    words = dict.fromkeys(word for one in submissions for word in one.words)
+    if words:
+        rows.append(("slurm", "\n".join(words)))
+    ids = " ".join(submission.job_id for submission in submissions)
+    rows.append(("next", f"hpckit status {last.job_id} · hpckit wait {ids}"))
+    output.labelled(rows)
+
+
+def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
+    """The row of `hpckit status` about a chain; none for a job by itself."""
+    from hpckit.decide.chain import never_began
+
+    if chain.stages[0][0].chain is None:
+        return
+    words = []
+    for at, (entry, status) in enumerate(chain.stages):
+        code = f" {status.exit_code}" if status.exit_code else ""
+        never = " (not started)" if never_began(chain.stages, at) else ""
+        state = output.state_word(status.state)
+        words.append(f"{entry.stage} {status.job_id} {state}{code}{never}")
+    words += [f"{name} (not submitted)" for name in chain.missing]
+    yield "chain", " → ".join(words)
+
+
+def chain_document(chain: Chain) -> list[dict[str, object]] | None:
+    """The stages of a chain, for `hpckit.status/1`; None for a job by itself."""
+    if chain.stages[0][0].chain is None:
+        return None
+    documents: list[dict[str, object]] = [
+        {
+            "stage": entry.stage,
+            "job_id": status.job_id,
+            "state": str(status.state),
+            "exit_code": status.exit_code,
+            "reason": status.reason,
+        }
+        for entry, status in chain.stages
+    ]
+    for name in chain.missing:
+        lacks = {"job_id": None, "state": "NOT_SUBMITTED", "exit_code": None, "reason": None}
+        documents.append({"stage": name, **lacks})
+    return documents

@@ -1,0 +1,201 @@
+"""An array in parts is submitted whole, or leaves nothing, or says what it has left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpckit.app.submit import Submission, submit
+from hpckit.app.track import find_task, rebuild
+from hpckit.errors import (
+    AdapterError,
+    HpckitError,
+    PlanError,
+    SchedulerRefused,
+    SubmissionUnconfirmed,
+)
+from hpckit.model.cluster import SlurmConfig
+from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
+from hpckit.ports import ClusterView, StartedJob, SubmitRequest
+from tests.fakes.cluster_probe import FakeClusterProbe
+from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.submitter import FakeSubmitter
+from tests.unit.app.test_submit import a_slurm_job
+from tests.unit.app.tracked import UNSEEN, ToldSubmitter
+from tests.unit.app.world import World, caller_in, tracking
+
+
+class _Slurm(FakeSubmitter):
+    """A scheduler whose arrays have ten tasks at most; ids go up from 4242."""
+
+    def __init__(
+        self, refusal: Exception | None = None, *, at: int = 0, cancelling: Exception | None = None
+    ) -> None:
+        super().__init__(refusal, refused_offsets=[at])
+        self._cancelling = cancelling
+        self.cancelled: list[tuple[JobId, ...]] = []
+
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Queue the job."""
+        super().submit(request)
+        job_id = JobId(str(4241 + len(self.requests)))
+        return StartedJob(job_id=job_id, state=JobState.PENDING, words=("mind the gap",))
+
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+        """Note what was cancelled, or refuse."""
+        self.cancelled.append(job.job_ids)
+        if self._cancelling is not None:
+            raise self._cancelling
+
+
+def ten_a_job(submitter: FakeSubmitter) -> World:
+    """A cluster whose arrays have ten tasks at most."""
+    config = SlurmConfig(max_array_size=10)
+    view = ClusterView(config=config, partitions=(), seen_s=0.0)
+    return World(submitter=submitter, probe=FakeClusterProbe(view))
+
+
+def submitted(world: World, home: Path, array: str = "0-24", **more: object) -> Submission:
+    """An array of 25 tasks, which is three parts."""
+    options: Mapping[str, object] = {"slurm.array": array, **more}
+    return submit(a_slurm_job(options), caller_in(home), world.tools())
+
+
+def recorded(submission: Submission, name: str) -> Any:
+    """A document of the job folder."""
+    return json.loads((submission.folder / name).read_text())
+
+
+def test_each_part_is_submitted_with_its_offset(tmp_path: Path) -> None:
+    """Every part is handed over under one uuid, with its own array and its offset in the job."""
+    slurm = _Slurm()
+    entry = submitted(ten_a_job(slurm), tmp_path).entry
+    asked = [(one.array_part, one.array_offset, one.dependency) for one in slurm.requests]
+    assert asked == [("0-9", 0, None), ("0-9", 10, None), ("0-4", 20, None)]
+    assert [one.environment["HPCKIT_ARRAY_OFFSET"] for one in slurm.requests] == ["0", "10", "20"]
+    assert len({one.submission for one in slurm.requests}) == 1
+    assert (entry.job_id, entry.job_ids) == ("4242", ("4242", "4243", "4244"))
+
+
+def test_parts_are_on_record(tmp_path: Path) -> None:
+    """The index and submitted.json have every part, the intent what each was to be."""
+    world = ten_a_job(_Slurm())
+    submission = submitted(world, tmp_path)
+    assert world.index.latest(None) == [submission.entry]
+    assert submission.words == ("mind the gap",)
+    assert recorded(submission, "intent.json")["parts"][2] == {"offset": 20, "array": "0-4"}
+    assert recorded(submission, "submitted.json")["parts"] == [
+        {"offset": 0, "job_id": "4242"},
+        {"offset": 10, "job_id": "4243"},
+        {"offset": 20, "job_id": "4244"},
+    ]
+
+
+def test_an_array_that_fits_is_no_part(tmp_path: Path) -> None:
+    """Nothing is said on the command line for an array that the cluster takes as it is."""
+    slurm = _Slurm()
+    entry = submitted(ten_a_job(slurm), tmp_path, "0-9:3%2").entry
+    (request,) = slurm.requests
+    assert (request.array_part, request.is_array, entry.parts) == (None, True, ())
+    assert "HPCKIT_ARRAY_OFFSET" not in request.environment
+
+
+def test_an_outer_offset_does_not_come_in(tmp_path: Path) -> None:
+    """A job submitted from a part of another array does not take its offset, even if passed."""
+    slurm = _Slurm()
+    caller = caller_in(tmp_path, environment={"HPCKIT_ARRAY_OFFSET": "20"})
+    job = a_slurm_job({"slurm.array": "0-3", "environment.pass": ["HPCKIT_*"]})
+    submit(job, caller, ten_a_job(slurm).tools())
+    assert "HPCKIT_ARRAY_OFFSET" not in slurm.requests[0].environment
+
+
+def test_throttled_parts_wait_for_one_another(tmp_path: Path) -> None:
+    """A throttle holds for the whole: each part waits for the one before, and for the job's own."""
+    slurm = _Slurm()
+    submitted(ten_a_job(slurm), tmp_path, "0-24%4", **{"slurm.dependency": "afterok:7"})
+    assert [one.dependency for one in slurm.requests] == [
+        None,
+        "afterok:7,afterany:4242",
+        "afterok:7,afterany:4243",
+    ]
+
+
+def test_a_dependency_of_alternatives_cannot_be_joined(tmp_path: Path) -> None:
+    """Parts that must wait for one another beside `a?b` raise PlanError, and nothing is written."""
+    world = ten_a_job(_Slurm())
+    with pytest.raises(PlanError, match="either , or \\?"):
+        submitted(world, tmp_path, "0-24%4", **{"slurm.dependency": "afterok:7?afterok:8"})
+    assert not (tmp_path / ".local/state/hpckit").exists()
+
+
+def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
+    """When the third part is refused, the two before are cancelled and every trace is gone."""
+    slurm = _Slurm(SchedulerRefused("Slurm refused the job: too many"), at=20)
+    world = ten_a_job(slurm)
+    with pytest.raises(SchedulerRefused, match=r"part 3 of 3 \(array 0-4\); the parts before it"):
+        submitted(world, tmp_path)
+    assert slurm.cancelled == [("4242", "4243")]
+    assert world.index.latest(None) == []
+    assert list((tmp_path / ".local/state/hpckit/jobs").iterdir()) == []
+
+
+def test_parts_that_have_ended_need_no_cancelling(tmp_path: Path) -> None:
+    """Taking back parts that have ended meanwhile leaves no trace either."""
+    slurm = _Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
+    world = ten_a_job(slurm)
+    with pytest.raises(SchedulerRefused):
+        submitted(world, tmp_path)
+    assert world.index.latest(None) == []
+
+
+def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:
+    """When Slurm cannot be told to cancel the parts before, the error says how to, and of what."""
+    slurm = _Slurm(SchedulerRefused("no"), at=10, cancelling=AdapterError("no answer"))
+    world = ten_a_job(slurm)
+    with pytest.raises(SchedulerRefused, match="could not be cancelled") as caught:
+        submitted(world, tmp_path)
+    assert caught.value.hint == "hpckit cancel 4242"
+    (entry,) = world.index.latest(None)
+    assert [part.job_id for part in entry.parts] == ["4242", "U0123abcd", "U0123abcd"]
+
+
+def test_an_unconfirmed_part_leaves_the_others_on_record(tmp_path: Path) -> None:
+    """When the answer to the second part is lost, the first stays and the third is not sent."""
+    slurm = _Slurm(SubmissionUnconfirmed("the answer was lost"), at=10)
+    world = ten_a_job(slurm)
+    with pytest.raises(SubmissionUnconfirmed):
+        submitted(world, tmp_path)
+    (entry,) = world.index.latest(None)
+    assert (entry.job_id, entry.is_confirmed, entry.is_whole) == ("4242", True, False)
+    assert len(slurm.requests) == 1
+    assert slurm.cancelled == []
+
+
+def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
+    """The parts come back from the job folder, those that Slurm never confirmed as unconfirmed."""
+    world = ten_a_job(_Slurm(SubmissionUnconfirmed("the answer was lost"), at=20))
+    with pytest.raises(SubmissionUnconfirmed):
+        submitted(world, tmp_path)
+    (known,) = world.index.latest(None)
+    index = MemoryJobIndex()
+    rebuild(tracking(ToldSubmitter(UNSEEN), index), [Path(known.folder).parent])
+    (entry,) = index.latest(None)
+    assert entry.parts == (
+        JobPart(offset=0, job_id=JobId("4242")),
+        JobPart(offset=10, job_id=JobId("4243")),
+        JobPart(offset=20, job_id=JobId("U0123abcd")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "task"), [("4242", None), ("4242_17", 17), ("4243_7", 17), ("4244", None)]
+)
+def test_a_task_is_found_by_any_part(tmp_path: Path, wanted: str, task: int | None) -> None:
+    """After the first id a task counts in the whole array, after another one in that part."""
+    world = ten_a_job(_Slurm())
+    entry = submitted(world, tmp_path).entry
+    assert find_task(world.index, wanted) == (entry, task)
