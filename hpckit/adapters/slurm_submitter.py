@@ -23,7 +23,7 @@ from hpckit.errors import (
     ToolTimeout,
 )
 from hpckit.model.job_folder import LOGS_FOLDER, SCRIPT_FILE
-from hpckit.model.slurm import JobEntry, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
 from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
 
@@ -75,6 +75,24 @@ class SlurmSubmitter:
     def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """Submission → status: one squeue for all, one sacct for what squeue does not tell."""
         return self._statuses.of(jobs)
+
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """The last run of the job as the accounts have it, with its steps; None when in doubt.
+
+        22.05 does not say which submission a job is (sacct_json.py): there the id has to do.
+        """
+        job_id = job.job_id if task is None else JobId(f"{job.job_id}_{task}")
+        try:
+            details = self._slurm.detail(job_id, job.cluster)
+        except HpckitError:
+            return None
+        own = [
+            detail
+            for detail in details
+            if detail.record.submission in (None, job.submission)
+            and (detail.record.job_id, detail.record.task_index) == (job.job_id, task)
+        ]
+        return own[-1] if own and own[-1].record.state.is_final else None
 
     def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """End the job with scancel (None), or send a signal to the steps of a running one.
