@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpckit.model.cluster import Partition, SlurmConfig
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +131,13 @@ class Submitter(Protocol):
 
         The status holds the job's confirmed id. Never raises for what cannot be told of a job:
         that is UNKNOWN, with the reason.
+        """
+        ...
+
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """What the accounts hold of a job, or of one task of an array, that has ended.
+
+        None where they hold nothing of it or cannot be asked now: it is only an addition.
         """
         ...
 

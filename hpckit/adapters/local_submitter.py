@@ -83,6 +83,9 @@ class LocalSubmitter:
         """
         return {job.submission: local_status(job.job_id, Path(job.folder)) for job in jobs}
 
+    def detail(self, job: JobEntry, task: int | None = None) -> None:
+        """None: a job on this machine has no steps, and no accounts are kept."""
+
     def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """Ask the supervisor to end the job (None; KILL at once), or to send its script a signal.
 

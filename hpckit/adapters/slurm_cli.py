@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
 from hpckit.model.cluster import Partition, SlurmConfig
-from hpckit.model.slurm import JobId, JobRecord
+from hpckit.model.slurm import JobDetail, JobId, JobRecord
 from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
 from hpckit.parse.sbatch import refusal_words
 from hpckit.parse.scontrol_config import parse_scontrol_config, scontrol_config_argv
@@ -18,6 +18,7 @@ from hpckit.parse.squeue import parse_squeue, squeue_argv
 from hpckit.ports import Clock, CommandResult, CommandRunner
 
 _TIMEOUT_S = 30.0
+_DETAIL_S = 5.0
 _PAUSES_S = (1.0, 2.0)
 _PATIENCE_S = 10.0
 _IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
@@ -72,6 +73,17 @@ class SlurmCli:
     def partitions(self, cluster: str | None) -> Sequence[Partition]:
         """The partitions of the cluster and the kinds of nodes in them."""
         return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
+
+    def detail(self, job_id: JobId, cluster: str | None) -> Sequence[JobDetail]:
+        """What the accounts hold of one job, with its steps; asked once, and for 5 s at most.
+
+        Nothing where they did not answer. Raises ToolMissing, ToolTimeout, ParseError.
+        """
+        # Few commands ask this, and the shapes of JSON take as long to import as the rest of it.
+        from hpckit.parse.sacct_json import parse_sacct_json, sacct_json_argv
+
+        result = self._runner.run(sacct_json_argv(job_id, cluster), _DETAIL_S)
+        return parse_sacct_json(result.stdout) if result.returncode == 0 else ()
 
     def _accounts(self, argv: Sequence[str]) -> Sequence[JobRecord] | None:
         try:

@@ -23,7 +23,15 @@ from hpckit.errors import (
     ToolTimeout,
 )
 from hpckit.model.job_folder import LOGS_FOLDER, SCRIPT_FILE, submission_file, task_log
-from hpckit.model.slurm import JobEntry, JobState, JobStatus
+from hpckit.model.slurm import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobPart,
+    JobRecord,
+    JobState,
+    JobStatus,
+)
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
 from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
 
@@ -76,6 +84,29 @@ class SlurmSubmitter:
         """Submission → status: one squeue for all, one sacct for what squeue does not tell."""
         return self._statuses.of(jobs)
 
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """The last run of the job as the accounts have it, with its steps; None when in doubt.
+
+        22.05 does not say which submission a job is (sacct_json.py): there the id has to do.
+        """
+        part = JobPart(offset=0, job_id=job.job_id)
+        if task is not None:
+            part = max((one for one in job.parts if one.offset <= task), default=part, key=_offset)
+        index = None if task is None else task - part.offset
+        job_id = part.job_id if index is None else JobId(f"{part.job_id}_{index}")
+        try:
+            details = self._slurm.detail(job_id, job.cluster)
+        except HpckitError:
+            return None
+        own = [
+            detail
+            for detail in details
+            if detail.record.submission in (None, job.submission)
+            and detail.record.job_id == part.job_id
+            and _local_index(detail.record) == index
+        ]
+        return own[-1] if own and own[-1].record.state.is_final else None
+
     def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """End the job with scancel (None), or send a signal to the steps of a running one.
 
@@ -115,6 +146,14 @@ class SlurmSubmitter:
             hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
             f"{CONFIRM_S:.0f} s of Slurm's return",
         ) from error
+
+
+def _offset(part: JobPart) -> int:
+    return part.offset
+
+
+def _local_index(record: JobRecord) -> int | None:
+    return None if record.task_index is None else record.task_index - record.array_offset
 
 
 class _Sbatch:

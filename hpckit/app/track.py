@@ -16,9 +16,10 @@ from hpckit.app.prepare import as_json
 from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 
+_ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
 _MAX_EPOCH_S = 1e11
 _SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
@@ -99,6 +100,22 @@ def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None
 def job_status(entry: JobEntry, tools: TrackTools) -> JobStatus:
     """What is known of a job now; what has changed is remembered in the index."""
     return job_statuses([entry], tools)[0]
+
+
+def job_detail(
+    entry: JobEntry, status: JobStatus, tools: TrackTools, task: int | None = None
+) -> JobDetail | None:
+    """The steps of a job, or of one task, that ran and ended badly of itself; else None.
+
+    That is one question more, also about a job of which the folder tells the end.
+    """
+    ended = status.state.is_final and status.state not in _ENDED_AS_WANTED
+    if not ended or status.started_s is None or status.tasks:
+        return None
+    try:
+        return tools.submitter_of(entry).detail(entry, task)
+    except HpckitError:
+        return None
 
 
 def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[JobStatus]:

@@ -14,7 +14,9 @@ from hpckit.cli.tasks import id_of, log_task, status_of_task
 from hpckit.units import format_duration, format_indices
 
 if TYPE_CHECKING:
-    from hpckit.model.slurm import JobEntry, JobState, JobStatus
+    from hpckit.model.slurm import JobDetail, JobEntry, JobState, JobStatus, StepRecord
+
+_STEPS_SHOWN = 6
 
 
 @click.command("status")
@@ -27,7 +29,7 @@ def command(job_id: str | None, *, as_json: bool) -> None:
     """
     from hpckit import wiring
     from hpckit.app.chain import chain_status
-    from hpckit.app.track import after_status, find_task
+    from hpckit.app.track import after_status, find_task, job_detail
     from hpckit.cli.chain import chain_document, chain_row
     from hpckit.cli.waiting import asking
 
@@ -36,12 +38,14 @@ def command(job_id: str | None, *, as_json: bool) -> None:
     site_of(entry)
     with asking(tools) as asked:
         chain = chain_status(entry, asked)
-    status = chain.status_of(entry)
-    entry = after_status(entry, status)
-    if task is not None:
-        status = status_of_task(entry, status, task)
+        status = chain.status_of(entry)
+        entry = after_status(entry, status)
+        if task is not None:
+            status = status_of_task(entry, status, task)
+        detail = job_detail(entry, status, asked, task)
     if as_json:
-        output.document({**status_document(entry, status, task), "chain": chain_document(chain)})
+        document = status_document(entry, status, task, detail)
+        output.document({**document, "chain": chain_document(chain)})
         return
     now_s = tools.clock.now_s()
     shown = id_of(entry.job_id, task)
@@ -51,6 +55,7 @@ def command(job_id: str | None, *, as_json: bool) -> None:
             *chain_row(chain),
             *_why_it_waits(status, shown, now_s),
             *_tasks(status),
+            *_steps(detail),
             *_where(entry, status, shown),
         ]
     )
@@ -94,6 +99,22 @@ def _tasks(status: JobStatus) -> Iterator[tuple[str, str]]:
     ]
     if lines:
         yield "tasks", "\n".join(lines)
+
+
+def _steps(detail: JobDetail | None) -> Iterator[tuple[str, str]]:
+    """Which steps ended badly, the first ones of many."""
+    steps = () if detail is None else detail.steps
+    bad = [_step(s) for s in steps if s.state.is_final and s.state != "COMPLETED"]
+    if bad:
+        left = len(bad) - _STEPS_SHOWN
+        more = [f"{left} more"] if left > 0 else []
+        yield "steps", output.prose(" · ".join([*bad[:_STEPS_SHOWN], *more]))
+
+
+def _step(step: StepRecord) -> str:
+    code = "" if step.exit_code is None else f" {step.exit_code}"
+    nodes = f" on {step.nodelist}" if step.nodelist and step.step_id.isdecimal() else ""
+    return f"{step.step_id} {step.state}{code}{nodes}"
 
 
 def _where(entry: JobEntry, status: JobStatus, shown: str) -> Iterator[tuple[str, str]]:

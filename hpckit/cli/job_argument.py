@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hpckit.decide.pending import PendingExplanation
     from hpckit.model.site import SiteSpec
-    from hpckit.model.slurm import JobEntry, JobStatus
+    from hpckit.model.slurm import JobDetail, JobEntry, JobStatus
 
 
 def job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +79,7 @@ def help_for(status: JobStatus, shown: str) -> PendingExplanation | None:
 
 
 def status_document(
-    entry: JobEntry, status: JobStatus, task: int | None = None
+    entry: JobEntry, status: JobStatus, task: int | None = None, detail: JobDetail | None = None
 ) -> dict[str, object]:
     """`hpckit.status/1`: a job, or one task of it, and how it is."""
     pending = help_for(status, id_of(status.job_id, task))
@@ -116,5 +116,30 @@ def status_document(
                 "nodelist": task.nodelist,
             }
             for task in status.tasks
+        ],
+        "detail": None if detail is None else _detail_document(detail),
+    }
+
+
+def _detail_document(detail: JobDetail) -> dict[str, object]:
+    return {
+        "partition": detail.partition,
+        "account": detail.account,
+        "qos": detail.qos,
+        "restarts": detail.restarts,
+        "tres_allocated": dict(detail.tres_allocated),
+        "steps": [
+            {
+                "step": step.step_id,
+                "name": step.name,
+                "state": str(step.state),
+                "slurm_state": step.raw,
+                "exit_code": step.exit_code,
+                "exit_signal": step.exit_signal,
+                "started_s": step.started_s,
+                "ended_s": step.ended_s,
+                "nodelist": step.nodelist,
+            }
+            for step in detail.steps
         ],
     }

@@ -121,11 +121,12 @@ def sacct_json_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
 def parse_sacct_json(text: str) -> tuple[JobDetail, ...]:
     """The answer to `sacct_json_argv`: one detail for each record that `parse_sacct` gives.
 
-    The record is the same as from text, but for three things. Who cancelled a job is not in the
-    state. 22.05 does not print the submit line; and it prints 0 for every exit code (a job that
-    ended with 7 is FAILED with `"status": "SUCCESS", "return_code": 0`), which is None here.
-    Fields that hpckit does not know are passed over; states that it does not know are UNKNOWN.
-    Raises ParseError for a text that is no JSON, and for fields of another type.
+    The record is the same as from text, but for four things. Who cancelled a job is not in the
+    state. A code above 127 is whole, from which 24.11 takes 128 in text. 22.05 does not print the
+    submit line; and it prints 0 for every exit code (a job that ended with 7 is FAILED with
+    `"status": "SUCCESS", "return_code": 0`), which is None here. Fields that hpckit does not know
+    are passed over; states that it does not know are UNKNOWN. Raises ParseError for a text that is
+    no JSON, and for fields of another type.
     """
     try:
         answer = msgspec.json.decode(text, type=_Answer)

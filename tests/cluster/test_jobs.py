@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.cluster.cluster import CHECKOUT, Cluster
-from tests.cluster.hpckit_on import HELD, document, hpckit, log_of, new_path, submit
+from tests.cluster.cluster import CHECKOUT, Cluster, eventually
+from tests.cluster.hpckit_on import HELD, document, hpckit, log_of, new_path, status, submit
 
 ALLREDUCE = CHECKOUT / "examples" / "allreduce" / "allreduce.py"
 FOUR_BY_TWO = ("--nodes", "4", "--ntasks-per-node", "2")
@@ -60,6 +60,16 @@ def test_the_code_of_the_rank_that_failed(cluster: Cluster, allreduce: str) -> N
     job = document(done)
     assert (job["state"], job["exit_code"], done.returncode) == ("FAILED", 9, 1)
     assert time.monotonic() - begun_s < 90
+
+
+def test_status_names_the_step_that_failed(cluster: Cluster) -> None:
+    """A moment after the end the accounts tell which srun failed, with which code and where."""
+    done = hpckit(cluster, "submit", "--wait", "--json", "--nodes", "2", "--", "sh", "-c", "exit 7")
+    job_id = document(done)["job_id"]
+    assert eventually(lambda: status(cluster, job_id)["detail"] is not None)
+    nodes = status(cluster, job_id)["nodelist"]
+    shown = hpckit(cluster, "status", job_id).stdout
+    assert f"batch FAILED 7 · 0 FAILED 7 on {nodes}" in shown
 
 
 @pytest.mark.slow

@@ -66,6 +66,13 @@ def test_a_submitted_job_runs(submitter: Submitter, job_folder: Path) -> None:
     assert (status.job_id, status.exit_code) == (job.job_id, None)
 
 
+def test_a_job_that_runs_has_no_detail(submitter: Submitter, job_folder: Path) -> None:
+    """The detail is of jobs that have ended; it raises nothing of others."""
+    job = started(submitter, a_request(job_folder, "exec sleep 60\n"))
+    reached(submitter, job, JobState.RUNNING)
+    assert submitter.detail(job) is None
+
+
 @pytest.mark.parametrize(("name", "number"), [(None, 15), ("KILL", 9)])
 def test_a_cancelled_job_ends(
     submitter: Submitter, job_folder: Path, name: str | None, number: int

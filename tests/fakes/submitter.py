@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import StartedJob, SubmitRequest
 
 
@@ -17,7 +17,8 @@ class FakeSubmitter:
 
     `refusal` is raised by every submission, by those alone whose offset in a job array is in
     `refused_offsets` where that is given. Tests read `requests`, `signals` and which jobs each
-    question was about in `asked`, and end a job with `end`.
+    question was about in `asked`, and end a job with `end`. `detailed` is what the
+    accounts hold of every job.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class FakeSubmitter:
         self.requests: list[SubmitRequest] = []
         self.signals: list[tuple[JobId, str | None]] = []
         self.asked: list[list[JobId]] = []
+        self.detailed: JobDetail | None = None
 
     def submit(self, request: SubmitRequest) -> StartedJob:
         """Start the job. Raises AdapterError."""
@@ -69,6 +71,11 @@ class FakeSubmitter:
         """The status of each job."""
         self.asked.append([job.job_id for job in jobs])
         return {job.submission: self._status(job.job_id, Path(job.folder)) for job in jobs}
+
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """What a test put there."""
+        self.asked.append([job.job_id])
+        return self.detailed
 
     def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """End the job, or remember the signal. Raises HpckitError."""

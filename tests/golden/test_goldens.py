@@ -117,7 +117,7 @@ def test_the_step_says_what_it_needs(case: Path) -> None:
 def test_gpus_are_asked_by_the_node(case: Path) -> None:
     """A job with GPUs asks for them by the node, once, with their type where it was said."""
     text = "".join(path.read_text() for path in (case / "job.toml", case / "args") if path.exists())
-    asked = [word for word in directives(expected(case)) if re.match("--(gpus|gres)", word)]
+    asked = [word for word in directives(expected(case)) if re.match("--(gpus|gres=gpu)", word)]
     said = re.search(r"gpus.per.node(?: = | )(\d+)", text)
     count = said[1] if said else ""
     pattern = rf"--(gpus-per-node=|gres=gpu:)(\w+:)?{count}"

@@ -11,12 +11,13 @@ import pytest
 from hpckit.app.track import (
     find_job,
     find_task,
+    job_detail,
     job_status,
     job_statuses,
     list_jobs,
 )
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobRecord, JobState, JobStatus
 from hpckit.ports import Submitter
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -227,3 +228,52 @@ def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
         is_lost=True,
         reason="the folder of Lgone is gone",
     )
+
+
+DETAIL = JobDetail(
+    record=JobRecord(job_id=JobId("4242"), task_index=None, state=JobState.FAILED, raw="FAILED")
+)
+
+
+def detailed(tmp_path: Path, status: JobStatus) -> tuple[JobDetail | None, int]:
+    """What is told of a job of that status, and how many questions it cost."""
+    submitter = FakeSubmitter()
+    submitter.detailed = DETAIL
+    entry = running(submitter, tmp_path / "a")
+    tools = tracking(submitter, MemoryJobIndex())
+    return job_detail(entry, status, tools), len(submitter.asked)
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL])
+def test_a_job_that_ended_badly_is_told_in_detail(tmp_path: Path, state: JobState) -> None:
+    """The detail of one such job is one question."""
+    ended = JobStatus(job_id=JobId("4242"), state=state, started_s=1.0)
+    assert detailed(tmp_path, ended) == (DETAIL, 1)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        JobStatus(job_id=JobId("4242"), state=JobState.RUNNING, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.COMPLETED, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.CANCELLED, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.FAILED),
+        JobStatus(
+            job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0, tasks=(DETAIL.record,)
+        ),
+    ],
+)
+def test_other_jobs_are_not_asked_about_in_detail(tmp_path: Path, status: JobStatus) -> None:
+    """One that lives, ended as it should, never began or has tasks costs no question."""
+    assert detailed(tmp_path, status) == (None, 0)
+
+
+def test_a_job_whose_folder_is_gone_has_no_detail(tmp_path: Path) -> None:
+    """Where it cannot be told who started a job, there is no detail, and no error."""
+
+    def unknown(_: JobEntry) -> Submitter:
+        raise StorageFailed("the folder is gone")
+
+    tools = replace(tracking(FakeSubmitter(), MemoryJobIndex()), submitter_of=unknown)
+    ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
+    assert job_detail(entry_of("4242", tmp_path / "gone"), ended, tools) is None
