@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.cluster.cluster import Cluster, eventually
-from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, programs, status
+from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, programs, reached, status
 
 CHAIN = """\
 schema = "hpckit.job/1"
@@ -60,7 +61,7 @@ def test_a_chain_completes(cluster: Cluster) -> None:
         "llama-evaluate",
     ]
     times = [status(cluster, job_id) for job_id in ids(chain)]
-    for before, after in zip(times, times[1:], strict=False):
+    for before, after in pairwise(times):
         assert before["ended_s"] <= after["started_s"]
     assert log_of(cluster, ids(chain)[1], 1) == "train\n"
 
@@ -107,9 +108,7 @@ def test_cancelling_a_stage_ends_those_after_it(cluster: Cluster) -> None:
     assert len(later) == 2
     assert hpckit(cluster, "cancel", first).returncode == 0
     for job_id in later:
-        assert eventually(
-            lambda job_id=job_id: status(cluster, job_id)["state"] == "CANCELLED", timeout_s=60
-        )
+        reached(cluster, job_id, "CANCELLED")
     assert status(cluster, later[1])["reason"] == f"not started: prepare ({first}) CANCELLED"
 
 

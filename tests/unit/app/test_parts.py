@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpckit.app.submit import Submission, submit
-from hpckit.app.track import find_task, rebuild
+from hpckit.app.track import find_job, find_task, rebuild
 from hpckit.errors import (
     AdapterError,
     HpckitError,
@@ -24,7 +25,7 @@ from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.test_submit import a_slurm_job
 from tests.unit.app.tracked import UNSEEN, ToldSubmitter
-from tests.unit.app.world import World, caller_in, tracking
+from tests.unit.app.world import World, caller_in, entry_of, tracking
 
 
 class _Slurm(FakeSubmitter):
@@ -180,6 +181,17 @@ def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
         JobPart(offset=10, job_id=JobId("4243")),
         JobPart(offset=20, job_id=JobId("U0123abcd")),
     )
+
+
+def test_an_id_that_was_a_parts_is_the_newest_jobs(tmp_path: Path) -> None:
+    """When a cluster gives the id of an old array's part again, it means the newer job."""
+    world = World(submitter=_Slurm())
+    old = submitted(world, tmp_path).entry
+    new = entry_of("4243", tmp_path / "new", created_s=old.created_s + 1)
+    new = replace(new, site=old.site)
+    world.index.add(new)
+    assert find_job(world.index, "4243") == new
+    assert find_job(world.index, "4244") == old
 
 
 @pytest.mark.parametrize(
