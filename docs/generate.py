@@ -26,10 +26,25 @@ from hpckit.decide.pending import reasons_page
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
+from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, table_of
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")
+STAGE_NAME_DOC = "Name of the stage, unlike the others'; the job is called `<name>-<stage>`."
+STAGES_DOC = (
+    "A chain instead of one job: each stage is a job that begins when the one before has completed."
+)
+_STAGES = """
+## `[[stages]]`
+
+{doc}
+A file with stages has no `command` at the top. Each stage takes the keys of the whole file except
+`schema` and `stages`, in its own tables; they stand over those at the top of the file, which all
+stages share, and under the options of the command line, which are for all stages.
+[Arrays and chains](../howto/arrays-and-chains.md) shows one.
+
+{table}"""
 _NOTE = "<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->\n"
 _FILE_PAGE = """\
 {note}
@@ -106,8 +121,28 @@ def _as_json(document: object) -> str:
 
 
 def job_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of a job file."""
-    return _published(JOB_SCHEMA, "hpckit job file", _definitions(JobSpec), JobSpec)
+    """JSON Schema 2020-12 of a job file: one command, or stages."""
+    definitions = _definitions(JobSpec)
+    job = definitions[JobSpec.__name__]
+    definitions["Stage"] = _stage(job)
+    stages = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Stage"}}
+    job["properties"][STAGES_KEY] = {"description": STAGES_DOC, **stages}
+    job["required"] = [name for name in job["required"] if name != "command"]
+    job["oneOf"] = [{"required": ["command"]}, {"required": [STAGES_KEY]}]
+    return _published(JOB_SCHEMA, "hpckit job file", definitions, JobSpec)
+
+
+def _stage(job: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {name: made for name, made in job["properties"].items() if name != "schema"}
+    pattern = {"type": "string", "pattern": f"^{STAGE_NAME_PATTERN}$"}
+    properties["name"] = {"description": STAGE_NAME_DOC, **pattern}
+    return {
+        **job,
+        "title": "Stage",
+        "description": "One job of a chain.",
+        "properties": properties,
+        "required": ["name", "command"],
+    }
 
 
 def site_schema() -> dict[str, Any]:
@@ -188,6 +223,12 @@ def job_page() -> str:
     parts = [_file_head("job", JOB_SCHEMA), "\n## Top level\n\n", _key_table(JobSpec)]
     for name, inner in _tables(JobSpec):
         parts.append(f"\n## `[{name}]`\n\n{_sentence(inner)}\n\n{_key_table(inner)}")
+    rows = [
+        ("`name`", "text", "required", STAGE_NAME_DOC),
+        ("`command`", "list of text", "required", "As at the top of a file without stages."),
+    ]
+    table = _table(("key", "type", "default", "meaning"), rows)
+    parts.append(_STAGES.format(doc=STAGES_DOC, table=table))
     return "".join(parts)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hpckit.app.draft import Caller
 from hpckit.app.parts import take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
+from hpckit.app.sites import load_site
 from hpckit.app.submit import Submission, SubmitTools, look_first, submit
 from hpckit.app.track import TrackTools, after_status, job_statuses
 from hpckit.decide.chain import explained
@@ -45,19 +46,19 @@ def prepare_chain(
     source: JobSource, resources: Resources, cache: BytecodeCache | None = None
 ) -> tuple[PreparedStage, ...]:
     """Every stage, prepared. Raises ConfigError, PlanError, RenderError."""
-    stages = tuple(
+    names = stages_of(source)
+    site = load_site(resources, source.site_name)
+    if site.submitter is SubmitterKind.LOCAL:
+        raise PlanError(
+            f"site {site.name} has no scheduler for chains",
+            have="one job at a time",
+            need=f"{len(names)} stages, one after the other",
+            hint=f"--stage {names[0]} for one of them, or a site with Slurm",
+        )
+    return tuple(
         PreparedStage(name=name, job=prepare(replace(source, stage=name), resources, cache))
-        for name in stages_of(source)
+        for name in names
     )
-    for stage in stages:
-        if stage.job.site.submitter is SubmitterKind.LOCAL:
-            raise PlanError(
-                f"site {stage.job.site.name} has no scheduler for chains",
-                have="one job at a time",
-                need=f"{len(stages)} stages, one after the other",
-                hint=f"--stage {stages[0].name} for one of them, or a site with Slurm",
-            )
-    return stages
 
 
 def submit_chain(

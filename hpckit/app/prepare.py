@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import hpckit
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
-from hpckit.decide.dialect import dialect_findings, site_dialect
+from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
 from hpckit.decide.fit import fit_findings, site_partitions
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import JobRefused
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
+from hpckit.model.job import JobSpec
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -81,11 +82,7 @@ def prepare(
     check_job(effective.spec, site)
     dialect = site_dialect(site, source.slurm_version)
     plan = plan_launch(effective.spec, site, dialect)
-    notes = without_errors(
-        [*dialect_findings(plan, dialect), *fit_findings(effective.spec, site_partitions(site))]
-        if site.submitter is SubmitterKind.SLURM
-        else []
-    )
+    notes = without_errors(_findings(effective.spec, plan, site, dialect))
     templates = load_templates(resources)
     provenance = Provenance(
         version=hpckit.__version__,
@@ -103,6 +100,16 @@ def prepare(
     return PreparedJob(
         source=source, site=site, effective=effective, plan=plan, script=script, notes=notes
     )
+
+
+def _findings(
+    spec: JobSpec, plan: LaunchPlan, site: SiteSpec, dialect: Dialect
+) -> Sequence[Finding]:
+    """What the site file alone tells of the job; a site without Slurm has nothing to say."""
+    if site.submitter is not SubmitterKind.SLURM:
+        return ()
+    fit = fit_findings(spec, site_partitions(site), are_all=False)
+    return (*dialect_findings(plan, dialect), *fit)
 
 
 def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -66,7 +66,7 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
             f"hpckit has submitted no job {wanted!r} from here", hint="hpckit jobs lists them"
         )
     # The newest of each place: a cluster uses its ids again after years.
-    by_name = {_name(entry): entry for entry in reversed(found)}
+    by_name = {_name(entry, job_id): entry for entry in reversed(found)}
     if len(by_name) > 1:
         names = ", ".join(list(by_name)[-5:])
         raise HpckitError(f"{wanted!r} can be more than one job: {names}")
@@ -79,8 +79,9 @@ def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
     return index.find(job_id) or index.find(f"L{job_id}")
 
 
-def _name(entry: JobEntry) -> str:
-    return f"{entry.job_id};{entry.cluster or entry.site}"
+def _name(entry: JobEntry, wanted: str) -> str:
+    job_id = wanted if wanted in entry.job_ids else entry.job_id
+    return f"{job_id};{entry.cluster or entry.site}"
 
 
 def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:

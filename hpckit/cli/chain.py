@@ -73,8 +73,8 @@ def _finish(
         ]
         output.document({"schema": CHAIN_SCHEMA, "stages": documents})
     elif ended and not params["quiet"]:
-        output.labelled([(str(one.stage), output.outcome(status)) for one, status in ended])
-        _say_stopped(ended)
+        rows = [(str(one.stage), output.outcome(status)) for one, status in ended]
+        output.labelled([*rows, *_stopped(ended)])
     return say_open(ended, None)
 
 
@@ -88,18 +88,16 @@ def _wait(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
     return list(zip(entries, explained(list(zip(entries, statuses, strict=True))), strict=True))
 
 
-def _say_stopped(ended: Sequence[StageStatus]) -> None:
+def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
+    from hpckit.cli.tasks import id_of, log_task
     from hpckit.decide.chain import stopped_by
 
     stopper = stopped_by(ended)
     if stopper is not None:
         entry, status = stopper
-        output.labelled(
-            [
-                ("stopped", f"at {entry.stage} ({status.job_id}): {status.state}"),
-                ("next", f"hpckit status {status.job_id} · hpckit logs {status.job_id}"),
-            ]
-        )
+        yield "stopped", f"at {entry.stage} ({status.job_id}): {status.state}"
+        log = id_of(status.job_id, log_task(status))
+        yield "next", f"hpckit status {status.job_id} · hpckit logs {log}"
 
 
 def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:

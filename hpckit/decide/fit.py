@@ -44,11 +44,14 @@ def site_partitions(site: SiteSpec) -> tuple[Partition, ...]:
     )
 
 
-def fit_findings(spec: JobSpec, partitions: Sequence[Partition]) -> tuple[Finding, ...]:
+def fit_findings(
+    spec: JobSpec, partitions: Sequence[Partition], *, are_all: bool = True
+) -> tuple[Finding, ...]:
     """What keeps a job out of the partitions that it names, or out of the default one.
 
     One of several partitions is enough. Nothing is found where no partition is known, or none
-    is the default.
+    is the default. A partition that is not among them is an error only where they `are_all`: a
+    site file may leave some out.
     """
     if not partitions:
         return ()
@@ -59,7 +62,8 @@ def fit_findings(spec: JobSpec, partitions: Sequence[Partition]) -> tuple[Findin
         names = spec.slurm.partition.split(",")
     unknown = [name for name in names if name not in known]
     if unknown:
-        return tuple(_unknown(name, list(known)) for name in unknown)
+        level = Level.ERROR if are_all else Level.NOTE
+        return tuple(_unknown(name, list(known), level) for name in unknown)
     found = [tuple(_misfits(spec, known[name])) for name in names]
     errors = [one for one in found if any(finding.level is Level.ERROR for finding in one)]
     if len(errors) < len(found):
@@ -67,13 +71,14 @@ def fit_findings(spec: JobSpec, partitions: Sequence[Partition]) -> tuple[Findin
     return errors[0] if errors else ()
 
 
-def _unknown(name: str, names: Sequence[str]) -> Finding:
+def _unknown(name: str, names: Sequence[str], level: Level) -> Finding:
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return Finding(
-        level=Level.ERROR,
+        level=level,
         subject="partition",
-        text=f"there is no partition {name!r}",
+        text=f"there is no partition {name!r}"
+        + (" in the site file" if level is Level.NOTE else ""),
         hint=f"{meant}there are: {', '.join(names)}",
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpckit.app.submit import Submission, submit
-from hpckit.app.track import find_task, rebuild
+from hpckit.app.track import find_job, find_task, rebuild
 from hpckit.errors import (
     AdapterError,
     HpckitError,
@@ -26,10 +27,10 @@ from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.test_submit import a_slurm_job
 from tests.unit.app.tracked import UNSEEN, ToldSubmitter
-from tests.unit.app.world import World, caller_in, tracking
+from tests.unit.app.world import World, caller_in, entry_of, tracking
 
 
-class _Slurm(FakeSubmitter):
+class Slurm(FakeSubmitter):
     """A scheduler whose arrays have ten tasks at most; ids go up from 4242."""
 
     def __init__(
@@ -72,7 +73,7 @@ def recorded(submission: Submission, name: str) -> Any:
 
 def test_each_part_is_submitted_with_its_offset(tmp_path: Path) -> None:
     """Every part is handed over under one uuid, with its own array and its offset in the job."""
-    slurm = _Slurm()
+    slurm = Slurm()
     entry = submitted(ten_a_job(slurm), tmp_path).entry
     asked = [(one.array_part, one.array_offset, one.dependency) for one in slurm.requests]
     assert asked == [("0-9", 0, None), ("0-9", 10, None), ("0-4", 20, None)]
@@ -83,7 +84,7 @@ def test_each_part_is_submitted_with_its_offset(tmp_path: Path) -> None:
 
 def test_parts_are_on_record(tmp_path: Path) -> None:
     """The index and submitted.json have every part, the intent what each was to be."""
-    world = ten_a_job(_Slurm())
+    world = ten_a_job(Slurm())
     submission = submitted(world, tmp_path)
     assert world.index.latest(None) == [submission.entry]
     assert submission.words == ("mind the gap",)
@@ -97,7 +98,7 @@ def test_parts_are_on_record(tmp_path: Path) -> None:
 
 def test_an_array_that_fits_is_no_part(tmp_path: Path) -> None:
     """Nothing is said on the command line for an array that the cluster takes as it is."""
-    slurm = _Slurm()
+    slurm = Slurm()
     entry = submitted(ten_a_job(slurm), tmp_path, "0-9:3%2").entry
     (request,) = slurm.requests
     assert (request.array_part, request.is_array, entry.parts) == (None, True, ())
@@ -106,7 +107,7 @@ def test_an_array_that_fits_is_no_part(tmp_path: Path) -> None:
 
 def test_an_outer_offset_does_not_come_in(tmp_path: Path) -> None:
     """A job submitted from a part of another array does not take its offset, even if passed."""
-    slurm = _Slurm()
+    slurm = Slurm()
     caller = caller_in(tmp_path, environment={"HPCKIT_ARRAY_OFFSET": "20"})
     job = a_slurm_job({"slurm.array": "0-3", "environment.pass": ["HPCKIT_*"]})
     submit(job, caller, ten_a_job(slurm).tools())
@@ -115,7 +116,7 @@ def test_an_outer_offset_does_not_come_in(tmp_path: Path) -> None:
 
 def test_throttled_parts_wait_for_one_another(tmp_path: Path) -> None:
     """A throttle holds for the whole: each part waits for the one before, and for the job's own."""
-    slurm = _Slurm()
+    slurm = Slurm()
     submitted(ten_a_job(slurm), tmp_path, "0-24%4", **{"slurm.dependency": "afterok:7"})
     assert [one.dependency for one in slurm.requests] == [
         None,
@@ -126,7 +127,7 @@ def test_throttled_parts_wait_for_one_another(tmp_path: Path) -> None:
 
 def test_a_dependency_of_alternatives_cannot_be_joined(tmp_path: Path) -> None:
     """Parts that must wait for one another beside `a?b` raise PlanError, and nothing is written."""
-    world = ten_a_job(_Slurm())
+    world = ten_a_job(Slurm())
     with pytest.raises(PlanError, match="either , or \\?"):
         submitted(world, tmp_path, "0-24%4", **{"slurm.dependency": "afterok:7?afterok:8"})
     assert not (tmp_path / ".local/state/hpckit").exists()
@@ -134,7 +135,7 @@ def test_a_dependency_of_alternatives_cannot_be_joined(tmp_path: Path) -> None:
 
 def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
     """When the third part is refused, the two before are cancelled and every trace is gone."""
-    slurm = _Slurm(SchedulerRefused("Slurm refused the job: too many"), at=20)
+    slurm = Slurm(SchedulerRefused("Slurm refused the job: too many"), at=20)
     world = ten_a_job(slurm)
     with pytest.raises(SchedulerRefused, match=r"part 3 of 3 \(array 0-4\); the parts before it"):
         submitted(world, tmp_path)
@@ -145,7 +146,7 @@ def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
 
 def test_parts_that_have_ended_need_no_cancelling(tmp_path: Path) -> None:
     """Taking back parts that have ended meanwhile leaves no trace either."""
-    slurm = _Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
+    slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
     world = ten_a_job(slurm)
     with pytest.raises(SchedulerRefused):
         submitted(world, tmp_path)
@@ -154,7 +155,7 @@ def test_parts_that_have_ended_need_no_cancelling(tmp_path: Path) -> None:
 
 def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:
     """When Slurm cannot be told to cancel the parts before, the error says how to, and of what."""
-    slurm = _Slurm(SchedulerRefused("no"), at=10, cancelling=AdapterError("no answer"))
+    slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=AdapterError("no answer"))
     world = ten_a_job(slurm)
     with pytest.raises(SchedulerRefused, match="could not be cancelled") as caught:
         submitted(world, tmp_path)
@@ -165,7 +166,7 @@ def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:
 
 def test_an_unconfirmed_part_leaves_the_others_on_record(tmp_path: Path) -> None:
     """When the answer to the second part is lost, the first stays and the third is not sent."""
-    slurm = _Slurm(SubmissionUnconfirmed("the answer was lost"), at=10)
+    slurm = Slurm(SubmissionUnconfirmed("the answer was lost"), at=10)
     world = ten_a_job(slurm)
     with pytest.raises(SubmissionUnconfirmed):
         submitted(world, tmp_path)
@@ -177,7 +178,7 @@ def test_an_unconfirmed_part_leaves_the_others_on_record(tmp_path: Path) -> None
 
 def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
     """The parts come back from the job folder, those that Slurm never confirmed as unconfirmed."""
-    world = ten_a_job(_Slurm(SubmissionUnconfirmed("the answer was lost"), at=20))
+    world = ten_a_job(Slurm(SubmissionUnconfirmed("the answer was lost"), at=20))
     with pytest.raises(SubmissionUnconfirmed):
         submitted(world, tmp_path)
     (known,) = world.index.latest(None)
@@ -191,11 +192,22 @@ def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
     )
 
 
+def test_an_id_that_was_a_parts_is_the_newest_jobs(tmp_path: Path) -> None:
+    """When a cluster gives the id of an old array's part again, it means the newer job."""
+    world = ten_a_job(Slurm())
+    old = submitted(world, tmp_path).entry
+    new = entry_of("4243", tmp_path / "new", created_s=old.created_s + 1)
+    new = replace(new, site=old.site)
+    world.index.add(new)
+    assert find_job(world.index, "4243") == new
+    assert find_job(world.index, "4244") == old
+
+
 @pytest.mark.parametrize(
     ("wanted", "task"), [("4242", None), ("4242_17", 17), ("4243_7", 17), ("4244", None)]
 )
 def test_a_task_is_found_by_any_part(tmp_path: Path, wanted: str, task: int | None) -> None:
     """After the first id a task counts in the whole array, after another one in that part."""
-    world = ten_a_job(_Slurm())
+    world = ten_a_job(Slurm())
     entry = submitted(world, tmp_path).entry
     assert find_task(world.index, wanted) == (entry, task)

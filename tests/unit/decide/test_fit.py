@@ -91,6 +91,16 @@ def test_an_unknown_partition_has_a_nearest() -> None:
     assert finding.hint == "did you mean 'long'? there are: gpu, long, cpu"
 
 
+def test_a_site_file_may_leave_partitions_out() -> None:
+    """A partition that a site file does not list is a note, as it may be there all the same."""
+    spec = prepared('name = "x"\ncommand = ["x"]\n[slurm]\npartition = "debug"', site=None)
+    (finding,) = fit_findings(spec.effective.spec, ALL, are_all=False)
+    assert (finding.level, finding.text) == (
+        Level.NOTE,
+        "there is no partition 'debug' in the site file",
+    )
+
+
 def test_a_qos_may_lift_the_time_limit() -> None:
     """Beside a QOS a long time is a note: QOS can lift a partition's limit."""
     assert [one[0] for one in found("time_limit = '2-0'", "qos = 'long'")] == [Level.NOTE]

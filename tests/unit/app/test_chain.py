@@ -1,0 +1,186 @@
+"""A chain is submitted whole, or leaves nothing, or says what it has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.app.chain import (
+    PreparedStage,
+    chain_status,
+    prepare_chain,
+    stages_of,
+    submit_chain,
+)
+from hpckit.app.draft import Caller
+from hpckit.app.prepare import JobSource, prepare
+from hpckit.errors import ConfigError, PlanError, SchedulerRefused, SubmissionUnconfirmed
+from hpckit.model.slurm import JobState
+from tests.fakes.job_index import MemoryJobIndex
+from tests.unit.app.test_parts import Slurm, ten_a_job
+from tests.unit.app.tracked import RUNS, ToldSubmitter
+from tests.unit.app.world import caller_in, tracking
+from tests.unit.parse.test_stages import CHAIN
+from tests.unit.render.prepared import RESOURCES
+
+THREE = (
+    CHAIN + '[[stages]]\nname = "evaluate"\ncommand = ["e"]\nslurm = { dependency = "singleton" }\n'
+)
+
+
+def a_source(**more: object) -> JobSource:
+    """What the command line asks for."""
+    source = JobSource(
+        file_text=THREE,
+        file_name="chain.toml",
+        options={},
+        option_words=(),
+        command=(),
+        site_name="docker",
+        template=None,
+        folder=Path("jobs"),
+    )
+    fields = {name: getattr(source, name) for name in source.__dataclass_fields__}
+    return JobSource(**{**fields, **more})
+
+
+def stages(home: Path, **more: object) -> list[PreparedStage]:
+    """The three stages, whose folders are to lie below a home."""
+    return [
+        replace(one, job=replace(one.job, site=replace(one.job.site, job_root=str(home / "jobs"))))
+        for one in prepare_chain(a_source(**more), RESOURCES)
+    ]
+
+
+def callers(home: Path) -> Sequence[Caller]:
+    """The same somebody with three uuids."""
+    return [replace(caller_in(home), uuid_hex=f"{number}" * 32) for number in range(3)]
+
+
+def folders(home: Path) -> list[str]:
+    """What lies below the job root."""
+    return sorted(path.name for path in (home / "jobs").iterdir())
+
+
+def test_the_stages_of_a_source() -> None:
+    """A file with stages is all of them, unless one is asked for."""
+    assert stages_of(a_source()) == ("prepare", "train", "evaluate")
+    assert stages_of(a_source(stage="train")) == ()
+    assert stages_of(a_source(file_text=None)) == ()
+
+
+def test_every_stage_is_prepared_before_one_is_submitted() -> None:
+    """A last stage that is wrong is found while nothing has been submitted."""
+    wrong = THREE + "parallel = { data = 7 }\n"
+    with pytest.raises(PlanError, match="parallel mesh"):
+        prepare_chain(a_source(file_text=wrong), RESOURCES)
+
+
+def test_a_machine_without_scheduler_refuses_a_chain() -> None:
+    """There is nothing on site local that begins a job after another."""
+    with pytest.raises(PlanError, match="no scheduler for chains") as caught:
+        prepare_chain(a_source(site_name="local"), RESOURCES)
+    assert "--stage prepare" in str(caught.value)
+
+
+def test_a_name_on_the_command_line_is_the_chains() -> None:
+    """`--name x` gives each stage a name of its own below x; other options are for all stages."""
+    options = {"name": ("x", "--name"), "slurm.partition": ("debug", "--partition")}
+    specs = [one.job.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
+    assert [spec.name for spec in specs] == ["x-prepare", "x-train", "x-evaluate"]
+    assert {spec.slurm.partition for spec in specs} == {"debug"}
+
+
+def test_a_script_says_how_to_render_its_stage() -> None:
+    """The header of a stage's script names the stage."""
+    train = prepare_chain(a_source(), RESOURCES)[1]
+    assert "hpckit render job.toml --stage train --site docker" in train.job.script.text
+
+
+def test_each_stage_waits_for_the_one_before(tmp_path: Path) -> None:
+    """Each stage but the first depends on the one before, beside its own dependency."""
+    slurm = Slurm()
+    submit_chain(stages(tmp_path), callers(tmp_path), ten_a_job(slurm).tools())
+    assert [(one.dependency, one.ends_with_it) for one in slurm.requests] == [
+        (None, False),
+        ("afterok:4242", True),
+        ("singleton,afterok:4243", True),
+    ]
+
+
+def test_a_stage_waits_for_every_part_of_an_array(tmp_path: Path) -> None:
+    """After a split array the next stage depends on all of its parts."""
+    slurm = Slurm()
+    options = {"slurm.array": ("0-14", "--array")}
+    submit_chain(stages(tmp_path, options=options), callers(tmp_path), ten_a_job(slurm).tools())
+    assert [one.dependency for one in slurm.requests] == [
+        *[None] * 2,
+        *["afterok:4242:4243"] * 2,
+        *["singleton,afterok:4244:4245"] * 2,
+    ]
+
+
+def test_the_jobs_of_a_chain_know_it(tmp_path: Path) -> None:
+    """Index and intent hold the chain and the stage of each job."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    found = world.index.of_chain("0" * 32)
+    assert [entry.stage for entry in found] == ["prepare", "train", "evaluate"]
+    intent = world.folders.read_json(done[1].folder, "intent.json")
+    assert (intent["stage"], intent["stages"]) == ("train", ["prepare", "train", "evaluate"])
+
+
+def test_a_refused_stage_takes_back_the_others(tmp_path: Path) -> None:
+    """When a later stage is refused, those before are cancelled, last first, and leave no trace."""
+    slurm = Slurm(SchedulerRefused("Slurm refused the job: no"), at=10)
+    world = ten_a_job(slurm)
+    prepared = stages(tmp_path)
+    options = {"slurm.array": ("10", "--array")}
+    last = prepare_chain(a_source(options=options), RESOURCES)[2]
+    prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
+    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .* \(the stages before it"):
+        submit_chain(prepared, callers(tmp_path), world.tools())
+    assert slurm.cancelled == [("4243",), ("4242",)]
+    assert world.index.latest(None) == []
+    assert folders(tmp_path) == []
+
+
+def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:
+    """When the answer to the first stage is lost, it stays on record and no other is sent."""
+    slurm = Slurm(SubmissionUnconfirmed("lost"))
+    world = ten_a_job(slurm)
+    with pytest.raises(SubmissionUnconfirmed, match="stage prepare: lost; no stage after it"):
+        submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    (entry,) = world.index.latest(None)
+    assert entry.stage == "prepare"
+    chain = chain_status(entry, tracking(ToldSubmitter(RUNS), world.index))
+    assert chain.missing == ("train", "evaluate")
+
+
+def test_a_chain_is_one_question(tmp_path: Path) -> None:
+    """The status of one stage is asked for together with that of the others."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    told = ToldSubmitter(RUNS)
+    chain = chain_status(done[1].entry, tracking(told, world.index))
+    assert told.asked == [["4242", "4243", "4244"]]
+    assert (len(chain.stages), chain.missing) == (3, ())
+    assert chain.status_of(done[1].entry).state is JobState.RUNNING
+
+
+def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
+    """Of a job without a chain only the job is asked about."""
+    world = ten_a_job(Slurm())
+    entry = submit_chain(stages(tmp_path)[:1], callers(tmp_path)[:1], world.tools())[0].entry
+    alone = replace(entry, chain=None)
+    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), MemoryJobIndex()))
+    assert [one.submission for one, _ in chain.stages] == [entry.submission]
+
+
+def test_a_chain_is_no_single_job() -> None:
+    """What is meant for one job names the stages of a file that has several."""
+    with pytest.raises(ConfigError, match="chain of several jobs"):
+        prepare(a_source(), RESOURCES)
