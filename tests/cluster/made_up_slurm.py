@@ -107,9 +107,11 @@ def conf_of_site(site: Mapping[str, Any]) -> dict[str, str]:
         kind = _kind(f"p{number}-", said)
         kinds.append(kind)
         partitions.append(_partition(name, kind, said))
-    topology = slurm.get("topology")
-    lines = {"tree": lambda: _tree(kinds, 32, 16), "block": lambda: _blocks(kinds, BLOCK)}
-    conf = _conf(kinds, partitions, topology, lines[topology]() if topology else [])
+    topology = slurm.get("topology", "flat")
+    lines = []
+    if topology != "flat":
+        lines = _tree(kinds, 32, 16) if topology == "tree" else _blocks(kinds, BLOCK)
+    conf = _conf(kinds, partitions, topology, lines)
     if "max_array_size" in slurm:
         conf["slurm.conf"] += f"MaxArraySize={slurm['max_array_size']}\n"
     return conf
@@ -137,11 +139,11 @@ def _partition(name: str, kind: NodeKind, said: Mapping[str, Any]) -> str:
 def _conf(
     kinds: Sequence[NodeKind],
     partitions: Sequence[str],
-    topology: str | None,
+    topology: str,
     topology_lines: Sequence[str],
 ) -> dict[str, str]:
     head = "ClusterName=made-up\n" + SLURM_CONF
-    if topology:
+    if topology != "flat":
         head += f"TopologyPlugin=topology/{topology}\n"
     files = {
         "slurm.conf": [kind.line for kind in kinds] + [f"{line} State=UP" for line in partitions],
