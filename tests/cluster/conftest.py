@@ -28,6 +28,7 @@ OWN = "hpckit-test-"
 """The cluster of a test run is called so, and by the number of its process."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, also where a path here is named
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test here carries the mark `cluster`, and one worker runs them all."""
     for item in items:
