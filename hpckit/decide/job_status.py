@@ -173,8 +173,13 @@ def _array_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
         ended_s=max(ends, default=None) if status.state.is_final else None,
         reason=_tasks_sentence(records, chosen),
         nodelist=None,
-        tasks=tuple(records),
+        tasks=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
     )
+
+
+def _exit_code(record: JobRecord) -> int | None:
+    """COMPLETED is Slurm's word for the code 0, which squeue leaves out."""
+    return 0 if record.state is JobState.COMPLETED else record.exit_code
 
 
 def _stale(status: JobStatus, answers: Answers) -> JobStatus:
@@ -193,7 +198,7 @@ def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
         parts=entry.parts,
         state=JobState.UNKNOWN if elsewhere else record.state,
         is_lost=elsewhere,
-        exit_code=0 if record.state is JobState.COMPLETED else record.exit_code,
+        exit_code=_exit_code(record),
         exit_signal=record.exit_signal,
         expected_start_s=record.expected_start_s if waits else None,
         started_s=record.started_s,

@@ -26,6 +26,7 @@ USUAL = ("trixie", "tree", "mpi")
 BUILD_TIMEOUT_S = 900
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, also where a path here is named
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test here carries the mark `cluster`, and one worker runs them all."""
     for item in items:

@@ -150,7 +150,7 @@ def test_an_end_that_slurm_decided_has_its_reason(state: JobState, why: str | No
 
 
 RUNNING_3 = record(JobState.RUNNING, 3, started_s=20.0)
-DONE_1 = record(JobState.COMPLETED, 1, started_s=10.0, ended_s=15.0)
+DONE_1 = record(JobState.COMPLETED, 1, exit_code=0, started_s=10.0, ended_s=15.0)
 FAILED_2 = record(JobState.FAILED, 2, exit_code=7, started_s=12.0, ended_s=18.0)
 WAITING_4 = record(JobState.PENDING, 4, reason="JobArrayTaskLimit")
 
@@ -164,7 +164,7 @@ WAITING_4 = record(JobState.PENDING, 4, reason="JobArrayTaskLimit")
         ((DONE_1, FAILED_2), JobState.FAILED),
         ((DONE_1, record(JobState.CANCELLED, 2)), JobState.CANCELLED),
         ((DONE_1,), JobState.COMPLETED),
-        ((DONE_1, record(JobState.COMPLETED, 2)), JobState.COMPLETED),
+        ((DONE_1, record(JobState.COMPLETED, 2, exit_code=0)), JobState.COMPLETED),
     ],
 )
 def test_an_array_is_as_its_tasks_are(records: tuple[JobRecord, ...], state: JobState) -> None:
@@ -179,6 +179,13 @@ def test_an_array_begins_with_its_first_and_ends_with_its_last_task() -> None:
     status = status_of_records(CONFIRMED, [DONE_1, FAILED_2])
     assert (status.started_s, status.ended_s, status.nodelist) == (10.0, 18.0, None)
     assert status.exit_code == 7
+
+
+def test_a_completed_task_has_the_code_0() -> None:
+    """A task that squeue alone has as COMPLETED ended with 0, though squeue shows no exit code."""
+    records = (record(JobState.COMPLETED, task=0), record(JobState.RUNNING, task=1))
+    tasks = status_of_records(CONFIRMED, records).tasks
+    assert [task.exit_code for task in tasks] == [0, None]
 
 
 def test_an_array_that_goes_on_has_no_end() -> None:
