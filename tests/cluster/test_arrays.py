@@ -157,7 +157,7 @@ def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
     assert [task["task"] for task in newest["tasks"]] == list(range(100, 105))
     assert "not listed: 202" in newest["reason"]
     assert hpckit(cluster, "cancel", f"{first}_104").returncode == 0
-    cluster.run(["hpckit", "cancel", first], env=SITE)
+    cluster.check(["scancel", first, second])
     living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
     assert eventually(lambda: cluster.check(living) == "", timeout_s=60)
     ended = status(cluster, first)
