@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster, eventually
-from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, programs, status, submit
+from tests.cluster.hpckit_on import (
+    LONG_S,
+    SITE,
+    document,
+    hpckit,
+    log_of,
+    new_path,
+    programs,
+    status,
+    submit,
+)
 
 SIZE = 101
 TASKS = range(250)
@@ -121,6 +131,38 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     assert hpckit(cluster, "jobs", "--all", "--json").stdout == before
     living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
     assert eventually(lambda: cluster.check(living) == "")
+
+
+KILLING = """\
+#!/bin/sh
+/usr/bin/sbatch "$@"
+case "$*" in *-101.sbatch) kill -KILL $PPID ;; esac
+"""
+
+
+def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
+    """Killed once Slurm had the second of three parts, a submission has two, and knows of both."""
+    folder = new_path()
+    cluster.check(["mkdir", folder])
+    cluster.run(["tee", f"{folder}/sbatch"], input=KILLING)
+    cluster.check(["chmod", "+x", f"{folder}/sbatch"])
+    words = "hpckit submit --array 100-104,202 -- sleep 600"
+    submitting = ["sh", "-c", f"PATH={folder}:$PATH exec {words}"]
+    assert cluster.run(submitting, env=SITE, timeout_s=LONG_S).returncode != 0
+    newest = document(hpckit(cluster, "status", "--json"))
+    first, second, third = newest["part_ids"]
+    assert newest["job_id"] == first
+    assert int(second) > int(first)
+    assert third.startswith("U")
+    assert [task["task"] for task in newest["tasks"]] == list(range(100, 105))
+    assert "not listed: 202" in newest["reason"]
+    assert hpckit(cluster, "cancel", f"{first}_104").returncode == 0
+    cluster.check(["scancel", first, second])
+    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
+    assert eventually(lambda: cluster.check(living) == "", timeout_s=60)
+    ended = status(cluster, first)
+    assert (ended["state"], ended["is_lost"]) == ("UNKNOWN", False)
+    assert "whether more of it comes is not certain yet" in ended["reason"]
 
 
 def test_sbatch_takes_every_part_of_2500_tasks(cluster: Cluster) -> None:
