@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpckit.errors import AdapterError, HpckitError
+from hpckit.errors import AdapterError, HpckitError, ParseError
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
-from hpckit.ports import CommandRunner, JobFolders, JobIndex
+from hpckit.ports import ClusterProbe, CommandRunner, JobFolders, JobIndex
 
 _TIMEOUT_S = 5.0
 
@@ -55,13 +55,21 @@ def examine(
     folders: JobFolders,
     index: JobIndex,
     job_root: Path,
+    *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
+    probe: ClusterProbe | None = None,
 ) -> Sequence[Finding]:
-    """All findings, in the order in which a new user meets the things they are about."""
+    """All findings, in the order in which a new user meets the things they are about.
+
+    With a `probe` the cluster is looked at afresh.
+    """
     tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
+    looked_at = [_tool(runner, tool) for tool in tools]
+    answers = all(one.level is not Level.ERROR for one in looked_at)
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
-        *(_tool(runner, tool) for tool in tools),
+        *looked_at,
+        *([_cluster(probe)] if probe is not None and answers else []),
         _job_root(folders, job_root, submitter),
         _index(index),
     ]
@@ -81,6 +89,30 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
         return Finding(level=missing, subject=name, text=text, hint=tool.hint)
     said = _first_line(answer.stdout) if tool.says_what_it_is else ""
     return Finding(level=Level.OK, subject=name, text=said or "answers")
+
+
+def _cluster(probe: ClusterProbe) -> Finding:
+    """What submissions are checked against, in the words of a site file."""
+    try:
+        view = probe.look(None, fresh=True)
+    except (AdapterError, ParseError) as error:
+        return Finding(
+            level=Level.NOTE,
+            subject="cluster",
+            text=f"it cannot be looked at: {error.message.splitlines()[0]}",
+            hint="submissions are not checked against it",
+        )
+    config = view.config
+    said = (
+        ("", config.cluster_name),
+        ("Slurm ", config.version),
+        ("", config.topology_plugin),
+        ("MaxArraySize ", config.max_array_size),
+    )
+    words = [f"{label}{value}" for label, value in said if value is not None]
+    names = [one.name + ("*" if one.is_default else "") for one in view.partitions]
+    words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
+    return Finding(level=Level.OK, subject="cluster", text=" · ".join(words))
 
 
 def _first_line(text: str) -> str:

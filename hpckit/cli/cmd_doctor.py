@@ -9,6 +9,7 @@ import click
 
 import hpckit
 from hpckit.cli import output
+from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.model.finding import Finding
@@ -35,7 +36,8 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         wiring.job_folders(),
         wiring.job_index(),
         expand_job_root(spec.job_root, caller),
-        spec.submitter,
+        submitter=spec.submitter,
+        probe=wiring.cluster_probe() if spec.submitter is SubmitterKind.SLURM else None,
     )
     if as_json:
         output.document(_document(findings))

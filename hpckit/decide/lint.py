@@ -58,7 +58,7 @@ def _options(
         elif topology is not None and fact.topologies and topology not in fact.topologies:
             where = " or ".join(f"topology/{kind}" for kind in fact.topologies)
             yield _finding(
-                fact, f"has an effect with {where} alone; here is topology/{topology}", Level.ERROR
+                fact, f"has an effect with {where} alone; here is topology/{topology}", Level.NOTE
             )
 
 

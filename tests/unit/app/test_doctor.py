@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine
-from hpckit.errors import StorageFailed
+from hpckit.errors import ParseError, StorageFailed
+from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
-from hpckit.ports import CommandResult
+from hpckit.ports import ClusterView, CommandResult
+from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex
 
@@ -52,7 +55,11 @@ def test_what_sacct_lists_is_not_shown(tmp_path: Path) -> None:
     rows = CommandResult(returncode=0, stdout="46  train  main  proj1  16  RUNNING\n", stderr="")
     runner = FakeCommandRunner({tool.argv: rows for tool in SLURM_TOOLS})
     found = examine(
-        runner, FileJobFolders(), MemoryJobIndex(), tmp_path / "jobs", SubmitterKind.SLURM
+        runner,
+        FileJobFolders(),
+        MemoryJobIndex(),
+        tmp_path / "jobs",
+        submitter=SubmitterKind.SLURM,
     )
     assert [one.text for one in found if one.subject == "sacct"] == ["answers"]
 
@@ -100,6 +107,52 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
     """On a cluster, a job root that could be made may be a file system that is not mounted."""
     runner = FakeCommandRunner({})
     for root, level in ((tmp_path, Level.OK), (tmp_path / "jobs", Level.NOTE)):
-        found = examine(runner, FileJobFolders(), MemoryJobIndex(), root, SubmitterKind.SLURM)
+        found = examine(
+            runner, FileJobFolders(), MemoryJobIndex(), root, submitter=SubmitterKind.SLURM
+        )
         (folders,) = [one for one in found if one.subject == "job folders"]
         assert folders.level is level
+
+
+def seen(probe: FakeClusterProbe, root: Path, *, answers: bool = True) -> list[Finding]:
+    """What doctor says of the cluster of a Slurm whose commands answer, or do not."""
+    said = {tool.argv: BASH for tool in SLURM_TOOLS} if answers else {}
+    found = examine(
+        FakeCommandRunner(said),
+        FileJobFolders(),
+        MemoryJobIndex(),
+        root,
+        submitter=SubmitterKind.SLURM,
+        probe=probe,
+    )
+    return [one for one in found if one.subject == "cluster"]
+
+
+def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
+    """The release, the name, the limits and the partitions, and nothing for what is unknown."""
+    main = Partition(name="main", is_default=True, is_up=True, time_limit_s=None)
+    config = SlurmConfig(version=SlurmVersion(24, 11, 5), cluster_name="alps", max_array_size=101)
+    probe = FakeClusterProbe(
+        ClusterView(
+            config=config, partitions=(main, replace(main, name="b", is_default=False)), seen_s=0.0
+        )
+    )
+    (finding,) = seen(probe, tmp_path)
+    assert finding.text == "alps · Slurm 24.11.5 · MaxArraySize 101 · partitions main*, b"
+    assert probe.asked == [(None, True)]
+
+
+def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:
+    """Submissions go unchecked then, and doctor says so."""
+    probe = FakeClusterProbe(
+        ParseError("is no configuration", tool="scontrol", line_no=1, line="x", expected="y")
+    )
+    (finding,) = seen(probe, tmp_path)
+    assert (finding.level, finding.hint) == (Level.NOTE, "submissions are not checked against it")
+
+
+def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> None:
+    """Where Slurm's commands are missing or fail, the cluster is not looked at on top."""
+    probe = FakeClusterProbe(ParseError("x", tool="x", line_no=1, line="x", expected="x"))
+    assert seen(probe, tmp_path, answers=False) == []
+    assert probe.asked == []

@@ -62,7 +62,6 @@ def test_a_job_that_fits_passes() -> None:
     [
         ("[slurm]\npartition = 'mian'", "there is no partition 'mian'"),
         ("[resources]\nnodes = 9", "9 are asked for, and partition main has 4"),
-        ("[slurm]\nsegment = 2", "has an effect with topology/block alone; here is topology/tree"),
         ("[slurm.srun_extra]\nwait-for-children = true", "it came with 25.05"),
     ],
 )
@@ -72,6 +71,12 @@ def test_what_this_cluster_refuses_is_refused(text: str, words: str) -> None:
     with pytest.raises(JobRefused, match=words):
         check_live(prepared(BASE + text), probe, None)
     assert probe.asked == [(None, False), (None, True)]
+
+
+def test_what_has_no_effect_here_is_told() -> None:
+    """An option for another topology than this cluster's is a note: Slurm would not say a word."""
+    _, (note,) = check_live(prepared(BASE + "[slurm]\nsegment = 2"), FakeClusterProbe(VIEW), None)
+    assert note.text == "has an effect with topology/block alone; here is topology/tree"
 
 
 def test_only_the_present_refuses() -> None:

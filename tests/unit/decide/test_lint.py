@@ -88,9 +88,9 @@ def test_what_slurm_ignores_is_a_note() -> None:
 
 
 def test_the_topology_decides() -> None:
-    """--segment is an error on a tree, --switches on blocks; where nobody knows, neither is."""
+    """--segment is noted on a tree, --switches on blocks; where nobody knows, neither is."""
     for text, other in (("segment=2", TopologyKind.TREE), ("switches=1", TopologyKind.BLOCK)):
-        assert list(subjects(text, version=NEW, topology=other).values()) == [Level.ERROR]
+        assert list(subjects(text, version=NEW, topology=other).values()) == [Level.NOTE]
         assert subjects(text, version=NEW) == {}
 
 
