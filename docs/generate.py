@@ -23,6 +23,7 @@ import msgspec
 
 from hpckit.cli.main import COMMANDS, cli
 from hpckit.decide.pending import reasons_page
+from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
@@ -103,6 +104,7 @@ def pages() -> dict[str, str]:
         "site-file.md": site_page(),
         "cli.md": cli_page(),
         "pending-reasons.md": reasons_page(),
+        "slurm-facts.md": facts_page(),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
         schema_file(SITE_SCHEMA): _as_json(site_schema()),
     }
@@ -320,6 +322,53 @@ def _default_words(field: dataclasses.Field[Any]) -> str:
     if field.default in ((), ""):
         return "empty"
     return f"`{json.dumps(field.default)}`"
+
+
+# --- releases of Slurm ---------------------------------------------------------------------------
+
+_FACTS_HEAD = """\
+# What releases of Slurm take
+
+`hpckit render` and `hpckit submit` hold the options of sbatch and srun against these rows, also
+those of `[slurm.extra]` and `[slurm.srun_extra]`. Each row was tried on sbatch and srun of Slurm
+22.05, 24.11 and 26.05; for the releases between them stands its source. CL is
+`CHANGELOG/slurm-<line>.md` of Slurm's source, `slurm_opt.c` is `src/common/slurm_opt.c`.
+
+"""
+_OLDEST = "22.05"
+
+
+def facts_page() -> str:
+    """The reference of what releases take: one row a fact."""
+    options = [
+        (
+            f"`--{fact.option}`",
+            ", ".join(fact.programs),
+            "never" if fact.until == _OLDEST else fact.since or "–",
+            "–" if fact.until == _OLDEST else fact.until or "–",
+            ", ".join(fact.topologies) or "all",
+            fact.instead if fact.is_refused else f"(Slurm ignores it) {fact.instead}",
+            fact.source,
+        )
+        for fact in OPTION_FACTS
+    ]
+    pairs = [
+        (
+            f"`--{fact.first}` `--{fact.second}`",
+            ", ".join(fact.programs),
+            fact.since or "all",
+            "refused" if fact.is_refused else "the first is ignored",
+            fact.instead,
+            fact.source,
+        )
+        for fact in PAIR_FACTS
+    ]
+    return (
+        f"{_NOTE}{_FACTS_HEAD}## Options\n\n"
+        + _table(("option", "of", "from", "until", "topology", "instead", "source"), options)
+        + "\n## Pairs that exclude each other\n\n"
+        + _table(("options", "of", "from", "what happens", "instead", "source"), pairs)
+    )
 
 
 # --- command line --------------------------------------------------------------------------------

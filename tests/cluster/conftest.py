@@ -24,15 +24,23 @@ HERE = Path(__file__).parent
 USUAL = ("trixie", "tree", "mpi")
 """What `docker/cluster up` starts unless told; a cluster is called by what differs from it."""
 BUILD_TIMEOUT_S = 900
+OTHER_CLUSTERS = frozenset(
+    (
+        *("test_blocks", "test_releases", "test_torchrun", "test_scale", "test_site_goldens"),
+        *("test_goldens_taken", "test_slurm_facts", "test_version_traps"),
+    )
+)
+"""Modules that need little of the usual cluster, for the second worker."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, also where a path here is named
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here carries the mark `cluster`, and one worker runs them all."""
+    """Every test here carries the mark `cluster`; two workers run them, on own clusters."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+            group = "releases" if item.path.stem in OTHER_CLUSTERS else "cluster"
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _unavailable(reason: str) -> NoReturn:
