@@ -126,6 +126,13 @@ class Submitter(Protocol):
         """
         ...
 
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """What would become of the job with this script, a line each; nothing is queued.
+
+        Raises HpckitError for a job that would not be taken.
+        """
+        ...
+
     def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """Submission → status for each job, in as few questions as can be.
 

@@ -76,6 +76,10 @@ class LocalSubmitter:
         launch.release()
         return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
 
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """Nothing: no scheduler decides here."""
+        return ()
+
     def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """The status of each job, from the files of its folder and the processes of this machine.
 

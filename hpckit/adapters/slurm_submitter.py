@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -79,6 +80,18 @@ class SlurmSubmitter:
         return StartedJob(
             job_id=job_id, cluster=cluster, state=JobState.PENDING, words=sbatch.words
         )
+
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """What `sbatch --test-only` says: when and where the job would start.
+
+        Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
+        """
+        sbatch = _Sbatch(self._runner, self._clock, request)
+        with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
+            file.write(script)
+            file.flush()
+            sbatch(["sbatch", "--test-only", *_options(request), file.name])
+        return sbatch.words
 
     def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
         """Submission → status: one squeue for all, one sacct for what squeue does not tell."""

@@ -97,7 +97,7 @@ def submit(
     (SubmissionUnconfirmed) stays on record, so that asking for it tells. An array larger than the
     cluster takes is started in parts, each recorded at once: all of them or none.
     """
-    draft = _draft(job, caller, tools, place)
+    draft = draft_of(job, caller, tools, place)
     progress = _Progress()
     try:
         return _start(draft, tools, progress)
@@ -139,7 +139,13 @@ def look_first(
     return size, tuple(dict.fromkeys((*notes, *found)))
 
 
-def _draft(job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None) -> Draft:
+def draft_of(
+    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+) -> Draft:
+    """A submission before its first step: checked, and nothing outside has been touched.
+
+    Raises ConfigError, PlanError, JobRefused, SchedulerUnreachable.
+    """
     request = job.effective.spec.environment
     slurm = job.site.submitter is SubmitterKind.SLURM
     created_s = tools.clock.now_s()

@@ -23,6 +23,7 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
     from hpckit import wiring
     from hpckit.app.chain import prepare_chain
+    from hpckit.cli.trial import try_jobs
 
     if source.command:
         raise click.UsageError("the stages of a chain have commands of their own: none after --")
@@ -31,7 +32,11 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
     if params["dry_run"]:
         _dry_run(stages, as_json=params["as_json"])
         return 0
-    submissions = _submit(stages)
+    if params["test_only"]:
+        jobs = [stage.job for stage in stages]
+        try_jobs(jobs, checks=params["checks"], as_json=params["as_json"])
+        return 0
+    submissions = _submit(stages, checks=params["checks"])
     if params["quiet"] and not params["as_json"]:
         for submission in submissions:
             output.result(submission.job_id)
@@ -40,7 +45,7 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
     return _finish(stages, submissions, params)
 
 
-def _submit(stages: Sequence[PreparedStage]) -> Sequence[Submission]:
+def _submit(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
     from hpckit import wiring
     from hpckit.app.chain import submit_chain
     from hpckit.cli.cmd_submit import interrupt_on_signals
@@ -50,7 +55,7 @@ def _submit(stages: Sequence[PreparedStage]) -> Sequence[Submission]:
     line = output.Progress()
     line.show(ASKING)
     try:
-        tools = wiring.submit_tools(stages[0].job.site.submitter)
+        tools = wiring.submit_tools(stages[0].job.site.submitter, checks=checks)
         return submit_chain(stages, [wiring.caller() for _ in stages], tools)
     finally:
         line.clear()
@@ -132,6 +137,8 @@ def _say_submitted(stages: Sequence[PreparedStage], submissions: Sequence[Submis
     if last.environment.held_back:
         names = " ".join(last.environment.held_back)
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    notes = dict.fromkeys(note for one in submissions for note in one.notes)
+    rows += [("note", output.note(note)) for note in notes]
     words = dict.fromkeys(word for one in submissions for word in one.words)
     if words:
         rows.append(("slurm", "\n".join(words)))

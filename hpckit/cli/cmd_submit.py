@@ -27,6 +27,9 @@ _LOG_LINES_SHOWN = 3
 @click.option("--local", is_flag=True, help="Run on this machine: the same as --site local.")
 @click.option("--dry-run", is_flag=True, help="Do all but start it; the script goes to stdout.")
 @click.option(
+    "--test-only", is_flag=True, help="Have Slurm say whether and when it would start, no more."
+)
+@click.option(
     "--checks/--no-checks",
     default=True,
     show_default=True,
@@ -46,7 +49,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.app.chain import stages_of
     from hpckit.app.prepare import prepare
     from hpckit.cli.chain import submit_stages
-    from hpckit.cli.waiting import say_open
+    from hpckit.cli.trial import try_jobs
 
     if params["local"]:
         params["site"] = _local_site(ctx)
@@ -58,6 +61,16 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     if params["dry_run"]:
         _dry_run(job, as_json=params["as_json"])
         return
+    if params["test_only"]:
+        try_jobs([job], checks=params["checks"], as_json=params["as_json"])
+        return
+    ctx.exit(_start(job, params))
+
+
+def _start(job: PreparedJob, params: dict[str, Any]) -> int:
+    """Submit, wait where that is asked for, print; gives the exit code."""
+    from hpckit.cli.waiting import say_open
+
     submission = _submit(job, checks=params["checks"])
     if not params["as_json"]:
         _say_submitted(job, submission, quiet=params["quiet"])
@@ -66,8 +79,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         output.document(submission_document(job, submission, status))
     elif status is not None and not params["quiet"]:
         _say_ended(submission, status)
-    if status is not None:
-        ctx.exit(say_open([(submission.entry, status)], None))
+    return 0 if status is None else say_open([(submission.entry, status)], None)
 
 
 def _local_site(ctx: click.Context) -> str:

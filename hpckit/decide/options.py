@@ -68,7 +68,7 @@ _SUBMISSION = {
     "get-user-env": "environment.inherit",
     "wrap": "command",
     "parsable": "hpckit submit",
-    "test-only": "hpckit submit --dry-run",
+    "test-only": "hpckit submit --test-only",
     "wait": "hpckit submit --wait",
     "quiet": "hpckit submit --quiet",
     "clusters": "the site file (one site a cluster)",

@@ -57,6 +57,13 @@ class FakeSubmitter:
             self.end(request.folder, int(last[1]))
         return StartedJob(job_id=JobId(request.job_id + part), state=JobState.RUNNING)
 
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """Note the request. Raises the refusal."""
+        if self._refusal is not None:
+            raise self._refusal
+        self.requests.append(request)
+        return ("it would start",)
+
     def end(self, folder: Path, exit_code: int) -> None:
         """The job in `folder` ends with this code."""
         self._jobs[folder] = replace(

@@ -102,6 +102,25 @@ def test_a_lost_answer_about_a_part_is_found_by_its_offset(tmp_path: Path) -> No
     assert SlurmSubmitter(runner, clock).submit(request).job_id == "78"
 
 
+def test_a_trial_is_sbatchs_own(tmp_path: Path) -> None:
+    """The command gets a file with the script and the same options, and its words come back."""
+    clock, seen = FakeClock(), []
+    words = "sbatch: Job 7 to start at 2026-11-21T11:13:27 using 4 processors on nodes c[1-4]\n"
+
+    def read(_program: str) -> None:
+        seen.append(Path(runner.asked[-1][-1]).read_text(encoding="utf-8"))
+
+    runner = ScriptedRunner(read, sbatch=[said(stderr=words)])
+    request = a_request(tmp_path, clock)
+    told = SlurmSubmitter(runner, clock).test(request, "#!/bin/bash\ntrue\n")
+    assert told == ("Job 7 to start at 2026-11-21T11:13:27 using 4 processors on nodes c[1-4]",)
+    (argv,) = runner.asked
+    assert argv[:2] == ("sbatch", "--test-only")
+    assert f"--chdir={request.workdir}" in argv
+    assert seen == ["#!/bin/bash\ntrue\n"]
+    assert not Path(argv[-1]).exists()
+
+
 def test_os_environ_is_left_alone(tmp_path: Path) -> None:
     """A submission changes no variable of this process."""
     before = dict(os.environ)

@@ -1,0 +1,42 @@
+"""What a scheduler would do with a job, asked without queueing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.app.draft import Caller, request_of
+from hpckit.app.prepare import PreparedJob
+from hpckit.app.submit import SubmitTools, draft_of
+from hpckit.errors import PlanError
+from hpckit.model.finding import Finding
+from hpckit.model.site import SubmitterKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A job that the scheduler would take: its words, a line each, and what checks found."""
+
+    words: tuple[str, ...]
+    notes: tuple[Finding, ...]
+
+
+def try_out(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Trial:
+    """Check the job and have the scheduler look at it; nothing is written, queued or recorded.
+
+    Of an array in parts each kind of part is tried once. Raises JobRefused, SchedulerRefused and
+    what else a submission raises; PlanError at a site without a scheduler.
+    """
+    if job.site.submitter is SubmitterKind.LOCAL:
+        raise PlanError(
+            f"site {job.site.name} has no scheduler to ask",
+            have="this machine alone",
+            need="a scheduler for --test-only",
+            hint="--dry-run shows the script, or use a site with Slurm",
+        )
+    draft = draft_of(job, caller, tools)
+    kinds = {part.expression: part for part in draft.parts}
+    words: list[str] = []
+    for part in kinds.values() or (None,):
+        request = request_of(draft, part, None, draft.entry.created_s)
+        words += tools.submitter.test(request, job.script.text)
+    return Trial(words=tuple(words), notes=draft.notes)

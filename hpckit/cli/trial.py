@@ -1,0 +1,41 @@
+"""`hpckit submit --test-only`: what Slurm would do with a job, or with the stages of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hpckit.cli import output
+
+if TYPE_CHECKING:
+    from hpckit.app.prepare import PreparedJob
+
+TRIAL_SCHEMA = "hpckit.trial/1"
+
+
+def try_jobs(jobs: Sequence[PreparedJob], *, checks: bool, as_json: bool) -> None:
+    """Have each job looked at, and print what is said; nothing is queued."""
+    from hpckit import wiring
+    from hpckit.app.trial import try_out
+    from hpckit.parse.document import to_tree
+
+    tools = wiring.submit_tools(jobs[0].site.submitter, checks=checks)
+    trials = [(job, try_out(job, wiring.caller(), tools)) for job in jobs]
+    if as_json:
+        documents = [
+            {
+                "name": job.effective.spec.name,
+                "script_sha256": job.script.sha256,
+                "words": list(trial.words),
+                "notes": [to_tree(note) for note in trial.notes],
+            }
+            for job, trial in trials
+        ]
+        output.document({"schema": TRIAL_SCHEMA, "site": jobs[0].site.name, "jobs": documents})
+        return
+    for job, trial in trials:
+        rows = [("job", f"{job.effective.spec.name}   site {job.site.name}")]
+        rows += [("note", output.note(note)) for note in trial.notes]
+        rows.append(("slurm", "\n".join(trial.words) or "it says nothing against the job"))
+        output.labelled(rows)
+    output.talk(" nothing was queued")
