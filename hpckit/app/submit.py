@@ -146,16 +146,10 @@ def draft_of(
 
     Raises ConfigError, PlanError, JobRefused, SchedulerUnreachable.
     """
-    request = job.effective.spec.environment
     slurm = job.site.submitter is SubmitterKind.SLURM
     created_s = tools.clock.now_s()
     root = expand_job_root(job.site.job_root, caller)
-    environment = submission_environment(
-        caller.environment,
-        request.inherit,
-        request.pass_,
-        stated=[option.name for option in job.plan.directives] if slurm else None,
-    )
+    environment = _environment(job, caller)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = look_first(job, tools, cluster)
     parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
@@ -183,6 +177,17 @@ def draft_of(
         parts=parts,
         place=place,
         notes=notes,
+    )
+
+
+def _environment(job: PreparedJob, caller: Caller) -> SubmissionEnvironment:
+    request = job.effective.spec.environment
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    return submission_environment(
+        caller.environment,
+        request.inherit,
+        request.pass_,
+        stated=[option.name for option in job.plan.directives] if slurm else None,
     )
 
 
