@@ -90,7 +90,14 @@ class SlurmSubmitter:
         with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
             file.write(script)
             file.flush()
-            sbatch(["sbatch", "--test-only", *_options(request), file.name])
+            try:
+                sbatch(["sbatch", "--test-only", *_options(request), file.name])
+            except SubmissionUnconfirmed as error:
+                # Nothing can have been queued. It says "allocation failure: …" of what it refuses.
+                words = error.message.removeprefix("allocation failure: ")
+                raise SchedulerRefused(
+                    f"Slurm would not take the job: {words}", hint=explain_refusal(words)
+                ) from error
         return sbatch.words
 
     def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:

@@ -121,6 +121,14 @@ def test_a_trial_is_sbatchs_own(tmp_path: Path) -> None:
     assert not Path(argv[-1]).exists()
 
 
+def test_a_trial_queues_nothing_whatever_is_said(tmp_path: Path) -> None:
+    """A refusal in the words of --test-only is a refusal, not a submission that is in doubt."""
+    stderr = "allocation failure: Invalid account or account/partition combination specified\n"
+    clock, runner = FakeClock(), ScriptedRunner(sbatch=[said(code=1, stderr=stderr)])
+    with pytest.raises(SchedulerRefused, match="would not take the job: Invalid account"):
+        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
+
+
 def test_os_environ_is_left_alone(tmp_path: Path) -> None:
     """A submission changes no variable of this process."""
     before = dict(os.environ)
