@@ -12,7 +12,6 @@ import hpckit
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
-from hpckit.decide.fit import fit_findings, site_partitions
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import JobRefused
 from hpckit.model.cluster import SlurmVersion
@@ -108,8 +107,12 @@ def _findings(
     """What the site file alone tells of the job; a site without Slurm has nothing to say."""
     if site.submitter is not SubmitterKind.SLURM:
         return ()
-    fit = fit_findings(spec, site_partitions(site), are_all=False)
-    return (*dialect_findings(plan, dialect), *fit)
+    findings = dialect_findings(plan, dialect)
+    if not site.partitions:
+        return findings
+    from hpckit.decide.fit import fit_findings, site_partitions  # noqa: PLC0415  few sites need it
+
+    return (*findings, *fit_findings(spec, site_partitions(site), are_all=False))
 
 
 def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:

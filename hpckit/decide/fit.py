@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 
 from hpckit.model.cluster import NodeGroup, Partition
@@ -72,6 +71,8 @@ def fit_findings(
 
 
 def _unknown(name: str, names: Sequence[str], level: Level) -> Finding:
+    import difflib  # noqa: PLC0415  only an error needs it
+
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return Finding(

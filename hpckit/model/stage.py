@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hpckit.model.rules import matching
-from hpckit.model.slurm import JobId
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobId
 
 STAGES_KEY = "stages"
 STAGE_NAME_PATTERN = r"[A-Za-z0-9_.-]+"
