@@ -34,13 +34,17 @@ def lint(
 def is_said(pattern: str, option: Option) -> bool:
     """Whether an option is the one of a fact: `gres=gpu` is each part of --gres that asks for one.
 
-    A value is a list of parts after commas; a part goes on after a colon.
+    A value is a list of parts after commas; a part goes on after a colon or an equals sign, and
+    `gres/gpu` is `gpu` (24.11 and 26.05 take both).
     """
     name, equals, value = pattern.partition("=")
     if option.name != name:
         return False
-    parts = (option.value or "").split(",")
-    return not equals or any(part == value or part.startswith(f"{value}:") for part in parts)
+    parts = [part.removeprefix("gres/") for part in (option.value or "").split(",")]
+    plain = value.removeprefix("gres/")
+    return not equals or any(
+        part == plain or part.startswith((f"{plain}:", f"{plain}=")) for part in parts
+    )
 
 
 def _options(

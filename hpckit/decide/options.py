@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hpckit.decide.lint import is_said
 from hpckit.errors import ConfigError
 from hpckit.model.plan import Option
 
@@ -114,7 +115,7 @@ def extra_options(
                 key=f"{key}.{name}",
                 hint=f"say it with {owned[meant]}",
             )
-        if name == "gres" and any(part.startswith("gpu") for part in str(value).split(",")):
+        if is_said("gres=gpu", Option(name=name, value=str(value))):
             raise ConfigError(
                 "--gres=gpu beside --gpus-per-node is fatal from Slurm 26.05 on",
                 key=f"{key}.{name}",

@@ -60,7 +60,7 @@ class PairFact:
     source: str
 
 
-_LEAVE_OUT: Final = "leave it out, or say in the site file that a newer release runs there"
+_LEAVE_OUT: Final = "leave it out: there is no other option for it in that release"
 
 OPTION_FACTS: Final = (
     OptionFact(option="segment", programs=BOTH, since="24.05", topologies=(TopologyKind.BLOCK,),
@@ -72,8 +72,9 @@ OPTION_FACTS: Final = (
     OptionFact(option="exclusive=topo", programs=BOTH, since="24.05",
                topologies=(TopologyKind.BLOCK,), instead="resources.exclusive = true",
                source="CL 24.05.0rc1"),
-    OptionFact(option="exclusive=allocation", programs=(Program.SRUN,), since="26.05",
-               instead="leave it out: a step gets what it asks for", source="CL 26.05.0rc1"),
+    OptionFact(option="exclusive=allocation", programs=BOTH, since="26.05",
+               instead="resources.exclusive = true; a step gets what it asks for",
+               source="CL 26.05.0rc1"),
     OptionFact(option="spread-segments", programs=BOTH, since="25.11",
                topologies=(TopologyKind.BLOCK,), instead=_LEAVE_OUT, source="CL 25.11.0rc1"),
     OptionFact(option="consolidate-segments", programs=BOTH, since="25.11",
@@ -93,10 +94,6 @@ OPTION_FACTS: Final = (
     OptionFact(option="cpu-bind=rank", programs=(Program.SRUN,), until="24.11", is_refused=False,
                instead="cpu-bind = \"cores\", or map_cpu with the list of CPUs",
                source="CL 24.11.0rc1"),
-    OptionFact(option="distribution=arbitrary", programs=(Program.SBATCH,), until="22.05",
-               instead="leave it out: a job with it stays pending, or is refused (26.05); it is "
-               "for steps of an allocation that is there",
-               source="srun(1), --distribution; CL 26.05.0rc1"),
 )  # fmt: skip
 """Options that not every release from 22.05 to 26.05 takes, or not every topology."""
 
@@ -117,9 +114,9 @@ PAIR_FACTS: Final = (
     PairFact(first="exclusive", second="oversubscribe", since="23.02",
              instead="whole nodes, or shared ones: resources.exclusive decides",
              source="CL 23.02.0rc1; slurm_opt.c, _validate_share_options"),
-    PairFact(first="cpus-per-gpu", second="cpus-per-task", since="23.11",
+    PairFact(first="cpus-per-gpu", second="cpus-per-task",
              instead="say CPUs by resources.cpus_per_task alone",
-             source="CL 23.11.0rc1; slurm_opt.c, _validate_cpus_per_tres"),
+             source="slurm_opt.c, _validate_cpus_per_tres; before 23.11 slurmctld refuses them"),
     PairFact(first="ntasks-per-gpu", second="gpus-per-task", instead=_NTASKS_PER_GPU,
              source="slurm_opt.c, _validate_ntasks_per_gpu"),
     PairFact(first="ntasks-per-gpu", second="gpus-per-socket", instead=_NTASKS_PER_GPU,
@@ -136,8 +133,7 @@ PAIR_FACTS: Final = (
              source="slurm_opt.c, _set_tres_per_task_from_sibling_opt"),
     PairFact(first="core-spec", second="thread-spec", instead="say one of them",
              source="slurm_opt.c, _validate_spec_cores_options"),
-    PairFact(first="distribution=arbitrary", second="nodes", programs=(Program.SRUN,),
-             since="23.11",
+    PairFact(first="distribution=arbitrary", second="nodes", since="23.11",
              instead="leave the distribution as it is: hpckit states the number of nodes",
              source="slurm_opt.c, _validate_arbitrary"),
     PairFact(first="hint", second="ntasks-per-core", is_refused=False, instead=_HINT,

@@ -37,7 +37,9 @@ def test_gres_beside_gpus_per_node_passes_before_26(version: SlurmVersion) -> No
 
 
 @pytest.mark.parametrize("version", [NEW, None])
-@pytest.mark.parametrize("gres", ["gres=gpu", "gres=gpu:8", "gres=nvme:1,gpu:h100:8"])
+@pytest.mark.parametrize(
+    "gres", ["gres=gpu", "gres=gpu:8", "gres=nvme:1,gpu:h100:8", "gres=gres/gpu=8"]
+)
 def test_gres_beside_gpus_per_node_is_an_error(version: SlurmVersion | None, gres: str) -> None:
     """26.05, or a release that nobody named, refuses --gres=gpu beside --gpus-per-node."""
     found = subjects(gres, "gpus-per-node=8", version=version)
@@ -98,6 +100,8 @@ def test_a_value_is_not_another_value() -> None:
     """A fact about one value of an option says nothing about the others."""
     assert is_said("exclusive", option("exclusive=topo"))
     assert is_said("distribution=arbitrary", option("distribution=arbitrary:block"))
+    assert is_said("tres-per-task=cpu", option("tres-per-task=gres/gpu:1,cpu=4"))
+    assert is_said("tres-per-task=gres/gpu", option("tres-per-task=gres/gpu=1,cpu=4"))
     assert not is_said("exclusive=topo", option("exclusive"))
     assert not is_said("exclusive=topo", option("exclusive=user"))
     assert not is_said("gres=gpu", option("gpus=gpu"))
