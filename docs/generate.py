@@ -376,7 +376,8 @@ def facts_page() -> str:
 
 def cli_page() -> str:
     """The reference of the command line: each command's words and options."""
-    root = click.Context(cli, info_name="hpckit")
+    # With its settings: click keeps the first help option that a command is asked for.
+    root = click.Context(cli, info_name="hpckit", **cli.context_settings)
     parts = [
         f"{_NOTE}\n# Command line\n\n{cli.help}\n\n",
         _table(

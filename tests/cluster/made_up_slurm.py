@@ -42,9 +42,10 @@ SlurmctldParameters=idle_on_node_suspend,cloud_dns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that are alike, and called by one prefix and a number from 1."""
+    """Nodes that are alike, and called by one prefix and a number from 1, of so many digits."""
 
     prefix: str = "n"
+    digits: int = 5
     count: int
     cpus: int = 64
     mem_mib: int = 1_000_000
@@ -54,7 +55,8 @@ class NodeKind:
 
     def names(self, first: int = 1, last: int | None = None) -> str:
         """The hostlist expression of the nodes from `first` to `last`."""
-        return f"{self.prefix}[{first:05d}-{last or self.count:05d}]"
+        last = last or self.count
+        return f"{self.prefix}[{first:0{self.digits}d}-{last:0{self.digits}d}]"
 
     def groups(self, size: int, *, whole: bool) -> Iterator[str]:
         """The nodes by `size`; the last group may be smaller, unless they have to be `whole`."""
@@ -94,6 +96,11 @@ def block_conf(nodes: int, block: int = BLOCK) -> dict[str, str]:
     kind = NodeKind(count=nodes)
     lines = _blocks([kind], block)
     return _conf([kind], ["PartitionName=main Nodes=ALL Default=YES MaxTime=1-0"], "block", lines)
+
+
+def kinds_conf(kinds: Sequence[NodeKind], partitions: Sequence[str]) -> dict[str, str]:
+    """Nodes of several kinds under one tree, in `partitions`, which are lines of slurm.conf."""
+    return _conf(kinds, partitions, "tree", _tree(kinds, 32, 16))
 
 
 def conf_of_site(site: Mapping[str, Any]) -> dict[str, str]:
