@@ -60,7 +60,7 @@ class PairFact:
     source: str
 
 
-_LEAVE_OUT: Final = "leave it out: there is no other option for it in that release"
+_LEAVE_OUT: Final = "leave it out"
 
 OPTION_FACTS: Final = (
     OptionFact(option="segment", programs=BOTH, since="24.05", topologies=(TopologyKind.BLOCK,),

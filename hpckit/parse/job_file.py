@@ -18,7 +18,6 @@ from hpckit.parse.document import (
     convert,
     dataclass_of,
     field_types,
-    parse_toml,
     refuse_unknown_keys,
     to_tree,
 )
@@ -49,11 +48,6 @@ class Layer:
     def detail(self, key: str) -> str:
         """What to name for `key`: the option that set it, or the layer's own name, no path."""
         return self.details.get(key, PurePath(self.source).name)
-
-
-def job_layer(text: str, source: str) -> Layer:
-    """The layer of a job file's text. Raises ConfigError for bad TOML, keys or schema."""
-    return file_layer(parse_toml(text, source), source)
 
 
 def file_layer(tree: Tree, source: str) -> Layer:

@@ -145,11 +145,6 @@ def slurm_version(text: str, place: Place) -> SlurmVersion:
     return SlurmVersion(int(match["major"]), int(match["minor"]), int(match["micro"] or 0))
 
 
-def parse_slurm_version(text: str) -> SlurmVersion:
-    """The answer to `--version` of any of Slurm's commands. Raises ParseError."""
-    return slurm_version(text, Place("slurm --version", 1, text.split("\n", 1)[0]))
-
-
 def time_s(text: str, place: Place) -> float | None:
     """Seconds since the epoch of a time as `TZ=UTC` prints it, None for "N/A" and the like."""
     said = value(text)

@@ -20,7 +20,7 @@ from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbat
 from hpckit.parse.scontrol_config import parse_scontrol_config
 from hpckit.parse.scontrol_job import parse_scontrol_job
 from hpckit.parse.sinfo import parse_sinfo
-from hpckit.parse.slurm_text import SEPARATOR, array_tasks, parse_slurm_version
+from hpckit.parse.slurm_text import SEPARATOR, array_tasks
 from hpckit.parse.squeue import parse_squeue
 from hpckit.units import format_slurm_time
 
@@ -29,7 +29,6 @@ PARSERS: list[Parser] = [parse_squeue, parse_sacct, parse_scontrol_job]
 CLUSTER_PARSERS: list[Callable[[str], object]] = [
     parse_sinfo,
     parse_scontrol_config,
-    parse_slurm_version,
 ]
 SLURM_STATES = [s for s in JobState if s not in (JobState.UNKNOWN, JobState.NOT_SUBMITTED)]
 PIECES = [

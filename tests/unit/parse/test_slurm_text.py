@@ -17,7 +17,7 @@ from hpckit.parse.slurm_text import (
     exit_status,
     is_unreachable,
     job_state,
-    parse_slurm_version,
+    slurm_version,
     time_s,
     value,
 )
@@ -172,7 +172,7 @@ def test_disabled_accounting_is_told() -> None:
 )
 def test_a_version_by_any_of_its_spellings(text: str, version: SlurmVersion, written: str) -> None:
     """A version is the same with a package's name before it or a build's after it."""
-    assert parse_slurm_version(text) == version
+    assert slurm_version(text, Place("scontrol", 1, text)) == version
     assert str(version) == written
 
 
@@ -185,4 +185,4 @@ def test_versions_have_an_order() -> None:
 def test_no_version(text: str) -> None:
     """Any other text is an error."""
     with pytest.raises(ParseError):
-        parse_slurm_version(text)
+        slurm_version(text, Place("scontrol", 1, text))

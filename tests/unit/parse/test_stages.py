@@ -7,7 +7,8 @@ import tomllib
 import pytest
 
 from hpckit.errors import ConfigError
-from hpckit.parse.job_file import effective_job, job_layer
+from hpckit.parse.document import parse_toml
+from hpckit.parse.job_file import effective_job, file_layer
 from hpckit.parse.stages import file_layers, stage_names
 from tests.unit.docs.test_schemas import job_validator
 
@@ -58,7 +59,9 @@ def test_a_stage_stands_over_the_file() -> None:
 def test_a_file_without_stages_is_one_layer() -> None:
     """A plain job file gives the layer that it always gave."""
     text = COMMON + 'command = ["true"]\n'
-    assert file_layers(text, "job.toml", None) == [job_layer(text, "job.toml")]
+    assert file_layers(text, "job.toml", None) == [
+        file_layer(parse_toml(text, "job.toml"), "job.toml")
+    ]
 
 
 @pytest.mark.parametrize("stage", [None, "tain"])

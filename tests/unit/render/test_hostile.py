@@ -25,9 +25,10 @@ from hpckit.model.job import JOB_SCHEMA, JobSpec
 from hpckit.model.rules import file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
 from hpckit.parse.document import Tree, dataclass_of, field_types, to_tree
-from hpckit.parse.job_file import Layer, effective_job, job_layer, option_layer, site_layer
+from hpckit.parse.job_file import Layer, effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
 from hpckit.render.quoting import sh_path
+from tests.unit.parse.layers import job_layer
 from tests.unit.render.hostile import HOSTILE, is_utf8
 from tests.unit.render.prepared import prepared, toml
 from tests.unit.render.running import RECORD, Stage, nul_separated
