@@ -330,7 +330,8 @@ _FACTS_HEAD = """\
 # What releases of Slurm take
 
 `hpckit render` and `hpckit submit` hold the options of sbatch and srun against these rows, also
-those of `[slurm.extra]` and `[slurm.srun_extra]`. Each row was tried on sbatch and srun of Slurm
+those of `[slurm.extra]` and `[slurm.srun_extra]`. An option that hpckit writes itself is refused
+there on any release; its rows say why. Each row was tried on sbatch and srun of Slurm
 22.05, 24.11 and 26.05; for the releases between them stands its source. CL is
 `CHANGELOG/slurm-<line>.md` of Slurm's source, `slurm_opt.c` is `src/common/slurm_opt.c`.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpckit.decide.dialect import is_another_cluster
 from hpckit.errors import AdapterError, HpckitError, ParseError
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
@@ -58,10 +59,11 @@ def examine(
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
     probe: ClusterProbe | None = None,
+    cluster: str | None = None,
 ) -> Sequence[Finding]:
     """All findings, in the order in which a new user meets the things they are about.
 
-    With a `probe` the cluster is looked at afresh.
+    With a `probe` the cluster is looked at afresh; `cluster` is the name that the site file gives.
     """
     tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
     looked_at = [_tool(runner, tool) for tool in tools]
@@ -69,7 +71,7 @@ def examine(
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
         *looked_at,
-        *([_cluster(probe)] if probe is not None and answers else []),
+        *([_cluster(probe, cluster)] if probe is not None and answers else []),
         _job_root(folders, job_root, submitter),
         _index(index),
     ]
@@ -91,7 +93,7 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
     return Finding(level=Level.OK, subject=name, text=said or "answers")
 
 
-def _cluster(probe: ClusterProbe) -> Finding:
+def _cluster(probe: ClusterProbe, named: str | None) -> Finding:
     """What submissions are checked against, in the words of a site file."""
     try:
         view = probe.look(None, fresh=True)
@@ -112,7 +114,15 @@ def _cluster(probe: ClusterProbe) -> Finding:
     words = [f"{label}{value}" for label, value in said if value is not None]
     names = [one.name + ("*" if one.is_default else "") for one in view.partitions]
     words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
-    return Finding(level=Level.OK, subject="cluster", text=" · ".join(words))
+    text = " · ".join(words)
+    if is_another_cluster(named, config):
+        return Finding(
+            level=Level.ERROR,
+            subject="cluster",
+            text=f"{text}; the site file says {named}: nothing is submitted from here",
+            hint="work on a login node of that cluster, or correct slurm.cluster",
+        )
+    return Finding(level=Level.OK, subject="cluster", text=text)
 
 
 def _first_line(text: str) -> str:

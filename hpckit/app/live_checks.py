@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpckit.app.prepare import PreparedJob, without_errors
-from hpckit.decide.dialect import dialect_findings, live_dialect
+from hpckit.decide.dialect import dialect_findings, is_another_cluster, live_dialect
 from hpckit.decide.fit import fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
 from hpckit.model.cluster import SlurmVersion
@@ -48,12 +48,12 @@ def _findings(job: PreparedJob, view: ClusterView, cluster: str | None) -> Itera
 def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:
     """Whether the cluster that answers is the one that the site file describes."""
     rules, config = job.site.slurm, view.config
-    named, answers = rules.cluster, config.cluster_name
-    if cluster is None and named and answers and named.casefold() != answers.casefold():
+    if cluster is None and is_another_cluster(rules.cluster, config):
         yield Finding(
             level=Level.ERROR,
             subject="site",
-            text=f"{job.site.name} is the cluster {named}, and this host submits to {answers}",
+            text=f"{job.site.name} is the cluster {rules.cluster}, and this host submits to "
+            f"{config.cluster_name}",
             hint="submit from a login node of that cluster, or --site with a site file of this one",
         )
     elif rules.version is not None and config.version is not None:

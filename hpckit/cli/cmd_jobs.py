@@ -106,13 +106,16 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str]]:
 
     caller = wiring.caller()
     roots, wrong = set(), []
-    for found in list_sites(wiring.resources()):
+    resources = wiring.resources()
+    for found in list_sites(resources):
         if found.site is None:
             continue
         try:
             roots.add(expand_job_root(found.site.job_root, caller))
         except HpckitError as error:
-            wrong.append(f"site {found.site.name}: {error.message}")
+            # hpckit brings sites of clusters that are elsewhere.
+            if not resources.is_packaged(found.path):
+                wrong.append(f"site {found.site.name}: {error.message}")
     try:
         roots |= {Path(entry.folder).parent for entry in tools.index.latest(None)}
     except HpckitError as error:

@@ -212,8 +212,15 @@ def _settings(
         words += ["--env", text]
     for text in settings:
         key, value = _pair(text, "--set")
-        options[key] = (_toml_value(value), "--set")
+        options[key] = (value if _is_bare_text(key, value) else _toml_value(value), "--set")
         words += ["--set", text]
+
+
+def _is_bare_text(key: str, value: str) -> bool:
+    """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`."""
+    from hpckit.parse.job_file import is_text_key
+
+    return not value.startswith(('"', "'")) and is_text_key(key)
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:

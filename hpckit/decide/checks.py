@@ -60,15 +60,15 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
 def _check_segment(spec: JobSpec) -> None:
     """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05)."""
     segment, nodes = spec.slurm.segment, spec.resources.nodes
-    if segment is None or nodes <= segment or nodes % segment == 0:
+    if segment is None or nodes % segment == 0:
         return
-    fitting = [size for size in range(segment, 0, -1) if nodes % size == 0]
+    fitting = next(size for size in range(min(segment, nodes), 0, -1) if nodes % size == 0)
+    full = [size for size in (nodes // segment * segment, -(-nodes // segment) * segment) if size]
     raise PlanError(
         "slurm.segment",
         have=_count(nodes, "node"),
         need=f"a multiple of {segment}",
-        hint=f"--nodes {nodes // segment * segment} or {-(-nodes // segment) * segment}, "
-        f"or slurm.segment = {fitting[0]}",
+        hint=f"--nodes {' or '.join(map(str, full))}, or slurm.segment = {fitting}",
     )
 
 

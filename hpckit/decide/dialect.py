@@ -46,6 +46,12 @@ def live_dialect(site: SiteSpec, config: SlurmConfig) -> Dialect:
     )
 
 
+def is_another_cluster(named: str | None, config: SlurmConfig) -> bool:
+    """Whether the cluster that answers is not the one of this name; unknown is no other."""
+    answers = config.cluster_name
+    return bool(named and answers and named.casefold() != answers.casefold())
+
+
 def topology_kind(plugin: str | None) -> TopologyKind | None:
     """The kind that TopologyPlugin names, None for one that hpckit does not know.
 

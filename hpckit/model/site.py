@@ -105,7 +105,9 @@ class SitePartition:
         check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
     )
     features: tuple[str, ...] = key(
-        "Features of its nodes (`--constraint`).", default=(), check=every(one_line)
+        "Features of its nodes (`--constraint`); told, not checked.",
+        default=(),
+        check=every(one_line),
     )
     time_limit: str | None = key(
         "MaxTime. Not said: no limit is known.",

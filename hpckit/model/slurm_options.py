@@ -61,8 +61,8 @@ class SlurmOptions:
         check=_SWITCHES,
     )
     segment: int | None = key(
-        "Nodes that must lie in one block together (`--segment`); of clusters with "
-        "topology/block, from Slurm 24.05 on.",
+        "Nodes that must lie in one block together (`--segment`), of which `nodes` is a multiple; "
+        "of clusters with topology/block, from Slurm 24.05 on.",
         default=None,
         check=between(1, MAX_COUNT),
         minimum=1,

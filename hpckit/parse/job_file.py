@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -195,3 +196,15 @@ def _get(tree: Tree, key: str) -> Any:
             return None
         node = node[part]
     return node
+
+
+def is_text_key(path: str) -> bool:
+    """Whether a dotted key of the job file holds text: there a number that was typed is text."""
+    cls: type | None = JobSpec
+    hint: object = None
+    for name in path.split("."):
+        if cls is None:
+            return False
+        hint = next((hint for field, hint in field_types(cls) if file_key(field) == name), None)
+        cls = dataclass_of(hint)
+    return hint is str or (isinstance(hint, types.UnionType) and str in hint.__args__)

@@ -17,8 +17,9 @@ from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.origin import OriginKind
 from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
 from hpckit.parse.document import Tree, dataclass_of, field_types, to_tree
-from hpckit.parse.job_file import effective_job, job_layer, option_layer, site_layer
+from hpckit.parse.job_file import effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
+from tests.unit.parse.layers import job_layer
 from tests.unit.render.prepared import toml
 
 BASE: Tree = {"name": "x", "command": ["true"]}

@@ -114,7 +114,9 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
         assert folders.level is level
 
 
-def seen(probe: FakeClusterProbe, root: Path, *, answers: bool = True) -> list[Finding]:
+def seen(
+    probe: FakeClusterProbe, root: Path, *, answers: bool = True, cluster: str | None = None
+) -> list[Finding]:
     """What doctor says of the cluster of a Slurm whose commands answer, or do not."""
     said = {tool.argv: BASH for tool in SLURM_TOOLS} if answers else {}
     found = examine(
@@ -124,6 +126,7 @@ def seen(probe: FakeClusterProbe, root: Path, *, answers: bool = True) -> list[F
         root,
         submitter=SubmitterKind.SLURM,
         probe=probe,
+        cluster=cluster,
     )
     return [one for one in found if one.subject == "cluster"]
 
@@ -140,6 +143,16 @@ def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
     (finding,) = seen(probe, tmp_path)
     assert finding.text == "alps · Slurm 24.11.5 · MaxArraySize 101 · partitions main*, b"
     assert probe.asked == [(None, True)]
+
+
+def test_another_cluster_is_an_error(tmp_path: Path) -> None:
+    """A site file of another cluster than the one that answers is told before a job is refused."""
+    view = ClusterView(config=SlurmConfig(cluster_name="alps"), partitions=(), seen_s=0.0)
+    (finding,) = seen(FakeClusterProbe(view), tmp_path, cluster="orion")
+    assert finding.level is Level.ERROR
+    assert "the site file says orion" in finding.text
+    (same,) = seen(FakeClusterProbe(view), tmp_path, cluster="Alps")
+    assert same.level is Level.OK
 
 
 def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:

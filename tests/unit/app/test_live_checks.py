@@ -75,7 +75,7 @@ def test_what_this_cluster_refuses_is_refused(text: str, words: str) -> None:
 
 def test_what_has_no_effect_here_is_told() -> None:
     """An option for another topology than this cluster's is a note: Slurm would not say a word."""
-    _, (note,) = check_live(prepared(BASE + "[slurm]\nsegment = 2"), FakeClusterProbe(VIEW), None)
+    _, (note,) = check_live(prepared(BASE + "[slurm]\nsegment = 1"), FakeClusterProbe(VIEW), None)
     assert note.text == "has an effect with topology/block alone; here is topology/tree"
 
 

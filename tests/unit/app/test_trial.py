@@ -57,7 +57,7 @@ def test_a_machine_without_scheduler_has_nobody_to_ask(tmp_path: Path) -> None:
 
 def test_notes_are_told(tmp_path: Path) -> None:
     """What checks found comes with the scheduler's words."""
-    job = a_slurm_job({"slurm.segment": 2})
+    job = a_slurm_job({"slurm.segment": 1})
     world = World(probe=FakeClusterProbe(replace(VIEW)))
     (note,) = try_out(job, caller_in(tmp_path), world.tools()).notes
     assert note.subject == "--segment"

@@ -246,3 +246,19 @@ def test_a_dry_run_is_what_render_prints() -> None:
     assert result.stdout == call("render", "--site", "local", "--", "true").stdout
     assert "dry run: nothing was started" in result.stderr
     assert json.loads(call("jobs", "--json").stdout)["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("slurm.switches=1", "#SBATCH --switches=1"),
+        ("slurm.account=123", "#SBATCH --account=123"),
+        ('slurm.account="123"', "#SBATCH --account=123"),
+        ("slurm.extra.nice=7", "#SBATCH --nice=7"),
+        ("resources.cpus_per_task=3", "#SBATCH --cpus-per-task=3"),
+    ],
+)
+def test_a_number_for_a_text_needs_no_quotes(setting: str, line: str) -> None:
+    """--set takes what was typed as text where the key holds text, and as a number elsewhere."""
+    result = call("render", "--set", setting, "--", "true")
+    assert line in result.stdout.splitlines()

@@ -91,7 +91,10 @@ def test_a_segment_divides_the_nodes(tmp_path: Path) -> None:
     job = "[resources]\nnodes = 6\n[slurm]\nsegment = 4"
     with pytest.raises(PlanError, match=r"--nodes 4 or 8, or slurm\.segment = 3"):
         at(tmp_path, "", job)
-    assert said(at(tmp_path, "", job.replace("4", "8")), "segment") == ["8"]
+    few = "[resources]\nnodes = 1\n[slurm]\nsegment = 2"
+    with pytest.raises(PlanError, match=r"--nodes 2, or slurm\.segment = 1"):
+        at(tmp_path, "", few)
+    assert said(at(tmp_path, "", few.replace("= 1", "= 6")), "segment") == ["2"]
 
 
 def test_the_partitions_of_a_site_are_kept_to(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 from hpckit.errors import ConfigError
 from hpckit.model.job import JobSpec
 from hpckit.parse.document import convert
-from hpckit.parse.job_file import job_layer
 from hpckit.parse.site_file import parse_site_file
+from tests.unit.parse.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference"
