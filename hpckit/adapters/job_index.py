@@ -295,5 +295,9 @@ def _entry(row: tuple[Any, ...]) -> JobEntry:
 
 def _parts(text: str) -> tuple[JobPart, ...]:
     """The parts of an array, from `0:4242 1000:4243 `."""
-    pairs = (word.split(":", 1) for word in text.split())
-    return tuple(JobPart(offset=int(offset), job_id=JobId(job_id)) for offset, job_id in pairs)
+    pairs = (word.partition(":") for word in text.split())
+    return tuple(
+        JobPart(offset=int(offset), job_id=JobId(job_id))
+        for offset, _, job_id in pairs
+        if offset.isdecimal() and job_id
+    )

@@ -17,6 +17,7 @@ from hpckit.adapters.slurm_conf import cluster_name
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
+_MOST_BYTES = 1 << 22  # three thousand partitions are half of it
 
 
 class SlurmProbe:
@@ -63,8 +64,10 @@ class SlurmProbe:
 
     def _remembered(self, path: Path) -> ClusterView | None:
         try:
+            if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+                return None
             view = msgspec.json.decode(path.read_bytes(), type=ClusterView)
-        except (OSError, msgspec.MsgspecError, ValueError):
+        except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
         # One from the future is of a clock that was wrong.
         return view if 0 <= self._clock.now_s() - view.seen_s < _FRESH_S else None

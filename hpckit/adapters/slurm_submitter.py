@@ -257,7 +257,12 @@ def _script(folder: Path) -> str:
 
 def _options(request: SubmitRequest) -> list[str]:
     """What the command line says: it stands over the script, which is the same for every part."""
-    options = [f"--chdir={request.workdir}", f"--output={_log_pattern(request)}"]
+    # A site may set --export=NONE as a default (cli_filter): a part would not know which it is.
+    options = [
+        f"--chdir={request.workdir}",
+        f"--output={_log_pattern(request)}",
+        "--export=ALL",
+    ]
     if request.array_part is not None:
         options.append(f"--array={request.array_part}")
     if request.dependency is not None:

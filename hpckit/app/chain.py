@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.app.draft import Caller
-from hpckit.app.parts import take_back
+from hpckit.app.parts import has_begun, take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.app.sites import load_site
-from hpckit.app.submit import Submission, SubmitTools, look_first, submit
+from hpckit.app.submit import Submission, SubmitTools, check_first, submit
 from hpckit.app.track import TrackTools, after_status, job_statuses
 from hpckit.decide.chain import explained
-from hpckit.errors import HpckitError, PlanError, StorageFailed, SubmissionUnconfirmed
+from hpckit.errors import (
+    HpckitError,
+    PlanError,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
 from hpckit.model.job_folder import INTENT_FILE
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry, JobStatus
@@ -70,8 +76,8 @@ def submit_chain(
     interrupt waits until all are recorded. Raises what `submit` raises: then the stages before are
     cancelled and undone, unless Slurm may have the stage.
     """
-    for stage in stages:
-        look_first(stage.job, tools, None)
+    for stage, caller in zip(stages, callers, strict=True):
+        check_first(stage.job, caller, tools)
     done: list[Submission] = []
     try:
         with tools.interrupts_held():
@@ -102,7 +108,7 @@ def _submit_stage(
         error.message = f"stage {stage.name}: {error.message}; no stage after it was submitted"
         raise
     except HpckitError as error:
-        left = [one for one in reversed(done) if not _undone(one, tools)]
+        left = _left(done, error, tools)
         error.message = f"stage {stage.name}: {error.message}"
         if left:
             error.hint = f"hpckit cancel {left[-1].job_id}: stages before it go on"
@@ -111,11 +117,24 @@ def _submit_stage(
         raise
 
 
-def _undone(submission: Submission, tools: SubmitTools) -> bool:
+def _left(
+    done: Sequence[Submission], error: HpckitError, tools: SubmitTools
+) -> Sequence[Submission]:
+    """The stages that go on: none is asked for after the first that could not be taken back."""
+    for at in range(len(done) - 1, -1, -1):
+        if isinstance(error, SchedulerUnreachable) or not _taken_back(done[at], tools):
+            return done[: at + 1]
+    return ()
+
+
+def _taken_back(submission: Submission, tools: SubmitTools) -> bool:
+    """Cancel a stage; one that has begun keeps its folder and its record."""
+    ran = has_begun(submission.entry, tools.submitter)
     if not take_back(submission.entry, tools.submitter):
         return False
-    tools.index.remove(submission.entry.submission)
-    tools.folders.remove(submission.folder)
+    if not ran:
+        tools.index.remove(submission.entry.submission)
+        tools.folders.remove(submission.folder)
     return True
 
 

@@ -6,15 +6,23 @@ from collections.abc import Iterator
 
 from hpckit.app.prepare import PreparedJob, without_errors
 from hpckit.decide.dialect import dialect_findings, is_another_cluster, live_dialect
-from hpckit.decide.fit import fit_findings
+from hpckit.decide.fit import Aim, fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.ports import ClusterProbe, ClusterView
 
+_SHOWS_ALL_NODES = SlurmVersion(23, 2)
+"""Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
+
 
 def check_live(
-    job: PreparedJob, probe: ClusterProbe, cluster: str | None, *, refuse: bool = True
+    job: PreparedJob,
+    probe: ClusterProbe,
+    cluster: str | None,
+    aim: Aim | None = None,
+    *,
+    refuse: bool = True,
 ) -> tuple[ClusterView | None, tuple[Finding, ...]]:
     """The cluster, and what does not keep the job from running there.
 
@@ -25,10 +33,10 @@ def check_live(
     """
     try:
         view = probe.look(cluster)
-        findings = tuple(_findings(job, view, cluster)) if refuse else ()
+        findings = tuple(_findings(job, view, cluster, aim)) if refuse else ()
         if any(one.level is Level.ERROR for one in findings):
             view = probe.look(cluster, fresh=True)
-            findings = tuple(_findings(job, view, cluster))
+            findings = tuple(_findings(job, view, cluster, aim))
     except (ToolFailed, ToolMissing, ParseError) as error:
         text = f"the cluster was not looked at: {error.message}"
         return None, (Finding(level=Level.NOTE, subject="checks", text=text),)
@@ -39,10 +47,14 @@ def check_live(
     return view, without_errors(findings)
 
 
-def _findings(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:
+def _findings(
+    job: PreparedJob, view: ClusterView, cluster: str | None, aim: Aim | None
+) -> Iterator[Finding]:
     yield from _identity(job, view, cluster)
     yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
-    yield from fit_findings(job.effective.spec, view.partitions)
+    version = view.config.version
+    shows_all = version is not None and version >= _SHOWS_ALL_NODES
+    yield from fit_findings(job.effective.spec, view.partitions, aim, is_certain=shows_all)
 
 
 def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:

@@ -20,13 +20,15 @@ def planned_parts(
 ) -> tuple[ArrayPart, ...]:
     """The parts of a job's array on a cluster; none where it need not be split.
 
-    Raises PlanError for an array that comes to too many, and for a dependency of the job's own
-    beside which no other can stand.
+    Raises PlanError for an array that comes to too many, for what would count within a part, and
+    for a dependency of the job's own beside which no other can stand.
     """
     parts: tuple[ArrayPart, ...] = ()
     if slurm.array is not None:
         parts = array_parts(slurm.array, max_array_size)
         parts = parts if any(part.offset for part in parts) else ()
+    if parts:
+        _refuse_what_counts_within_a_part(slurm)
     one_by_one = bool(parts) and is_throttled(slurm.array or "")
     has_more = one_by_one or (place is not None and bool(place.after))
     if has_more and "?" in (slurm.dependency or ""):
@@ -37,6 +39,21 @@ def planned_parts(
             hint="join them with commas, or submit this job by itself",
         )
     return parts
+
+
+def _refuse_what_counts_within_a_part(slurm: SlurmOptions) -> None:
+    """Slurm itself knows tasks by their numbers in a part alone."""
+    said = {f"slurm.extra.{name}": str(value) for name, value in slurm.extra.items()}
+    wrong = [key for key, text in said.items() if "%a" in text]
+    if "aftercorr" in (slurm.dependency or ""):
+        wrong.append("slurm.dependency")
+    if wrong:
+        raise PlanError(
+            f"{wrong[0]} goes by the number of a task, and this array is submitted in parts",
+            have="task numbers that begin anew in each part",
+            need="task numbers of the whole array",
+            hint="submit arrays that fit MaxArraySize, or use SLURM_ARRAY_TASK_ID in the command",
+        )
 
 
 def dependency(slurm: SlurmOptions, entry: JobEntry, after: tuple[JobId, ...]) -> str | None:
@@ -81,6 +98,13 @@ def take_back(entry: JobEntry, submitter: Submitter) -> bool:
     except HpckitError:
         pass  # it has ended already
     return True
+
+
+def has_begun(entry: JobEntry, submitter: Submitter) -> bool:
+    """Whether a job, or a task of it, has begun: then it has left something worth keeping."""
+    status = submitter.statuses([entry])[entry.submission]
+    tasks = [task.started_s for task in status.tasks]
+    return any(started_s is not None for started_s in (status.started_s, *tasks))
 
 
 def recorded_parts(intent: Mapping[str, Any], submitted: Mapping[str, Any]) -> tuple[JobPart, ...]:

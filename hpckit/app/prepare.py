@@ -13,7 +13,7 @@ from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
 from hpckit.decide.launch import plan_launch
-from hpckit.errors import JobRefused
+from hpckit.errors import ConfigError, JobRefused
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
@@ -112,7 +112,7 @@ def _findings(
         return findings
     from hpckit.decide.fit import fit_findings, site_partitions  # noqa: PLC0415  few sites need it
 
-    return (*findings, *fit_findings(spec, site_partitions(site), are_all=False))
+    return (*findings, *fit_findings(spec, site_partitions(site), lists_all=False))
 
 
 def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -132,6 +132,8 @@ def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
     if source.stage is not None and "name" in options:
         name, option = options["name"]
         options["name"] = (f"{name}-{source.stage}", option)
+    if source.stage is not None and source.file_text is None:
+        raise ConfigError("a command has no stages", key="--stage", hint="name a job file")
     layers = [option_layer(options)]
     if source.file_text is not None:
         layers += file_layers(source.file_text, source.file_name, source.stage)

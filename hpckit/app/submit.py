@@ -14,13 +14,21 @@ from hpckit.app.draft import Caller, Draft, record_start, request_of, write_fold
 from hpckit.app.live_checks import check_live
 from hpckit.app.parts import (
     dependency,
+    has_begun,
     planned_parts,
     take_back,
     with_started,
 )
 from hpckit.app.prepare import PreparedJob
+from hpckit.decide.fit import Aim
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
-from hpckit.errors import ConfigError, HpckitError, StorageFailed, SubmissionUnconfirmed
+from hpckit.errors import (
+    ConfigError,
+    HpckitError,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
 from hpckit.model.finding import Finding
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import (
@@ -122,19 +130,27 @@ def submit(
         raise
 
 
-def look_first(
-    job: PreparedJob, tools: SubmitTools, cluster: str | None
-) -> tuple[int | None, tuple[Finding, ...]]:
-    """The cluster's MaxArraySize, None where nobody tells, and what checks found.
+def check_first(job: PreparedJob, caller: Caller, tools: SubmitTools) -> None:
+    """Check a job that is to be submitted later. Raises JobRefused, SchedulerUnreachable."""
+    variables = _environment(job, caller).variables
+    _look(job, tools, _cluster(variables), variables)
 
-    Raises JobRefused, SchedulerUnreachable.
-    """
+
+def _look(
+    job: PreparedJob, tools: SubmitTools, cluster: str | None, variables: Mapping[str, str]
+) -> tuple[int | None, tuple[Finding, ...]]:
+    """The cluster's MaxArraySize, None where nobody tells, and what checks found."""
     size, notes = job.site.slurm.max_array_size, job.notes
     is_array = job.effective.spec.slurm.array is not None
     if tools.probe is None or not (tools.checks or is_array):
         return size, notes
-    view, found = check_live(job, tools.probe, cluster, refuse=tools.checks)
-    if view is not None and view.config.max_array_size is not None:
+    slurm = job.effective.spec.slurm
+    aim = Aim(
+        partition=slurm.partition or variables.get("SBATCH_PARTITION"),
+        qos=slurm.qos or variables.get("SBATCH_QOS"),
+    )
+    view, found = check_live(job, tools.probe, cluster, aim, refuse=tools.checks)
+    if view is not None and (view.config.max_array_size or 0) > 1:
         size = view.config.max_array_size
     return size, tuple(dict.fromkeys((*notes, *found)))
 
@@ -147,11 +163,12 @@ def draft_of(
     Raises ConfigError, PlanError, JobRefused, SchedulerUnreachable.
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
-    created_s = tools.clock.now_s()
     root = expand_job_root(job.site.job_root, caller)
     environment = _environment(job, caller)
     cluster = _cluster(environment.variables) if slurm else None
-    max_array_size, notes = look_first(job, tools, cluster)
+    max_array_size, notes = _look(job, tools, cluster, environment.variables)
+    # After the look, which may take long: from here on a submission is not to be held up.
+    created_s = tools.clock.now_s()
     parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
     job_id = JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}")
     entry = JobEntry(
@@ -300,15 +317,19 @@ def _start_parts(
         waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
         try:
             started = tools.submitter.submit(request_of(draft, part, waits_for, begun_s))
-        except SubmissionUnconfirmed:
+            progress.started = progress.started or started
+            entry = with_started(entry, number, started)
+            _record(draft, entry, tools)
+        except SubmissionUnconfirmed as error:
+            if part is not None:
+                error.message += (
+                    f" (part {number + 1} of {len(draft.parts)}; none after it was sent)"
+                )
             raise
         except HpckitError as error:
             if part is not None and progress.started is not None:
                 _give_up(draft, entry, error, tools, progress)
             raise
-        progress.started = progress.started or started
-        entry = with_started(entry, number, started)
-        _record(draft, entry, tools)
         words = (*words, *(word for word in started.words if word not in words))
         begun_s = tools.clock.now_s()
     return entry, words
@@ -317,15 +338,24 @@ def _start_parts(
 def _give_up(
     draft: Draft, entry: JobEntry, error: HpckitError, tools: SubmitTools, progress: _Progress
 ) -> None:
-    """Take back the parts that were started before one was refused, and say so in the error."""
+    """Take back the parts that were started before one was not, and say so in the error.
+
+    Of tasks that have begun the folder and the record stay.
+    """
     begun = sum(is_confirmed(part.job_id) for part in entry.parts)
-    which = f"part {begun + 1} of {len(entry.parts)} (array {draft.parts[begun].expression})"
-    if take_back(entry, tools.submitter):
-        progress.started = None
-        error.message = f"{error.message} ({which}; the parts before it were cancelled)"
+    at = min(begun, len(entry.parts) - 1)
+    which = f"part {at + 1} of {len(entry.parts)} (array {draft.parts[at].expression})"
+    silent = isinstance(error, SchedulerUnreachable)
+    ran = not silent and has_begun(entry, tools.submitter)
+    if silent or not take_back(entry, tools.submitter):
+        error.message = f"{error.message} ({which}; the parts before it could not be cancelled)"
+        error.hint = f"hpckit cancel {entry.job_id}"
         return
-    error.message = f"{error.message} ({which}; the parts before it could not be cancelled)"
-    error.hint = f"hpckit cancel {entry.job_id}"
+    error.message = f"{error.message} ({which}; the parts before it were cancelled)"
+    if ran:
+        error.hint = f"tasks had begun: hpckit status {entry.job_id}"
+    else:
+        progress.started = None
 
 
 def _undo(draft: Draft, tools: SubmitTools, progress: _Progress) -> None:

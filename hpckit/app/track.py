@@ -56,6 +56,8 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     if not wanted.strip() or not wanted.isprintable():
         raise HpckitError(f"{wanted!r} is no job id", hint="hpckit jobs lists them")
     job_id, _, where = wanted.partition(";")
+    if not job_id:
+        raise HpckitError(f"{wanted!r} is no job id", hint="hpckit jobs lists them")
     found = [
         entry
         for entry in _named(index, job_id)

@@ -192,12 +192,12 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
 
 
 def _first_task(job: PreparedJob) -> int | None:
-    from hpckit.parse.slurm_text import array_tasks
+    from hpckit.model.array import array_ranges
 
     array = job.effective.spec.slurm.array
     if array is None or job.site.submitter is not SubmitterKind.SLURM:
         return None
-    return next(iter(array_tasks(f"{array}]") or ()), None)
+    return array_ranges(array)[0][0]
 
 
 def size_of(job: PreparedJob) -> str:

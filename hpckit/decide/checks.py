@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 from hpckit.errors import PlanError
 from hpckit.model.job import JobSpec, LauncherKind
 from hpckit.model.origin import EffectiveJob, OriginKind
@@ -62,7 +64,8 @@ def _check_segment(spec: JobSpec) -> None:
     segment, nodes = spec.slurm.segment, spec.resources.nodes
     if segment is None or nodes % segment == 0:
         return
-    fitting = next(size for size in range(min(segment, nodes), 0, -1) if nodes % size == 0)
+    pairs = ((size, nodes // size) for size in range(1, isqrt(nodes) + 1) if nodes % size == 0)
+    fitting = max(size for pair in pairs for size in pair if size <= min(segment, nodes))
     full = [size for size in (nodes // segment * segment, -(-nodes // segment) * segment) if size]
     raise PlanError(
         "slurm.segment",

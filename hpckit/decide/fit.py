@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from hpckit.model.cluster import NodeGroup, Partition
 from hpckit.model.finding import Finding, Level
@@ -43,60 +44,86 @@ def site_partitions(site: SiteSpec) -> tuple[Partition, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """Where a job goes: by its script, else by the variables that sbatch reads, else unknown."""
+
+    partition: str | None = None
+    qos: str | None = None
+
+
 def fit_findings(
-    spec: JobSpec, partitions: Sequence[Partition], *, are_all: bool = True
+    spec: JobSpec,
+    partitions: Sequence[Partition],
+    aim: Aim | None = None,
+    *,
+    lists_all: bool = True,
+    is_certain: bool = True,
 ) -> tuple[Finding, ...]:
-    """What keeps a job out of the partitions that it names, or out of the default one.
+    """What keeps a job out of the partitions where it goes, or out of the default one.
 
     One of several partitions is enough. Nothing is found where no partition is known, or none
-    is the default. A partition that is not among them is an error only where they `are_all`: a
-    site file may leave some out.
+    is the default. All is a note where no partition is named, as a site may route such jobs to
+    another than the default, and where the nodes are not all known (`is_certain`); so is an
+    unknown partition where not all are listed (`lists_all`).
     """
-    if not partitions:
-        return ()
+    aim = aim or Aim(partition=spec.slurm.partition, qos=spec.slurm.qos)
     known = {partition.name: partition for partition in partitions}
-    if spec.slurm.partition is None:
-        names = [partition.name for partition in partitions if partition.is_default]
-    else:
-        names = spec.slurm.partition.split(",")
+    if not known:
+        return ()
+    names = _names(partitions, aim)
     unknown = [name for name in names if name not in known]
     if unknown:
-        level = Level.ERROR if are_all else Level.NOTE
-        return tuple(_unknown(name, list(known), level) for name in unknown)
-    found = [tuple(_misfits(spec, known[name])) for name in names]
+        found = tuple(_unknown(name, list(known)) for name in unknown)
+        return found if lists_all else _as_notes(found)
+    found = _found(spec, [known[name] for name in names], aim)
+    return found if is_certain and aim.partition is not None else _as_notes(found)
+
+
+def _as_notes(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(replace(finding, level=Level.NOTE) for finding in findings)
+
+
+def _names(partitions: Sequence[Partition], aim: Aim) -> Sequence[str]:
+    if aim.partition is not None:
+        return aim.partition.split(",")
+    return [partition.name for partition in partitions if partition.is_default]
+
+
+def _found(spec: JobSpec, partitions: Sequence[Partition], aim: Aim) -> tuple[Finding, ...]:
+    found = [tuple(_misfits(spec, partition, aim.qos)) for partition in partitions]
     errors = [one for one in found if any(finding.level is Level.ERROR for finding in one)]
     if len(errors) < len(found):
         return next(one for one in found if one not in errors)
     return errors[0] if errors else ()
 
 
-def _unknown(name: str, names: Sequence[str], level: Level) -> Finding:
+def _unknown(name: str, names: Sequence[str]) -> Finding:
     import difflib  # noqa: PLC0415  only an error needs it
 
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return Finding(
-        level=level,
+        level=Level.ERROR,
         subject="partition",
-        text=f"there is no partition {name!r}"
-        + (" in the site file" if level is Level.NOTE else ""),
+        text=f"there is no partition {name!r}",
         hint=f"{meant}there are: {', '.join(names)}",
     )
 
 
-def _misfits(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
-    yield from _too_long(spec, partition)
+def _misfits(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
+    yield from _too_long(spec, partition, qos)
     if not partition.is_up:
         yield Finding(
             level=Level.NOTE,
             subject="partition",
-            text=f"{partition.name} is not up: the job waits until it is",
+            text=f"{partition.name} is not up: the job waits, or is refused",
         )
     if partition.groups:
         yield from _too_large(spec, partition)
 
 
-def _too_long(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
+def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
     if spec.resources.time_limit is None or partition.time_limit_s is None:
         return
     asked_s = parse_slurm_time_s(spec.resources.time_limit)
@@ -105,7 +132,7 @@ def _too_long(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
     limit = format_slurm_time(partition.time_limit_s)
     # A QOS may lift a partition's limit (sacctmgr(1), PartitionTimeLimit).
     yield Finding(
-        level=Level.ERROR if spec.slurm.qos is None else Level.NOTE,
+        level=Level.ERROR if qos is None else Level.NOTE,
         subject="time",
         text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
         hint=f"--time {limit}",
@@ -141,7 +168,7 @@ def _questions(spec: JobSpec, partition: Partition) -> Iterator[_Question]:
     if gpus and kind is not None:
         yield (
             "GPUs",
-            lambda group: not group.gpu_types or kind.casefold() in _folded(group.gpu_types),
+            lambda group: not group.gpu_types or kind in group.gpu_types,
             lambda groups: f"type {kind} is asked for, and {where} has {_types(groups)}",
             "--gpu-type with one of them, or another partition",
         )
@@ -181,10 +208,6 @@ def _memory(mem: str, where: str) -> _Question:
         ),
         "--mem, or another partition",
     )
-
-
-def _folded(words: Sequence[str]) -> list[str]:
-    return [word.casefold() for word in words]
 
 
 def _types(groups: Sequence[NodeGroup]) -> str:

@@ -108,6 +108,11 @@ def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> 
         final = record.state.is_final and known is not None and known.state.is_final
         if not final:
             merged[_task(record)] = record
+    # squeue shows tasks that were cancelled together as the array, the accounts each of them.
+    told = {record.array_offset for record in merged.values() if record.task_index is not None}
+    for record in list(merged.values()):
+        if record.task_index is None and record.state.is_final and record.array_offset in told:
+            del merged[_task(record)]
     return sorted(merged.values(), key=lambda record: record.task_index or record.array_offset)
 
 

@@ -67,8 +67,10 @@ def _options(
 
 
 def takes(fact: OptionFact, version: SlurmVersion) -> bool:
-    """Whether a release takes the option."""
-    begun = fact.since is None or version >= SlurmVersion.of(fact.since)
+    """Whether a release takes the option; of a line without its number the newest is meant."""
+    since = None if fact.since is None else SlurmVersion.of(fact.since)
+    newest = since is not None and version.micro == 0 and version.line == since.line
+    begun = since is None or newest or version >= since
     return begun and (fact.until is None or version < SlurmVersion.of(fact.until))
 
 

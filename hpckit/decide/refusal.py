@@ -23,7 +23,7 @@ _HELP: Final[Mapping[str, str]] = {
     "access denied to requested reservation": "the reservations: scontrol show reservation",
     "job dependency problem": "a dependency such as afterok:4242, of a job that Slurm still knows",
     "invalid job array specification": (
-        "indices below MaxArraySize: scontrol show config | grep MaxArraySize"
+        "indices below MaxArraySize (hpckit doctor looks at it afresh): scontrol show config"
     ),
     "requested time limit is invalid": _PARTITIONS,
     "invalid feature specification": "the nodes' features: sinfo --format='%N %f'",

@@ -18,8 +18,8 @@ from hpckit.model.rules import (
 )
 
 _OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
-_NODE_RANGE = r"\d+(-\d+(:[1-9]\d*)?)?"
-_ARRAY = matching(rf"{_NODE_RANGE}(,{_NODE_RANGE})*(%[1-9]\d*)?", 'an array such as "0-31%8"')
+_TASKS = r"\d{1,9}(-\d{1,9}(:[1-9]\d{0,8})?)?"
+_THROTTLED = re.compile(rf"(?P<tasks>{_TASKS}(,{_TASKS})*)(%[1-9]\d{{0,8}})?", re.ASCII)
 _SWITCHES = matching(
     r"[1-9]\d{0,8}(@[0-9][0-9:-]*)?", "a number of switches, and perhaps a time, such as 1@2:00:00"
 )
@@ -27,9 +27,22 @@ _SIGNAL_NAMES = "HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|USR1|USR2|URG|CONT|STOP|TSTP|T
 _MAX_SIGNAL_TIME_S = 65535
 
 
+def _array(value: str) -> str | None:
+    match = _THROTTLED.fullmatch(value)
+    if match is None:
+        return 'an array such as "0-31%8", with task numbers of nine digits at most'
+    for part in match["tasks"].split(","):
+        first, _, last = part.partition(":")[0].partition("-")
+        if last and int(last) < int(first):
+            return f"ranges from a smaller to a larger number, not {part}"
+    return None
+
+
 def _signal(value: str) -> str | None:
     expected = f"such as USR2@120 or B:USR2@120, at most {_MAX_SIGNAL_TIME_S} s before the end"
-    match = re.fullmatch(rf"((B|R|BR|RB):)?(SIG)?({_SIGNAL_NAMES})(@(?P<time>\d{{1,5}}))?", value)
+    match = re.fullmatch(
+        rf"((B|R|BR|RB):)?(SIG)?({_SIGNAL_NAMES})(@(?P<time>\d{{1,5}}))?", value, re.ASCII
+    )
     if match is None or int(match["time"] or 0) > _MAX_SIGNAL_TIME_S:
         return expected
     return None
@@ -52,7 +65,7 @@ class SlurmOptions:
     exclude: str | None = key("Nodes to avoid (`--exclude`).", default=None, check=one_line)
     dependency: str | None = key("Jobs to wait for (`--dependency`).", default=None, check=one_line)
     licenses: str | None = key("Licenses (`--licenses`).", default=None, check=one_line)
-    array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_ARRAY)
+    array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_array)
     begin: str | None = key("Earliest start (`--begin`).", default=None, check=one_line)
     switches: str | None = key(
         "Leaf switches at most (`--switches`), and how long to wait for so few, such as "

@@ -131,6 +131,8 @@ def _nearest(word: str, words: list[str], *, cutoff: float) -> list[str]:
 
 
 def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
+    if isinstance(hint, types.UnionType):
+        hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
     return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
 
 

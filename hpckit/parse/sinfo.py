@@ -112,7 +112,8 @@ def _gpus(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
     count = 0
     types: list[str] = []
     for part in _NOTE.sub("", text.strip()).split(","):
-        kind, *words = (word for word in part.split(":") if word != "no_consume")
+        kind, *more = part.split(":")
+        words = [word for word in more if word != "no_consume"]
         if kind != "gpu":
             continue
         count += int(words.pop()) if words and _COUNT.fullmatch(words[-1]) else 1

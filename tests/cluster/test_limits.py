@@ -102,9 +102,21 @@ def test_slurms_refusals_are_passed_on(
     cluster: Cluster, words: tuple[str, str], slurms: str
 ) -> None:
     """What Slurm will not have is refused with code 7 and what Slurm says about it."""
-    done = hpckit(cluster, "submit", *words, "--", "true")
+    done = hpckit(cluster, "submit", "--no-checks", *words, "--", "true")
     assert done.returncode == 7
     assert slurms in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--partition", "nowhere"), ("--nodes", "5")])
+def test_what_the_checks_find(cluster: Cluster, words: tuple[str, str]) -> None:
+    """What the cluster does not have is refused with code 5, no call of sbatch and no trace."""
+    log = new_path("/tmp")
+    before = traces(cluster)
+    done = hpckit(cluster, "submit", *words, "--", "true", env={"HPCKIT_COMMAND_LOG": log})
+    assert done.returncode == 5
+    assert "refused before Slurm saw it" in done.stderr
+    assert "sbatch" not in programs(cluster, log)
+    assert traces(cluster) == before
 
 
 # --- what cannot be answered ---------------------------------------------------------------------
@@ -154,7 +166,8 @@ def test_a_job_root_that_cannot_be_written(cluster: Cluster) -> None:
     log = new_path("/tmp")
     site = elsewhere(cluster, "/usr/lib/jobs")
     done = hpckit(cluster, "submit", *site, "--", "true", env={"HPCKIT_COMMAND_LOG": log})
-    assert (done.returncode, programs(cluster, log)) == (7, [])
+    assert done.returncode == 7
+    assert "sbatch" not in programs(cluster, log)
     assert "/usr/lib/jobs" in done.stderr
 
 
@@ -165,7 +178,8 @@ def test_a_full_disk(cluster: Cluster, full_disk: str) -> None:
     log = new_path("/tmp")
     site = elsewhere(cluster, f"{full_disk}/jobs")
     done = hpckit(cluster, "submit", *site, "--", "true", env={"HPCKIT_COMMAND_LOG": log})
-    assert (done.returncode, programs(cluster, log)) == (7, [])
+    assert done.returncode == 7
+    assert "sbatch" not in programs(cluster, log)
     assert "No space left on device" in done.stderr
     assert cluster.run(["ls", f"{full_disk}/jobs"]).stdout == ""
 
@@ -177,5 +191,6 @@ def test_an_index_on_a_full_disk(cluster: Cluster, full_disk: str) -> None:
     site = elsewhere(cluster, str(root))
     env = {"HPCKIT_COMMAND_LOG": log, "XDG_STATE_HOME": full_disk}
     done = hpckit(cluster, "submit", *site, "--", "true", env=env)
-    assert (done.returncode, programs(cluster, log)) == (7, [])
+    assert done.returncode == 7
+    assert "sbatch" not in programs(cluster, log)
     assert cluster.run(["ls", str(root)]).stdout == ""

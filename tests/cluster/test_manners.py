@@ -67,10 +67,13 @@ def questions_of_a_wait(cluster: Cluster, ids: list[str], timeout_s: int) -> lis
 
 
 def test_what_a_submission_costs(cluster: Cluster) -> None:
-    """A submission is one command: sbatch, once."""
+    """The first submission of an hour asks two commands what there is; each is one sbatch."""
     log = new_path("/tmp")
-    submit(cluster, *HELD, "--", "true", env={"HPCKIT_COMMAND_LOG": log})
-    assert programs(cluster, log) == ["sbatch"]
+    env = {"HPCKIT_COMMAND_LOG": log, "XDG_CACHE_HOME": new_path("/tmp")}
+    submit(cluster, *HELD, "--", "true", env=env)
+    assert programs(cluster, log) == ["scontrol", "sinfo", "sbatch"]
+    submit(cluster, *HELD, "--", "true", env=env)
+    assert programs(cluster, log)[3:] == ["sbatch"]
 
 
 def test_what_a_status_costs(cluster: Cluster) -> None:
@@ -170,6 +173,20 @@ class TestWithoutSlurmctld:
         self, cluster: Cluster, before_ctl_stopped: Before
     ) -> None:
         """A submission that did not reach Slurm has no folder and no line in `hpckit jobs`."""
+        assert traces(cluster) == before_ctl_stopped.traces
+
+    def test_a_submission_that_looks_first(
+        self, cluster: Cluster, before_ctl_stopped: Before
+    ) -> None:
+        """Without a remembered cluster it fails so too, within 90 s: no sbatch, nothing left."""
+        log = new_path("/tmp")
+        env = {"HPCKIT_COMMAND_LOG": log, "XDG_CACHE_HOME": new_path("/tmp")}
+        begun_s = time.monotonic()
+        done = hpckit(cluster, "submit", "--", "true", env=env)
+        assert time.monotonic() - begun_s < 90
+        assert (done.returncode, programs(cluster, log)) == (7, ["scontrol"])
+        assert done.stderr.startswith("error  scontrol did not reach Slurm")
+        assert "nothing was submitted" in done.stderr
         assert traces(cluster) == before_ctl_stopped.traces
 
     def test_the_status_of_an_ended_job(self, cluster: Cluster, before_ctl_stopped: Before) -> None:

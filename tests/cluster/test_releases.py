@@ -53,7 +53,7 @@ def test_gpus(cluster: Cluster) -> None:
 
 def test_a_job_that_fails(cluster: Cluster) -> None:
     """A rank's 9 is the exit code that `hpckit status` gives, and `submit --wait` exits 1."""
-    command = ("sh", "-c", 'echo "rank $RANK"; test $RANK = 0 || exit 9')
+    command = ("sh", "-c", 'echo "rank $RANK"; test $RANK = 0 || { sleep 2; exit 9; }')
     done = hpckit(cluster, "submit", "--json", "--nodes", "2", "--wait", "--", *command)
     job_id = document(done)["job_id"]
     seen = status(cluster, job_id)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.controller import Controller, controller
-from tests.cluster.hpckit_on import document, hpckit, new_path, programs, status
+from tests.cluster.hpckit_on import HELD, document, hpckit, new_path, programs, status
 from tests.cluster.made_up_slurm import block_conf, tree_conf
 
 FEW, MANY = 4, 9984
@@ -20,7 +21,11 @@ TREE, BLOCK, LARGE, SMALL = "4096-tree", "4096-block", f"{MANY}-tree", f"{FEW}-t
 SIZES = {TREE: 4096, BLOCK: 4096, LARGE: MANY, SMALL: FEW}
 REPEATS = 5
 MOST_EXTRA_S = 1.0
+AFRESH = "afresh"
+LOOKS = {AFRESH: ["scontrol", "sinfo", "sbatch"], "remembered": ["sbatch"]}
+"""How a submission comes to know the cluster, and the programs that it runs."""
 SITES = "/shared/alice/sites"
+AT_SITE = ("--site-dir", SITES, "--site", "made-up")
 SITE = """\
 schema = "hpckit.site/1"
 name = "made-up"
@@ -59,20 +64,40 @@ def asked(on: Controller, *options: str) -> Answer:
     return Answer(accepted=done.returncode == 0, text=done.stderr)
 
 
-def submitted(on: Controller, *words: str, log: str = "/dev/null") -> str:
+def submitted(on: Controller, *words: str, env: Mapping[str, str] | None = None) -> str:
     """The id of a job that `hpckit submit` has started at the site of SITE."""
-    at = ("--site-dir", SITES, "--site", "made-up")
-    done = hpckit(on, "submit", "--quiet", *at, *words, env={"HPCKIT_COMMAND_LOG": log})
+    done = hpckit(on, "submit", "--quiet", *AT_SITE, *words, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
+def submission(on: Controller, nodes: int, cache: str) -> tuple[float, list[str]]:
+    """The seconds and the programs of one `hpckit submit`; `cache` is what it remembers.
+
+    The job, which waits for its hour and takes no node from the next, is cancelled afterwards.
+    """
+    log = new_path("/tmp")
+    words = ("submit", "--quiet", *AT_SITE, *HELD, f"--nodes={nodes}", "--", "true")
+    begun_s = time.monotonic()
+    done = hpckit(on, *words, env={"HPCKIT_COMMAND_LOG": log, "XDG_CACHE_HOME": cache})
+    took_s = time.monotonic() - begun_s
+    assert done.returncode == 0, done.stderr
+    on.check(["scancel", done.stdout.strip()])
+    return took_s, programs(on, log)
+
+
+def extra_s(took_s: dict[str, list[float]]) -> float:
+    """How much longer it takes on the large cluster than on the small one, at the median."""
+    return statistics.median(took_s[LARGE]) - statistics.median(took_s[SMALL])
+
+
 def lived_s(on: Controller, nodes: int, log: str) -> float:
     """The seconds that a job of `nodes` nodes takes from `hpckit submit` to `hpckit cancel`."""
+    env = {"HPCKIT_COMMAND_LOG": log, "XDG_CACHE_HOME": new_path("/tmp")}
     begun_s = time.monotonic()
-    job_id = submitted(on, f"--nodes={nodes}", "--gpus-per-node=8", "--", "true", log=log)
+    job_id = submitted(on, f"--nodes={nodes}", "--gpus-per-node=8", "--", "true", env=env)
     for words in (("status", job_id), ("jobs",), ("cancel", job_id)):
-        assert hpckit(on, *words, env={"HPCKIT_COMMAND_LOG": log}).returncode == 0
+        assert hpckit(on, *words, env=env).returncode == 0
     return time.monotonic() - begun_s
 
 
@@ -134,5 +159,34 @@ def test_what_a_job_costs_does_not_grow(controllers: dict[str, Controller]) -> N
     ran = programs(controllers[SMALL], log)
     assert ran.count("sbatch") == REPEATS
     assert programs(controllers[LARGE], log) == ran
-    extra_s = statistics.median(took_s[LARGE]) - statistics.median(took_s[SMALL])
-    assert extra_s <= MOST_EXTRA_S, took_s
+    assert extra_s(took_s) <= MOST_EXTRA_S, took_s
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+def test_what_the_checks_cost_does_not_grow(controllers: dict[str, Controller], looks: str) -> None:
+    """A submission that looks at 9,984 nodes, or remembers them, costs the commands that it does on
+    four, and not a second more.
+    """
+    took_s: dict[str, list[float]] = {SMALL: [], LARGE: []}
+    ran: dict[str, list[list[str]]] = {SMALL: [], LARGE: []}
+    caches = {name: new_path("/tmp") for name in took_s}
+    for name, cache in caches.items():
+        submission(controllers[name], SIZES[name], cache)
+    for _, name in itertools.product(range(REPEATS), took_s):
+        cache = new_path("/tmp") if looks == AFRESH else caches[name]
+        one_s, one = submission(controllers[name], SIZES[name], cache)
+        took_s[name].append(one_s)
+        ran[name].append(one)
+    print(looks, {name: f"{statistics.median(times_s):.2f} s" for name, times_s in took_s.items()})
+    assert ran[LARGE] == ran[SMALL] == [LOOKS[looks]] * REPEATS
+    assert extra_s(took_s) <= MOST_EXTRA_S, took_s
+
+
+def test_what_the_checks_refuse_costs_no_sbatch(controllers: dict[str, Controller]) -> None:
+    """One node more than the 9,984 that there are is refused, and sbatch is not called."""
+    on, log = controllers[LARGE], new_path("/tmp")
+    words = ("submit", *AT_SITE, f"--nodes={MANY + 1}", "--", "true")
+    done = hpckit(on, *words, env={"HPCKIT_COMMAND_LOG": log})
+    assert done.returncode == 5
+    assert f"{MANY + 1} are asked for, and partition main has {MANY}" in done.stderr
+    assert set(programs(on, log)) == {"scontrol", "sinfo"}

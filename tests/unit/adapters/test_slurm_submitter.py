@@ -68,6 +68,7 @@ def test_the_script_goes_to_sbatch_under_its_uuid(tmp_path: Path) -> None:
             "--parsable",
             f"--chdir={request.workdir}",
             f"--output={request.folder}/logs/job.log",
+            "--export=ALL",
             str(file),
         )
     ]
@@ -85,6 +86,7 @@ def test_a_part_is_handed_over_on_the_command_line(tmp_path: Path) -> None:
     SlurmSubmitter(runner, clock).submit(request)
     assert runner.asked[0][3:] == (
         f"--output={request.folder}/logs/job-202+%a.log",
+        "--export=ALL",
         "--array=0-47%8",
         "--dependency=afterany:4242",
         "--kill-on-invalid-dep=yes",

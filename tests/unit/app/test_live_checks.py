@@ -133,7 +133,9 @@ def test_a_refused_job_leaves_nothing(tmp_path: Path) -> None:
     """A job that checks refuse has no folder, no line in the index, and never met the submitter."""
     world = World()
     tools = replace(world.tools(), probe=FakeClusterProbe(VIEW))
-    job = job_at(tmp_path, 'job_root = "$HOME/jobs"', "[resources]\nnodes = 9")
+    job = job_at(
+        tmp_path, 'job_root = "$HOME/jobs"', "[resources]\nnodes = 9\n[slurm]\npartition = 'main'"
+    )
     before = everything_in(tmp_path)
     with pytest.raises(JobRefused):
         submit(job, caller_in(tmp_path), tools)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from hpckit.errors import (
     HpckitError,
     PlanError,
     SchedulerRefused,
+    SchedulerUnreachable,
     SubmissionUnconfirmed,
 )
 from hpckit.model.cluster import SlurmConfig
-from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
+from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState, JobStatus
 from hpckit.ports import ClusterView, StartedJob, SubmitRequest
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.job_index import MemoryJobIndex
@@ -45,6 +46,12 @@ class Slurm(FakeSubmitter):
         super().submit(request)
         job_id = JobId(str(4241 + len(self.requests)))
         return StartedJob(job_id=job_id, state=JobState.PENDING, words=("mind the gap",))
+
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Every job waits."""
+        return {
+            job.submission: JobStatus(job_id=job.job_id, state=JobState.PENDING) for job in jobs
+        }
 
     def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
         """Note what was cancelled, or refuse."""
@@ -211,3 +218,46 @@ def test_a_task_is_found_by_any_part(tmp_path: Path, wanted: str, task: int | No
     world = ten_a_job(Slurm())
     entry = submitted(world, tmp_path).entry
     assert find_task(world.index, wanted) == (entry, task)
+
+
+def test_tasks_that_ran_keep_their_record(tmp_path: Path) -> None:
+    """When a part is refused after tasks of the first have begun, what they left stays."""
+
+    class Began(Slurm):
+        """A scheduler in which every job has begun."""
+
+        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+            """Every job runs."""
+            return {
+                job.submission: JobStatus(job_id=job.job_id, state=JobState.RUNNING, started_s=1.0)
+                for job in jobs
+            }
+
+    world = ten_a_job(Began(SchedulerRefused("no"), at=10))
+    with pytest.raises(SchedulerRefused) as caught:
+        submitted(world, tmp_path)
+    (entry,) = world.index.latest(None)
+    assert Path(entry.folder).is_dir()
+    assert caught.value.hint == "tasks had begun: hpckit status 4242"
+
+
+def test_a_silent_scheduler_is_not_asked_to_take_back(tmp_path: Path) -> None:
+    """When Slurm stops answering at the second part, nobody waits for it to cancel the first."""
+    slurm = Slurm(SchedulerUnreachable("no answer"), at=10)
+    with pytest.raises(SchedulerUnreachable, match="could not be cancelled") as caught:
+        submitted(ten_a_job(slurm), tmp_path)
+    assert slurm.cancelled == []
+    assert caught.value.hint == "hpckit cancel 4242"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("slurm.dependency", "aftercorr:7"), ("slurm.extra.input", "in-%a")],
+)
+def test_what_counts_within_a_part_is_refused(tmp_path: Path, key: str, value: str) -> None:
+    """Slurm would pair or open by numbers of a part: that is refused, and nothing is written."""
+    slurm = Slurm()
+    with pytest.raises(PlanError, match=key):
+        submitted(ten_a_job(slurm), tmp_path, **{key: value})
+    assert slurm.requests == []
+    submitted(ten_a_job(slurm), tmp_path, "0-9", **{key: value})

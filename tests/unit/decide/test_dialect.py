@@ -101,7 +101,8 @@ def test_the_partitions_of_a_site_are_kept_to(tmp_path: Path) -> None:
     """A job that no partition of the site file can hold is refused when it is rendered."""
     rules = "[partitions.gpu]\nnodes = 2\ngpus_per_node = 4\ndefault = true"
     with pytest.raises(JobRefused, match="8 of a node are asked for, and a node of partition gpu"):
-        at(tmp_path, rules, GPUS)
+        at(tmp_path, rules, GPUS + '[slurm]\npartition = "gpu"')
+    assert said(at(tmp_path, rules, GPUS), "gpus-per-node") == ["h100:8"]
 
 
 @pytest.mark.parametrize("version", ["24", "24.5", "24.11.5-1", "v24.11", "24.11.5.1", ""])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.decide.fit import fit_findings
+from hpckit.decide.fit import Aim, fit_findings
 from hpckit.model.cluster import NodeGroup, Partition
 from hpckit.model.finding import Level
 from tests.unit.render.prepared import prepared
@@ -36,7 +36,8 @@ def found(resources: str, slurm: str = "") -> list[tuple[Level, str, str]]:
     """What is found about a job: level, subject and text."""
     text = f'name = "x"\ncommand = ["x"]\n[resources]\n{resources}\n[slurm]\n{slurm}'
     spec = prepared(text, site=None).effective.spec
-    return [(one.level, one.subject, one.text) for one in fit_findings(spec, ALL)]
+    aim = Aim(partition=spec.slurm.partition or "gpu", qos=spec.slurm.qos)
+    return [(one.level, one.subject, one.text) for one in fit_findings(spec, ALL, aim)]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def found(resources: str, slurm: str = "") -> list[tuple[Level, str, str]]:
     [
         ("nodes = 14", ""),
         ("nodes = 14\ngpus_per_node = 4", ""),
-        ("nodes = 4\ngpus_per_node = 8\ngpu_type = 'H100'\nmem = '900G'", ""),
+        ("nodes = 4\ngpus_per_node = 8\ngpu_type = 'h100'\nmem = '900G'", ""),
         ("nodes = 10\ngpu_type = 'a100'\ngpus_per_node = 1", ""),
         ("time_limit = '1-0'", ""),
         ("time_limit = '30-0'", "partition = 'long'"),
@@ -94,11 +95,26 @@ def test_an_unknown_partition_has_a_nearest() -> None:
 def test_a_site_file_may_leave_partitions_out() -> None:
     """A partition that a site file does not list is a note, as it may be there all the same."""
     spec = prepared('name = "x"\ncommand = ["x"]\n[slurm]\npartition = "debug"', site=None)
-    (finding,) = fit_findings(spec.effective.spec, ALL, are_all=False)
-    assert (finding.level, finding.text) == (
-        Level.NOTE,
-        "there is no partition 'debug' in the site file",
-    )
+    (finding,) = fit_findings(spec.effective.spec, ALL, lists_all=False)
+    assert (finding.level, finding.text) == (Level.NOTE, "there is no partition 'debug'")
+
+
+def test_a_job_without_a_partition_may_be_routed() -> None:
+    """What does not fit the default partition is a note: a site may send such a job elsewhere."""
+    spec = prepared('name = "x"\ncommand = ["x"]\n[resources]\nnodes = 99', site=None)
+    (finding,) = fit_findings(spec.effective.spec, ALL)
+    assert (finding.level, finding.subject) == (Level.NOTE, "nodes")
+
+
+def test_the_variables_of_sbatch_aim_too() -> None:
+    """A partition or QOS that sbatch reads from the shell counts as one that the job names."""
+    spec = prepared(
+        'name = "x"\ncommand = ["x"]\n[resources]\ntime_limit = "2-0"', site=None
+    ).effective.spec
+    assert fit_findings(spec, ALL, Aim(partition="long")) == ()
+    (error,) = fit_findings(spec, ALL, Aim(partition="gpu"))
+    (note,) = fit_findings(spec, ALL, Aim(partition="gpu", qos="long"))
+    assert (error.level, note.level) == (Level.ERROR, Level.NOTE)
 
 
 def test_a_qos_may_lift_the_time_limit() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,6 +170,13 @@ def test_site_gives_no_default_for_what_a_job_says_itself(key: str) -> None:
 def test_generated_pages_are_up_to_date() -> None:
     """docs/generate.py --check finds every generated page as the code would write it now."""
     assert generator().main(["--check"]) == 0
+
+
+def test_the_pages_leave_the_commands_as_they_are() -> None:
+    """A command still knows -h in the process that has written the pages."""
+    code = "import docs.generate as g; g.cli_page(); g.cli(['submit', '-h'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout[:6]) == (0, b"Usage:")
 
 
 def test_stale_page_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,3 +236,18 @@ def test_a_stronger_word_excludes(
     effective = effective_job(layers)
     assert to_tree(effective.spec)[left[0]][left[1]] is None
     assert ".".join(left) not in {one.key for one in effective.origins}
+
+
+@pytest.mark.parametrize(
+    "array", ["5-3", "5-3,200", "0-9999999999", "9" * 5000, "0-1:0", "1-2%0", "", "1,,2", "\u0661"]
+)
+def test_an_array_that_slurm_would_not_mean_is_refused(array: str) -> None:
+    """Ranges that run backwards and numbers beyond nine digits are errors of the key."""
+    with pytest.raises(ConfigError, match=r"slurm\.array"):
+        effective_job(
+            [
+                option_layer(
+                    {"name": ("x", "x"), "command": (["x"], "x"), "slurm.array": (array, "x")}
+                )
+            ]
+        )
