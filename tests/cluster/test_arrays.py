@@ -129,7 +129,7 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     assert "part 2 of 3 (array 0-100)" in done.stderr
     assert "the parts before it were cancelled" in done.stderr
     assert hpckit(cluster, "jobs", "--all", "--json").stdout == before
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
+    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
     assert eventually(lambda: cluster.check(living) == "")
 
 
@@ -158,7 +158,7 @@ def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
     assert "not listed: 202" in newest["reason"]
     assert hpckit(cluster, "cancel", f"{first}_104").returncode == 0
     cluster.check(["scancel", first, second])
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
+    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
     assert eventually(lambda: cluster.check(living) == "", timeout_s=60)
     ended = status(cluster, first)
     assert (ended["state"], ended["is_lost"]) == ("UNKNOWN", False)
