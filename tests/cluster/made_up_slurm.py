@@ -106,14 +106,17 @@ def kinds_conf(kinds: Sequence[NodeKind], partitions: Sequence[str]) -> dict[str
 def conf_of_site(site: Mapping[str, Any]) -> dict[str, str]:
     """What `site`, the tables of a site file, says about its Slurm: partitions, nodes, topology.
 
-    Each partition has nodes of its own. Accounts, QOS and reservations are not checked.
+    Each partition has nodes of its own. Where none is the default, the first one is: there a site
+    routes jobs by what they ask for. Accounts, QOS and reservations are not checked.
     """
     slurm = site.get("slurm", {})
+    has_default = any(said.get("default", False) for said in site["partitions"].values())
     kinds, partitions = [], []
     for number, (name, said) in enumerate(site["partitions"].items()):
         kind = _kind(f"p{number}-", said)
         kinds.append(kind)
-        partitions.append(_partition(name, kind, said))
+        is_default = said.get("default", False) or (number == 0 and not has_default)
+        partitions.append(_partition(name, kind, said, is_default=is_default))
     topology = slurm.get("topology", "flat")
     lines = []
     if topology != "flat":
@@ -137,8 +140,8 @@ def _kind(prefix: str, said: Mapping[str, Any]) -> NodeKind:
     )
 
 
-def _partition(name: str, kind: NodeKind, said: Mapping[str, Any]) -> str:
-    default = "YES" if said.get("default", False) else "NO"
+def _partition(name: str, kind: NodeKind, said: Mapping[str, Any], *, is_default: bool) -> str:
+    default = "YES" if is_default else "NO"
     limit = said.get("time_limit", "UNLIMITED")
     return f"PartitionName={name} Nodes={kind.names()} Default={default} MaxTime={limit}"
 

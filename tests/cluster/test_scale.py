@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -87,8 +86,11 @@ def submission(on: Controller, nodes: int, cache: str) -> tuple[float, list[str]
 
 
 def extra_s(took_s: dict[str, list[float]]) -> float:
-    """How much longer it takes on the large cluster than on the small one, at the median."""
-    return statistics.median(took_s[LARGE]) - statistics.median(took_s[SMALL])
+    """How much longer it takes on the large cluster than on the small one, each at its fastest.
+
+    What else runs on this machine only adds, and seconds at times.
+    """
+    return min(took_s[LARGE]) - min(took_s[SMALL])
 
 
 def lived_s(on: Controller, nodes: int, log: str) -> float:
@@ -177,7 +179,7 @@ def test_what_the_checks_cost_does_not_grow(controllers: dict[str, Controller], 
         one_s, one = submission(controllers[name], SIZES[name], cache)
         took_s[name].append(one_s)
         ran[name].append(one)
-    print(looks, {name: f"{statistics.median(times_s):.2f} s" for name, times_s in took_s.items()})
+    print(looks, {name: f"{min(times_s):.2f} s" for name, times_s in took_s.items()})
     assert ran[LARGE] == ran[SMALL] == [LOOKS[looks]] * REPEATS
     assert extra_s(took_s) <= MOST_EXTRA_S, took_s
 
