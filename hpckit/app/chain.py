@@ -108,34 +108,33 @@ def _submit_stage(
         error.message = f"stage {stage.name}: {error.message}; no stage after it was submitted"
         raise
     except HpckitError as error:
-        left = _left(done, error, tools)
         error.message = f"stage {stage.name}: {error.message}"
-        if left:
-            error.hint = f"hpckit cancel {left[-1].job_id}: stages before it go on"
-        elif done:
-            error.message += " (the stages before it were cancelled)"
+        _give_up(done, error, tools)
         raise
 
 
-def _left(
-    done: Sequence[Submission], error: HpckitError, tools: SubmitTools
-) -> Sequence[Submission]:
-    """The stages that go on: none is asked for after the first that could not be taken back."""
-    for at in range(len(done) - 1, -1, -1):
-        if isinstance(error, SchedulerUnreachable) or not _taken_back(done[at], tools):
-            return done[: at + 1]
-    return ()
+def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools) -> None:
+    """Take back the stages before one that was refused, last first, and say so in the error.
 
-
-def _taken_back(submission: Submission, tools: SubmitTools) -> bool:
-    """Cancel a stage; one that has begun keeps its folder and its record."""
-    ran = has_begun(submission.entry, tools.submitter)
-    if not take_back(submission.entry, tools.submitter):
-        return False
-    if not ran:
-        tools.index.remove(submission.entry.submission)
-        tools.folders.remove(submission.folder)
-    return True
+    None is asked for after the first that could not be taken back: those go on. One that has begun
+    keeps its folder and its record.
+    """
+    begun: list[str] = []
+    for submission in reversed(done):
+        silent = isinstance(error, SchedulerUnreachable)
+        ran = not silent and has_begun(submission.entry, tools.submitter)
+        if silent or not take_back(submission.entry, tools.submitter):
+            error.hint = f"hpckit cancel {submission.job_id}: stages before it go on"
+            return
+        if ran:
+            begun.append(f"{submission.entry.stage} had begun: hpckit status {submission.job_id}")
+        else:
+            tools.index.remove(submission.entry.submission)
+            tools.folders.remove(submission.folder)
+    if done:
+        error.message += " (the stages before it were cancelled)"
+    if begun:
+        error.hint = begun[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

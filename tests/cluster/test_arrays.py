@@ -120,9 +120,10 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     """Where the association may submit fewer tasks than there are, no job and no folder is left."""
     limit = ["sacctmgr", "-i", "modify", "user", "alice", "set"]
     before = hpckit(cluster, "jobs", "--all", "--json").stdout
+    later = ["--set", "slurm.begin=now+1hour"]  # of tasks that had begun, the record would stay
     cluster.check([*limit, "MaxSubmitJobs=150"], user="root", host="ctl")
     try:
-        done = hpckit(cluster, "submit", "--array", "0-249", "--", "sleep", "600")
+        done = hpckit(cluster, "submit", *later, "--array", "0-249", "--", "true")
     finally:
         cluster.check([*limit, "MaxSubmitJobs=-1"], user="root", host="ctl")
     assert done.returncode == 7

@@ -125,7 +125,8 @@ def test_a_refused_stage_takes_the_others_back(cluster: Cluster) -> None:
     """When Slurm refuses the last stage, the stages before are cancelled, and no trace is left."""
     before = hpckit(cluster, "jobs", "--all", "--json").stdout
     path = chain_file(cluster)
-    cluster.check(["sh", "-c", f"echo 'slurm = {{ account = \"none\" }}' >>{path}"])
+    text = cluster.read(path).replace("[resources]", 'slurm.begin = "now+1hour"\n[resources]')
+    cluster.run(["tee", path], input=text + 'slurm = { account = "none" }\n')
     done = hpckit(cluster, "submit", path)
     assert done.returncode == 7
     assert "stage evaluate" in done.stderr

@@ -20,9 +20,9 @@ from hpckit.app.prepare import JobSource, prepare
 from hpckit.errors import ConfigError, PlanError, SchedulerRefused, SubmissionUnconfirmed
 from hpckit.model.slurm import JobState
 from tests.fakes.job_index import MemoryJobIndex
-from tests.unit.app.test_parts import Slurm, ten_a_job
+from tests.unit.app.test_parts import Began, Slurm, ten_a_job
 from tests.unit.app.tracked import RUNS, ToldSubmitter
-from tests.unit.app.world import caller_in, tracking
+from tests.unit.app.world import World, caller_in, tracking
 from tests.unit.parse.test_stages import CHAIN
 from tests.unit.render.prepared import RESOURCES
 
@@ -133,19 +133,33 @@ def test_the_jobs_of_a_chain_know_it(tmp_path: Path) -> None:
     assert (intent["stage"], intent["stages"]) == ("train", ["prepare", "train", "evaluate"])
 
 
-def test_a_refused_stage_takes_back_the_others(tmp_path: Path) -> None:
-    """When a later stage is refused, those before are cancelled, last first, and leave no trace."""
-    slurm = Slurm(SchedulerRefused("Slurm refused the job: no"), at=10)
+def third_refused(slurm: Slurm, home: Path) -> World:
+    """A world in which the third stage was refused, and the error was what a person expects."""
     world = ten_a_job(slurm)
-    prepared = stages(tmp_path)
+    prepared = stages(home)
     options = {"slurm.array": ("10", "--array")}
     last = prepare_chain(a_source(options=options), RESOURCES)[2]
     prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
     with pytest.raises(SchedulerRefused, match=r"stage evaluate: .* \(the stages before it"):
-        submit_chain(prepared, callers(tmp_path), world.tools())
+        submit_chain(prepared, callers(home), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
+    return world
+
+
+def test_a_refused_stage_takes_back_the_others(tmp_path: Path) -> None:
+    """When a later stage is refused, those before are cancelled, last first, and leave no trace."""
+    world = third_refused(Slurm(SchedulerRefused("Slurm refused the job: no"), at=10), tmp_path)
     assert world.index.latest(None) == []
     assert folders(tmp_path) == []
+
+
+def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
+    """When a later stage is refused, one that has begun is cancelled, and what it left stays."""
+    refused = SchedulerRefused("Slurm refused the job: no")
+    world = third_refused(Began(refused, at=10), tmp_path)
+    assert len(world.index.latest(None)) == 2
+    assert len(folders(tmp_path)) == 2
+    assert refused.hint == "prepare had begun: hpckit status 4242"
 
 
 def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:

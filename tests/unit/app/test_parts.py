@@ -60,6 +60,17 @@ class Slurm(FakeSubmitter):
             raise self._cancelling
 
 
+class Began(Slurm):
+    """A scheduler in which every job has begun."""
+
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Every job runs."""
+        return {
+            job.submission: JobStatus(job_id=job.job_id, state=JobState.RUNNING, started_s=1.0)
+            for job in jobs
+        }
+
+
 def ten_a_job(submitter: FakeSubmitter) -> World:
     """A cluster whose arrays have ten tasks at most."""
     config = SlurmConfig(max_array_size=10)
@@ -222,17 +233,6 @@ def test_a_task_is_found_by_any_part(tmp_path: Path, wanted: str, task: int | No
 
 def test_tasks_that_ran_keep_their_record(tmp_path: Path) -> None:
     """When a part is refused after tasks of the first have begun, what they left stays."""
-
-    class Began(Slurm):
-        """A scheduler in which every job has begun."""
-
-        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
-            """Every job runs."""
-            return {
-                job.submission: JobStatus(job_id=job.job_id, state=JobState.RUNNING, started_s=1.0)
-                for job in jobs
-            }
-
     world = ten_a_job(Began(SchedulerRefused("no"), at=10))
     with pytest.raises(SchedulerRefused) as caught:
         submitted(world, tmp_path)
