@@ -62,7 +62,7 @@ class FileJobFolders:
     def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
         """A JSON document of the folder. Raises StorageFailed for any other text."""
         try:
-            document = json.loads(self.read(folder, name))
+            document = json.loads(self.read(folder, name), parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise StorageFailed(f"{folder / name} is damaged: {error}") from error
         if not isinstance(document, dict):
@@ -113,3 +113,7 @@ class FileJobFolders:
         except OSError as error:
             raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
         return [path for _, path in sorted(found)]
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")

@@ -160,14 +160,10 @@ class SqliteJobIndex:
         with self._failures("written"):
             self._create()
             with self._connection() as db:
-                _begin(db)
-                try:
-                    self._migrate(db)
-                    change(db)
-                    db.execute("COMMIT")
-                except BaseException:
-                    _roll_back(db)
-                    raise
+                _begin(db)  # what is not committed when the connection closes is rolled back
+                self._migrate(db)
+                change(db)
+                db.execute("COMMIT")
 
     def _create(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -208,7 +204,8 @@ class SqliteJobIndex:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            # SQLITE_ERROR: its tables are not those of its version, as the statements are ours.
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
                 raise _DamagedError(
                     f"the job index {self._path} is damaged: {error}", hint="hpckit jobs --rebuild"
                 ) from error
@@ -246,14 +243,6 @@ def _begin(db: sqlite3.Connection) -> None:
             time.sleep(_RETRY_S)
         else:
             return
-
-
-def _roll_back(db: sqlite3.Connection) -> None:
-    import sqlite3
-
-    # A full disk has rolled it back already.
-    with contextlib.suppress(sqlite3.Error):
-        db.execute("ROLLBACK")
 
 
 def _row(entry: JobEntry) -> tuple[object, ...]:

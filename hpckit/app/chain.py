@@ -23,7 +23,7 @@ from hpckit.errors import (
 )
 from hpckit.model.job_folder import INTENT_FILE
 from hpckit.model.site import SubmitterKind
-from hpckit.model.slurm import JobEntry, JobStatus
+from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from hpckit.model.stage import StagePlace
 from hpckit.parse.stages import stage_names
 
@@ -162,6 +162,18 @@ def chain_status(entry: JobEntry, tools: TrackTools) -> Chain:
         ),
         missing=tuple(name for name in _intended(entry, tools) if name not in found),
     )
+
+
+def with_reasons(
+    entries: Sequence[JobEntry], statuses: Sequence[JobStatus], tools: TrackTools
+) -> Sequence[JobStatus]:
+    """The statuses; of a stage that was cancelled before its begin, with what stopped its chain."""
+    return [
+        chain_status(entry, tools).status_of(entry)
+        if entry.chain and status.state is JobState.CANCELLED and status.started_s is None
+        else status
+        for entry, status in zip(entries, statuses, strict=True)
+    ]
 
 
 def _intended(entry: JobEntry, tools: TrackTools) -> Sequence[str]:

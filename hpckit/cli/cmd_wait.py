@@ -31,6 +31,7 @@ def command(
     if timeout_s is not None and isnan(timeout_s):
         raise click.UsageError("--timeout is a number of seconds", ctx)
     from hpckit import wiring
+    from hpckit.app.chain import with_reasons
     from hpckit.app.track import after_status
     from hpckit.cli.waiting import say_open, wait_at_terminal
 
@@ -42,7 +43,7 @@ def command(
     waited_s = tools.clock.now_s() - begun_s
     ended = [
         (after_status(entry, status), status)
-        for entry, status in zip(entries, statuses, strict=True)
+        for entry, status in zip(entries, with_reasons(entries, statuses, tools), strict=True)
     ]
     if as_json:
         documents = [status_document(entry, status) for entry, status in ended]

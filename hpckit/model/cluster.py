@@ -53,19 +53,14 @@ class TopologyKind(StrEnum):
 class SlurmConfig:
     """What a cluster is configured with, in Slurm's words; None is a key that it did not print.
 
-    `max_array_size` is one above the largest index of an array. The plugins are as written, such
-    as `topology/tree`, `select/cons_tres` and `proctrack/cgroup`; `mpi_default` is None where the
-    site set none. `kill_on_bad_exit` is what srun does unless it is told.
+    `max_array_size` is one above the largest index of an array. The plugin is as written, such
+    as `topology/tree`.
     """
 
     version: SlurmVersion | None = None
     cluster_name: str | None = None
     max_array_size: int | None = None
     topology_plugin: str | None = None
-    select_type: str | None = None
-    mpi_default: str | None = None
-    proctrack_type: str | None = None
-    kill_on_bad_exit: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +68,8 @@ class NodeGroup:
     """Nodes of a partition that are alike: how many, and what each of them has.
 
     `cpus` is what Slurm schedules, a core or a hardware thread; it and `mem_mib` are None where
-    a site file does not say. `gpu_types` are the names that
-    the site gave its GPUs, none where it gave no name. `features` can be asked for by
-    `--constraint`.
+    a site file does not say. `gpu_types` are the names that the site gave its GPUs, none where it
+    gave no name. `features` can be asked for by `--constraint`.
     """
 
     nodes: int

@@ -14,7 +14,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -160,10 +160,20 @@ def convert(tree: Tree, cls: type[T], source: str) -> T:
     Raises ConfigError with the key, what was got and what was expected.
     """
     refuse_unknown_keys(tree, cls, source)
+    return cast("T", _converted(tree, cls, source, ""))
+
+
+def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
+    # Tables by name go first, one at a time: msgspec's errors do not say which one it was.
+    for field, hint in field_types(cls):
+        of_each, tables = table_of(hint), tree.get(file_key(field))
+        if of_each is not None and isinstance(tables, Mapping):
+            for name, table in tables.items():
+                _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
     try:
         return msgspec.convert(_to_field_names(tree, cls), cls)
     except msgspec.ValidationError as error:
-        raise _explain(error, source) from error
+        raise _explain(error, source, path) from error
 
 
 def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:
@@ -177,10 +187,10 @@ def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:
     return renamed
 
 
-def _explain(error: msgspec.ValidationError, source: str) -> ConfigError:
+def _explain(error: msgspec.ValidationError, source: str, table: str) -> ConfigError:
     match = _AT.match(str(error))
     what, path, outer = match.group("what", "path", "outer") if match else (str(error), None, None)
-    prefix = _dotted(outer or path)
+    prefix = (table + _dotted(outer or path)).rstrip(".")
     cause = error.__cause__
     if isinstance(cause, InvalidValue):
         return ConfigError(str(cause), source=source, key=_join(prefix, cause.key))

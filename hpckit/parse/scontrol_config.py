@@ -41,16 +41,11 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         elif line_no > 1:
             raise place.refuse("is no setting", "a key and a value such as MaxArraySize = 1001")
     words = {key: value(word) for key, (word, _) in said.items()}
-    kills = _number("KillOnBadExit", said)
     return SlurmConfig(
         version=slurm_version(*said["SLURM_VERSION"]) if words.get("SLURM_VERSION") else None,
         cluster_name=words.get("ClusterName"),
         max_array_size=_number("MaxArraySize", said),
         topology_plugin=words.get("TopologyPlugin"),
-        select_type=words.get("SelectType"),
-        mpi_default=words.get("MpiDefault"),
-        proctrack_type=words.get("ProctrackType"),
-        kill_on_bad_exit=None if kills is None else kills != 0,
     )
 
 

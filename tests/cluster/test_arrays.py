@@ -19,6 +19,7 @@ from tests.cluster.hpckit_on import (
     programs,
     status,
     submit,
+    traces,
 )
 
 SIZE = 101
@@ -119,7 +120,7 @@ def test_the_parts_of_a_throttled_array_take_turns(cluster: Cluster) -> None:
 def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     """Where the association may submit fewer tasks than there are, no job and no folder is left."""
     limit = ["sacctmgr", "-i", "modify", "user", "alice", "set"]
-    before = hpckit(cluster, "jobs", "--all", "--json").stdout
+    before = traces(cluster)
     later = ["--set", "slurm.begin=now+1hour"]  # of tasks that had begun, the record would stay
     cluster.check([*limit, "MaxSubmitJobs=150"], user="root", host="ctl")
     try:
@@ -129,7 +130,7 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     assert done.returncode == 7
     assert "part 2 of 3 (array 0-100)" in done.stderr
     assert "the parts before it were cancelled" in done.stderr
-    assert hpckit(cluster, "jobs", "--all", "--json").stdout == before
+    assert traces(cluster) == before
     living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
     assert eventually(lambda: cluster.check(living) == "")
 

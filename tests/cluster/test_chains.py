@@ -16,6 +16,7 @@ from tests.cluster.hpckit_on import (
     new_path,
     reached,
     status,
+    traces,
 )
 
 CHAIN = """\
@@ -86,6 +87,15 @@ def test_a_failing_stage_stops_the_chain(cluster: Cluster, failed: dict[str, Any
     assert log_of(cluster, ids(failed)[2]) == ""
 
 
+def test_waiting_for_a_stage_that_never_began_says_why(
+    cluster: Cluster, failed: dict[str, Any]
+) -> None:
+    """`hpckit wait` of the last stage alone names the stage that failed, and exits 1."""
+    done = hpckit(cluster, "wait", ids(failed)[2])
+    assert done.returncode == 1
+    assert f"not started: train ({ids(failed)[1]}) FAILED" in done.stdout
+
+
 def test_the_status_of_any_stage_shows_the_chain(cluster: Cluster, failed: dict[str, Any]) -> None:
     """`hpckit status` of each stage has one row with all; their end is not asked for again."""
     prepare, train, evaluate = ids(failed)
@@ -123,7 +133,7 @@ def test_cancelling_a_stage_ends_those_after_it(cluster: Cluster) -> None:
 
 def test_a_refused_stage_takes_the_others_back(cluster: Cluster) -> None:
     """When Slurm refuses the last stage, the stages before are cancelled, and no trace is left."""
-    before = hpckit(cluster, "jobs", "--all", "--json").stdout
+    before = traces(cluster)
     path = chain_file(cluster)
     text = cluster.read(path).replace("[resources]", 'slurm.begin = "now+1hour"\n[resources]')
     cluster.run(["tee", path], input=text + 'slurm = { account = "none" }\n')
@@ -131,7 +141,7 @@ def test_a_refused_stage_takes_the_others_back(cluster: Cluster) -> None:
     assert done.returncode == 7
     assert "stage evaluate" in done.stderr
     assert "(the stages before it were cancelled)" in done.stderr
-    assert hpckit(cluster, "jobs", "--all", "--json").stdout == before
+    assert traces(cluster) == before
     living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
     assert eventually(lambda: cluster.check(living) == "")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -85,7 +86,16 @@ def test_no_write_ahead_log_is_used(path: Path) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("content", [b"not a database, but long enough to be read as one" * 3])
+def without_its_table() -> bytes:
+    """A database of version 2 that holds nothing."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.execute("PRAGMA user_version = 2")
+        return db.serialize()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be read as one" * 3, without_its_table()]
+)
 def test_a_damaged_file_names_its_remedy(path: Path, content: bytes) -> None:
     """A damaged file raises StorageFailed with its path and the command; a rebuild replaces it."""
     path.parent.mkdir(parents=True)

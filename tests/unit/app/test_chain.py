@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from hpckit.app.chain import (
     prepare_chain,
     stages_of,
     submit_chain,
+    with_reasons,
 )
 from hpckit.app.draft import Caller
 from hpckit.app.prepare import JobSource, prepare
+from hpckit.app.track import job_statuses
 from hpckit.errors import ConfigError, PlanError, SchedulerRefused, SubmissionUnconfirmed
-from hpckit.model.slurm import JobState
+from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from tests.fakes.job_index import MemoryJobIndex
 from tests.unit.app.test_parts import Began, Slurm, ten_a_job
 from tests.unit.app.tracked import RUNS, ToldSubmitter
@@ -192,6 +194,29 @@ def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
     alone = replace(entry, chain=None)
     chain = chain_status(alone, tracking(ToldSubmitter(RUNS), MemoryJobIndex()))
     assert [one.submission for one, _ in chain.stages] == [entry.submission]
+
+
+def test_a_stage_that_never_began_says_why(tmp_path: Path) -> None:
+    """Of a cancelled stage the others are asked for, and the one that failed is named."""
+
+    class Failed(ToldSubmitter):
+        """The first stage has failed, the others were cancelled for it."""
+
+        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+            """By the id: 4242 is the first."""
+            return {
+                job.submission: JobStatus(
+                    job_id=job.job_id,
+                    state=JobState.FAILED if job.job_id == "4242" else JobState.CANCELLED,
+                )
+                for job in jobs
+            }
+
+    world = ten_a_job(Slurm())
+    entry = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())[2].entry
+    tools = tracking(Failed(RUNS), world.index)
+    (status,) = with_reasons([entry], job_statuses([entry], tools), tools)
+    assert status.reason == "not started: prepare (4242) FAILED"
 
 
 def test_a_chain_is_no_single_job() -> None:

@@ -194,6 +194,10 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
         (SITE + "job.resources.nodes = 0", "job.resources.nodes", "1 or more"),
         (SITE + "job.resources.node = 1", "job.resources.node", "did you mean `nodes`?"),
         (SITE + "jobs = 1", "jobs", "did you mean `job`?"),
+        (SITE + "partitions.gpu.nod = 1", "partitions.gpu.nod", "did you mean `nodes`?"),
+        (SITE + "partitions.gpu.nodes = 0", "partitions.gpu.nodes", "got 0, expected 1 or more"),
+        (SITE + "partitions.gpu.nodes = 'a'", "partitions.gpu.nodes", "got text"),
+        (SITE + "partitions.gpu = {}", "partitions.gpu.nodes", "is missing"),
     ],
 )
 def test_a_wrong_site(text: str, key: str, says: str) -> None:

@@ -31,10 +31,6 @@ def test_each_version_gives_one_record(version: str) -> None:
         cluster_name="hpckit",
         max_array_size=VERSIONS[version][1],
         topology_plugin="topology/tree",
-        select_type="select/cons_tres",
-        mpi_default=None,
-        proctrack_type="proctrack/linuxproc",
-        kill_on_bad_exit=False,
     )
 
 
@@ -48,11 +44,10 @@ def test_a_missing_key_is_none() -> None:
 def test_values_are_kept_as_written() -> None:
     """A plugin that hpckit does not know is its name; a value may hold an equals sign."""
     config = parse_scontrol_config(
-        f"{HEADING}TopologyPlugin = topology/new\nKillOnBadExit = 1\nMpiDefault = pmix\nA = b=c\n"
-        "MaxArraySize = (null)\n"
+        f"{HEADING}TopologyPlugin = topology/new\nClusterName = b=c\nMaxArraySize = (null)\n"
     )
-    assert (config.topology_plugin, config.mpi_default) == ("topology/new", "pmix")
-    assert (config.kill_on_bad_exit, config.max_array_size) == (True, None)
+    assert (config.topology_plugin, config.cluster_name) == ("topology/new", "b=c")
+    assert config.max_array_size is None
 
 
 def test_the_sections_of_plugins_are_passed_over() -> None:
