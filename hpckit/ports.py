@@ -158,11 +158,15 @@ class Submitter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """A cluster as it was at `seen_s`, in seconds since the epoch."""
+    """A cluster as it was at `seen_s`, in seconds since the epoch.
+
+    `unread` is why its partitions are not known, where sinfo's answer was not understood.
+    """
 
     config: SlurmConfig
     partitions: tuple[Partition, ...]
     seen_s: float
+    unread: str | None = None
 
 
 class ClusterProbe(Protocol):

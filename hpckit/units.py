@@ -26,6 +26,17 @@ def parse_slurm_time_s(text: str) -> int:
     Raises ValueError for anything that sbatch(1) does not list, and for zero: a limit of zero
     means "no limit" to Slurm, which nobody should get by a slip, and more than ten years is one.
     """
+    total_s = parse_slurm_limit_s(text)
+    if not 0 < total_s <= _MAX_TIME_S:
+        raise ValueError(f"expected {TIME_EXPECTED} above zero, up to ten years, got {text!r}")
+    return total_s
+
+
+def parse_slurm_limit_s(text: str) -> int:
+    """A time as Slurm prints one, in seconds: of a cluster, where any is possible.
+
+    Raises ValueError for what is no time.
+    """
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"expected {TIME_EXPECTED}, got {text!r}")
@@ -38,8 +49,6 @@ def parse_slurm_time_s(text: str) -> int:
     else:
         minutes, seconds = (*clock, 0)[:2]
         total_s = minutes * 60 + seconds
-    if not 0 < total_s <= _MAX_TIME_S:
-        raise ValueError(f"expected {TIME_EXPECTED} above zero, up to ten years, got {text!r}")
     return total_s
 
 

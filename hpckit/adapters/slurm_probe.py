@@ -14,6 +14,7 @@ import msgspec
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
+from hpckit.errors import ParseError
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
@@ -48,10 +49,13 @@ class SlurmProbe:
         known = None if fresh else self._remembered(path)
         if known is not None:
             return known
+        config, unread = self._slurm.config(cluster), None
+        try:
+            partitions = tuple(self._slurm.partitions(cluster))
+        except ParseError as error:
+            partitions, unread = (), error.message
         view = ClusterView(
-            config=self._slurm.config(cluster),
-            partitions=tuple(self._slurm.partitions(cluster)),
-            seen_s=self._clock.now_s(),
+            config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread
         )
         _keep(path, view)
         return view

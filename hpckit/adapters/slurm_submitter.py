@@ -34,6 +34,7 @@ from hpckit.model.slurm import (
     JobStatus,
 )
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.parse.slurm_text import is_unreachable
 from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
 
 _SBATCH_S = 60.0
@@ -95,6 +96,10 @@ class SlurmSubmitter:
             except SubmissionUnconfirmed as error:
                 # Nothing can have been queued. It says "allocation failure: …" of what it refuses.
                 words = error.message.removeprefix("allocation failure: ")
+                if isinstance(error.__cause__, ToolTimeout) or is_unreachable(words):
+                    raise SchedulerUnreachable(
+                        f"Slurm did not answer: {words}", hint="nothing was queued; try again"
+                    ) from error
                 raise SchedulerRefused(
                     f"Slurm would not take the job: {words}", hint=explain_refusal(words)
                 ) from error

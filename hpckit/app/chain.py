@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.app.draft import Caller
 from hpckit.app.parts import has_begun, take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.app.sites import load_site
-from hpckit.app.submit import Submission, SubmitTools, check_first, submit
+from hpckit.app.submit import Submission, SubmitTools, draft_of, submit
 from hpckit.app.track import TrackTools, after_status, job_statuses
 from hpckit.decide.chain import explained
 from hpckit.errors import (
@@ -23,7 +24,7 @@ from hpckit.errors import (
 )
 from hpckit.model.job_folder import INTENT_FILE
 from hpckit.model.site import SubmitterKind
-from hpckit.model.slurm import JobEntry, JobState, JobStatus
+from hpckit.model.slurm import UNCONFIRMED_PREFIX, JobEntry, JobId, JobState, JobStatus
 from hpckit.model.stage import StagePlace
 from hpckit.parse.stages import stage_names
 
@@ -72,21 +73,50 @@ def submit_chain(
 ) -> tuple[Submission, ...]:
     """Submit all stages or none, each to begin once the one before has completed.
 
-    `callers` are the same caller with a uuid for each stage; the first one's is the chain's. An
-    interrupt waits until all are recorded. Raises what `submit` raises: then the stages before are
-    cancelled and undone, unless Slurm may have the stage.
+    `callers` are the same caller with a uuid for each stage; the first one's is the chain's. All
+    that can be known of a stage is checked before the first is sent. Raises what `submit` raises,
+    and KeyboardInterrupt: then the stages before are cancelled and undone, unless Slurm may have
+    the stage.
     """
-    for stage, caller in zip(stages, callers, strict=True):
-        check_first(stage.job, caller, tools)
+    places = _places(stages, callers[0])
+    for stage, caller, place in zip(stages, callers, places, strict=True):
+        draft_of(stage.job, caller, tools, place)
     done: list[Submission] = []
     try:
-        with tools.interrupts_held():
-            for stage, caller in zip(stages, callers, strict=True):
-                done.append(_submit_stage(stage, caller, tools, done, stages))
-    except KeyboardInterrupt:
+        with tools.interrupts_held() as interrupted:
+            held = replace(tools, interrupts_held=lambda: nullcontext(interrupted))
+            for stage, caller, place in zip(stages, callers, places, strict=True):
+                if done and interrupted():
+                    _stop(done, stage, tools)
+                after = done[-1].entry.job_ids if done else ()
+                done.append(_submit_stage(stage, caller, held, done, replace(place, after=after)))
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            raise
         ids = " ".join(submission.job_id for submission in done)
         raise KeyboardInterrupt(f"the chain goes on: hpckit wait {ids}") from None
     return tuple(done)
+
+
+def _places(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[StagePlace]:
+    """The place of each stage, for checks: the ids to wait for are not known yet."""
+    names = tuple(stage.name for stage in stages)
+    return [
+        StagePlace(
+            chain=caller.uuid_hex,
+            stage=name,
+            stages=names,
+            after=(JobId(UNCONFIRMED_PREFIX),) if number else (),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _stop(done: Sequence[Submission], stage: PreparedStage, tools: SubmitTools) -> NoReturn:
+    """End an interrupted submission before this stage."""
+    error = HpckitError(f"stage {stage.name} was not sent")
+    _give_up(done, error, tools)
+    raise KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
 
 
 def _submit_stage(
@@ -94,14 +124,8 @@ def _submit_stage(
     caller: Caller,
     tools: SubmitTools,
     done: Sequence[Submission],
-    stages: Sequence[PreparedStage],
+    place: StagePlace,
 ) -> Submission:
-    place = StagePlace(
-        chain=done[0].entry.submission if done else caller.uuid_hex,
-        stage=stage.name,
-        stages=tuple(one.name for one in stages),
-        after=done[-1].entry.job_ids if done else (),
-    )
     try:
         return submit(stage.job, caller, tools, place)
     except SubmissionUnconfirmed as error:
@@ -139,10 +163,26 @@ def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """A chain as it is now: its jobs with their statuses, and stages that never became one."""
+    """A chain as it is now: its jobs with their statuses, and the names of all its stages."""
 
     stages: tuple[tuple[JobEntry, JobStatus], ...]
-    missing: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """The stages after the last that became a job: those that were never submitted."""
+        return self.names[self._count :]
+
+    @property
+    def forgotten(self) -> Sequence[str]:
+        """The stages before the last that became a job, of which there is no record any more."""
+        known = {entry.stage for entry, _ in self.stages}
+        return [name for name in self.names[: self._count] if name not in known]
+
+    @property
+    def _count(self) -> int:
+        known = {entry.stage for entry, _ in self.stages}
+        return max((at for at, name in enumerate(self.names, start=1) if name in known), default=0)
 
     def status_of(self, entry: JobEntry) -> JobStatus:
         """The status of one of its jobs."""
@@ -155,12 +195,11 @@ def chain_status(entry: JobEntry, tools: TrackTools) -> Chain:
     entries = known or (entry,)
     statuses = job_statuses(entries, tools)
     told = explained(list(zip(entries, statuses, strict=True)))
-    found = {one.stage for one in entries}
     return Chain(
         stages=tuple(
             (after_status(one, status), status) for one, status in zip(entries, told, strict=True)
         ),
-        missing=tuple(name for name in _intended(entry, tools) if name not in found),
+        names=tuple(_intended(entry, tools)),
     )
 
 

@@ -114,6 +114,8 @@ def _cluster(probe: ClusterProbe, named: str | None) -> Finding:
     words = [f"{label}{value}" for label, value in said if value is not None]
     names = [one.name + ("*" if one.is_default else "") for one in view.partitions]
     words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
+    if view.unread is not None:
+        words[-1] = f"its partitions cannot be read: {view.unread.splitlines()[0]}"
     text = " · ".join(words)
     if is_another_cluster(named, config):
         return Finding(

@@ -51,6 +51,9 @@ def _findings(
     job: PreparedJob, view: ClusterView, cluster: str | None, aim: Aim | None
 ) -> Iterator[Finding]:
     yield from _identity(job, view, cluster)
+    if view.unread is not None:
+        text = f"the partitions were not looked at: {view.unread}"
+        yield Finding(level=Level.NOTE, subject="checks", text=text)
     yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
     version = view.config.version
     shows_all = version is not None and version >= _SHOWS_ALL_NODES

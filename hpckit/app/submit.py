@@ -79,7 +79,7 @@ class SubmitTools:
     folders: JobFolders
     index: JobIndex
     clock: Clock
-    interrupts_held: Callable[[], AbstractContextManager[None]]
+    interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
     probe: ClusterProbe | None = None
     checks: bool = True
 
@@ -109,14 +109,13 @@ def submit(
     progress = _Progress()
     try:
         return _start(draft, tools, progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         if progress.started is None:
             _undo(draft, tools, progress)
             raise
         job_id = progress.started.job_id
-        raise KeyboardInterrupt(
-            f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
-        ) from None
+        goes_on = f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
+        raise KeyboardInterrupt(*(interrupt.args or (goes_on,))) from None
     except SubmissionUnconfirmed:
         raise
     except HpckitError:
@@ -128,12 +127,6 @@ def submit(
         if not progress.is_indexed:
             _undo(draft, tools, progress)
         raise
-
-
-def check_first(job: PreparedJob, caller: Caller, tools: SubmitTools) -> None:
-    """Check a job that is to be submitted later. Raises JobRefused, SchedulerUnreachable."""
-    variables = _environment(job, caller).variables
-    _look(job, tools, _cluster(variables), variables)
 
 
 def _look(
@@ -294,10 +287,10 @@ def _start(draft: Draft, tools: SubmitTools, progress: _Progress) -> Submission:
         tools.folders.create(draft.root, draft.folder.name)
         progress.has_folder = True
         write_folder(draft, tools.folders)
-    with tools.interrupts_held():
+    with tools.interrupts_held() as interrupted:
         tools.index.add(draft.entry)
         progress.is_indexed = True
-        entry, words = _start_parts(draft, tools, progress)
+        entry, words = _start_parts(draft, tools, progress, interrupted)
         return Submission(
             entry=entry,
             script_sha256=draft.job.script.sha256,
@@ -308,12 +301,19 @@ def _start(draft: Draft, tools: SubmitTools, progress: _Progress) -> Submission:
 
 
 def _start_parts(
-    draft: Draft, tools: SubmitTools, progress: _Progress
+    draft: Draft, tools: SubmitTools, progress: _Progress, interrupted: Callable[[], bool]
 ) -> tuple[JobEntry, tuple[str, ...]]:
-    """Start every part of the job, or the one that it is; what was started is on record at once."""
+    """Start every part of the job, or the one that it is; what was started is on record at once.
+
+    An interrupt between two parts takes back those before it.
+    """
     entry, begun_s = draft.entry, draft.entry.created_s
     words: tuple[str, ...] = ()
     for number, part in enumerate(draft.parts or (None,)):
+        if number and interrupted():
+            error = HpckitError("not every part was sent")
+            _give_up(draft, entry, error, tools, progress)
+            raise KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
         waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
         try:
             started = tools.submitter.submit(request_of(draft, part, waits_for, begun_s))

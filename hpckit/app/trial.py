@@ -37,6 +37,6 @@ def try_out(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Trial:
     kinds = {part.expression: part for part in draft.parts}
     words: list[str] = []
     for part in kinds.values() or (None,):
-        request = request_of(draft, part, None, draft.entry.created_s)
+        request = request_of(draft, part, None, tools.clock.now_s())
         words += tools.submitter.test(request, job.script.text)
     return Trial(words=tuple(words), notes=draft.notes)

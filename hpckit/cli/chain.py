@@ -153,22 +153,23 @@ def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
 
     if chain.stages[0][0].chain is None:
         return
-    words = []
+    words = {name: f"{name} (not submitted)" for name in chain.missing}
+    words |= {name: f"{name} (no longer on record)" for name in chain.forgotten}
     for at, (entry, status) in enumerate(chain.stages):
         code = f" {status.exit_code}" if status.exit_code else ""
         never = " (not started)" if never_began(chain.stages, at) else ""
         state = output.state_word(status.state)
-        words.append(f"{entry.stage} {status.job_id} {state}{code}{never}")
-    words += [f"{name} (not submitted)" for name in chain.missing]
-    yield "chain", " → ".join(words)
+        name = str(entry.stage)
+        words[name] = f"{name} {status.job_id} {state}{code}{never}"
+    yield "chain", " → ".join(words[name] for name in chain.names or words)
 
 
 def chain_document(chain: Chain) -> list[dict[str, object]] | None:
     """The stages of a chain, for `hpckit.status/1`; None for a job by itself."""
     if chain.stages[0][0].chain is None:
         return None
-    documents: list[dict[str, object]] = [
-        {
+    documents: dict[str, dict[str, object]] = {
+        str(entry.stage): {
             "stage": entry.stage,
             "job_id": status.job_id,
             "state": str(status.state),
@@ -176,8 +177,12 @@ def chain_document(chain: Chain) -> list[dict[str, object]] | None:
             "reason": status.reason,
         }
         for entry, status in chain.stages
-    ]
+    }
+    nothing = {"job_id": None, "exit_code": None}
     for name in chain.missing:
-        lacks = {"job_id": None, "state": "NOT_SUBMITTED", "exit_code": None, "reason": None}
-        documents.append({"stage": name, **lacks})
-    return documents
+        never = {"state": "NOT_SUBMITTED", "reason": None}
+        documents[name] = {"stage": name, **nothing, **never}
+    for name in chain.forgotten:
+        gone = {"state": "UNKNOWN", "reason": "no longer on record"}
+        documents[name] = {"stage": name, **nothing, **gone}
+    return [documents[name] for name in chain.names or documents]

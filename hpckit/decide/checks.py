@@ -60,13 +60,16 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
 
 
 def _check_segment(spec: JobSpec) -> None:
-    """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05)."""
+    """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05).
+
+    A job smaller than a segment is the releases' affair (dialect.py).
+    """
     segment, nodes = spec.slurm.segment, spec.resources.nodes
-    if segment is None or nodes % segment == 0:
+    if segment is None or nodes < segment or nodes % segment == 0:
         return
     pairs = ((size, nodes // size) for size in range(1, isqrt(nodes) + 1) if nodes % size == 0)
-    fitting = max(size for pair in pairs for size in pair if size <= min(segment, nodes))
-    full = [size for size in (nodes // segment * segment, -(-nodes // segment) * segment) if size]
+    fitting = max(size for pair in pairs for size in pair if size <= segment)
+    full = (nodes // segment * segment, -(-nodes // segment) * segment)
     raise PlanError(
         "slurm.segment",
         have=_count(nodes, "node"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpckit.decide.lint import lint
 from hpckit.decide.slurm_facts import Program
 from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
-from hpckit.model.finding import Finding
+from hpckit.model.finding import Finding, Level
 from hpckit.model.job import ResourceRequest
 from hpckit.model.plan import LaunchPlan, Option
 from hpckit.model.site import GpuOption, SiteSpec
@@ -26,6 +27,14 @@ class Dialect:
     topology: TopologyKind | None = None
 
 
+_TOPOLOGY_YAML = SlurmVersion(25, 5)
+"""From here on topology.yaml decides where there is one, and `scontrol show config` says flat where
+slurm.conf names no plugin. Source: topology.c, `topology_g_init`; read_config.c."""
+_SHORT_SEGMENTS = SlurmVersion(26, 5)
+"""Before, topology/block never starts a job that is smaller than its segment.
+Source: eval_nodes_block.c of 24.05 to 26.05."""
+
+
 def site_dialect(site: SiteSpec, told: SlurmVersion | None = None) -> Dialect:
     """The dialect of a site by its file; `told` is a release named on the command line.
 
@@ -39,11 +48,10 @@ def site_dialect(site: SiteSpec, told: SlurmVersion | None = None) -> Dialect:
 
 def live_dialect(site: SiteSpec, config: SlurmConfig) -> Dialect:
     """The dialect of the cluster that answers, in the spelling of its site."""
-    return Dialect(
-        version=config.version,
-        gpu_option=site.slurm.gpu_option,
-        topology=topology_kind(config.topology_plugin),
-    )
+    topology = topology_kind(config.topology_plugin)
+    if topology is TopologyKind.FLAT and config.version and config.version >= _TOPOLOGY_YAML:
+        topology = site.slurm.topology
+    return Dialect(version=config.version, gpu_option=site.slurm.gpu_option, topology=topology)
 
 
 def is_another_cluster(named: str | None, config: SlurmConfig) -> bool:
@@ -84,6 +92,22 @@ def gpu_request(dialect: Dialect, request: ResourceRequest) -> Option | None:
 def dialect_findings(plan: LaunchPlan, dialect: Dialect) -> tuple[Finding, ...]:
     """What sbatch and srun of this dialect would not take of a script, or would ignore."""
     return (
+        *_short_segment(plan, dialect),
         *lint(plan.directives, Program.SBATCH, dialect.version, dialect.topology),
         *lint(plan.srun, Program.SRUN, dialect.version, dialect.topology),
     )
+
+
+def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Finding]:
+    said = {option.name: option.value for option in plan.directives}
+    segment, nodes = said.get("segment"), said.get("nodes")
+    if segment is None or nodes is None or dialect.topology is not TopologyKind.BLOCK:
+        return
+    if int(nodes) < int(segment) and dialect.version and dialect.version < _SHORT_SEGMENTS:
+        yield Finding(
+            level=Level.ERROR,
+            subject="--segment",
+            text=f"Slurm {dialect.version} takes no segment of {segment} in a job of {nodes}",
+            hint=f"slurm.segment = {nodes}, or leave it out",
+            source="eval_nodes_block.c",
+        )

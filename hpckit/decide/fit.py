@@ -11,6 +11,7 @@ from hpckit.model.job import JobSpec
 from hpckit.model.site import SiteSpec
 from hpckit.units import (
     format_slurm_time,
+    parse_slurm_limit_s,
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
     slurm_mem_mib_ceil,
@@ -126,7 +127,7 @@ def _misfits(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[F
 def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
     if spec.resources.time_limit is None or partition.time_limit_s is None:
         return
-    asked_s = parse_slurm_time_s(spec.resources.time_limit)
+    asked_s = _least_s(spec, parse_slurm_time_s(spec.resources.time_limit))
     if asked_s <= partition.time_limit_s:
         return
     limit = format_slurm_time(partition.time_limit_s)
@@ -135,8 +136,16 @@ def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[
         level=Level.ERROR if qos is None else Level.NOTE,
         subject="time",
         text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
-        hint=f"--time {limit}",
+        hint=f"--time {limit}, or --no-checks where your QOS allows more",
     )
+
+
+def _least_s(spec: JobSpec, asked_s: int) -> int:
+    """The least that the job can do with. Source: sbatch(1), --time-min; job_mgr.c."""
+    try:
+        return parse_slurm_limit_s(str(spec.slurm.extra["time-min"]))
+    except (KeyError, ValueError):
+        return asked_s
 
 
 def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Finding]:

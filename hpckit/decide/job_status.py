@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,8 +139,7 @@ def status_of_records(
     if len(records) == 1 and first.task_index is None:
         return _stale(_status(entry, first), answers)
     status = _array_status(entry, records)
-    listed = {record.task_index for record in records}
-    missing = [task for task in tasks or () if task not in listed]
+    missing = _not_listed(entry, records, tasks or ())
     if not missing:
         return _stale(status, answers)
     which = f"{status.reason}; not listed: {format_indices(missing)}"
@@ -147,6 +147,24 @@ def status_of_records(
         return _stale(replace(status, reason=which), answers)
     never = "never begun" if entry.is_whole else "never begun, or never submitted"
     return _without_tasks(status, which, never, answers)
+
+
+def _not_listed(
+    entry: JobEntry, records: Sequence[JobRecord], tasks: Sequence[int]
+) -> Sequence[int]:
+    """The tasks of which there is no record; many that wait are one record, without an index."""
+    listed = {record.task_index for record in records}
+    together = {
+        record.array_offset
+        for record in records
+        if record.task_index is None and not record.state.is_final
+    }
+    offsets = [part.offset for part in entry.parts] or [0]
+    return [
+        task
+        for task in tasks
+        if task not in listed and offsets[bisect_right(offsets, task) - 1] not in together
+    ]
 
 
 def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) -> JobStatus:

@@ -8,7 +8,7 @@ from typing import Final
 
 from hpckit.model.cluster import NodeGroup, Partition
 from hpckit.parse.slurm_text import SEPARATOR, Place, value
-from hpckit.units import parse_slurm_time_s
+from hpckit.units import parse_slurm_limit_s
 
 # %P partition, with an asterisk at the default one; %a availability, %l time limit; then of nodes
 # that are alike: %D how many, %c CPUs, %m memory in MiB, %G generic resources, %f features.
@@ -80,7 +80,7 @@ def _limit_s(text: str, place: Place) -> int | None:
     if said is None or said in ("infinite", "UNLIMITED"):
         return None
     try:
-        return parse_slurm_time_s(said)
+        return parse_slurm_limit_s(said)
     except ValueError as error:
         raise place.refuse(f"{said!r} is no time limit", "1-00:00:00 or infinite") from error
 

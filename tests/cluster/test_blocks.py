@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
+from tests.cluster.hpckit_on import hpckit
 
 
 @pytest.fixture(scope="module", params=["trixie", "forky"])
@@ -25,3 +26,13 @@ def test_a_segment_is_one_block(cluster: Cluster) -> None:
     """A segment of two nodes gets the two of a block."""
     nodes = cluster.check(["srun", "--nodes=2", "--segment=2", "hostname"]).split()
     assert sorted(nodes) in (["c1", "c2"], ["c3", "c4"])
+
+
+def test_a_job_smaller_than_its_segment(cluster: Cluster) -> None:
+    """Slurm 24.11 would never start it on blocks, and hpckit refuses it; 26.05 takes it."""
+    naive = cluster.run(["sbatch", "--test-only", "--nodes=1", "--segment=2", "--wrap=true"])
+    options = ("--nodes", "1", "--set", "slurm.segment=2", "--test-only")
+    done = hpckit(cluster, "submit", *options, "--", "true")
+    old = cluster.check(["sbatch", "--version"]).split()[-1] < "26.05"
+    assert (naive.returncode != 0, done.returncode) == (old, 5 if old else 0)
+    assert ("takes no segment of 2 in a job of 1" in done.stderr) == old

@@ -56,3 +56,11 @@ def test_an_ignored_signal_stays_ignored() -> None:
         signal.raise_signal(signal.SIGHUP)
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_the_block_is_told_of_a_signal() -> None:
+    """What has many steps can end after the one in which the signal came."""
+    with pytest.raises(KeyboardInterrupt), interrupts_held() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()

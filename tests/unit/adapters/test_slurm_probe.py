@@ -132,3 +132,11 @@ def test_silence_is_not_remembered(tmp_path: Path) -> None:
     with pytest.raises(SchedulerUnreachable):
         probe(runner, tmp_path).look(None)
     assert list(tmp_path.glob("*.json")) == []
+
+
+def test_partitions_that_are_not_understood_cost_only_themselves(tmp_path: Path) -> None:
+    """MaxArraySize and release are known though sinfo says something new, and so is why."""
+    runner = ScriptedRunner(scontrol=[said(CONFIG)], sinfo=[said("something new\n")])
+    view = probe(runner, tmp_path).look(None)
+    assert (view.config.max_array_size, view.partitions) == (101, ())
+    assert "something new" in str(view.unread)

@@ -131,6 +131,20 @@ def test_a_trial_queues_nothing_whatever_is_said(tmp_path: Path) -> None:
         SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ToolTimeout(("sbatch",), 60.0, ""),
+        said(code=1, stderr="allocation failure: Socket timed out on send/recv operation\n"),
+    ],
+)
+def test_a_trial_without_an_answer_is_no_refusal(tmp_path: Path, answer: Answer) -> None:
+    """When nobody answers a trial, Slurm has not said no."""
+    clock, runner = FakeClock(), ScriptedRunner(sbatch=[answer])
+    with pytest.raises(SchedulerUnreachable, match="did not answer"):
+        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
+
+
 def test_os_environ_is_left_alone(tmp_path: Path) -> None:
     """A submission changes no variable of this process."""
     before = dict(os.environ)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click import unstyle
 
 from hpckit.app.chain import (
     PreparedStage,
@@ -19,10 +20,11 @@ from hpckit.app.chain import (
 from hpckit.app.draft import Caller
 from hpckit.app.prepare import JobSource, prepare
 from hpckit.app.track import job_statuses
+from hpckit.cli.chain import chain_document, chain_row
 from hpckit.errors import ConfigError, PlanError, SchedulerRefused, SubmissionUnconfirmed
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from tests.fakes.job_index import MemoryJobIndex
-from tests.unit.app.test_parts import Began, Slurm, ten_a_job
+from tests.unit.app.test_parts import Began, Slurm, held, ten_a_job
 from tests.unit.app.tracked import RUNS, ToldSubmitter
 from tests.unit.app.world import World, caller_in, tracking
 from tests.unit.parse.test_stages import CHAIN
@@ -162,6 +164,50 @@ def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
     assert len(world.index.latest(None)) == 2
     assert len(folders(tmp_path)) == 2
     assert refused.hint == "prepare had begun: hpckit status 4242"
+
+
+def test_an_interrupt_between_stages_takes_back_those_sent(tmp_path: Path) -> None:
+    """After Ctrl-C no further stage is sent, those before are cancelled, and no trace is left."""
+    slurm = Slurm()
+    world = ten_a_job(slurm)
+    tools = world.tools(lambda: held(lambda: len(slurm.requests) == 2))
+    with pytest.raises(KeyboardInterrupt, match=r"stage evaluate was not sent \(the stages before"):
+        submit_chain(stages(tmp_path), callers(tmp_path), tools)
+    assert slurm.cancelled == [("4243",), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("slurm.dependency", "afterok:1?afterok:2"), ("slurm.array", "0-99999"), ("chdir", "typo")],
+)
+def test_what_can_be_known_of_a_stage_is_known_before_the_first(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    """A stage that cannot be submitted is refused before another has been."""
+    slurm = Slurm()
+    wrong = prepare_chain(a_source(options={key: (value, "--set")}), RESOURCES)[2]
+    prepared = stages(tmp_path)
+    prepared[2] = replace(prepared[2], job=replace(wrong.job, site=prepared[2].job.site))
+    with pytest.raises((ConfigError, PlanError)):
+        submit_chain(prepared, callers(tmp_path), ten_a_job(slurm).tools())
+    assert slurm.requests == []
+
+
+def test_a_stage_that_is_forgotten_was_submitted(tmp_path: Path) -> None:
+    """Of the stages without a record those before a known one ran, and those after it never did."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    for number in (0, 2):
+        world.index.remove(done[number].entry.submission)
+    chain = chain_status(done[1].entry, tracking(ToldSubmitter(RUNS), world.index))
+    assert (chain.forgotten, chain.missing) == (["prepare"], ("evaluate",))
+    ((_, row),) = chain_row(chain)
+    assert unstyle(row) == (
+        "prepare (no longer on record) → train 4242 RUNNING → evaluate (not submitted)"
+    )
+    told = [(one["stage"], one["state"]) for one in chain_document(chain) or ()]
+    assert told == [("prepare", "UNKNOWN"), ("train", "RUNNING"), ("evaluate", "NOT_SUBMITTED")]
 
 
 def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:

@@ -150,3 +150,13 @@ def test_notes_come_with_the_submission(tmp_path: Path) -> None:
     job = job_at(tmp_path, rules, "[slurm.srun_extra]\ncpu-bind = 'c'\nhint = 'nomultithread'")
     notes = submit(job, caller_in(tmp_path), tools).notes
     assert [note.subject for note in notes] == ["--hint --cpu-bind", "site"]
+
+
+def test_unread_partitions_are_told() -> None:
+    """Where sinfo's answer was not understood, a note says so, and the rest is checked."""
+    view = replace(VIEW, partitions=(), unread="sinfo, line 1: is no partition")
+    _, (note,) = check_live(prepared(BASE), FakeClusterProbe(view), None)
+    assert note.text == "the partitions were not looked at: sinfo, line 1: is no partition"
+    with pytest.raises(JobRefused):
+        wrong = prepared(BASE + "[slurm.srun_extra]\nwait-for-children = true")
+        check_live(wrong, FakeClusterProbe(view), None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,25 @@ def test_tasks_that_ran_keep_their_record(tmp_path: Path) -> None:
     (entry,) = world.index.latest(None)
     assert Path(entry.folder).is_dir()
     assert caught.value.hint == "tasks had begun: hpckit status 4242"
+
+
+@contextmanager
+def held(interrupted: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
+    """A signal that came while it was held back."""
+    yield interrupted
+
+
+def test_an_interrupt_between_parts_takes_back_those_sent(tmp_path: Path) -> None:
+    """After Ctrl-C no further part is sent, those before are cancelled, and no trace is left."""
+    slurm = Slurm()
+    world = ten_a_job(slurm)
+    tools = world.tools(lambda: held(lambda: len(slurm.requests) == 2))
+    job = a_slurm_job({"slurm.array": "0-24"})
+    with pytest.raises(KeyboardInterrupt, match=r"part 3 of 3 .* were cancelled"):
+        submit(job, caller_in(tmp_path), tools)
+    assert len(slurm.requests) == 2
+    assert slurm.cancelled == [("4242", "4243")]
+    assert world.index.latest(None) == []
 
 
 def test_a_silent_scheduler_is_not_asked_to_take_back(tmp_path: Path) -> None:

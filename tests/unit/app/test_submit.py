@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -83,9 +83,9 @@ class _InterruptedBlock:
         self._left = number
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
+    def __call__(self) -> Iterator[Callable[[], bool]]:
         """Raise at the end of the block, as the adapter does."""
-        yield
+        yield lambda: False
         self._left -= 1
         if self._left == 0:
             raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from hpckit.app.trial import try_out
 from hpckit.errors import JobRefused, PlanError, SchedulerRefused
+from hpckit.ports import SubmitRequest
+from tests.fakes.clock import FakeClock
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.test_live_checks import VIEW
@@ -32,6 +35,25 @@ def test_each_kind_of_part_is_tried_once(tmp_path: Path) -> None:
     job = a_slurm_job({"slurm.array": "0-24"})
     try_out(job, caller_in(tmp_path), ten_a_job(slurm).tools())
     assert [request.array_part for request in slurm.requests] == ["0-9", "0-4"]
+
+
+def test_a_trial_of_many_parts_is_not_late(tmp_path: Path) -> None:
+    """Each part's trial begins anew: the time that those before it took is not held against it."""
+    clock = FakeClock()
+
+    class Slow(FakeSubmitter):
+        """Answers after twelve seconds."""
+
+        def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+            """Take the time."""
+            clock.sleep(12)
+            return super().test(request, script)
+
+    slurm = Slow()
+    world = replace(ten_a_job(slurm), clock=clock)
+    try_out(a_slurm_job({"slurm.array": "0-24"}), caller_in(tmp_path), world.tools())
+    first, second = (request.begun_s for request in slurm.requests)
+    assert second - first == 12
 
 
 def test_a_refusal_is_the_schedulers(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from tests.fakes.submitter import FakeSubmitter
 
 
 @contextmanager
-def nothing_held() -> Iterator[None]:
+def nothing_held() -> Iterator[Callable[[], bool]]:
     """No signal comes in these tests."""
-    yield
+    yield lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,8 @@ class World:
     probe: ClusterProbe | None = None
 
     def tools(
-        self, interrupts_held: Callable[[], AbstractContextManager[None]] = nothing_held
+        self,
+        interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]] = nothing_held,
     ) -> SubmitTools:
         """What `submit` uses."""
         return SubmitTools(

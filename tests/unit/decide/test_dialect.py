@@ -13,9 +13,11 @@ from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
 from hpckit.model.finding import Level
 from hpckit.model.plan import Option
 from hpckit.model.site import generic_site
+from hpckit.parse.site_file import parse_site_file
 from tests.unit.render.prepared import prepared
 
 BASE = 'name = "x"\ncommand = ["x"]\n'
+HERE = 'schema = "hpckit.site/1"\nname = "here"\n'
 
 
 def there(folder: Path, rules: str) -> FileResources:
@@ -91,10 +93,39 @@ def test_a_segment_divides_the_nodes(tmp_path: Path) -> None:
     job = "[resources]\nnodes = 6\n[slurm]\nsegment = 4"
     with pytest.raises(PlanError, match=r"--nodes 4 or 8, or slurm\.segment = 3"):
         at(tmp_path, "", job)
+    assert said(at(tmp_path, "", job.replace("= 6", "= 8")), "segment") == ["4"]
+
+
+@pytest.mark.parametrize(
+    "rules", ["", 'version = "26.05"\ntopology = "block"', 'version = "24.11"']
+)
+def test_a_job_may_be_smaller_than_its_segment(tmp_path: Path, rules: str) -> None:
+    """A site's segment does not keep its small jobs out, but on blocks before 26.05."""
     few = "[resources]\nnodes = 1\n[slurm]\nsegment = 2"
-    with pytest.raises(PlanError, match=r"--nodes 2, or slurm\.segment = 1"):
-        at(tmp_path, "", few)
-    assert said(at(tmp_path, "", few.replace("= 1", "= 6")), "segment") == ["2"]
+    assert said(at(tmp_path, f"[slurm]\n{rules}", few), "segment") == ["2"]
+
+
+def test_blocks_before_26_05_start_no_part_of_a_segment(tmp_path: Path) -> None:
+    """There topology/block never starts a job that is smaller than its segment: it is refused."""
+    few = "[resources]\nnodes = 1\n[slurm]\nsegment = 2"
+    with pytest.raises(JobRefused, match="takes no segment of 2 in a job of 1"):
+        at(tmp_path, '[slurm]\nversion = "24.11"\ntopology = "block"', few)
+
+
+@pytest.mark.parametrize(
+    ("release", "plugin", "kind"),
+    [
+        (SlurmVersion(24, 11, 5), "topology/flat", TopologyKind.FLAT),
+        (SlurmVersion(25, 11), "topology/flat", TopologyKind.BLOCK),
+        (SlurmVersion(25, 11), "topology/tree", TopologyKind.TREE),
+    ],
+)
+def test_flat_may_hide_a_topology_yaml(
+    release: SlurmVersion, plugin: str, kind: TopologyKind
+) -> None:
+    """From 25.05 on "flat" is what slurm.conf says where topology.yaml decides: the site knows."""
+    site = parse_site_file(HERE + '[slurm]\ntopology = "block"', "here.toml")
+    assert live_dialect(site, SlurmConfig(version=release, topology_plugin=plugin)).topology is kind
 
 
 def test_the_partitions_of_a_site_are_kept_to(tmp_path: Path) -> None:

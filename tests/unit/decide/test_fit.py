@@ -52,6 +52,7 @@ def found(resources: str, slurm: str = "") -> list[tuple[Level, str, str]]:
         ("time_limit = '30-0'", "partition = 'gpu,long'"),
         ("ntasks_per_node = 65", "extra = { overcommit = true }"),
         ("mem = '0'", ""),
+        ("time_limit = '2-0'", "extra = { time-min = '2:00:00' }"),
     ],
 )
 def test_what_fits_is_not_found(resources: str, slurm: str) -> None:

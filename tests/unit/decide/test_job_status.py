@@ -188,6 +188,16 @@ def test_a_completed_task_has_the_code_0() -> None:
     assert [task.exit_code for task in tasks] == [0, None]
 
 
+def test_many_that_wait_together_are_listed() -> None:
+    """Tasks that Slurm lists as one record of very many are not missing; a cancelled record is."""
+    together = record(JobState.PENDING, None, reason="Priority")
+    status = status_of_records(CONFIRMED, [RUNNING_3, together], tasks=range(100_000))
+    assert status.reason == "tasks: 1 RUNNING, 1 PENDING"
+    gone = record(JobState.CANCELLED, None)
+    status = status_of_records(CONFIRMED, [RUNNING_3, gone], tasks=range(5))
+    assert str(status.reason).endswith("not listed: 0-2,4")
+
+
 def test_an_array_that_goes_on_has_no_end() -> None:
     """While a task is left, the end of another is not the array's."""
     assert status_of_records(CONFIRMED, [DONE_1, RUNNING_3]).ended_s is None

@@ -92,6 +92,13 @@ def test_limits_and_availability() -> None:
     }
 
 
+@pytest.mark.parametrize(("limit", "seconds"), [("0:00", 0), ("9999-00:00:00", 9999 * 86400)])
+def test_a_partition_may_have_any_limit(limit: str, seconds: int) -> None:
+    """What no job should ask for can still be a partition's: Slurm prints what it was told."""
+    text = record_text("sinfo-24.11.5", "synthetic-kinds").replace("2-00:00:00", limit)
+    assert partition(text, "named").time_limit_s == seconds
+
+
 def test_a_clusters_heading_is_no_partition() -> None:
     """The heading of `-M` is understood."""
     assert len(parse_sinfo(f"CLUSTER: north\n{LINE}\n")) == 1
