@@ -7,7 +7,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -204,3 +205,17 @@ class Cluster(Containers):
                 if path.stat().st_size:
                     target = folder / f".coverage.cluster-{path.name.removeprefix('.coverage.')}"
                     target.write_bytes(path.read_bytes())
+
+
+@contextmanager
+def stopped(cluster: Cluster, host: str) -> Iterator[None]:
+    """The time without `host`; afterwards Slurm and its accounts answer again."""
+    cluster.stop(host)
+    try:
+        yield
+    finally:
+        cluster.start_host(host)
+        back = ["sacctmgr", "--noheader", "show", "cluster"]
+        answers = eventually(lambda: cluster.run(back).returncode == 0, timeout_s=60)
+        cluster.wait_idle()
+        assert answers, "slurmdbd has not come back"

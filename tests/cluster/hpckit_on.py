@@ -62,6 +62,29 @@ def status(cluster: Containers, job_id: str, **more: Any) -> dict[str, Any]:
     return document(hpckit(cluster, "status", "--json", job_id, **more))
 
 
+def status_and_commands(cluster: Cluster, job_id: str) -> tuple[dict[str, Any], list[list[str]]]:
+    """The document of `hpckit status --json`, and the external commands that it cost, in order."""
+    log = new_path("/tmp")
+    told = status(cluster, job_id, env={"HPCKIT_COMMAND_LOG": log})
+    return told, commands(cluster, log)
+
+
+def failed_job(cluster: Cluster) -> str:
+    """The id of a job that said `words` and ended with 7, about which Slurm has to be asked.
+
+    Its end is in the accounts, and no longer in its folder, which would answer instead of Slurm.
+    """
+    done = hpckit(cluster, "submit", "--wait", "--json", "--", "sh", "-c", "echo words; exit 7")
+    job = document(done)
+    assert job["exit_code"] == 7, job
+    job_id: str = job["job_id"]
+    # Its submit line, by which hpckit knows it, comes seconds after its end on 22.05.
+    ask = ["sacct", "-nXP", "--format=State,SubmitLine", f"--jobs={job_id}"]
+    assert eventually(lambda: cluster.check(ask).startswith("FAILED|sbatch "))
+    cluster.check(["rm", f"{job['folder']}/result.json"])
+    return job_id
+
+
 def reached(cluster: Cluster, job_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
     """The status of the job once its state is one of `states`, which has to come in time."""
     last: dict[str, Any] = {}

@@ -3,17 +3,18 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 import pytest
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster, stopped
 from tests.cluster.hpckit_on import (
     AT_GATE,
     HELD,
     document,
     ended,
+    failed_job,
     gated,
     hpckit,
     log_of,
@@ -23,6 +24,7 @@ from tests.cluster.hpckit_on import (
     reached,
     start,
     status,
+    status_and_commands,
     submit,
     traces,
 )
@@ -105,18 +107,9 @@ def test_a_wait_for_a_hundred_jobs(cluster: Cluster) -> None:
 # --- without slurmctld ---------------------------------------------------------------------------
 
 
-@contextmanager
-def stopped(cluster: Cluster, host: str) -> Iterator[None]:
-    """The time without `host`; afterwards Slurm and its accounts answer again."""
-    cluster.stop(host)
-    try:
-        yield
-    finally:
-        cluster.start_host(host)
-        back = ["sacctmgr", "--noheader", "show", "cluster"]
-        answers = eventually(lambda: cluster.run(back).returncode == 0, timeout_s=60)
-        cluster.wait_idle()
-        assert answers, "slurmdbd has not come back"
+def in_turn(asked: list[list[str]]) -> list[str]:
+    """The programs of these commands, in order; one that was asked again at once counts once."""
+    return [program for program, _ in groupby(argv[0] for argv in asked)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +123,9 @@ class Before:
 
 def jobs_before(cluster: Cluster) -> Before:
     """Submit both, and see the first to its end in the accounts."""
-    done = hpckit(cluster, "submit", "--wait", "--json", "--", "sh", "-c", "echo words; exit 7")
-    failed = document(done)
-    assert failed["exit_code"] == 7
-    ask = ["sacct", "--noheader", "--allocations", "--format=State", "--jobs", failed["job_id"]]
-    assert eventually(lambda: "FAILED" in cluster.check(ask))
+    failed = failed_job(cluster)
     waiting = submit(cluster, *HELD, "--", "true")
-    return Before(failed["job_id"], waiting["job_id"], traces(cluster))
+    return Before(failed, waiting["job_id"], traces(cluster))
 
 
 @pytest.fixture(scope="class")
@@ -190,9 +179,10 @@ class TestWithoutSlurmctld:
         assert traces(cluster) == before_ctl_stopped.traces
 
     def test_the_status_of_an_ended_job(self, cluster: Cluster, before_ctl_stopped: Before) -> None:
-        """How a job ended is known from the accounts."""
-        told = status(cluster, before_ctl_stopped.failed)
+        """How a job ended is known from the accounts, which are asked when squeue has failed."""
+        told, asked = status_and_commands(cluster, before_ctl_stopped.failed)
         assert (told["state"], told["exit_code"]) == ("FAILED", 7)
+        assert in_turn(asked) == ["squeue", "sacct"]
 
     def test_the_status_of_a_living_job(self, cluster: Cluster, before_ctl_stopped: Before) -> None:
         """A job that waits is what the accounts last knew of it."""
@@ -247,6 +237,13 @@ def before_dbd_stopped(cluster: Cluster) -> Iterator[Before]:
 class TestWithoutSlurmdbd:
     """slurmdbd does not run."""
 
+    # The first: slurmctld forgets an ended job after MinJobAge.
+    def test_the_status_of_an_ended_job(self, cluster: Cluster, before_dbd_stopped: Before) -> None:
+        """The exit code of a job that ended lately is known from slurmctld, by scontrol."""
+        told, asked = status_and_commands(cluster, before_dbd_stopped.failed)
+        assert (told["state"], told["exit_code"]) == ("FAILED", 7)
+        assert in_turn(asked)[:3] == ["squeue", "sacct", "scontrol"]
+
     def test_a_job_from_its_beginning_to_its_end(
         self, cluster: Cluster, before_dbd_stopped: Before
     ) -> None:
@@ -259,8 +256,3 @@ class TestWithoutSlurmdbd:
         """A job that waits is known from squeue."""
         told = status(cluster, submit(cluster, *HELD, "--", "true")["job_id"])
         assert (told["state"], told["slurm_reason"]) == ("PENDING", "BeginTime")
-
-    def test_the_status_of_an_ended_job(self, cluster: Cluster, before_dbd_stopped: Before) -> None:
-        """The exit code of a job that ended lately is known from slurmctld."""
-        told = status(cluster, before_dbd_stopped.failed)
-        assert (told["state"], told["exit_code"]) == ("FAILED", 7)

@@ -146,8 +146,7 @@ def test_a_job_of_a_thousand_nodes(controllers: dict[str, Controller]) -> None:
     on = controllers[LARGE]
     job_id = submitted(on, "--nodes=1024", "--gpus-per-node=8", "--", "true")
     assert status(on, job_id)["state"] in {"PENDING", "CONFIGURING"}
-    (listed,) = document(hpckit(on, "jobs", "--json"))["jobs"]
-    assert listed["job_id"] == job_id
+    assert job_id in [job["job_id"] for job in document(hpckit(on, "jobs", "--json"))["jobs"]]
     assert hpckit(on, "cancel", job_id).returncode == 0
     assert status(on, job_id)["state"] == "CANCELLED"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hpckit.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_mem_mib_ceil
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.controller import Controller, controller
 from tests.cluster.made_up_slurm import conf_of_site
@@ -22,7 +23,10 @@ COUNTED = {
     "--nodes": "nodes",
     "--cpus-per-task": "cpus_per_node",
     "--gpus-per-node": "gpus_per_node",
+    "--mem": "mem_per_node",
+    "--time": "time_limit",
 }
+"""Option → the key of a partition that says how much of it there is."""
 Release = tuple[int, int]
 
 
@@ -106,15 +110,25 @@ def test_a_site_takes_its_goldens(slurms: tuple[str, list[Controller]]) -> None:
         assert not any(refused.values()), refused
 
 
+def one_more(option: str, stated: int | str) -> int:
+    """One more than a site file states: a node, CPU or GPU, a MiB or a minute."""
+    if option == "--mem":
+        return slurm_mem_mib_ceil(parse_slurm_mem_bytes(str(stated))) + 1
+    if option == "--time":
+        return parse_slurm_time_s(str(stated)) // 60 + 1
+    return int(stated) + 1
+
+
 def test_a_site_has_what_it_says_and_no_more(slurms: tuple[str, list[Controller]]) -> None:
-    """In a partition, all that it has can be had for as long as it says, and not one more of it."""
+    """The nodes, CPUs, GPUs, memory and time that a partition's table states can be had at once;
+    one more of any (a MiB, a minute) is refused, and so is a feature that it does not list.
+    """
     name, (on, *_) = slurms
     for partition, said in SITES[name]["partitions"].items():
         most = {option: said[key] for option, key in COUNTED.items() if key in said}
         whole = [f"{option}={value}" for option, value in most.items()]
-        limit = [f"--time={said['time_limit']}"] if "time_limit" in said else []
         there = ("--partition", partition, "--ntasks-per-node=1")
-        assert not asked(on, *there, *whole, *limit)
+        assert not asked(on, *there, *whole)
         for option, value in most.items():
-            assert asked(on, *there, f"{option}={value + 1}"), option
+            assert asked(on, *there, f"{option}={one_more(option, value)}"), (partition, option)
         assert asked(on, *there, "--constraint=unheard-of")
