@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections import Counter
 from typing import Any
@@ -147,19 +148,36 @@ def recorded_now(cluster: Cluster, folder: str) -> None:
 KILLING = """\
 #!/bin/sh
 /usr/bin/sbatch "$@"
-case "$*" in *-101.sbatch) kill -KILL $PPID ;; esac
+case "$*" in *-101.sbatch) kill -{signal} $PPID ;; esac
 """
+
+
+def signalled(cluster: Cluster, signal: str, words: str) -> subprocess.CompletedProcess[str]:
+    """What hpckit does that gets a signal once Slurm has the second part of its array."""
+    folder = new_path()
+    cluster.check(["mkdir", folder])
+    cluster.run(["tee", f"{folder}/sbatch"], input=KILLING.format(signal=signal))
+    cluster.check(["chmod", "+x", f"{folder}/sbatch"])
+    argv = ["sh", "-c", f"PATH={folder}:$PATH exec hpckit submit {words}"]
+    return cluster.run(argv, env=SITE, timeout_s=LONG_S)
+
+
+def test_an_interrupt_takes_back_the_parts_that_were_sent(cluster: Cluster) -> None:
+    """After Ctrl-C at the second of three parts there is no third, no job, no folder, no line."""
+    before = traces(cluster)
+    later = "--set slurm.begin=now+1hour"
+    done = signalled(cluster, "INT", f"{later} --array 100-104,202 -- true")
+    assert done.returncode == 130
+    assert "not every part was sent (part 3 of 3" in done.stderr
+    assert "the parts before it were cancelled" in done.stderr
+    assert traces(cluster) == before
+    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
+    assert eventually(lambda: cluster.check(living) == "")
 
 
 def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
     """Killed once Slurm had the second of three parts, a submission has two, and knows of both."""
-    folder = new_path()
-    cluster.check(["mkdir", folder])
-    cluster.run(["tee", f"{folder}/sbatch"], input=KILLING)
-    cluster.check(["chmod", "+x", f"{folder}/sbatch"])
-    words = "hpckit submit --array 100-104,202 -- sleep 600"
-    submitting = ["sh", "-c", f"PATH={folder}:$PATH exec {words}"]
-    assert cluster.run(submitting, env=SITE, timeout_s=LONG_S).returncode != 0
+    assert signalled(cluster, "KILL", "--array 100-104,202 -- sleep 600").returncode != 0
     newest = document(hpckit(cluster, "status", "--json"))
     first, second, third = newest["part_ids"]
     assert newest["job_id"] == first
