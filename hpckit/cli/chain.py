@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpckit.cli import output
+from hpckit.cli.submission import interrupt_on_signals, size_of, submission_document
 
 if TYPE_CHECKING:
     from hpckit.app.chain import Chain, PreparedStage
@@ -48,7 +49,6 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
 def _submit(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
     from hpckit import wiring
     from hpckit.app.chain import submit_chain
-    from hpckit.cli.cmd_submit import interrupt_on_signals
     from hpckit.cli.waiting import ASKING
 
     interrupt_on_signals()
@@ -65,7 +65,6 @@ def _finish(
     stages: Sequence[PreparedStage], submissions: Sequence[Submission], params: dict[str, Any]
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
-    from hpckit.cli.cmd_submit import submission_document
     from hpckit.cli.waiting import say_open
 
     ended = _wait(submissions) if params["wait"] else []
@@ -106,8 +105,6 @@ def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
 
 
 def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
-    from hpckit.cli.cmd_submit import submission_document
-
     if as_json:
         documents = [
             {**submission_document(one.job, None, None), "script": one.job.script.text}
@@ -124,8 +121,6 @@ def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
 
 
 def _say_submitted(stages: Sequence[PreparedStage], submissions: Sequence[Submission]) -> None:
-    from hpckit.cli.cmd_submit import size_of
-
     last = submissions[-1]
     rows = [
         ("chain", f"{len(stages)} stages, each begins when the one before has completed"),

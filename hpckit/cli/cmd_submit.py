@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
+from hpckit.cli.submission import interrupt_on_signals, size_of, submission_document
 from hpckit.cli.tasks import id_of, log_task
 from hpckit.model.site import SubmitterKind
 
@@ -105,16 +105,6 @@ def _submit(job: PreparedJob, *, checks: bool) -> Submission:
         line.clear()
 
 
-def interrupt_on_signals() -> None:
-    """SIGTERM and a closed session undo or complete a submission as Ctrl-C does.
-
-    Not where one is ignored: under nohup(1) a closed session changes nothing.
-    """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
-
-
 def _wait(submission: Submission) -> JobStatus:
     from hpckit import wiring
     from hpckit.cli.waiting import wait_at_terminal
@@ -129,33 +119,6 @@ def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
     click.echo(job.script.text, nl=False)
     output.say_notes(job.notes)
     output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
-
-
-def submission_document(
-    job: PreparedJob, submission: Submission | None, status: JobStatus | None
-) -> dict[str, object]:
-    """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
-    from hpckit.parse.document import to_tree
-
-    return {
-        "schema": "hpckit.submission/1",
-        "job_id": None if submission is None else submission.job_id,
-        "name": job.effective.spec.name,
-        "site": job.site.name,
-        "folder": None if submission is None else str(submission.folder),
-        "script_sha256": job.script.sha256,
-        "cluster": None if submission is None else submission.entry.cluster,
-        "held_back": [] if submission is None else list(submission.environment.held_back),
-        "sbatch_defaults": []
-        if submission is None
-        else list(submission.environment.sbatch_defaults),
-        "words": [] if submission is None else list(submission.words),
-        "notes": [to_tree(note) for note in (job if submission is None else submission).notes],
-        "state": None if status is None else str(status.state),
-        "exit_code": None if status is None else status.exit_code,
-        "exit_signal": None if status is None else status.exit_signal,
-        "reason": None if status is None else status.reason,
-    }
 
 
 def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
@@ -198,24 +161,6 @@ def _first_task(job: PreparedJob) -> int | None:
     if array is None or job.site.submitter is not SubmitterKind.SLURM:
         return None
     return array_ranges(array)[0][0]
-
-
-def size_of(job: PreparedJob) -> str:
-    """What a job asks for, in a few words."""
-    spec = job.effective.spec
-    parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
-    parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))
-    if spec.resources.gpus_per_node:
-        gpus = spec.resources.gpus_per_node
-        parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
-    slurm = job.site.submitter is SubmitterKind.SLURM
-    default = "the partition's time limit" if slurm else "no time limit"
-    words = [" × ".join(parts), spec.resources.time_limit or default]
-    for name in ("partition", "account", "qos") if slurm else ():
-        value = getattr(spec.slurm, name)
-        if value is not None:
-            words.append(f"{name} {value}")
-    return " · ".join(words)
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
