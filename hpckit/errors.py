@@ -138,7 +138,8 @@ class ToolMissing(AdapterError):
 def _joined(argv: Sequence[str]) -> str:
     import shlex  # noqa: PLC0415  only an error needs it
 
-    return shlex.join(argv)
+    text = shlex.join(argv)
+    return "".join(char if char.isprintable() else "|" for char in text)
 
 
 class ToolFailed(AdapterError):
@@ -164,6 +165,10 @@ class ToolTimeout(AdapterError):
 
 class StorageFailed(AdapterError):
     """A file or folder could not be read or written; says which and why."""
+
+
+class NotRecorded(StorageFailed):
+    """A job was started, and that could not be written down; says its id."""
 
 
 class SchedulerRefused(AdapterError):

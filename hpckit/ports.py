@@ -148,8 +148,8 @@ class Submitter(Protocol):
         """
         ...
 
-    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
-        """End the job or one task of an array, or only send it a signal.
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
+        """End the job or one task of an array, or only send it a signal; gives how it was before.
 
         Raises HpckitError if it has ended already.
         """

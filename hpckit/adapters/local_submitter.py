@@ -90,12 +90,13 @@ class LocalSubmitter:
     def detail(self, job: JobEntry, task: int | None = None) -> None:
         """None: a job on this machine has no steps, and no accounts are kept."""
 
-    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
         """Ask the supervisor to end the job (None; KILL at once), or to send its script a signal.
 
         Signals are INT, HUP, USR1, USR2 and TERM. Returns at once, unless the supervisor was
-        killed: then it ends what is left of the job itself. Raises HpckitError when the job has
-        ended or the signal is another, AdapterError when the job is not this machine's.
+        killed: then it ends what is left of the job itself. Gives the status before. Raises
+        HpckitError when the job has ended or the signal is another, AdapterError when the job is
+        not this machine's.
         """
         job_id, folder = job.job_id, Path(job.folder)
         if task is not None:
@@ -115,6 +116,7 @@ class LocalSubmitter:
             raise HpckitError(f"job {job_id} has already ended: {status.state}")
         else:
             raise AdapterError(f"job {job_id} cannot be cancelled: {status.reason}")
+        return status
 
 
 class _Launch:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_status import SlurmStatuses
@@ -88,9 +90,7 @@ class SlurmSubmitter:
         Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
-        with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
-            file.write(script)
-            file.flush()
+        with _script_file(script) as file:
             try:
                 sbatch(["sbatch", "--test-only", *_options(request), file.name])
             except SubmissionUnconfirmed as error:
@@ -132,11 +132,12 @@ class SlurmSubmitter:
         ]
         return own[-1] if own and own[-1].record.state.is_final else None
 
-    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
         """End the job with scancel (None), or send a signal to the steps of a running one.
 
-        Slurm's TERM comes first and KILL after its KillWait; the signal KILL ends it at once.
-        Raises HpckitError when the job has ended, has not begun or is not known to Slurm.
+        Gives its status before. Slurm's TERM comes first and KILL after its KillWait; the signal
+        KILL ends it at once. Raises HpckitError when the job has ended, has not begun or is not
+        known to Slurm.
         """
         status = self._statuses.of([job])[job.submission]
         if status.state.is_final:
@@ -151,6 +152,7 @@ class SlurmSubmitter:
         if status.cluster is not None:
             argv.append(f"--clusters={status.cluster}")
         self._slurm.ask([*argv, *targets])
+        return status
 
     def _found(self, request: SubmitRequest, error: HpckitError) -> StartedJob:
         """The job of a submission whose answer was lost, should Slurm list it already."""
@@ -171,6 +173,24 @@ class SlurmSubmitter:
             hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
             f"{CONFIRM_S:.0f} s of Slurm's return",
         ) from error
+
+
+@contextmanager
+def _script_file(script: str) -> Iterator[IO[str]]:
+    """A file that holds the script inside the block. Raises StorageFailed."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(
+                tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8")
+            )
+            file.write(script)
+            file.flush()
+        except OSError as error:
+            raise StorageFailed(
+                f"the script cannot be written to a temporary file: {error.strerror}",
+                hint="TMPDIR may name another folder",
+            ) from error
+        yield file
 
 
 def _offset(part: JobPart) -> int:

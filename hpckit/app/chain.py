@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.app.draft import Caller
-from hpckit.app.parts import has_begun, take_back
+from hpckit.app.parts import TakenBack, take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.app.sites import load_site
 from hpckit.app.submit import Submission, SubmitTools, draft_of, submit
@@ -17,6 +17,7 @@ from hpckit.app.track import TrackTools, after_status, job_statuses
 from hpckit.decide.chain import explained
 from hpckit.errors import (
     HpckitError,
+    NotRecorded,
     PlanError,
     SchedulerUnreachable,
     StorageFailed,
@@ -78,7 +79,7 @@ def submit_chain(
     and KeyboardInterrupt: then the stages before are cancelled and undone, unless Slurm may have
     the stage.
     """
-    places = _places(stages, callers[0])
+    places = places_of(stages, callers[0])
     for stage, caller, place in zip(stages, callers, places, strict=True):
         draft_of(stage.job, caller, tools, place)
     done: list[Submission] = []
@@ -98,7 +99,7 @@ def submit_chain(
     return tuple(done)
 
 
-def _places(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[StagePlace]:
+def places_of(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[StagePlace]:
     """The place of each stage, for checks: the ids to wait for are not known yet."""
     names = tuple(stage.name for stage in stages)
     return [
@@ -128,7 +129,7 @@ def _submit_stage(
 ) -> Submission:
     try:
         return submit(stage.job, caller, tools, place)
-    except SubmissionUnconfirmed as error:
+    except (SubmissionUnconfirmed, NotRecorded) as error:
         error.message = f"stage {stage.name}: {error.message}; no stage after it was submitted"
         raise
     except HpckitError as error:
@@ -146,19 +147,21 @@ def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools)
     begun: list[str] = []
     for submission in reversed(done):
         silent = isinstance(error, SchedulerUnreachable)
-        ran = not silent and has_begun(submission.entry, tools.submitter)
-        if silent or not take_back(submission.entry, tools.submitter):
+        taken_back = TakenBack.NOT if silent else take_back(submission.entry, tools.submitter)
+        if taken_back is TakenBack.NOT:
             error.hint = f"hpckit cancel {submission.job_id}: stages before it go on"
             return
-        if ran:
-            begun.append(f"{submission.entry.stage} had begun: hpckit status {submission.job_id}")
+        if taken_back is TakenBack.HAD_BEGUN:
+            begun.append(str(submission.entry.stage))
         else:
             tools.index.remove(submission.entry.submission)
             tools.folders.remove(submission.folder)
-    if done:
-        error.message += " (the stages before it were cancelled)"
     if begun:
-        error.hint = begun[-1]
+        error.message += " (what was left of the stages before it was cancelled)"
+        names = " and ".join(reversed(begun))
+        error.hint = f"{names} had begun: hpckit status {done[len(begun) - 1].job_id}"
+    elif done:
+        error.message += " (the stages before it were cancelled)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

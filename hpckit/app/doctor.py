@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpckit.decide.dialect import is_another_cluster
+from hpckit.decide.dialect import is_another_cluster, old_site_file
 from hpckit.errors import AdapterError, HpckitError, ParseError
 from hpckit.model.finding import Finding, Level
-from hpckit.model.site import SubmitterKind
-from hpckit.ports import ClusterProbe, CommandRunner, JobFolders, JobIndex
+from hpckit.model.site import SiteSpec, SubmitterKind
+from hpckit.ports import ClusterProbe, ClusterView, CommandRunner, JobFolders, JobIndex
 
 _TIMEOUT_S = 5.0
 
@@ -59,11 +59,11 @@ def examine(
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
     probe: ClusterProbe | None = None,
-    cluster: str | None = None,
+    site: SiteSpec | None = None,
 ) -> Sequence[Finding]:
     """All findings, in the order in which a new user meets the things they are about.
 
-    With a `probe` the cluster is looked at afresh; `cluster` is the name that the site file gives.
+    With a `probe` the cluster is looked at afresh, and held against what the file of `site` says.
     """
     tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
     looked_at = [_tool(runner, tool) for tool in tools]
@@ -71,7 +71,7 @@ def examine(
     findings = [
         Finding(level=Level.OK, subject="python", text=platform.python_version()),
         *looked_at,
-        *([_cluster(probe, cluster)] if probe is not None and answers else []),
+        *(_cluster(probe, site) if probe is not None and answers else ()),
         _job_root(folders, job_root, submitter),
         _index(index),
     ]
@@ -93,17 +93,35 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
     return Finding(level=Level.OK, subject=name, text=said or "answers")
 
 
-def _cluster(probe: ClusterProbe, named: str | None) -> Finding:
-    """What submissions are checked against, in the words of a site file."""
+def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Finding]:
+    """What submissions are checked against, and where the site file says something else."""
     try:
         view = probe.look(None, fresh=True)
     except (AdapterError, ParseError) as error:
-        return Finding(
+        yield Finding(
             level=Level.NOTE,
             subject="cluster",
             text=f"it cannot be looked at: {error.message.splitlines()[0]}",
             hint="submissions are not checked against it",
         )
+        return
+    named = None if site is None else site.slurm.cluster
+    if is_another_cluster(named, view.config):
+        yield Finding(
+            level=Level.ERROR,
+            subject="cluster",
+            text=f"{_words(view)}; the site file says {named}: nothing is submitted from here",
+            hint="work on a login node of that cluster, or correct slurm.cluster",
+        )
+        return
+    yield Finding(level=Level.OK, subject="cluster", text=_words(view))
+    old = None if site is None else old_site_file(site, view.config)
+    if old is not None:
+        yield old
+
+
+def _words(view: ClusterView) -> str:
+    """A cluster in the words of a site file."""
     config = view.config
     said = (
         ("", config.cluster_name),
@@ -116,15 +134,7 @@ def _cluster(probe: ClusterProbe, named: str | None) -> Finding:
     words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
     if view.unread is not None:
         words[-1] = f"its partitions cannot be read: {view.unread.splitlines()[0]}"
-    text = " · ".join(words)
-    if is_another_cluster(named, config):
-        return Finding(
-            level=Level.ERROR,
-            subject="cluster",
-            text=f"{text}; the site file says {named}: nothing is submitted from here",
-            hint="work on a login node of that cluster, or correct slurm.cluster",
-        )
-    return Finding(level=Level.OK, subject="cluster", text=text)
+    return " · ".join(words)
 
 
 def _first_line(text: str) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpckit.app.prepare import PreparedJob, without_errors
-from hpckit.decide.dialect import dialect_findings, is_another_cluster, live_dialect
+from hpckit.decide.dialect import (
+    dialect_findings,
+    is_another_cluster,
+    live_dialect,
+    old_site_file,
+)
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
 from hpckit.model.cluster import SlurmVersion
@@ -71,13 +76,7 @@ def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Itera
             f"{config.cluster_name}",
             hint="submit from a login node of that cluster, or --site with a site file of this one",
         )
-    elif rules.version is not None and config.version is not None:
-        said = SlurmVersion.of(rules.version)
-        if said.line != config.version.line:
-            yield Finding(
-                level=Level.NOTE,
-                subject="site",
-                text=f"the file of {job.site.name} says Slurm {said.line}, and "
-                f"{config.version} answers",
-                hint=f'slurm.version = "{config.version.line}" in the site file',
-            )
+        return
+    old = old_site_file(job.site, config)
+    if old is not None:
+        yield old

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from hpckit.decide.arrays import array_parts, is_throttled
@@ -88,23 +89,25 @@ def with_started(entry: JobEntry, number: int, started: StartedJob) -> JobEntry:
     )
 
 
-def take_back(entry: JobEntry, submitter: Submitter) -> bool:
-    """Cancel what Slurm has of a job; False where that could not be done."""
+class TakenBack(StrEnum):
+    """What cancelling has left of a job: nothing, what it did until then, or the job."""
+
+    WHOLLY = "wholly"
+    HAD_BEGUN = "had begun"
+    NOT = "not"
+
+
+def take_back(entry: JobEntry, submitter: Submitter) -> TakenBack:
+    """Cancel what Slurm has of a job. Of one that has begun, what it left is worth keeping."""
     begun = tuple(part for part in entry.parts if is_confirmed(part.job_id))
     try:
-        submitter.cancel(replace(entry, parts=begun), None)
+        before = submitter.cancel(replace(entry, parts=begun), None)
     except AdapterError:
-        return False
+        return TakenBack.NOT
     except HpckitError:
-        pass  # it has ended already
-    return True
-
-
-def has_begun(entry: JobEntry, submitter: Submitter) -> bool:
-    """Whether a job, or a task of it, has begun: then it has left something worth keeping."""
-    status = submitter.statuses([entry])[entry.submission]
-    tasks = [task.started_s for task in status.tasks]
-    return any(started_s is not None for started_s in (status.started_s, *tasks))
+        return TakenBack.HAD_BEGUN  # it has ended already
+    times = [before.started_s, *(task.started_s for task in before.tasks)]
+    return TakenBack.HAD_BEGUN if any(time is not None for time in times) else TakenBack.WHOLLY
 
 
 def recorded_parts(intent: Mapping[str, Any], submitted: Mapping[str, Any]) -> tuple[JobPart, ...]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
 from hpckit.app.draft import Caller, Draft, record_start, request_of, write_folder
 from hpckit.app.live_checks import check_live
 from hpckit.app.parts import (
+    TakenBack,
     dependency,
-    has_begun,
     planned_parts,
     take_back,
     with_started,
@@ -25,6 +25,7 @@ from hpckit.decide.shell_environment import SubmissionEnvironment, submission_en
 from hpckit.errors import (
     ConfigError,
     HpckitError,
+    NotRecorded,
     SchedulerUnreachable,
     StorageFailed,
     SubmissionUnconfirmed,
@@ -276,7 +277,7 @@ def _record(draft: Draft, entry: JobEntry, tools: SubmitTools) -> None:
         record_start(draft, entry, tools.folders, tools.clock.now_s())
         tools.index.update([entry])
     except StorageFailed as error:
-        raise StorageFailed(
+        raise NotRecorded(
             f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
             hint=error.hint,
         ) from error
@@ -312,7 +313,7 @@ def _start_parts(
     for number, part in enumerate(draft.parts or (None,)):
         if number and interrupted():
             error = HpckitError("not every part was sent")
-            _give_up(draft, entry, error, tools, progress)
+            _give_up(draft, entry, error, tools, progress, number=number)
             raise KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
         waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
         try:
@@ -328,7 +329,7 @@ def _start_parts(
             raise
         except HpckitError as error:
             if part is not None and progress.started is not None:
-                _give_up(draft, entry, error, tools, progress)
+                _give_up(draft, entry, error, tools, progress, number=number)
             raise
         words = (*words, *(word for word in started.words if word not in words))
         begun_s = tools.clock.now_s()
@@ -336,26 +337,34 @@ def _start_parts(
 
 
 def _give_up(
-    draft: Draft, entry: JobEntry, error: HpckitError, tools: SubmitTools, progress: _Progress
+    draft: Draft,
+    entry: JobEntry,
+    error: HpckitError,
+    tools: SubmitTools,
+    progress: _Progress,
+    *,
+    number: int,
 ) -> None:
-    """Take back the parts that were started before one was not, and say so in the error.
+    """Take back what was started of an array whose part `number` was not, and say so in the error.
 
-    Of tasks that have begun the folder and the record stay.
+    Of tasks that have begun the folder and the record stay, and no other part is awaited.
     """
-    begun = sum(is_confirmed(part.job_id) for part in entry.parts)
-    at = min(begun, len(entry.parts) - 1)
-    which = f"part {at + 1} of {len(entry.parts)} (array {draft.parts[at].expression})"
+    which = f"part {number + 1} of {len(entry.parts)} (array {draft.parts[number].expression})"
+    before = "it and the parts" if isinstance(error, NotRecorded) else "the parts"
     silent = isinstance(error, SchedulerUnreachable)
-    ran = not silent and has_begun(entry, tools.submitter)
-    if silent or not take_back(entry, tools.submitter):
-        error.message = f"{error.message} ({which}; the parts before it could not be cancelled)"
+    taken_back = TakenBack.NOT if silent else take_back(entry, tools.submitter)
+    if taken_back is TakenBack.NOT:
+        error.message = f"{error.message} ({which}; {before} before it could not be cancelled)"
         error.hint = f"hpckit cancel {entry.job_id}"
         return
-    error.message = f"{error.message} ({which}; the parts before it were cancelled)"
-    if ran:
-        error.hint = f"tasks had begun: hpckit status {entry.job_id}"
-    else:
+    error.message = f"{error.message} ({which}; {before} before it were cancelled)"
+    if taken_back is TakenBack.WHOLLY:
         progress.started = None
+        return
+    error.hint = f"tasks had begun: hpckit status {entry.job_id}"
+    sent = tuple(part for part in entry.parts if is_confirmed(part.job_id))
+    with suppress(StorageFailed):
+        tools.index.update([replace(entry, parts=sent)])
 
 
 def _undo(draft: Draft, tools: SubmitTools, progress: _Progress) -> None:

@@ -10,6 +10,7 @@ from hpckit.app.submit import SubmitTools, draft_of
 from hpckit.errors import PlanError
 from hpckit.model.finding import Finding
 from hpckit.model.site import SubmitterKind
+from hpckit.model.stage import StagePlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,9 @@ class Trial:
     notes: tuple[Finding, ...]
 
 
-def try_out(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Trial:
+def try_out(
+    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+) -> Trial:
     """Check the job and have the scheduler look at it; nothing is written, queued or recorded.
 
     Of an array in parts each kind of part is tried once. Raises JobRefused, SchedulerRefused and
@@ -33,7 +36,7 @@ def try_out(job: PreparedJob, caller: Caller, tools: SubmitTools) -> Trial:
             need="a scheduler for --test-only",
             hint="--dry-run shows the script, or use a site with Slurm",
         )
-    draft = draft_of(job, caller, tools)
+    draft = draft_of(job, caller, tools, place)
     kinds = {part.expression: part for part in draft.parts}
     words: list[str] = []
     for part in kinds.values() or (None,):

@@ -23,7 +23,7 @@ CHAIN_SCHEMA = "hpckit.chain/1"
 def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
     from hpckit import wiring
-    from hpckit.app.chain import prepare_chain
+    from hpckit.app.chain import places_of, prepare_chain
     from hpckit.cli.trial import try_jobs
 
     if source.command:
@@ -35,7 +35,8 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
         return 0
     if params["test_only"]:
         jobs = [stage.job for stage in stages]
-        try_jobs(jobs, checks=params["checks"], as_json=params["as_json"])
+        places = places_of(stages, wiring.caller())
+        try_jobs(jobs, places, checks=params["checks"], as_json=params["as_json"])
         return 0
     submissions = _submit(stages, checks=params["checks"])
     if params["quiet"] and not params["as_json"]:

@@ -37,7 +37,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         wiring.job_index(),
         expand_job_root(spec.job_root, caller),
         submitter=spec.submitter,
-        cluster=spec.slurm.cluster,
+        site=spec,
         probe=wiring.cluster_probe() if spec.submitter is SubmitterKind.SLURM else None,
     )
     if as_json:

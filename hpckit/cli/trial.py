@@ -9,18 +9,28 @@ from hpckit.cli import output
 
 if TYPE_CHECKING:
     from hpckit.app.prepare import PreparedJob
+    from hpckit.model.stage import StagePlace
 
 TRIAL_SCHEMA = "hpckit.trial/1"
 
 
-def try_jobs(jobs: Sequence[PreparedJob], *, checks: bool, as_json: bool) -> None:
-    """Have each job looked at, and print what is said; nothing is queued."""
+def try_jobs(
+    jobs: Sequence[PreparedJob],
+    places: Sequence[StagePlace | None] = (None,),
+    *,
+    checks: bool,
+    as_json: bool,
+) -> None:
+    """Have each job looked at, in its place in a chain, and print what is said."""
     from hpckit import wiring
     from hpckit.app.trial import try_out
     from hpckit.parse.document import to_tree
 
     tools = wiring.submit_tools(jobs[0].site.submitter, checks=checks)
-    trials = [(job, try_out(job, wiring.caller(), tools)) for job in jobs]
+    trials = [
+        (job, try_out(job, wiring.caller(), tools, place))
+        for job, place in zip(jobs, places, strict=True)
+    ]
     if as_json:
         documents = [
             {

@@ -60,6 +60,21 @@ def is_another_cluster(named: str | None, config: SlurmConfig) -> bool:
     return bool(named and answers and named.casefold() != answers.casefold())
 
 
+def old_site_file(site: SiteSpec, config: SlurmConfig) -> Finding | None:
+    """What to write where the cluster's release is another than its site file says."""
+    if site.slurm.version is None or config.version is None:
+        return None
+    said = SlurmVersion.of(site.slurm.version)
+    if said.line == config.version.line:
+        return None
+    return Finding(
+        level=Level.NOTE,
+        subject="site",
+        text=f"the file of {site.name} says Slurm {said.line}, and {config.version} answers",
+        hint=f'slurm.version = "{config.version.line}" in the site file',
+    )
+
+
 def topology_kind(plugin: str | None) -> TopologyKind | None:
     """The kind that TopologyPlugin names, None for one that hpckit does not know.
 

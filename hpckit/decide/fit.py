@@ -18,6 +18,7 @@ from hpckit.units import (
 )
 
 _MIB = 1024**2
+_MOST_NAMES = 20
 
 
 def site_partitions(site: SiteSpec) -> tuple[Partition, ...]:
@@ -104,11 +105,12 @@ def _unknown(name: str, names: Sequence[str]) -> Finding:
 
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return Finding(
         level=Level.ERROR,
         subject="partition",
         text=f"there is no partition {name!r}",
-        hint=f"{meant}there are: {', '.join(names)}",
+        hint=f"{meant}there are: {', '.join(names[:_MOST_NAMES])}{more}",
     )
 
 
@@ -131,12 +133,13 @@ def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[
     if asked_s <= partition.time_limit_s:
         return
     limit = format_slurm_time(partition.time_limit_s)
+    key = "slurm.extra.time-min" if "time-min" in spec.slurm.extra else "--time"
     # A QOS may lift a partition's limit (sacctmgr(1), PartitionTimeLimit).
     yield Finding(
         level=Level.ERROR if qos is None else Level.NOTE,
         subject="time",
         text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
-        hint=f"--time {limit}, or --no-checks where your QOS allows more",
+        hint=f"{key} {limit}, or --no-checks where your QOS allows more",
     )
 
 

@@ -20,7 +20,6 @@ from hpckit.model.rules import (
     parses,
 )
 from hpckit.units import (
-    MEM_EXPECTED,
     TIME_EXPECTED,
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
@@ -82,6 +81,13 @@ class SlurmSite:
         check_fields(self)
 
 
+def _node_mem(text: str) -> int:
+    size_bytes = parse_slurm_mem_bytes(text)
+    if size_bytes < 1024**2:
+        raise ValueError(text)
+    return size_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePartition:
     """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
@@ -96,7 +102,7 @@ class SitePartition:
     mem_per_node: str | None = key(
         "Memory of a node (RealMemory).",
         default=None,
-        check=parses(parse_slurm_mem_bytes, MEM_EXPECTED),
+        check=parses(_node_mem, "a Slurm memory size from 1M on"),
     )
     gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT), minimum=0)
     gpu_type: str | None = key(

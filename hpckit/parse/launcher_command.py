@@ -79,7 +79,8 @@ def read_torchrun(command: Sequence[str]) -> TorchrunCommand | None:
     options, rest, as_module = _split_options(list(command[1:]))
     if not rest:
         raise ConfigError("torchrun has nothing to run", key="command", hint="torchrun train.py")
-    python = ("python", "-m") if as_module else ("python",)
+    # python3, as many systems have no `python`, and environments have both.
+    python = ("python3", "-m") if as_module else ("python3",)
     return TorchrunCommand(options=tuple(options), command=(*python, *rest))
 
 

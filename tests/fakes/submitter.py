@@ -84,8 +84,8 @@ class FakeSubmitter:
         self.asked.append([job.job_id])
         return self.detailed
 
-    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
-        """End the job, or remember the signal. Raises HpckitError."""
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
+        """End the job, or remember the signal; gives the status before. Raises HpckitError."""
         job_id, folder = job.job_id, Path(job.folder)
         status = self._status(job_id, folder)
         if status.state.is_final:
@@ -103,6 +103,7 @@ class FakeSubmitter:
                 ended_s=1.0,
                 reason="cancelled by a test",
             )
+        return status
 
     def _status(self, job_id: JobId, folder: Path) -> JobStatus:
         if folder in self._jobs:

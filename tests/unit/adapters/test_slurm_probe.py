@@ -12,7 +12,7 @@ from hpckit.adapters.slurm_probe import SlurmProbe
 from hpckit.errors import SchedulerUnreachable
 from hpckit.model.cluster import NodeGroup, SlurmVersion, TopologyKind
 from tests.fakes.clock import FakeClock
-from tests.unit.adapters.scripted import ScriptedRunner, row, said
+from tests.unit.adapters.scripted import Answer, ScriptedRunner, row, said
 
 CONFIG = (
     "Configuration data as of 2026-11-21T10:00:00\n"
@@ -134,9 +134,15 @@ def test_silence_is_not_remembered(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == []
 
 
-def test_partitions_that_are_not_understood_cost_only_themselves(tmp_path: Path) -> None:
-    """MaxArraySize and release are known though sinfo says something new, and so is why."""
-    runner = ScriptedRunner(scontrol=[said(CONFIG)], sinfo=[said("something new\n")])
-    view = probe(runner, tmp_path).look(None)
+@pytest.mark.parametrize("answer", [said("something new\n"), said(code=1, stderr="something new")])
+def test_partitions_that_cannot_be_read_cost_only_themselves(
+    tmp_path: Path, answer: Answer
+) -> None:
+    """Release and MaxArraySize are known though sinfo fails, and so is why; it is not kept."""
+    runner = ScriptedRunner(scontrol=[said(CONFIG)], sinfo=[answer])
+    one = probe(runner, tmp_path)
+    view = one.look(None)
     assert (view.config.max_array_size, view.partitions) == (101, ())
     assert "something new" in str(view.unread)
+    one.look(None)
+    assert runner.programs == ["scontrol", "sinfo"] * 2

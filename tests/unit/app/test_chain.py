@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click import unstyle
 
+from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.chain import (
     PreparedStage,
     chain_status,
@@ -21,7 +22,15 @@ from hpckit.app.draft import Caller
 from hpckit.app.prepare import JobSource, prepare
 from hpckit.app.track import job_statuses
 from hpckit.cli.chain import chain_document, chain_row
-from hpckit.errors import ConfigError, PlanError, SchedulerRefused, SubmissionUnconfirmed
+from hpckit.errors import (
+    ConfigError,
+    HpckitError,
+    NotRecorded,
+    PlanError,
+    SchedulerRefused,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from tests.fakes.job_index import MemoryJobIndex
 from tests.unit.app.test_parts import Began, Slurm, held, ten_a_job
@@ -144,7 +153,7 @@ def third_refused(slurm: Slurm, home: Path) -> World:
     options = {"slurm.array": ("10", "--array")}
     last = prepare_chain(a_source(options=options), RESOURCES)[2]
     prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
-    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .* \(the stages before it"):
+    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*the stages before it"):
         submit_chain(prepared, callers(home), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
     return world
@@ -163,7 +172,35 @@ def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
     world = third_refused(Began(refused, at=10), tmp_path)
     assert len(world.index.latest(None)) == 2
     assert len(folders(tmp_path)) == 2
-    assert refused.hint == "prepare had begun: hpckit status 4242"
+    assert refused.hint == "prepare and train had begun: hpckit status 4243"
+
+
+def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> None:
+    """A stage that is found to have ended when it is to be cancelled ran: what it left stays."""
+    ended = HpckitError("job 4242 has already ended: COMPLETED")
+    refused = SchedulerRefused("no")
+    world = third_refused(Slurm(refused, at=10, cancelling=ended), tmp_path)
+    assert len(world.index.latest(None)) == 2
+    assert "what was left of" in str(refused)
+
+
+def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
+    """When a stage was started and that cannot be written down, none before it is cancelled."""
+    slurm = Slurm()
+
+    class Full(FileJobFolders):
+        """No place for the record of the second stage."""
+
+        def write(self, folder: Path, name: str, text: str) -> None:
+            """Be full."""
+            if name == "submitted.json" and len(slurm.requests) == 2:
+                raise StorageFailed("no space left")
+            super().write(folder, name, text)
+
+    world = replace(ten_a_job(slurm), folders=Full())
+    with pytest.raises(NotRecorded, match=r"stage train: job 4243 was started .* no stage after"):
+        submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    assert slurm.cancelled == []
 
 
 def test_an_interrupt_between_stages_takes_back_those_sent(tmp_path: Path) -> None:

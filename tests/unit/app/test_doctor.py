@@ -12,6 +12,7 @@ from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
+from hpckit.parse.site_file import parse_site_file
 from hpckit.ports import ClusterView, CommandResult
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.command_runner import FakeCommandRunner
@@ -115,7 +116,7 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
 
 
 def seen(
-    probe: FakeClusterProbe, root: Path, *, answers: bool = True, cluster: str | None = None
+    probe: FakeClusterProbe, root: Path, *, answers: bool = True, rules: str = ""
 ) -> list[Finding]:
     """What doctor says of the cluster of a Slurm whose commands answer, or do not."""
     said = {tool.argv: BASH for tool in SLURM_TOOLS} if answers else {}
@@ -126,9 +127,9 @@ def seen(
         root,
         submitter=SubmitterKind.SLURM,
         probe=probe,
-        cluster=cluster,
+        site=parse_site_file(f'schema = "hpckit.site/1"\nname = "here"\n{rules}', "here.toml"),
     )
-    return [one for one in found if one.subject == "cluster"]
+    return [one for one in found if one.subject in ("cluster", "site")]
 
 
 def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
@@ -148,11 +149,19 @@ def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
 def test_another_cluster_is_an_error(tmp_path: Path) -> None:
     """A site file of another cluster than the one that answers is told before a job is refused."""
     view = ClusterView(config=SlurmConfig(cluster_name="alps"), partitions=(), seen_s=0.0)
-    (finding,) = seen(FakeClusterProbe(view), tmp_path, cluster="orion")
+    (finding,) = seen(FakeClusterProbe(view), tmp_path, rules='slurm.cluster = "orion"')
     assert finding.level is Level.ERROR
     assert "the site file says orion" in finding.text
-    (same,) = seen(FakeClusterProbe(view), tmp_path, cluster="Alps")
+    (same,) = seen(FakeClusterProbe(view), tmp_path, rules='slurm.cluster = "Alps"')
     assert same.level is Level.OK
+
+
+def test_an_old_site_file_is_a_note(tmp_path: Path) -> None:
+    """A release that is not the site file's is told, as submissions tell it."""
+    config = SlurmConfig(version=SlurmVersion(24, 11, 5))
+    probe = FakeClusterProbe(ClusterView(config=config, partitions=(), seen_s=0.0))
+    _, note = seen(probe, tmp_path, rules='slurm.version = "23.02"')
+    assert (note.level, note.hint) == (Level.NOTE, 'slurm.version = "24.11" in the site file')
 
 
 def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:

@@ -54,11 +54,12 @@ class Slurm(FakeSubmitter):
             job.submission: JobStatus(job_id=job.job_id, state=JobState.PENDING) for job in jobs
         }
 
-    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> None:
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
         """Note what was cancelled, or refuse."""
         self.cancelled.append(job.job_ids)
         if self._cancelling is not None:
             raise self._cancelling
+        return self.statuses([job])[job.submission]
 
 
 class Began(Slurm):
@@ -163,13 +164,14 @@ def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
     assert list((tmp_path / ".local/state/hpckit/jobs").iterdir()) == []
 
 
-def test_parts_that_have_ended_need_no_cancelling(tmp_path: Path) -> None:
-    """Taking back parts that have ended meanwhile leaves no trace either."""
+def test_parts_that_have_ended_meanwhile_keep_their_record(tmp_path: Path) -> None:
+    """Parts that turn out to have ended when they are to be cancelled ran: that stays on record."""
     slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
     world = ten_a_job(slurm)
-    with pytest.raises(SchedulerRefused):
+    with pytest.raises(SchedulerRefused) as caught:
         submitted(world, tmp_path)
-    assert world.index.latest(None) == []
+    assert caught.value.hint == "tasks had begun: hpckit status 4242"
+    assert len(world.index.latest(None)) == 1
 
 
 def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:
@@ -240,6 +242,7 @@ def test_tasks_that_ran_keep_their_record(tmp_path: Path) -> None:
     (entry,) = world.index.latest(None)
     assert Path(entry.folder).is_dir()
     assert caught.value.hint == "tasks had begun: hpckit status 4242"
+    assert entry.job_ids == ("4242",)  # no part is awaited that was never sent
 
 
 @contextmanager

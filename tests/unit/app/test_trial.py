@@ -10,6 +10,8 @@ import pytest
 
 from hpckit.app.trial import try_out
 from hpckit.errors import JobRefused, PlanError, SchedulerRefused
+from hpckit.model.slurm import JobId
+from hpckit.model.stage import StagePlace
 from hpckit.ports import SubmitRequest
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster_probe import FakeClusterProbe
@@ -54,6 +56,15 @@ def test_a_trial_of_many_parts_is_not_late(tmp_path: Path) -> None:
     try_out(a_slurm_job({"slurm.array": "0-24"}), caller_in(tmp_path), world.tools())
     first, second = (request.begun_s for request in slurm.requests)
     assert second - first == 12
+
+
+def test_a_stage_is_tried_in_its_place(tmp_path: Path) -> None:
+    """What a stage cannot say beside the stage before it is refused, as submitting would be."""
+    job = a_slurm_job({"slurm.dependency": "afterok:1?afterok:2"})
+    place = StagePlace(chain="c", stage="b", stages=("a", "b"), after=(JobId("U"),))
+    try_out(job, caller_in(tmp_path), World().tools())
+    with pytest.raises(PlanError, match="either , or"):
+        try_out(job, caller_in(tmp_path), World().tools(), place)
 
 
 def test_a_refusal_is_the_schedulers(tmp_path: Path) -> None:

@@ -133,3 +133,17 @@ def test_nothing_known_is_nothing_found() -> None:
     spec = prepared('name = "x"\ncommand = ["x"]\n[resources]\nnodes = 999', site=None)
     assert fit_findings(spec.effective.spec, ()) == ()
     assert fit_findings(spec.effective.spec, (CPU,)) == ()
+
+
+def test_a_remedy_is_one() -> None:
+    """What is too long by time-min says that key; of very many partitions some are named."""
+    text = (
+        'name = "x"\ncommand = ["x"]\n[resources]\ntime_limit = "3-0"\n'
+        '[slurm]\npartition = "gpu"\nextra = { time-min = "2-0" }'
+    )
+    spec = prepared(text, site=None).effective.spec
+    (one,) = fit_findings(spec, ALL)
+    assert str(one.hint).startswith("slurm.extra.time-min 1-00:00:00")
+    many = [replace(GPU, name=f"p{number}") for number in range(3000)]
+    (one,) = fit_findings(spec, many)
+    assert str(one.hint).endswith("p19 and 2980 more")

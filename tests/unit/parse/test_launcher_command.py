@@ -11,15 +11,15 @@ from hpckit.parse.launcher_command import job_name_of, read_torchrun
 @pytest.mark.parametrize(
     ("words", "options", "command"),
     [
-        ("torchrun train.py --lr 1", [], "python train.py --lr 1"),
-        ("torchrun -m pkg.train --nnodes 3", [], "python -m pkg.train --nnodes 3"),
-        ("torchrun --module pkg.train", [], "python -m pkg.train"),
-        ("torchrun --max-restarts 2 train.py", ["--max-restarts=2"], "python train.py"),
-        ("torchrun --max_restarts=2 train.py", ["--max_restarts=2"], "python train.py"),
-        ("torchrun --max_restarts 2 train.py", ["--max-restarts=2"], "python train.py"),
-        ("torchrun -r 3 -t=1 train.py", ["-r=3", "-t=1"], "python train.py"),
-        ("torchrun --some-flag train.py", ["--some-flag"], "python train.py"),
-        ("torchrun -- train.py -x", [], "python train.py -x"),
+        ("torchrun train.py --lr 1", [], "python3 train.py --lr 1"),
+        ("torchrun -m pkg.train --nnodes 3", [], "python3 -m pkg.train --nnodes 3"),
+        ("torchrun --module pkg.train", [], "python3 -m pkg.train"),
+        ("torchrun --max-restarts 2 train.py", ["--max-restarts=2"], "python3 train.py"),
+        ("torchrun --max_restarts=2 train.py", ["--max_restarts=2"], "python3 train.py"),
+        ("torchrun --max_restarts 2 train.py", ["--max-restarts=2"], "python3 train.py"),
+        ("torchrun -r 3 -t=1 train.py", ["-r=3", "-t=1"], "python3 train.py"),
+        ("torchrun --some-flag train.py", ["--some-flag"], "python3 train.py"),
+        ("torchrun -- train.py -x", [], "python3 train.py -x"),
     ],
 )
 def test_torchrun_in_front(words: str, options: list[str], command: str) -> None:

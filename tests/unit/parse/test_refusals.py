@@ -197,6 +197,11 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
         (SITE + "partitions.gpu.nod = 1", "partitions.gpu.nod", "did you mean `nodes`?"),
         (SITE + "partitions.gpu.nodes = 0", "partitions.gpu.nodes", "got 0, expected 1 or more"),
         (SITE + "partitions.gpu.nodes = 'a'", "partitions.gpu.nodes", "got text"),
+        (
+            SITE + "partitions.gpu = {nodes = 1, mem_per_node = '0'}",
+            "partitions.gpu.mem_per_node",
+            "from 1M on",
+        ),
         (SITE + "partitions.gpu = {}", "partitions.gpu.nodes", "is missing"),
     ],
 )
