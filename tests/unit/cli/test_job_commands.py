@@ -216,11 +216,12 @@ def submitted(*args: str) -> dict[str, Any]:
     return value
 
 
-def test_submit_tells_how_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_tells_how_it_went(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`submit --wait` shows size, script, held-back variables, each rank's last line, the end."""
     monkeypatch.setenv("NCCL_ALGO", "Ring")
     args = ("--partition", "p", "--time", "0:05:00", "--ntasks-per-node", "2")
-    result = call("submit", "--local", "--wait", *args, "--", "sh", "-c", "echo r$RANK; exit 3")
+    said = f"echo r$RANK; cd {tmp_path}; touch $RANK; until [ -e 0 -a -e 1 ]; do sleep 0.01; done"
+    result = call("submit", "--local", "--wait", *args, "--", "sh", "-c", f"{said}; exit 3")
     text = words(result.stdout)
     assert result.exit_code == 1
     assert "1 node × 2 ranks · 0:05:00 site local" in text
