@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
+from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
     from hpckit.adapters.template_cache import TemplateCache
@@ -62,7 +63,7 @@ def template_cache() -> TemplateCache:
 
 
 def _caches() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "hpckit"
+    return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
 def cluster_probe() -> ClusterProbe:
@@ -83,7 +84,7 @@ def job_index() -> JobIndex:
 
 def state_folder() -> Path:
     """`$XDG_STATE_HOME/hpckit`, by default `~/.local/state/hpckit`."""
-    return Path(os.environ.get("XDG_STATE_HOME") or home() / ".local" / "state") / "hpckit"
+    return xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
 
 
 def submitter(kind: SubmitterKind) -> Submitter:

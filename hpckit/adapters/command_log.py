@@ -42,7 +42,9 @@ class LoggedRunner:
     def _open(self) -> FileIO:
         try:
             # Its owner's alone: the words of a command name accounts, jobs and folders.
-            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            # Not to wait either for whoever reads a FIFO.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+            handle = os.open(self._path, flags, 0o600)
             # Unbuffered: what could not be written is not tried again when the file is closed.
             return FileIO(handle, "ab")
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.adapters.injob_archive import pack_injob
+from hpckit.adapters.regular_file import read_regular
 from hpckit.errors import StorageFailed
 from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
+_MOST_DIGITS = 20
 
 
 class FileJobFolders:
@@ -55,14 +58,21 @@ class FileJobFolders:
     def read(self, folder: Path, name: str) -> str:
         """The text of a file of the folder. Raises StorageFailed."""
         try:
-            return (folder / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return read_regular(folder / name).decode()
+        except OSError as error:
+            raise StorageFailed(f"{folder / name} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
             raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
 
     def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
         """A JSON document of the folder. Raises StorageFailed for any other text."""
         try:
-            document = json.loads(self.read(folder, name), parse_constant=_no_number)
+            document = json.loads(
+                self.read(folder, name),
+                parse_constant=_finite,
+                parse_float=_finite,
+                parse_int=_integer,
+            )
         except (ValueError, RecursionError) as error:
             raise StorageFailed(f"{folder / name} is damaged: {error}") from error
         if not isinstance(document, dict):
@@ -107,7 +117,7 @@ class FileJobFolders:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    found.append(((path / INTENT_FILE).stat().st_mtime, path))
+                    found.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -115,5 +125,23 @@ class FileJobFolders:
         return [path for _, path in sorted(found)]
 
 
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+def _written_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except (PermissionError, FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError:
+        return 0.0  # whoever reads it is told why that cannot be done
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word} is no number that can be")
+    return number
+
+
+def _integer(word: str) -> int:
+    if len(word) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(word)} digits cannot be")
+    return int(word)

@@ -10,8 +10,10 @@ import msgspec
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.adapters.process_tree import ProcessMark
+from hpckit.adapters.regular_file import read_regular
 from hpckit.errors import StorageFailed
 from hpckit.model.slurm import JobState
+from hpckit.units import MAX_EPOCH_S
 
 RUN_SCHEMA = "hpckit.local-run/1"
 RESULT_SCHEMA = "hpckit.local-result/1"
@@ -52,7 +54,6 @@ class LocalRun:
 
 
 _MAX_EXIT_CODE = 255
-_MAX_EPOCH_S = 1e11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class LocalResult:
     def __post_init__(self) -> None:
         if self.exit_code is not None and not 0 <= self.exit_code <= _MAX_EXIT_CODE:
             raise ValueError(f"the exit code {self.exit_code} cannot be")
-        if not all(0 <= time_s < _MAX_EPOCH_S for time_s in (self.started_s, self.ended_s)):
+        if not all(0 <= time_s < MAX_EPOCH_S for time_s in (self.started_s, self.ended_s)):
             raise ValueError("a time in it cannot be")
 
 
@@ -111,7 +112,7 @@ def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
     """A record; None when it is not there. Raises StorageFailed for one that is not understood."""
     path = folder / name
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -119,7 +120,7 @@ def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
     try:
         schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
         record = msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StorageFailed(f"{path} is damaged: {error}") from error
     wanted = _SCHEMAS.get(kind, schema)
     if schema != wanted:

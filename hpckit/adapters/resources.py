@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hpckit
 from hpckit.errors import StorageFailed
+from hpckit.model.xdg import xdg_folder
 
 _PACKAGE = Path(hpckit.__file__).resolve().parent
 SITES = "site_configs"
@@ -27,8 +28,8 @@ def search_path(
 ) -> tuple[Path, ...]:
     """The folders that may hold `site_configs/` and `templates/`, strongest first."""
     named = [Path(part) for part in environment.get("HPCKIT_PATH", "").split(":") if part]
-    config = environment.get("XDG_CONFIG_HOME") or str(home / ".config")
-    return (*extra, *named, Path(config) / "hpckit", Path("/etc/hpckit"), packaged_data())
+    config = xdg_folder(environment, "XDG_CONFIG_HOME", home)
+    return (*extra, *named, config / "hpckit", Path("/etc/hpckit"), packaged_data())
 
 
 class FileResources:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpckit.adapters.intent import Intent, read_intent
+from hpckit.adapters.regular_file import read_regular
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
 from hpckit.adapters.slurm_view import SlurmView, look
@@ -31,6 +32,7 @@ from hpckit.ports import Clock
 
 _SHOWN_AT_MOST = 50
 _CODE_MASK = 128
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError)
 _MOST_TASKS = 1_000_000
 
 
@@ -123,9 +125,9 @@ def _may_grow(job: JobEntry, folder: Path, age_s: float) -> bool:
     """
     lives = _intent(folder).submitter_lives
     try:
-        recorded_s = float(json.loads((folder / SUBMITTED_FILE).read_bytes())["submitted_s"])
+        recorded_s = float(json.loads(read_regular(folder / SUBMITTED_FILE))["submitted_s"])
         age_s = min(age_s, job.created_s + age_s - recorded_s)
-    except (OSError, ValueError, LookupError, TypeError):
+    except _UNREADABLE:
         pass
     return lives is True or age_s < (FAR_CONFIRM_S if lives is None else CONFIRM_S)
 
@@ -159,9 +161,9 @@ def _lacks_code(records: Sequence[JobRecord]) -> bool:
 def _tasks(folder: Path) -> Sequence[int] | None:
     """The tasks of the array that the job file asked for; None where the folder does not tell."""
     try:
-        text = json.loads((folder / EFFECTIVE_FILE).read_bytes())["job"]["slurm"]["array"]
+        text = json.loads(read_regular(folder / EFFECTIVE_FILE))["job"]["slurm"]["array"]
         ranges = array_ranges(str(text))
-    except (OSError, ValueError, LookupError, TypeError):
+    except _UNREADABLE:
         return None
     if sum(map(len, ranges)) > _MOST_TASKS:
         return None
@@ -181,7 +183,7 @@ def _with_whole_code(status: JobStatus, folder: Path) -> JobStatus:
     logs = (folder / log_file(0, failed[0] if failed else None)).parent
     try:
         newest = max(logs.glob("failed-*"), key=lambda path: path.stat().st_mtime)
-        whole = int(newest.read_text(encoding="ascii").split()[0])
+        whole = int(read_regular(newest).split()[0])
     except (OSError, ValueError, IndexError):
         return status
     return replace(status, exit_code=whole) if whole == code + _CODE_MASK else status

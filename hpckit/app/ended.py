@@ -11,6 +11,7 @@ from hpckit.model.job_folder import RESULT_FILE
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from hpckit.parse.document import convert, to_tree
 from hpckit.ports import JobFolders
+from hpckit.units import MAX_EPOCH_S
 
 RESULT_SCHEMA = "hpckit.result/1"
 
@@ -35,7 +36,9 @@ def folder_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
         status = convert(document, JobStatus, RESULT_FILE)
     except (StorageFailed, ConfigError):
         return None
-    return status if status.state.is_final and status.job_id == entry.job_id else None
+    times = [time_s for time_s in (status.started_s, status.ended_s) if time_s is not None]
+    can_be = status.state.is_final and all(0 <= time_s < MAX_EPOCH_S for time_s in times)
+    return status if can_be and status.job_id == entry.job_id else None
 
 
 def record_end(entry: JobEntry, status: JobStatus, folders: JobFolders) -> None:

@@ -18,9 +18,9 @@ from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
+from hpckit.units import MAX_EPOCH_S
 
 _ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
-_MAX_EPOCH_S = 1e11
 _SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
@@ -289,7 +289,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
         for folder in tools.folders.scan(root):
             try:
                 entry = _entry_of(tools.folders, folder)
-            except (StorageFailed, KeyError, TypeError, ValueError) as error:
+            except (StorageFailed, LookupError, TypeError, ValueError, OverflowError) as error:
                 wrong.append(f"{folder}: {error}")
             else:
                 entries.append(_with_end(entry, lines.get(entry.submission), tools.folders))
@@ -349,10 +349,12 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
     cluster = confirmed.get("cluster")
     submission = str(intent["uuid"])
     created_s = float(str(intent["created_s"]))
-    if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", job_id) or not 0 <= created_s < _MAX_EPOCH_S:
+    if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", job_id) or not 0 <= created_s < MAX_EPOCH_S:
         raise ValueError("it holds a job id or time that cannot be")
     if not re.fullmatch(r"[0-9a-f]{32}", submission):
         raise ValueError("intent.json holds a uuid that cannot be")
+    for text in (str(folder), str(intent["name"]), str(intent["site"])):
+        text.encode()  # else the index cannot hold it
     return JobEntry(
         submission=submission,
         job_id=JobId(job_id),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
+_MOST_BYTES = 1024**2
 
 
 class JobCommand(click.Command):
@@ -166,7 +168,10 @@ def _read_job(job: str) -> str:
     try:
         if job == "-" and sys.stdin is None:
             raise ConfigError("is closed", source="standard input")
-        raw = sys.stdin.buffer.read() if job == "-" else Path(job).read_bytes()
+        with nullcontext(sys.stdin.buffer) if job == "-" else Path(job).open("rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise ConfigError(f"is no job file: it is over {_MOST_BYTES // 1024} KiB", source=job)
         return raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text: {error}", source=job) from error

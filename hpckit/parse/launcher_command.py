@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -38,10 +39,17 @@ _TORCHRUN_VALUED = frozenset(
         "numa-binding",
         "signals-to-handle",
         "event-log-handler",
+        "duplicate-stdout-filters",
+        "duplicate-stderr-filters",
+        "shutdown-timeout",
         "r",
         "t",
     ]
 )
+_SHORT_WITH_VALUE = re.compile(r"-[rt][0-9].*")
+_TORCHRUN_FLAGS = frozenset(["virtual-local-rank", "help", "h", "module", "m"])
+TORCHRUN_OPTIONS = frozenset([*_TORCHRUN_OWNED, *_TORCHRUN_VALUED, *_TORCHRUN_FLAGS])
+"""All that torchrun 2.13 has, with hyphens; it takes underscores too, and unique beginnings."""
 _LAUNCHERS = {
     "srun": "hpckit writes srun itself: give the program after it",
     "mpirun": 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"',
@@ -129,10 +137,10 @@ def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:
         word = words.pop(0)
         if word == "--":
             break
-        if word in ("-m", "--module"):
+        name = _full_name(word)
+        if name in ("m", "module"):
             as_module = True
             continue
-        name = word.lstrip("-").split("=", 1)[0].replace("_", "-")
         if name in _TORCHRUN_OWNED:
             raise ConfigError(
                 f"torchrun's {word.split('=', 1)[0]} is hpckit's to write",
@@ -143,6 +151,26 @@ def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:
             word = f"--{name}={words.pop(0)}" if len(name) > 1 else f"{word}={words.pop(0)}"
         options.append(word)
     return options, words, as_module
+
+
+def _full_name(word: str) -> str:
+    """The name of an option as torchrun reads it.
+
+    Raises ConfigError for one of which nobody knows whether the next word is its value.
+    """
+    name = word.lstrip("-").split("=", 1)[0].replace("_", "-")
+    meant = [one for one in TORCHRUN_OPTIONS if len(name) > 1 and one.startswith(name)]
+    if name in TORCHRUN_OPTIONS:
+        return name
+    if len(meant) == 1:
+        return meant[0]
+    if "=" in word or _SHORT_WITH_VALUE.fullmatch(word):
+        return name
+    raise ConfigError(
+        f"torchrun's {word} is not known here, so what follows may be its value or the program",
+        key="command",
+        hint=f'{word}=VALUE where it has a value, else launch.torchrun_args = ["{word}"]',
+    )
 
 
 def job_name_of(command: Sequence[str]) -> str:

@@ -90,7 +90,9 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 def kill_job(folder: Path) -> None:
     """Kill what a test left running: the supervisor with all below it, and what has left that."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, TypeError, RecursionError, psutil.Error
+    ):
         pid = json.loads((folder / "run.json").read_text())["pid"]
         # The records of some tests name other processes.
         if "submitit.core._submit" in psutil.Process(pid).cmdline():

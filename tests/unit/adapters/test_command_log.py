@@ -116,6 +116,14 @@ def test_a_log_that_cannot_be_written_refuses_first(tmp_path: Path) -> None:
     assert behind.asked == []
 
 
+def test_a_fifo_that_nobody_reads_refuses_first(tmp_path: Path) -> None:
+    """A log that nobody takes up does not hang the command."""
+    os.mkfifo(tmp_path / "log")
+    clock = FakeClock()
+    with pytest.raises(StorageFailed, match="cannot be written"):
+        LoggedRunner(_Slow(clock), tmp_path / "log", clock).run(SQUEUE, 1.0)
+
+
 def test_a_full_disk_does_not_change_the_answer() -> None:
     """When the line cannot be written after the run, the result is given all the same."""
     behind = FakeCommandRunner({SQUEUE: ANSWER})

@@ -92,8 +92,14 @@ def test_a_job_of_another_host_is_unknown_here(submitter: LocalSubmitter, folder
         cancel(submitter, request)
 
 
+DEEP = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+
+
 @pytest.mark.parametrize("name", ["run.json", "result.json", "intent.json"])
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 3}', "\xff", '{"pid": "x"}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"schema": 3}', "\xff", '{"pid": "x"}', pytest.param(DEEP, id="deep")],
+)
 def test_a_damaged_record_is_unknown(
     submitter: LocalSubmitter, folder: Path, name: str, text: str
 ) -> None:

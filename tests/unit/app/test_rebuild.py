@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +90,10 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         json.dumps({**KEYS, "created_s": 1e300}),
         json.dumps({**KEYS, "job_id": "../x"}),
         json.dumps({**KEYS, "uuid": "L1"}),
+        json.dumps({**KEYS, "name": "\ud800"}),
+        json.dumps({**KEYS, "parts": [{"offset": 0.5, "job_id": "1"}]}).replace("0.5", "1e999"),
+        json.dumps({**KEYS, "created_s": 10**400}),
+        "[" * 100_000,
     ],
 )
 def test_a_folder_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, intent: str) -> None:
@@ -101,6 +106,27 @@ def test_a_folder_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, inte
     assert count == 1
     assert len(wrong) == 1
     assert wrong[0].startswith(f"{tmp_path / 'b'}: ")
+
+
+def test_what_cannot_be_a_record_costs_its_own_folder(tmp_path: Path) -> None:
+    """A link to itself, a FIFO and a device instead of intent.json neither hang nor hide a job."""
+    submitter = FakeSubmitter()
+    running(submitter, tmp_path / "a")
+    for name in ("loop", "fifo", "device"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "loop" / "intent.json").symlink_to("intent.json")
+    os.mkfifo(tmp_path / "fifo" / "intent.json")
+    (tmp_path / "device" / "intent.json").symlink_to("/dev/zero")
+    count, wrong = rebuild(tracking(submitter), [tmp_path])
+    assert (count, len(wrong)) == (1, 3)
+
+
+def test_a_folder_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
+    """The index holds text: a folder that somebody gave other bytes for a name is told."""
+    entry = entry_of("4242", tmp_path / "\udcff\udcfe")
+    intended(entry)
+    count, wrong = rebuild(tracking(ToldSubmitter(UNSEEN)), [tmp_path])
+    assert (count, len(wrong)) == (0, 1)
 
 
 def test_an_unknown_state_is_not_taken_for_news(tmp_path: Path) -> None:

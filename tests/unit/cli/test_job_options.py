@@ -209,6 +209,11 @@ def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
     assert "cannot be read: Is a directory" in str(refused(tmp_path))
 
 
+def test_a_device_is_no_job_file() -> None:
+    """What never ends is not read to its end."""
+    assert "is no job file: it is over 1024 KiB" in str(refused(Path("/dev/zero")))
+
+
 def test_sites_are_completed(tmp_path: Path) -> None:
     """The names of sites are offered where a site is expected."""
     assert {"docker", "local"} < set(completions("render", "--site", ""))

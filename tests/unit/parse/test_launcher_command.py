@@ -18,7 +18,12 @@ from hpckit.parse.launcher_command import job_name_of, read_torchrun
         ("torchrun --max_restarts=2 train.py", ["--max_restarts=2"], "python3 train.py"),
         ("torchrun --max_restarts 2 train.py", ["--max-restarts=2"], "python3 train.py"),
         ("torchrun -r 3 -t=1 train.py", ["-r=3", "-t=1"], "python3 train.py"),
-        ("torchrun --some-flag train.py", ["--some-flag"], "python3 train.py"),
+        ("torchrun --new=1 train.py", ["--new=1"], "python3 train.py"),
+        ("torchrun --virtual-local-rank t.py", ["--virtual-local-rank"], "python3 t.py"),
+        ("torchrun --shutdown-timeout 9 t.py", ["--shutdown-timeout=9"], "python3 t.py"),
+        ("torchrun --max 2 train.py", ["--max-restarts=2"], "python3 train.py"),
+        ("torchrun -r3 -t0:1 train.py", ["-r3", "-t0:1"], "python3 train.py"),
+        ("torchrun --mod pkg.train", [], "python3 -m pkg.train"),
         ("torchrun -- train.py -x", [], "python3 train.py -x"),
     ],
 )
@@ -40,6 +45,7 @@ def test_no_torchrun_in_front(words: list[str]) -> None:
     ("option", "says"),
     [
         ("--nnodes=2", "resources.nodes (--nodes)"),
+        ("--nproc=2", "resources.ntasks_per_node"),
         ("--nproc-per-node", "resources.ntasks_per_node"),
         ("--nproc_per_node=8", "resources.ntasks_per_node"),
         ("--node-rank=0", "SLURM_PROCID"),
@@ -59,6 +65,14 @@ def test_what_hpckit_writes_itself(option: str, says: str) -> None:
         read_torchrun(["torchrun", option, "train.py"])
     assert caught.value.key == "command"
     assert says in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("option", ["--some-flag", "--no", "-x", "--duplicate"])
+def test_an_option_that_nobody_knows(option: str) -> None:
+    """Without a table it cannot be told whether the next word is a value or the program."""
+    with pytest.raises(ConfigError, match="is not known here") as caught:
+        read_torchrun(["torchrun", option, "train.py"])
+    assert f"{option}=VALUE" in str(caught.value.hint)
 
 
 def test_torchrun_by_its_path() -> None:

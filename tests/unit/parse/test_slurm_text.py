@@ -78,9 +78,11 @@ def test_a_time_is_utc() -> None:
     assert time_s("2026-11-21T06:49:14", HERE) == expected
 
 
-@pytest.mark.parametrize("text", ["", "N/A", "Unknown", "None", "NONE", "(null)"])
+@pytest.mark.parametrize(
+    "text", ["", "N/A", "Unknown", "None", "(null)", "0001-01-01T00:00:00", "9999-12-31T23:59:59"]
+)
 def test_no_time_is_none(text: str) -> None:
-    """Slurm's words for no time are None."""
+    """Slurm's words for no time are None, and so are years that no job has seen."""
     assert time_s(text, HERE) is None
 
 

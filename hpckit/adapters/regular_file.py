@@ -1,0 +1,27 @@
+"""Files in places where anything may lie: read where they are files, and of a size that one has."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 64 * 1024**2
+"""More than any file that hpckit writes."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises OSError, also for what is no regular file (a FIFO would hang, a device never end) and
+    for one over MOST_BYTES.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if found.st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it is over {MOST_BYTES // 1024**2} MiB", str(path))
+        return file.read(MOST_BYTES)
