@@ -28,7 +28,7 @@ OTHER_CLUSTERS = frozenset(
     (
         *("test_blocks", "test_releases", "test_torchrun", "test_scale", "test_site_goldens"),
         *("test_goldens_taken", "test_slurm_facts", "test_version_traps"),
-        *("test_traps_environment", "test_traps_answers"),
+        *("test_traps_environment", "test_traps_answers", "test_directives"),
     )
 )
 """Modules that need little of the usual cluster, for the second worker."""

@@ -110,6 +110,12 @@ def traces(cluster: Cluster) -> tuple[list[str], list[str]]:
     return sorted(found.split()), [job["folder"] for job in jobs]
 
 
+def nothing_lives(cluster: Cluster) -> bool:
+    """Whether in a minute at most no job of alice's waits, runs or is being ended."""
+    ask = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
+    return eventually(lambda: cluster.check(ask) == "", timeout_s=60)
+
+
 def new_path(folder: str = "/shared/alice") -> str:
     """A path that no other test uses."""
     return f"{folder}/{uuid.uuid4().hex}"

@@ -19,6 +19,7 @@ from tests.cluster.hpckit_on import (
     hpckit,
     log_of,
     new_path,
+    nothing_lives,
     programs,
     status,
     submit,
@@ -134,8 +135,7 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
     assert "part 2 of 3 (array 0-100)" in done.stderr
     assert "the parts before it were cancelled" in done.stderr
     assert traces(cluster) == before
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
-    assert eventually(lambda: cluster.check(living) == "")
+    assert nothing_lives(cluster)
 
 
 def recorded_now(cluster: Cluster, folder: str) -> None:
@@ -171,8 +171,7 @@ def test_an_interrupt_takes_back_the_parts_that_were_sent(cluster: Cluster) -> N
     assert "not every part was sent (part 3 of 3" in done.stderr
     assert "the parts before it were cancelled" in done.stderr
     assert traces(cluster) == before
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
-    assert eventually(lambda: cluster.check(living) == "")
+    assert nothing_lives(cluster)
 
 
 def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
@@ -187,8 +186,7 @@ def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
     assert "not listed: 202" in newest["reason"]
     assert hpckit(cluster, "cancel", f"{first}_104").returncode == 0
     cluster.check(["scancel", first, second])
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
-    assert eventually(lambda: cluster.check(living) == "", timeout_s=60)
+    assert nothing_lives(cluster)
     recorded_now(cluster, newest["folder"])
     ended = status(cluster, first)
     assert (ended["state"], ended["is_lost"]) == ("UNKNOWN", False)

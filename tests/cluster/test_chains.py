@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.hpckit_on import (
     commands,
     document,
     hpckit,
     log_of,
     new_path,
+    nothing_lives,
     reached,
     status,
     traces,
@@ -142,8 +143,7 @@ def test_a_refused_stage_takes_the_others_back(cluster: Cluster) -> None:
     assert "stage evaluate" in done.stderr
     assert "(the stages before it were cancelled)" in done.stderr
     assert traces(cluster) == before
-    living = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING"]
-    assert eventually(lambda: cluster.check(living) == "")
+    assert nothing_lives(cluster)
 
 
 def test_an_array_in_parts_may_stand_in_a_chain(cluster: Cluster) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from hpckit.parse.launcher_command import TORCHRUN_OPTIONS
+from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status
 
 PROGRAM = Path(__file__).with_name("torch_sum.py")
+EXAMPLE = CHECKOUT / "examples" / "allreduce" / "allreduce.py"
 TORCHRUN = ("--nodes", "2", "--gpus-per-node", "4", "--launch", "torchrun")
 RANKS = range(8)
 FAILING = 5
@@ -68,3 +71,22 @@ def test_a_rank_that_fails(cluster: Cluster, program: str, how: str, code: int, 
     assert words in log_of(cluster, job["job_id"])
     own = log_of(cluster, job["job_id"], FAILING)
     assert (words in own) == (how == "raise"), own
+
+
+def test_every_option_of_torchrun_is_known(cluster: Cluster) -> None:
+    """Whether an option takes a value decides what is the program: the table has all of them."""
+    usage = cluster.check(["torchrun", "--help"]).partition("Torch Distributed")[0]
+    options = re.findall(r"\[--?([a-z-]+)", usage)
+    assert len(options) > 20
+    assert set(options) <= TORCHRUN_OPTIONS
+
+
+def test_the_example_over_gloo(cluster: Cluster) -> None:
+    """Where torch is installed, four ranks of examples/allreduce on two nodes agree over gloo."""
+    path = f"{new_path()}.py"
+    cluster.copy_in(EXAMPLE, path)
+    words = ("--nodes", "2", "--ntasks-per-node", "2", "--", "python3", path)
+    job = document(hpckit(cluster, "submit", "--json", "--wait", *words))
+    assert (job["state"], job["exit_code"]) == ("COMPLETED", 0)
+    logs = [log_of(cluster, job["job_id"], rank) for rank in range(4)]
+    assert all("sum ok (gloo through torch, " in log for log in logs), logs

@@ -26,11 +26,13 @@ from tests.fakes.submitter import FakeSubmitter
 SHARED = os.environ.get("HPCKIT_CONTRACT_SHARED")
 """A folder that login and compute nodes share: given by tests/cluster, which runs these suites on
 the login host with Slurm itself behind the submitter."""
+SCHEDULERS = ["slurm"] if SHARED else ["fake"]
+"""The submitters that know job arrays."""
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")
 
 
-@pytest.fixture(params=["slurm"] if SHARED else ["local", "fake"])
+@pytest.fixture(params=SCHEDULERS if SHARED else ["local", *SCHEDULERS])
 def submitter(request: pytest.FixtureRequest, job_folder: Path) -> Iterator[Submitter]:
     """Each Submitter; nothing of the job outlives the test."""
     if request.param == "slurm":

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState, JobStatus
 from hpckit.ports import SubmitRequest, Submitter
+from tests.contract.conftest import SCHEDULERS
 from tests.fakes.local_job import entry_of_request, job_request, processes_of, until
 from tests.fakes.submitter import FakeSubmitter
 
@@ -105,10 +105,9 @@ def test_a_job_is_started_once(submitter: Submitter, job_folder: Path) -> None:
         submitter.submit(request)
 
 
+@pytest.mark.parametrize("submitter", SCHEDULERS, indirect=True)
 def test_parts_of_an_array_are_one_job(submitter: Submitter, job_folder: Path) -> None:
     """Two parts of one submission have an id each, and are asked about as the one job they are."""
-    if isinstance(submitter, LocalSubmitter):
-        pytest.skip("there are no job arrays without a scheduler")
     whole = replace(a_request(job_folder, "exit 0\n"), is_array=True)
     requests = [
         replace(whole, array_part="0-1", array_offset=offset, begun_s=whole.begun_s)
