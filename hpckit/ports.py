@@ -160,7 +160,7 @@ class Submitter(Protocol):
 class ClusterView:
     """A cluster as it was at `seen_s`, in seconds since the epoch.
 
-    `unread` is why its partitions are not known, where sinfo's answer was not understood.
+    `unread` is why its partitions are not known, where sinfo failed or was not understood.
     """
 
     config: SlurmConfig

@@ -10,7 +10,8 @@ from types import FrameType
 
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WAITING = (
-    b"\ninterrupted: sbatch's answer is awaited first, so that nothing is lost (a minute or two)\n"
+    b"\ninterrupted: what was begun is finished first, so that nothing is lost"
+    b" (two minutes at most)\n"
 )
 
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,11 @@ class LocalSubmitter:
         folder = request.folder.absolute()
         _check_folder(folder)
         launch = _Launch(self._python, folder, request.environment)
-        try:
+        with ExitStack() as undo:
+            undo.callback(launch.undo)
             launch.start(request)
             launch.wait()
-        except BaseException:
-            launch.undo()
-            raise
+            undo.pop_all()
         launch.release()
         return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
 

@@ -108,15 +108,14 @@ def _finish(
     try:
         code = process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
-        _kill_group(process)
         raise ToolTimeout(argv, timeout_s, _text(err)) from error
-    except BaseException:
+    finally:
         _kill_group(process)
-        raise
     return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End the process and what it started, unless it has ended."""
     # Popen.wait may have reaped it before an interrupt came through; until then neither its id
     # nor its group's can be another's.
     if process.returncode is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
-from hpckit.errors import AdapterError, ParseError
+from hpckit.errors import ParseError, ToolFailed, ToolMissing
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
@@ -52,7 +52,7 @@ class SlurmProbe:
         config, unread = self._slurm.config(cluster), None
         try:
             partitions = tuple(self._slurm.partitions(cluster))
-        except (AdapterError, ParseError) as error:
+        except (ToolFailed, ToolMissing, ParseError) as error:
             partitions, unread = (), error.message
         view = ClusterView(
             config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_status import SlurmStatuses
@@ -90,9 +89,9 @@ class SlurmSubmitter:
         Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
-        with _script_file(script) as file:
+        with _script_file(script) as path:
             try:
-                sbatch(["sbatch", "--test-only", *_options(request), file.name])
+                sbatch(["sbatch", "--test-only", *_options(request), str(path)])
             except SubmissionUnconfirmed as error:
                 # Nothing can have been queued. It says "allocation failure: …" of what it refuses.
                 words = error.message.removeprefix("allocation failure: ")
@@ -176,21 +175,19 @@ class SlurmSubmitter:
 
 
 @contextmanager
-def _script_file(script: str) -> Iterator[IO[str]]:
+def _script_file(script: str) -> Iterator[Path]:
     """A file that holds the script inside the block. Raises StorageFailed."""
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(
-                tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8")
-            )
-            file.write(script)
-            file.flush()
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpckit-"))
+            path = Path(folder, SCRIPT_FILE)
+            path.write_text(script, encoding="utf-8")
         except OSError as error:
             raise StorageFailed(
                 f"the script cannot be written to a temporary file: {error.strerror}",
                 hint="TMPDIR may name another folder",
             ) from error
-        yield file
+        yield path
 
 
 def _offset(part: JobPart) -> int:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from hpckit.app.draft import Caller
 from hpckit.app.parts import TakenBack, take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.app.sites import load_site
-from hpckit.app.submit import Submission, SubmitTools, draft_of, submit
+from hpckit.app.submit import Progress, Submission, SubmitTools, draft_of, interrupt_of, submit
 from hpckit.app.track import TrackTools, after_status, job_statuses
-from hpckit.decide.chain import explained
+from hpckit.decide.chain import StageLine, did_not_begin, explained, stage_lines
 from hpckit.errors import (
     HpckitError,
-    NotRecorded,
     PlanError,
     SchedulerUnreachable,
     StorageFailed,
-    SubmissionUnconfirmed,
 )
 from hpckit.model.job_folder import INTENT_FILE
 from hpckit.model.site import SubmitterKind
-from hpckit.model.slurm import UNCONFIRMED_PREFIX, JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobEntry, JobStatus
 from hpckit.model.stage import StagePlace
 from hpckit.parse.stages import stage_names
 
@@ -88,7 +86,7 @@ def submit_chain(
             held = replace(tools, interrupts_held=lambda: nullcontext(interrupted))
             for stage, caller, place in zip(stages, callers, places, strict=True):
                 if done and interrupted():
-                    _stop(done, stage, tools)
+                    raise _interrupt(f"stage {stage.name} was not sent", done, tools)
                 after = done[-1].entry.job_ids if done else ()
                 done.append(_submit_stage(stage, caller, held, done, replace(place, after=after)))
     except KeyboardInterrupt as interrupt:
@@ -100,24 +98,16 @@ def submit_chain(
 
 
 def places_of(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[StagePlace]:
-    """The place of each stage, for checks: the ids to wait for are not known yet."""
+    """The place of each stage; the jobs to wait for are not known yet."""
     names = tuple(stage.name for stage in stages)
-    return [
-        StagePlace(
-            chain=caller.uuid_hex,
-            stage=name,
-            stages=names,
-            after=(JobId(UNCONFIRMED_PREFIX),) if number else (),
-        )
-        for number, name in enumerate(names)
-    ]
+    return [StagePlace(chain=caller.uuid_hex, stage=name, stages=names) for name in names]
 
 
-def _stop(done: Sequence[Submission], stage: PreparedStage, tools: SubmitTools) -> NoReturn:
-    """End an interrupted submission before this stage."""
-    error = HpckitError(f"stage {stage.name} was not sent")
+def _interrupt(message: str, done: Sequence[Submission], tools: SubmitTools) -> KeyboardInterrupt:
+    """The end of an interrupted submission, once the stages before are taken back."""
+    error = HpckitError(message)
     _give_up(done, error, tools)
-    raise KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
+    return interrupt_of(error)
 
 
 def _submit_stage(
@@ -127,14 +117,20 @@ def _submit_stage(
     done: Sequence[Submission],
     place: StagePlace,
 ) -> Submission:
+    progress = Progress()
     try:
-        return submit(stage.job, caller, tools, place)
-    except (SubmissionUnconfirmed, NotRecorded) as error:
-        error.message = f"stage {stage.name}: {error.message}; no stage after it was submitted"
-        raise
+        return submit(stage.job, caller, tools, place, progress)
+    except KeyboardInterrupt as interrupt:
+        if progress.is_kept:
+            words = f"stage {stage.name}: {interrupt} · no stage after it was submitted"
+            raise KeyboardInterrupt(words) from None
+        raise _interrupt(f"stage {stage.name}: {interrupt}", done, tools) from None
     except HpckitError as error:
         error.message = f"stage {stage.name}: {error.message}"
-        _give_up(done, error, tools)
+        if progress.is_kept:
+            error.message += "; no stage after it was submitted"
+        else:
+            _give_up(done, error, tools)
         raise
 
 
@@ -154,12 +150,14 @@ def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools)
         if taken_back is TakenBack.HAD_BEGUN:
             begun.append(str(submission.entry.stage))
         else:
-            tools.index.remove(submission.entry.submission)
-            tools.folders.remove(submission.folder)
+            with suppress(StorageFailed):
+                tools.index.remove(submission.entry.submission)
+            with suppress(StorageFailed):
+                tools.folders.remove(submission.folder)
     if begun:
-        error.message += " (what was left of the stages before it was cancelled)"
+        error.message += " (of the stages before it, what had not ended was cancelled)"
         names = " and ".join(reversed(begun))
-        error.hint = f"{names} had begun: hpckit status {done[len(begun) - 1].job_id}"
+        error.hint = f"{names} had begun or ended: hpckit status {done[len(begun) - 1].job_id}"
     elif done:
         error.message += " (the stages before it were cancelled)"
 
@@ -172,20 +170,9 @@ class Chain:
     names: tuple[str, ...] = ()
 
     @property
-    def missing(self) -> Sequence[str]:
-        """The stages after the last that became a job: those that were never submitted."""
-        return self.names[self._count :]
-
-    @property
-    def forgotten(self) -> Sequence[str]:
-        """The stages before the last that became a job, of which there is no record any more."""
-        known = {entry.stage for entry, _ in self.stages}
-        return [name for name in self.names[: self._count] if name not in known]
-
-    @property
-    def _count(self) -> int:
-        known = {entry.stage for entry, _ in self.stages}
-        return max((at for at, name in enumerate(self.names, start=1) if name in known), default=0)
+    def lines(self) -> Sequence[StageLine]:
+        """How each of its stages is."""
+        return stage_lines(self.stages, self.names)
 
     def status_of(self, entry: JobEntry) -> JobStatus:
         """The status of one of its jobs."""
@@ -212,7 +199,7 @@ def with_reasons(
     """The statuses; of a stage that was cancelled before its begin, with what stopped its chain."""
     return [
         chain_status(entry, tools).status_of(entry)
-        if entry.chain and status.state is JobState.CANCELLED and status.started_s is None
+        if entry.chain and did_not_begin(status)
         else status
         for entry, status in zip(entries, statuses, strict=True)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpckit.decide.dialect import is_another_cluster, old_site_file
+from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -87,7 +87,8 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
         text = f"{error.message}; needed for {tool.serves}"
         return Finding(level=missing, subject=name, text=text, hint=tool.hint)
     if answer.returncode != 0:
-        text = f"answers with code {answer.returncode}: {_first_line(answer.stderr)}"
+        words = _first_line(answer.stderr) or _first_line(answer.stdout) or "it says nothing"
+        text = f"answers with code {answer.returncode}: {words}"
         return Finding(level=missing, subject=name, text=text, hint=tool.hint)
     said = _first_line(answer.stdout) if tool.says_what_it_is else ""
     return Finding(level=Level.OK, subject=name, text=said or "answers")
@@ -115,9 +116,16 @@ def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Finding]:
         )
         return
     yield Finding(level=Level.OK, subject="cluster", text=_words(view))
-    old = None if site is None else old_site_file(site, view.config)
-    if old is not None:
-        yield old
+    if view.unread is not None:
+        yield Finding(
+            level=Level.NOTE,
+            subject="partitions",
+            text=f"they cannot be read: {view.unread.splitlines()[0]}",
+            hint="submissions are not checked against them",
+        )
+    note = None if site is None else release_note(site, view.config)
+    if note is not None:
+        yield note
 
 
 def _words(view: ClusterView) -> str:
@@ -131,9 +139,8 @@ def _words(view: ClusterView) -> str:
     )
     words = [f"{label}{value}" for label, value in said if value is not None]
     names = [one.name + ("*" if one.is_default else "") for one in view.partitions]
-    words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
-    if view.unread is not None:
-        words[-1] = f"its partitions cannot be read: {view.unread.splitlines()[0]}"
+    if names:
+        words.append(f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)}")
     return " · ".join(words)
 
 

@@ -9,7 +9,7 @@ from hpckit.decide.dialect import (
     dialect_findings,
     is_another_cluster,
     live_dialect,
-    old_site_file,
+    release_note,
 )
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
@@ -77,6 +77,6 @@ def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Itera
             hint="submit from a login node of that cluster, or --site with a site file of this one",
         )
         return
-    old = old_site_file(job.site, config)
-    if old is not None:
-        yield old
+    note = release_note(job.site, config)
+    if note is not None:
+        yield note

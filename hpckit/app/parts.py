@@ -31,7 +31,7 @@ def planned_parts(
     if parts:
         _refuse_what_counts_within_a_part(slurm)
     one_by_one = bool(parts) and is_throttled(slurm.array or "")
-    has_more = one_by_one or (place is not None and bool(place.after))
+    has_more = one_by_one or (place is not None and not place.is_first)
     if has_more and "?" in (slurm.dependency or ""):
         raise PlanError(
             "Slurm takes either , or ? between dependencies",
@@ -93,19 +93,19 @@ class TakenBack(StrEnum):
     """What cancelling has left of a job: nothing, what it did until then, or the job."""
 
     WHOLLY = "wholly"
-    HAD_BEGUN = "had begun"
+    HAD_BEGUN = "had begun or ended"
     NOT = "not"
 
 
 def take_back(entry: JobEntry, submitter: Submitter) -> TakenBack:
-    """Cancel what Slurm has of a job. Of one that has begun, what it left is worth keeping."""
+    """Cancel what Slurm has of a job. Of one that has begun or ended, what it left is kept."""
     begun = tuple(part for part in entry.parts if is_confirmed(part.job_id))
     try:
         before = submitter.cancel(replace(entry, parts=begun), None)
     except AdapterError:
         return TakenBack.NOT
     except HpckitError:
-        return TakenBack.HAD_BEGUN  # it has ended already
+        return TakenBack.HAD_BEGUN
     times = [before.started_s, *(task.started_s for task in before.tasks)]
     return TakenBack.HAD_BEGUN if any(time is not None for time in times) else TakenBack.WHOLLY
 

@@ -41,6 +41,7 @@ from hpckit.model.slurm import (
     is_confirmed,
 )
 from hpckit.model.stage import StagePlace
+from hpckit.model.xdg import xdg_folder
 from hpckit.ports import Clock, ClusterProbe, JobFolders, JobIndex, StartedJob, Submitter
 
 
@@ -86,20 +87,28 @@ class SubmitTools:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """What a submission has left in the world so far; once it has started, nothing is undone."""
+class Progress:
+    """What a submission has left in the world so far.
+
+    `is_kept`: it may be a job, or was one that had begun. What is not is undone.
+    """
 
     has_folder: bool = False
     is_indexed: bool = False
+    is_kept: bool = False
     started: StartedJob | None = None
 
 
 def submit(
-    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+    job: PreparedJob,
+    caller: Caller,
+    tools: SubmitTools,
+    place: StagePlace | None = None,
+    progress: Progress | None = None,
 ) -> Submission:
     """Check, write the job folder, start the job, record it.
 
-    Raises JobRefused, StorageFailed, AdapterError.
+    Raises JobRefused, StorageFailed, AdapterError; `progress`, if given, then tells what is left.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
     started, an interrupt waits until it is recorded. A job that may have been started
@@ -107,27 +116,18 @@ def submit(
     cluster takes is started in parts, each recorded at once: all of them or none.
     """
     draft = draft_of(job, caller, tools, place)
-    progress = _Progress()
+    progress = progress or Progress()
     try:
         return _start(draft, tools, progress)
     except KeyboardInterrupt as interrupt:
-        if progress.started is None:
-            _undo(draft, tools, progress)
+        if progress.started is None or interrupt.args:
             raise
         job_id = progress.started.job_id
         goes_on = f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
-        raise KeyboardInterrupt(*(interrupt.args or (goes_on,))) from None
-    except SubmissionUnconfirmed:
-        raise
-    except HpckitError:
-        if progress.started is None:
+        raise KeyboardInterrupt(goes_on) from None
+    finally:
+        if not progress.is_kept:
             _undo(draft, tools, progress)
-        raise
-    except BaseException:
-        # A bug: what was handed to the submitter may be a job, what was not is none.
-        if not progress.is_indexed:
-            _undo(draft, tools, progress)
-        raise
 
 
 def _look(
@@ -221,7 +221,7 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
 
     XDG_STATE_HOME has the default that its specification gives it.
     """
-    state = caller.environment.get("XDG_STATE_HOME") or str(caller.home / ".local" / "state")
+    state = str(xdg_folder(caller.environment, "XDG_STATE_HOME", caller.home))
     variables = {**caller.environment, "HOME": str(caller.home), "XDG_STATE_HOME": state}
     try:
         expanded = Template(job_root).substitute(variables)
@@ -279,11 +279,11 @@ def _record(draft: Draft, entry: JobEntry, tools: SubmitTools) -> None:
     except StorageFailed as error:
         raise NotRecorded(
             f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
-            hint=error.hint,
+            hint="do not submit it again: once that is mended, hpckit jobs --rebuild finds it",
         ) from error
 
 
-def _start(draft: Draft, tools: SubmitTools, progress: _Progress) -> Submission:
+def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
     with tools.interrupts_held():
         tools.folders.create(draft.root, draft.folder.name)
         progress.has_folder = True
@@ -302,7 +302,7 @@ def _start(draft: Draft, tools: SubmitTools, progress: _Progress) -> Submission:
 
 
 def _start_parts(
-    draft: Draft, tools: SubmitTools, progress: _Progress, interrupted: Callable[[], bool]
+    draft: Draft, tools: SubmitTools, progress: Progress, interrupted: Callable[[], bool]
 ) -> tuple[JobEntry, tuple[str, ...]]:
     """Start every part of the job, or the one that it is; what was started is on record at once.
 
@@ -314,10 +314,12 @@ def _start_parts(
         if number and interrupted():
             error = HpckitError("not every part was sent")
             _give_up(draft, entry, error, tools, progress, number=number)
-            raise KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
+            raise interrupt_of(error)
         waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
+        request = request_of(draft, part, waits_for, begun_s)
         try:
-            started = tools.submitter.submit(request_of(draft, part, waits_for, begun_s))
+            progress.is_kept = True
+            started = tools.submitter.submit(request)
             progress.started = progress.started or started
             entry = with_started(entry, number, started)
             _record(draft, entry, tools)
@@ -328,7 +330,8 @@ def _start_parts(
                 )
             raise
         except HpckitError as error:
-            if part is not None and progress.started is not None:
+            progress.is_kept = progress.started is not None
+            if part is not None and progress.is_kept:
                 _give_up(draft, entry, error, tools, progress, number=number)
             raise
         words = (*words, *(word for word in started.words if word not in words))
@@ -341,7 +344,7 @@ def _give_up(
     entry: JobEntry,
     error: HpckitError,
     tools: SubmitTools,
-    progress: _Progress,
+    progress: Progress,
     *,
     number: int,
 ) -> None:
@@ -359,17 +362,24 @@ def _give_up(
         return
     error.message = f"{error.message} ({which}; {before} before it were cancelled)"
     if taken_back is TakenBack.WHOLLY:
-        progress.started = None
+        progress.is_kept = False
         return
-    error.hint = f"tasks had begun: hpckit status {entry.job_id}"
+    error.hint = f"tasks had begun or ended: hpckit status {entry.job_id}"
     sent = tuple(part for part in entry.parts if is_confirmed(part.job_id))
     with suppress(StorageFailed):
         tools.index.update([replace(entry, parts=sent)])
 
 
-def _undo(draft: Draft, tools: SubmitTools, progress: _Progress) -> None:
-    """Remove every trace of a job that was not started."""
+def interrupt_of(error: HpckitError) -> KeyboardInterrupt:
+    """An interrupt that says what became of what was interrupted."""
+    return KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
+
+
+def _undo(draft: Draft, tools: SubmitTools, progress: Progress) -> None:
+    """Remove every trace of a job that was not started. Why it was not is what is to be told."""
     if progress.is_indexed:
-        tools.index.remove(draft.entry.submission)
+        with suppress(StorageFailed):
+            tools.index.remove(draft.entry.submission)
     if progress.has_folder:
-        tools.folders.remove(draft.folder)
+        with suppress(StorageFailed):
+            tools.folders.remove(draft.folder)

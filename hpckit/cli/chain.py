@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hpckit.app.chain import Chain, PreparedStage
     from hpckit.app.prepare import JobSource
     from hpckit.app.submit import Submission
-    from hpckit.decide.chain import StageStatus
+    from hpckit.decide.chain import StageLine, StageStatus
     from hpckit.model.slurm import JobStatus
 
 CHAIN_SCHEMA = "hpckit.chain/1"
@@ -35,8 +35,8 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
         return 0
     if params["test_only"]:
         jobs = [stage.job for stage in stages]
-        places = places_of(stages, wiring.caller())
-        try_jobs(jobs, places, checks=params["checks"], as_json=params["as_json"])
+        placed = list(zip(jobs, places_of(stages, wiring.caller()), strict=True))
+        try_jobs(placed, checks=params["checks"], as_json=params["as_json"])
         return 0
     submissions = _submit(stages, checks=params["checks"])
     if params["quiet"] and not params["as_json"]:
@@ -115,6 +115,7 @@ def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
         return
     for stage in stages:
         click.echo(stage.job.script.text, nl=False)
+        output.say_notes(stage.job.notes)
         output.talk(
             f" dry run of stage {stage.name}: nothing was started · "
             f"sha256 {stage.job.script.sha256[:12]}"
@@ -145,40 +146,29 @@ def _say_submitted(stages: Sequence[PreparedStage], submissions: Sequence[Submis
 
 def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
     """The row of `hpckit status` about a chain; none for a job by itself."""
-    from hpckit.decide.chain import never_began
+    if chain.stages[0][0].chain is not None:
+        yield "chain", " → ".join(_words(line) for line in chain.lines)
 
-    if chain.stages[0][0].chain is None:
-        return
-    words = {name: f"{name} (not submitted)" for name in chain.missing}
-    words |= {name: f"{name} (no longer on record)" for name in chain.forgotten}
-    for at, (entry, status) in enumerate(chain.stages):
-        code = f" {status.exit_code}" if status.exit_code else ""
-        never = " (not started)" if never_began(chain.stages, at) else ""
-        state = output.state_word(status.state)
-        name = str(entry.stage)
-        words[name] = f"{name} {status.job_id} {state}{code}{never}"
-    yield "chain", " → ".join(words[name] for name in chain.names or words)
+
+def _words(line: StageLine) -> str:
+    if line.job_id is None:
+        return f"{line.name} ({line.reason})"
+    code = f" {line.exit_code}" if line.exit_code else ""
+    never = " (not started)" if line.never_began else ""
+    return f"{line.name} {line.job_id} {output.state_word(line.state)}{code}{never}"
 
 
 def chain_document(chain: Chain) -> list[dict[str, object]] | None:
     """The stages of a chain, for `hpckit.status/1`; None for a job by itself."""
     if chain.stages[0][0].chain is None:
         return None
-    documents: dict[str, dict[str, object]] = {
-        str(entry.stage): {
-            "stage": entry.stage,
-            "job_id": status.job_id,
-            "state": str(status.state),
-            "exit_code": status.exit_code,
-            "reason": status.reason,
+    return [
+        {
+            "stage": line.name,
+            "job_id": line.job_id,
+            "state": str(line.state),
+            "exit_code": line.exit_code,
+            "reason": line.reason,
         }
-        for entry, status in chain.stages
-    }
-    nothing = {"job_id": None, "exit_code": None}
-    for name in chain.missing:
-        never = {"state": "NOT_SUBMITTED", "reason": None}
-        documents[name] = {"stage": name, **nothing, **never}
-    for name in chain.forgotten:
-        gone = {"state": "UNKNOWN", "reason": "no longer on record"}
-        documents[name] = {"stage": name, **nothing, **gone}
-    return [documents[name] for name in chain.names or documents]
+        for line in chain.lines
+    ]

@@ -62,7 +62,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _dry_run(job, as_json=params["as_json"])
         return
     if params["test_only"]:
-        try_jobs([job], checks=params["checks"], as_json=params["as_json"])
+        try_jobs([(job, None)], checks=params["checks"], as_json=params["as_json"])
         return
     ctx.exit(_start(job, params))
 

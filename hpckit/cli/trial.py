@@ -15,22 +15,16 @@ TRIAL_SCHEMA = "hpckit.trial/1"
 
 
 def try_jobs(
-    jobs: Sequence[PreparedJob],
-    places: Sequence[StagePlace | None] = (None,),
-    *,
-    checks: bool,
-    as_json: bool,
+    placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
 ) -> None:
-    """Have each job looked at, in its place in a chain, and print what is said."""
+    """Have each job looked at, in its place in a chain or by itself, and print what is said."""
     from hpckit import wiring
     from hpckit.app.trial import try_out
     from hpckit.parse.document import to_tree
 
-    tools = wiring.submit_tools(jobs[0].site.submitter, checks=checks)
-    trials = [
-        (job, try_out(job, wiring.caller(), tools, place))
-        for job, place in zip(jobs, places, strict=True)
-    ]
+    site = placed[0][0].site
+    tools = wiring.submit_tools(site.submitter, checks=checks)
+    trials = [(job, try_out(job, wiring.caller(), tools, place)) for job, place in placed]
     if as_json:
         documents = [
             {
@@ -41,7 +35,7 @@ def try_jobs(
             }
             for job, trial in trials
         ]
-        output.document({"schema": TRIAL_SCHEMA, "site": jobs[0].site.name, "jobs": documents})
+        output.document({"schema": TRIAL_SCHEMA, "site": site.name, "jobs": documents})
         return
     for job, trial in trials:
         rows = [("job", f"{job.effective.spec.name}   site {job.site.name}")]

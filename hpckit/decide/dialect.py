@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hpckit.decide.lint import lint
-from hpckit.decide.slurm_facts import Program
+from hpckit.decide.lint import lint, takes
+from hpckit.decide.slurm_facts import LARGE_SEGMENT, SEGMENT, Program
 from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import ResourceRequest
@@ -30,9 +30,6 @@ class Dialect:
 _TOPOLOGY_YAML = SlurmVersion(25, 5)
 """From here on topology.yaml decides where there is one, and `scontrol show config` says flat where
 slurm.conf names no plugin. Source: topology.c, `topology_g_init`; read_config.c."""
-_SHORT_SEGMENTS = SlurmVersion(26, 5)
-"""Before, topology/block never starts a job that is smaller than its segment.
-Source: eval_nodes_block.c of 24.05 to 26.05."""
 
 
 def site_dialect(site: SiteSpec, told: SlurmVersion | None = None) -> Dialect:
@@ -60,7 +57,7 @@ def is_another_cluster(named: str | None, config: SlurmConfig) -> bool:
     return bool(named and answers and named.casefold() != answers.casefold())
 
 
-def old_site_file(site: SiteSpec, config: SlurmConfig) -> Finding | None:
+def release_note(site: SiteSpec, config: SlurmConfig) -> Finding | None:
     """What to write where the cluster's release is another than its site file says."""
     if site.slurm.version is None or config.version is None:
         return None
@@ -118,11 +115,14 @@ def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Finding]:
     segment, nodes = said.get("segment"), said.get("nodes")
     if segment is None or nodes is None or dialect.topology is not TopologyKind.BLOCK:
         return
-    if int(nodes) < int(segment) and dialect.version and dialect.version < _SHORT_SEGMENTS:
+    if dialect.version is None or takes(LARGE_SEGMENT, dialect.version):
+        return
+    if int(nodes) < int(segment) and takes(SEGMENT, dialect.version):
+        job = "1 node" if nodes == "1" else f"{nodes} nodes"
         yield Finding(
             level=Level.ERROR,
             subject="--segment",
-            text=f"Slurm {dialect.version} takes no segment of {segment} in a job of {nodes}",
+            text=f"Slurm {dialect.version} takes no segment of {segment} nodes in a job of {job}",
             hint=f"slurm.segment = {nodes}, or leave it out",
-            source="eval_nodes_block.c",
+            source=LARGE_SEGMENT.source,
         )

@@ -11,7 +11,6 @@ from hpckit.model.job import JobSpec
 from hpckit.model.site import SiteSpec
 from hpckit.units import (
     format_slurm_time,
-    parse_slurm_limit_s,
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
     slurm_mem_mib_ceil,
@@ -66,8 +65,8 @@ def fit_findings(
 
     One of several partitions is enough. Nothing is found where no partition is known, or none
     is the default. All is a note where no partition is named, as a site may route such jobs to
-    another than the default, and where the nodes are not all known (`is_certain`); so is an
-    unknown partition where not all are listed (`lists_all`).
+    another than the default; so is what goes by the nodes where not all are known (`is_certain`),
+    and an unknown partition where not all are listed (`lists_all`).
     """
     aim = aim or Aim(partition=spec.slurm.partition, qos=spec.slurm.qos)
     known = {partition.name: partition for partition in partitions}
@@ -78,8 +77,8 @@ def fit_findings(
     if unknown:
         found = tuple(_unknown(name, list(known)) for name in unknown)
         return found if lists_all else _as_notes(found)
-    found = _found(spec, [known[name] for name in names], aim)
-    return found if is_certain and aim.partition is not None else _as_notes(found)
+    found = _found(spec, [known[name] for name in names], aim, is_certain=is_certain)
+    return found if aim.partition is not None else _as_notes(found)
 
 
 def _as_notes(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -88,12 +87,16 @@ def _as_notes(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _names(partitions: Sequence[Partition], aim: Aim) -> Sequence[str]:
     if aim.partition is not None:
-        return aim.partition.split(",")
+        return [name for name in aim.partition.split(",") if name]  # as Slurm reads it
     return [partition.name for partition in partitions if partition.is_default]
 
 
-def _found(spec: JobSpec, partitions: Sequence[Partition], aim: Aim) -> tuple[Finding, ...]:
-    found = [tuple(_misfits(spec, partition, aim.qos)) for partition in partitions]
+def _found(
+    spec: JobSpec, partitions: Sequence[Partition], aim: Aim, *, is_certain: bool
+) -> tuple[Finding, ...]:
+    found = [
+        tuple(_misfits(spec, partition, aim.qos, is_certain=is_certain)) for partition in partitions
+    ]
     errors = [one for one in found if any(finding.level is Level.ERROR for finding in one)]
     if len(errors) < len(found):
         return next(one for one in found if one not in errors)
@@ -114,7 +117,9 @@ def _unknown(name: str, names: Sequence[str]) -> Finding:
     )
 
 
-def _misfits(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
+def _misfits(
+    spec: JobSpec, partition: Partition, qos: str | None, *, is_certain: bool
+) -> Iterator[Finding]:
     yield from _too_long(spec, partition, qos)
     if not partition.is_up:
         yield Finding(
@@ -123,32 +128,36 @@ def _misfits(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[F
             text=f"{partition.name} is not up: the job waits, or is refused",
         )
     if partition.groups:
-        yield from _too_large(spec, partition)
+        large = tuple(_too_large(spec, partition))
+        yield from large if is_certain else _as_notes(large)
 
 
 def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
     if spec.resources.time_limit is None or partition.time_limit_s is None:
         return
-    asked_s = _least_s(spec, parse_slurm_time_s(spec.resources.time_limit))
+    asked_s, key = _least_time(spec, spec.resources.time_limit)
     if asked_s <= partition.time_limit_s:
         return
     limit = format_slurm_time(partition.time_limit_s)
-    key = "slurm.extra.time-min" if "time-min" in spec.slurm.extra else "--time"
     # A QOS may lift a partition's limit (sacctmgr(1), PartitionTimeLimit).
     yield Finding(
         level=Level.ERROR if qos is None else Level.NOTE,
         subject="time",
         text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
-        hint=f"{key} {limit}, or --no-checks where your QOS allows more",
+        hint=f"{key} {limit}, or --qos with one that allows more",
     )
 
 
-def _least_s(spec: JobSpec, asked_s: int) -> int:
-    """The least that the job can do with. Source: sbatch(1), --time-min; job_mgr.c."""
+def _least_time(spec: JobSpec, time_limit: str) -> tuple[int, str]:
+    """The least that the job can do with, in seconds, and the key that says so.
+
+    Zero is no least: it means "no limit". Source: sbatch(1), --time-min; slurm_opt.c; job_mgr.c.
+    """
     try:
-        return parse_slurm_limit_s(str(spec.slurm.extra["time-min"]))
+        least_s = parse_slurm_time_s(str(spec.slurm.extra["time-min"]))
     except (KeyError, ValueError):
-        return asked_s
+        return parse_slurm_time_s(time_limit), "--time"
+    return least_s, "slurm.extra.time-min"
 
 
 def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Finding]:

@@ -62,10 +62,19 @@ class PairFact:
 
 _LEAVE_OUT: Final = "leave it out"
 
+SEGMENT: Final = OptionFact(
+    option="segment", programs=BOTH, since="24.05", topologies=(TopologyKind.BLOCK,),
+    instead="leave slurm.segment out; on topology/tree slurm.switches does the like",
+    source="CL 24.05.0rc1; topology.shtml",
+)  # fmt: skip
+LARGE_SEGMENT: Final = OptionFact(
+    option="segment", programs=BOTH, since="26.05", topologies=(TopologyKind.BLOCK,),
+    instead="a segment as large as the job, or none",
+    source="eval_nodes_block.c of 24.05 to 26.05",
+)  # fmt: skip
+"""A segment larger than the job; `tests/cluster/test_blocks.py` asks 24.11 and 26.05."""
 OPTION_FACTS: Final = (
-    OptionFact(option="segment", programs=BOTH, since="24.05", topologies=(TopologyKind.BLOCK,),
-               instead="leave slurm.segment out; on topology/tree slurm.switches does the like",
-               source="CL 24.05.0rc1; topology.shtml"),
+    SEGMENT,
     OptionFact(option="switches", programs=BOTH, topologies=(TopologyKind.TREE,),
                instead="leave slurm.switches out; on topology/block slurm.segment does the like",
                source="sbatch(1), --switches; topology.shtml"),

@@ -23,3 +23,8 @@ class StagePlace:
     stage: str
     stages: tuple[str, ...]
     after: tuple[JobId, ...] = ()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it waits for no other stage."""
+        return self.stage == self.stages[0]

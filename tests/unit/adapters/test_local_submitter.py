@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -186,6 +187,25 @@ def test_a_supervisor_that_cannot_start_is_reported(folder: Path, tmp_path: Path
         LocalSubmitter(str(python)).submit(request)
     assert not processes_of(folder)
     assert status_of(LocalSubmitter(), request).state is JobState.PENDING
+
+
+def test_an_interrupt_leaves_no_supervisor(folder: Path, tmp_path: Path) -> None:
+    """Interrupted before the supervisor has recorded itself, submitting leaves nothing running."""
+    python, pid = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nexec sleep 60\n")
+    python.chmod(0o755)
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        until(pid.exists)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        LocalSubmitter(str(python)).submit(job_request(folder, "exit 0\n"))
+    thread.join()
+    until(lambda: not psutil.pid_exists(int(pid.read_text())))
 
 
 def test_a_python_that_is_not_there_is_reported(folder: Path, tmp_path: Path) -> None:

@@ -134,6 +134,14 @@ def test_silence_is_not_remembered(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == []
 
 
+def test_partitions_that_nobody_answers_for_are_silence(tmp_path: Path) -> None:
+    """A cluster that stops answering before its partitions are known is not a view of it."""
+    down = said(code=1, stderr="slurm_load_partitions: Unable to contact slurm controller")
+    runner = ScriptedRunner(scontrol=[said(CONFIG)], sinfo=[down])
+    with pytest.raises(SchedulerUnreachable):
+        probe(runner, tmp_path).look(None)
+
+
 @pytest.mark.parametrize("answer", [said("something new\n"), said(code=1, stderr="something new")])
 def test_partitions_that_cannot_be_read_cost_only_themselves(
     tmp_path: Path, answer: Answer

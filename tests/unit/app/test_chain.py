@@ -23,6 +23,7 @@ from hpckit.app.prepare import JobSource, prepare
 from hpckit.app.track import job_statuses
 from hpckit.cli.chain import chain_document, chain_row
 from hpckit.errors import (
+    AdapterError,
     ConfigError,
     HpckitError,
     NotRecorded,
@@ -42,6 +43,9 @@ from tests.unit.render.prepared import RESOURCES
 THREE = (
     CHAIN + '[[stages]]\nname = "evaluate"\ncommand = ["e"]\nslurm = { dependency = "singleton" }\n'
 )
+
+
+NAMES = ("prepare", "train", "evaluate")
 
 
 def a_source(**more: object) -> JobSource:
@@ -80,7 +84,7 @@ def folders(home: Path) -> list[str]:
 
 def test_the_stages_of_a_source() -> None:
     """A file with stages is all of them, unless one is asked for."""
-    assert stages_of(a_source()) == ("prepare", "train", "evaluate")
+    assert stages_of(a_source()) == NAMES
     assert stages_of(a_source(stage="train")) == ()
     assert stages_of(a_source(file_text=None)) == ()
 
@@ -172,7 +176,7 @@ def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
     world = third_refused(Began(refused, at=10), tmp_path)
     assert len(world.index.latest(None)) == 2
     assert len(folders(tmp_path)) == 2
-    assert refused.hint == "prepare and train had begun: hpckit status 4243"
+    assert refused.hint == "prepare and train had begun or ended: hpckit status 4243"
 
 
 def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> None:
@@ -181,26 +185,88 @@ def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> No
     refused = SchedulerRefused("no")
     world = third_refused(Slurm(refused, at=10, cancelling=ended), tmp_path)
     assert len(world.index.latest(None)) == 2
-    assert "what was left of" in str(refused)
+    assert "of the stages before it, what had not ended was cancelled" in str(refused)
+
+
+def full_at(slurm: Slurm, number: int) -> FileJobFolders:
+    """Job folders without a place for what becomes of the numbered request."""
+
+    class Full(FileJobFolders):
+        """No place for that record."""
+
+        def write(self, folder: Path, name: str, text: str) -> None:
+            """Be full."""
+            if name == "submitted.json" and len(slurm.requests) == number:
+                raise StorageFailed("no space left")
+            super().write(folder, name, text)
+
+    return Full()
 
 
 def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
     """When a stage was started and that cannot be written down, none before it is cancelled."""
     slurm = Slurm()
-
-    class Full(FileJobFolders):
-        """No place for the record of the second stage."""
-
-        def write(self, folder: Path, name: str, text: str) -> None:
-            """Be full."""
-            if name == "submitted.json" and len(slurm.requests) == 2:
-                raise StorageFailed("no space left")
-            super().write(folder, name, text)
-
-    world = replace(ten_a_job(slurm), folders=Full())
+    world = replace(ten_a_job(slurm), folders=full_at(slurm, 2))
     with pytest.raises(NotRecorded, match=r"stage train: job 4243 was started .* no stage after"):
         submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
     assert slurm.cancelled == []
+
+
+def split_in_the_middle(home: Path) -> list[PreparedStage]:
+    """The three stages, the second an array of three parts."""
+    prepared = stages(home)
+    split = prepare_chain(a_source(options={"slurm.array": ("0-24", "--array")}), RESOURCES)[1]
+    prepared[1] = replace(prepared[1], job=replace(split.job, site=prepared[1].job.site))
+    return prepared
+
+
+def test_an_interrupt_in_a_split_stage_takes_back_all(tmp_path: Path) -> None:
+    """After Ctrl-C between two parts of a stage neither it nor those before it are left."""
+    slurm = Slurm()
+    world = ten_a_job(slurm)
+    tools = world.tools(lambda: held(lambda: len(slurm.requests) == 3))
+    words = r"stage train: not every part was sent .*part 3 of 3.* \(the stages before it were canc"
+    with pytest.raises(KeyboardInterrupt, match=words):
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
+    assert slurm.cancelled == [("4243", "4244"), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+def test_an_interrupt_in_a_split_stage_that_goes_on_says_so(tmp_path: Path) -> None:
+    """Where the parts cannot be cancelled, the stages before go on too, and no other is sent."""
+    slurm = Slurm(cancelling=AdapterError("silence"))
+    tools = ten_a_job(slurm).tools(lambda: held(lambda: len(slurm.requests) == 3))
+    with pytest.raises(KeyboardInterrupt, match=r"hpckit cancel 4243 · no stage after it was subm"):
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
+    assert len(slurm.requests) == 3
+
+
+def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> None:
+    """When a later part cannot be written down, its stage and those before it are taken back."""
+    slurm = Slurm()
+    world = replace(ten_a_job(slurm), folders=full_at(slurm, 3))
+    with pytest.raises(NotRecorded, match=r"stage train: .*part 2 of 3.* \(the stages before it"):
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), world.tools())
+    assert slurm.cancelled == [("4243", "4244"), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+def test_a_failing_index_keeps_no_stage_from_being_cancelled(tmp_path: Path) -> None:
+    """Where records cannot be removed, all stages are cancelled, and the refusal is told."""
+
+    class Damaged(MemoryJobIndex):
+        """Cannot forget."""
+
+        def remove(self, submission: str) -> None:
+            """Be full."""
+            raise StorageFailed("no space left")
+
+    slurm = Slurm(SchedulerRefused("no"), at=10)
+    world = replace(ten_a_job(slurm), index=Damaged())
+    prepared = split_in_the_middle(tmp_path)
+    with pytest.raises(SchedulerRefused, match=r"stage train: no .*the stages before it were canc"):
+        submit_chain(prepared, callers(tmp_path), world.tools())
+    assert slurm.cancelled == [("4243",), ("4242",)]
 
 
 def test_an_interrupt_between_stages_takes_back_those_sent(tmp_path: Path) -> None:
@@ -238,7 +304,6 @@ def test_a_stage_that_is_forgotten_was_submitted(tmp_path: Path) -> None:
     for number in (0, 2):
         world.index.remove(done[number].entry.submission)
     chain = chain_status(done[1].entry, tracking(ToldSubmitter(RUNS), world.index))
-    assert (chain.forgotten, chain.missing) == (["prepare"], ("evaluate",))
     ((_, row),) = chain_row(chain)
     assert unstyle(row) == (
         "prepare (no longer on record) → train 4242 RUNNING → evaluate (not submitted)"
@@ -256,7 +321,7 @@ def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:
     (entry,) = world.index.latest(None)
     assert entry.stage == "prepare"
     chain = chain_status(entry, tracking(ToldSubmitter(RUNS), world.index))
-    assert chain.missing == ("train", "evaluate")
+    assert [one.state for one in chain.lines[1:]] == [JobState.NOT_SUBMITTED] * 2
 
 
 def test_a_chain_is_one_question(tmp_path: Path) -> None:
@@ -266,7 +331,7 @@ def test_a_chain_is_one_question(tmp_path: Path) -> None:
     told = ToldSubmitter(RUNS)
     chain = chain_status(done[1].entry, tracking(told, world.index))
     assert told.asked == [["4242", "4243", "4244"]]
-    assert (len(chain.stages), chain.missing) == (3, ())
+    assert (len(chain.stages), [one.name for one in chain.lines]) == (3, [*NAMES])
     assert chain.status_of(done[1].entry).state is JobState.RUNNING
 
 

@@ -129,7 +129,7 @@ def seen(
         probe=probe,
         site=parse_site_file(f'schema = "hpckit.site/1"\nname = "here"\n{rules}', "here.toml"),
     )
-    return [one for one in found if one.subject in ("cluster", "site")]
+    return [one for one in found if one.subject in ("cluster", "partitions", "site")]
 
 
 def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
@@ -171,6 +171,16 @@ def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:
     )
     (finding,) = seen(probe, tmp_path)
     assert (finding.level, finding.hint) == (Level.NOTE, "submissions are not checked against it")
+
+
+def test_partitions_that_cannot_be_read_are_a_note(tmp_path: Path) -> None:
+    """What submissions are not checked against is told beside the cluster."""
+    config = SlurmConfig(cluster_name="alps")
+    view = ClusterView(config=config, partitions=(), seen_s=0.0, unread="sinfo failed")
+    cluster, note = seen(FakeClusterProbe(view), tmp_path)
+    assert (cluster.level, cluster.text) == (Level.OK, "alps")
+    assert (note.level, note.subject) == (Level.NOTE, "partitions")
+    assert note.text == "they cannot be read: sinfo failed"
 
 
 def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> None:

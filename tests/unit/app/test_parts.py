@@ -170,7 +170,7 @@ def test_parts_that_have_ended_meanwhile_keep_their_record(tmp_path: Path) -> No
     world = ten_a_job(slurm)
     with pytest.raises(SchedulerRefused) as caught:
         submitted(world, tmp_path)
-    assert caught.value.hint == "tasks had begun: hpckit status 4242"
+    assert caught.value.hint == "tasks had begun or ended: hpckit status 4242"
     assert len(world.index.latest(None)) == 1
 
 
@@ -241,7 +241,7 @@ def test_tasks_that_ran_keep_their_record(tmp_path: Path) -> None:
         submitted(world, tmp_path)
     (entry,) = world.index.latest(None)
     assert Path(entry.folder).is_dir()
-    assert caught.value.hint == "tasks had begun: hpckit status 4242"
+    assert caught.value.hint == "tasks had begun or ended: hpckit status 4242"
     assert entry.job_ids == ("4242",)  # no part is awaited that was never sent
 
 

@@ -108,8 +108,18 @@ def test_a_job_may_be_smaller_than_its_segment(tmp_path: Path, rules: str) -> No
 def test_blocks_before_26_05_start_no_part_of_a_segment(tmp_path: Path) -> None:
     """There topology/block never starts a job that is smaller than its segment: it is refused."""
     few = "[resources]\nnodes = 1\n[slurm]\nsegment = 2"
-    with pytest.raises(JobRefused, match="takes no segment of 2 in a job of 1"):
+    with pytest.raises(JobRefused, match=r"takes no segment of 2 nodes in a job of 1 node"):
         at(tmp_path, '[slurm]\nversion = "24.11"\ntopology = "block"', few)
+
+
+def test_a_release_without_segments_says_so_alone(tmp_path: Path) -> None:
+    """Before 24.05 a segment larger than the job is refused once, as any segment is."""
+    few = "[resources]\nnodes = 1\n[slurm]\nsegment = 2"
+    with pytest.raises(JobRefused) as refused:
+        at(tmp_path, '[slurm]\nversion = "23.11"\ntopology = "block"', few)
+    assert [text for _, text, _ in refused.value.findings] == [
+        "sbatch of Slurm 23.11.0 does not know it: it came with 24.05"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ def found(resources: str, slurm: str = "") -> list[tuple[Level, str, str]]:
         ("time_limit = '1-0'", ""),
         ("time_limit = '30-0'", "partition = 'long'"),
         ("time_limit = '30-0'", "partition = 'gpu,long'"),
+        ("nodes = 14", "partition = ',gpu,'"),
+        ("nodes = 99", "partition = ','"),
         ("ntasks_per_node = 65", "extra = { overcommit = true }"),
         ("mem = '0'", ""),
         ("time_limit = '2-0'", "extra = { time-min = '2:00:00' }"),
@@ -72,6 +74,7 @@ def test_what_fits_is_not_found(resources: str, slurm: str) -> None:
         ("ntasks_per_node = 13\ncpus_per_task = 5", "", "CPUs", "65 of a node are asked for"),
         ("mem = '2T'", "", "memory", "has 1000000M"),
         ("time_limit = '2-0'", "", "time", "2-00:00:00 is over the 1-00:00:00"),
+        ("time_limit = '2-0'", "extra = { time-min = '0' }", "time", "2-00:00:00 is over"),
     ],
 )
 def test_what_does_not_fit_is_an_error(
@@ -105,6 +108,17 @@ def test_a_job_without_a_partition_may_be_routed() -> None:
     spec = prepared('name = "x"\ncommand = ["x"]\n[resources]\nnodes = 99', site=None)
     (finding,) = fit_findings(spec.effective.spec, ALL)
     assert (finding.level, finding.subject) == (Level.NOTE, "nodes")
+
+
+def test_nodes_that_may_be_hidden_hold_nothing_back() -> None:
+    """Where not all nodes are listed, too few of them are a note; a time limit needs no nodes."""
+    spec = prepared(
+        'name = "x"\ncommand = ["x"]\n[resources]\nnodes = 15\ntime_limit = "2-0"\n'
+        '[slurm]\npartition = "gpu"',
+        site=None,
+    ).effective.spec
+    levels = {one.subject: one.level for one in fit_findings(spec, ALL, is_certain=False)}
+    assert levels == {"time": Level.ERROR, "nodes": Level.NOTE}
 
 
 def test_the_variables_of_sbatch_aim_too() -> None:
