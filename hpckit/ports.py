@@ -172,10 +172,13 @@ class ClusterView:
 class ClusterProbe(Protocol):
     """Tells what a cluster is."""
 
-    def look(self, cluster: str | None, *, fresh: bool = False) -> ClusterView:
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
         """The cluster of this name, None for the one that is here; `fresh` is of this moment.
 
-        Raises SchedulerUnreachable, ToolFailed, ToolMissing, ParseError.
+        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
+        ToolFailed, ToolMissing, ParseError.
         """
         ...
 

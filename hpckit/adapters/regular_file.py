@@ -17,11 +17,14 @@ def read_regular(path: Path) -> bytes:
     Raises OSError, also for what is no regular file (a FIFO would hang, a device never end) and
     for one over MOST_BYTES.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if found.st_size > MOST_BYTES:
             raise OSError(errno.EFBIG, f"it is over {MOST_BYTES // 1024**2} MiB", str(path))
-        return file.read(MOST_BYTES)
+        return file.read(found.st_size + 1)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

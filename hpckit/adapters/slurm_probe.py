@@ -14,7 +14,7 @@ import msgspec
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
-from hpckit.errors import ParseError, ToolFailed, ToolMissing
+from hpckit.errors import AdapterError, ParseError, SchedulerUnreachable
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
@@ -40,10 +40,13 @@ class SlurmProbe:
             cluster_name(environment) or socket.gethostname(),
         )
 
-    def look(self, cluster: str | None, *, fresh: bool = False) -> ClusterView:
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
         """The cluster of this name, None for the one that is here; `fresh` asks in any case.
 
-        Raises SchedulerUnreachable, ToolFailed, ToolMissing, ParseError.
+        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
+        ToolFailed, ToolMissing, ParseError.
         """
         path = self._path(cluster)
         known = None if fresh else self._remembered(path)
@@ -52,7 +55,9 @@ class SlurmProbe:
         config, unread = self._slurm.config(cluster), None
         try:
             partitions = tuple(self._slurm.partitions(cluster))
-        except (ToolFailed, ToolMissing, ParseError) as error:
+        except (AdapterError, ParseError) as error:
+            if needs_partitions and isinstance(error, SchedulerUnreachable):
+                raise
             partitions, unread = (), error.message
         view = ClusterView(
             config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpckit.decide.dialect import is_another_cluster, release_note
-from hpckit.errors import AdapterError, HpckitError, ParseError
+from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.ports import ClusterProbe, ClusterView, CommandRunner, JobFolders, JobIndex
@@ -103,7 +103,9 @@ def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Finding]:
             level=Level.NOTE,
             subject="cluster",
             text=f"it cannot be looked at: {error.message.splitlines()[0]}",
-            hint="submissions are not checked against it",
+            hint="submissions are refused until it answers"
+            if isinstance(error, SchedulerUnreachable)
+            else "submissions are not checked against it",
         )
         return
     named = None if site is None else site.slurm.cluster

@@ -37,7 +37,7 @@ def check_live(
     SchedulerUnreachable when nobody answers.
     """
     try:
-        view = probe.look(cluster)
+        view = probe.look(cluster, needs_partitions=refuse)
         findings = tuple(_findings(job, view, cluster, aim)) if refuse else ()
         if any(one.level is Level.ERROR for one in findings):
             view = probe.look(cluster, fresh=True)

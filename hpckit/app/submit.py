@@ -363,6 +363,7 @@ def _give_up(
     error.message = f"{error.message} ({which}; {before} before it were cancelled)"
     if taken_back is TakenBack.WHOLLY:
         progress.is_kept = False
+        error.hint = None if isinstance(error, NotRecorded) else error.hint
         return
     error.hint = f"tasks had begun or ended: hpckit status {entry.job_id}"
     sent = tuple(part for part in entry.parts if is_confirmed(part.job_id))

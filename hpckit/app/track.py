@@ -353,9 +353,7 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
         raise ValueError("it holds a job id or time that cannot be")
     if not re.fullmatch(r"[0-9a-f]{32}", submission):
         raise ValueError("intent.json holds a uuid that cannot be")
-    for text in (str(folder), str(intent["name"]), str(intent["site"])):
-        text.encode()  # else the index cannot hold it
-    return JobEntry(
+    entry = JobEntry(
         submission=submission,
         job_id=JobId(job_id),
         cluster=None if cluster is None else str(cluster),
@@ -368,6 +366,10 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
         chain=_text(intent.get("chain")),
         stage=_text(intent.get("stage")),
     )
+    texts = (entry.folder, entry.name, entry.site, entry.cluster, entry.chain, entry.stage)
+    for text in (*texts, *(part.job_id for part in entry.parts)):
+        (text or "").encode()  # else the index cannot hold it
+    return entry
 
 
 def _text(value: object) -> str | None:

@@ -138,10 +138,8 @@ def status_of_records(
     first = records[0]
     if len(records) == 1 and first.task_index is None:
         return _stale(_status(entry, first), answers)
-    unlisted = _unlisted(entry, records, tasks or ())
-    status = _array_status(entry, records, unlisted)
-    together = {record.array_offset for record in records if _is_together(record)}
-    missing = [task for at, some in unlisted.items() if at not in together for task in some]
+    status = _array_status(entry, records)
+    missing = _not_listed(entry, records, tasks or ())
     if not missing:
         return _stale(status, answers)
     which = f"{status.reason}; not listed: {format_indices(missing)}"
@@ -151,21 +149,22 @@ def status_of_records(
     return _without_tasks(status, which, never, answers)
 
 
-def _unlisted(
+def _not_listed(
     entry: JobEntry, records: Sequence[JobRecord], tasks: Sequence[int]
-) -> Mapping[int, Sequence[int]]:
-    """The tasks that have no record of their own, by the offset of their part."""
+) -> Sequence[int]:
+    """The tasks of which there is no record, neither of their own nor of many together."""
     listed = {record.task_index for record in records}
+    together = {record.array_offset for record in records if _is_of_many(record)}
     offsets = [part.offset for part in entry.parts] or [0]
-    found: dict[int, list[int]] = {}
-    for task in tasks:
-        if task not in listed:
-            found.setdefault(offsets[bisect_right(offsets, task) - 1], []).append(task)
-    return found
+    return [
+        task
+        for task in tasks
+        if task not in listed and offsets[bisect_right(offsets, task) - 1] not in together
+    ]
 
 
-def _is_together(record: JobRecord) -> bool:
-    """Whether it stands for all tasks of its part that wait: Slurm lists very many so."""
+def _is_of_many(record: JobRecord) -> bool:
+    """Whether it stands for very many tasks that wait: Slurm does not say which, or how many."""
     return record.task_index is None and not record.state.is_final
 
 
@@ -187,9 +186,7 @@ def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) 
     )
 
 
-def _array_status(
-    entry: JobEntry, records: Sequence[JobRecord], unlisted: Mapping[int, Sequence[int]]
-) -> JobStatus:
+def _array_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
     chosen = _chosen(records)
     status = _status(entry, chosen)
     starts = [record.started_s for record in records if record.started_s is not None]
@@ -198,7 +195,7 @@ def _array_status(
         status,
         started_s=min(starts, default=None),
         ended_s=max(ends, default=None) if status.state.is_final else None,
-        reason=_tasks_sentence(records, chosen, unlisted),
+        reason=_tasks_sentence(records, chosen),
         nodelist=None,
         tasks=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
     )
@@ -260,14 +257,11 @@ def _chosen(records: Sequence[JobRecord]) -> JobRecord:
     return (living or bad or records)[0]
 
 
-def _tasks_sentence(
-    records: Sequence[JobRecord], chosen: JobRecord, unlisted: Mapping[int, Sequence[int]]
-) -> str:
-    counts: Counter[JobState] = Counter()
-    for record in records:
-        together = unlisted.get(record.array_offset, ()) if _is_together(record) else ()
-        counts[record.state] += len(together) or 1
-    text = "tasks: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
+def _tasks_sentence(records: Sequence[JobRecord], chosen: JobRecord) -> str:
+    counts = Counter(record.state for record in records if not _is_of_many(record))
+    many = dict.fromkeys(record.state for record in records if _is_of_many(record))
+    words = [f"{count} {state}" for state, count in counts.most_common()]
+    text = "tasks: " + ", ".join([*words, *(f"many {state}" for state in many)])
     bad = chosen.state.is_final and chosen.state is not JobState.COMPLETED
     return f"{text}; the first of them task {chosen.task_index}" if bad else text
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from hpckit.errors import ConfigError
 from hpckit.parse.job_file import Layer
 
-_TORCHRUN_OWNED = {
+TORCHRUN_OWNED = {
     "nnodes": "resources.nodes (--nodes)",
     "nproc-per-node": "resources.ntasks_per_node (--ntasks-per-node), else one a GPU",
     "node-rank": "nothing: hpckit reads SLURM_PROCID on each node",
@@ -23,7 +23,7 @@ _TORCHRUN_OWNED = {
     "no-python": "the program itself as the command",
     "run-path": "python -m runpy as the command",
 }
-_TORCHRUN_VALUED = frozenset(
+TORCHRUN_VALUED = frozenset(
     [
         "rdzv-conf",
         "max-restarts",
@@ -48,7 +48,7 @@ _TORCHRUN_VALUED = frozenset(
 )
 _SHORT_WITH_VALUE = re.compile(r"-[rt][0-9].*")
 _TORCHRUN_FLAGS = frozenset(["virtual-local-rank", "help", "h", "module", "m"])
-TORCHRUN_OPTIONS = frozenset([*_TORCHRUN_OWNED, *_TORCHRUN_VALUED, *_TORCHRUN_FLAGS])
+TORCHRUN_OPTIONS = frozenset([*TORCHRUN_OWNED, *TORCHRUN_VALUED, *_TORCHRUN_FLAGS])
 """All that torchrun 2.13 has, with hyphens; it takes underscores too, and unique beginnings."""
 _LAUNCHERS = {
     "srun": "hpckit writes srun itself: give the program after it",
@@ -141,13 +141,13 @@ def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:
         if name in ("m", "module"):
             as_module = True
             continue
-        if name in _TORCHRUN_OWNED:
+        if name in TORCHRUN_OWNED:
             raise ConfigError(
                 f"torchrun's {word.split('=', 1)[0]} is hpckit's to write",
                 key="command",
-                hint=f"say it with {_TORCHRUN_OWNED[name]}",
+                hint=f"say it with {TORCHRUN_OWNED[name]}",
             )
-        if name in _TORCHRUN_VALUED and "=" not in word and words:
+        if name in TORCHRUN_VALUED and "=" not in word and words:
             word = f"--{name}={words.pop(0)}" if len(name) > 1 else f"{word}={words.pop(0)}"
         options.append(word)
     return options, words, as_module

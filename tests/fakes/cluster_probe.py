@@ -15,7 +15,9 @@ class FakeClusterProbe:
         self._present = present or remembered
         self.asked: list[tuple[str | None, bool]] = []
 
-    def look(self, cluster: str | None, *, fresh: bool = False) -> ClusterView:
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
         """What the test said."""
         self.asked.append((cluster, fresh))
         answer = self._present if fresh else self._remembered

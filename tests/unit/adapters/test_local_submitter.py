@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 import hpckit
-from hpckit.adapters.local_submitter import LocalSubmitter
+from hpckit.adapters.local_submitter import LocalSubmitter, _Launch
 from hpckit.errors import AdapterError
 from hpckit.model.slurm import JobState
 from tests.fakes.local_job import (
@@ -196,8 +197,12 @@ def test_an_interrupt_leaves_no_supervisor(folder: Path, tmp_path: Path) -> None
     python.chmod(0o755)
     main = threading.get_ident()
 
+    def waits() -> bool:
+        frames = traceback.walk_stack(sys._current_frames()[main])
+        return pid.exists() and any(frame.f_code is _Launch.wait.__code__ for frame, _ in frames)
+
     def interrupt() -> None:
-        until(pid.exists)
+        until(waits)
         signal.pthread_kill(main, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -140,6 +140,9 @@ def test_partitions_that_nobody_answers_for_are_silence(tmp_path: Path) -> None:
     runner = ScriptedRunner(scontrol=[said(CONFIG)], sinfo=[down])
     with pytest.raises(SchedulerUnreachable):
         probe(runner, tmp_path).look(None)
+    view = probe(runner, tmp_path).look(None, needs_partitions=False)
+    assert (view.config.max_array_size, view.partitions) == (101, ())
+    assert list(tmp_path.glob("*.json")) == []
 
 
 @pytest.mark.parametrize("answer", [said("something new\n"), said(code=1, stderr="something new")])

@@ -245,8 +245,10 @@ def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> No
     """When a later part cannot be written down, its stage and those before it are taken back."""
     slurm = Slurm()
     world = replace(ten_a_job(slurm), folders=full_at(slurm, 3))
-    with pytest.raises(NotRecorded, match=r"stage train: .*part 2 of 3.* \(the stages before it"):
+    words = r"stage train: .*part 2 of 3.* \(the stages before it"
+    with pytest.raises(NotRecorded, match=words) as caught:
         submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), world.tools())
+    assert caught.value.hint is None
     assert slurm.cancelled == [("4243", "4244"), ("4242",)]
     assert (world.index.latest(None), folders(tmp_path)) == ([], [])
 

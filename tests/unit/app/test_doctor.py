@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine
-from hpckit.errors import ParseError, StorageFailed
+from hpckit.errors import ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SubmitterKind
@@ -171,6 +171,12 @@ def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:
     )
     (finding,) = seen(probe, tmp_path)
     assert (finding.level, finding.hint) == (Level.NOTE, "submissions are not checked against it")
+
+
+def test_a_silent_cluster_refuses_submissions(tmp_path: Path) -> None:
+    """Nothing is submitted unchecked while slurmctld is silent, and doctor says so."""
+    (finding,) = seen(FakeClusterProbe(SchedulerUnreachable("silence")), tmp_path)
+    assert finding.hint == "submissions are refused until it answers"
 
 
 def test_partitions_that_cannot_be_read_are_a_note(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         json.dumps({**KEYS, "created_s": 1e300}),
         json.dumps({**KEYS, "job_id": "../x"}),
         json.dumps({**KEYS, "uuid": "L1"}),
-        json.dumps({**KEYS, "name": "\ud800"}),
+        *(json.dumps({**KEYS, key: "\ud800"}) for key in ("name", "site", "chain", "stage")),
         json.dumps({**KEYS, "parts": [{"offset": 0.5, "job_id": "1"}]}).replace("0.5", "1e999"),
         json.dumps({**KEYS, "created_s": 10**400}),
         "[" * 100_000,

@@ -189,10 +189,10 @@ def test_a_completed_task_has_the_code_0() -> None:
 
 
 def test_many_that_wait_together_are_listed() -> None:
-    """Tasks that Slurm lists as one record of very many are not missing; a cancelled record is."""
+    """Of tasks that Slurm lists as one record none is missing or counted; a cancelled one is."""
     together = record(JobState.PENDING, None, reason="Priority")
     status = status_of_records(CONFIRMED, [RUNNING_3, together], tasks=range(100_000))
-    assert status.reason == "tasks: 99999 PENDING, 1 RUNNING"
+    assert status.reason == "tasks: 1 RUNNING, many PENDING"
     gone = record(JobState.CANCELLED, None)
     status = status_of_records(CONFIRMED, [RUNNING_3, gone], tasks=range(5))
     assert str(status.reason).endswith("not listed: 0-2,4")
