@@ -23,7 +23,7 @@ _JOB = re.compile(
     re.ASCII,
 )
 _TASKS = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<step>\d{1,9}))?)?", re.ASCII)
-_FIRST_YEAR, _NO_YEAR = 1971, 5000
+_FIRST_YEAR, _NO_YEAR = 1970, 5000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _EXIT = re.compile(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
 # `scontrol --version` has a name before it, a build has its number or `rc1` after it
@@ -149,7 +149,7 @@ def slurm_version(text: str, place: Place) -> SlurmVersion:
 def time_s(text: str, place: Place) -> float | None:
     """Seconds since the epoch of a time as `TZ=UTC` prints it, None for "N/A" and the like.
 
-    So is a time that no job has had or will have: Slurm's own zero and its infinity, printed.
+    So is one of a year that no job has seen or will see, from which no date could be shown.
     """
     said = value(text)
     if said is None:
