@@ -23,7 +23,7 @@ from hpckit.model.job_folder import (
 )
 from hpckit.model.slurm import JobEntry, JobId, is_confirmed
 from hpckit.model.stage import StagePlace
-from hpckit.parse.document import to_tree
+from hpckit.model.tree import to_tree
 from hpckit.ports import JobFolders, SubmitRequest
 from hpckit.units import parse_slurm_time_s
 

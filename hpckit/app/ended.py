@@ -9,7 +9,8 @@ from hpckit.app.prepare import as_json
 from hpckit.errors import ConfigError, StorageFailed
 from hpckit.model.job_folder import RESULT_FILE
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
-from hpckit.parse.document import convert, to_tree
+from hpckit.model.tree import to_tree
+from hpckit.parse.document import convert
 from hpckit.ports import JobFolders
 from hpckit.units import MAX_EPOCH_S
 

@@ -20,7 +20,7 @@ from hpckit.model.job import JobSpec
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
-from hpckit.parse.document import to_tree
+from hpckit.model.tree import to_tree
 from hpckit.parse.job_file import Layer, effective_job, option_layer, site_layer
 from hpckit.parse.launcher_command import job_name_of, read_launchers
 from hpckit.parse.stages import file_layers

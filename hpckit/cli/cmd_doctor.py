@@ -50,7 +50,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
 
 
 def _document(findings: Sequence[Finding]) -> dict[str, object]:
-    from hpckit.parse.document import to_tree
+    from hpckit.model.tree import to_tree
 
     return {
         "schema": "hpckit.doctor/1",

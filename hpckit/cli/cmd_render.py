@@ -23,7 +23,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     """
     from hpckit import wiring
     from hpckit.app.prepare import effective_document, prepare
-    from hpckit.parse.document import to_tree
+    from hpckit.model.tree import to_tree
 
     job = prepare(
         job_source(ctx, params),

@@ -63,7 +63,7 @@ def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:
 
     from hpckit import wiring
     from hpckit.app.sites import load_site
-    from hpckit.parse.document import to_tree
+    from hpckit.model.tree import to_tree
 
     resources = wiring.resources([Path(folder) for folder in site_dirs])
     site = load_site(resources, name)

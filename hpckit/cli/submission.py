@@ -27,7 +27,7 @@ def submission_document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
     """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
-    from hpckit.parse.document import to_tree
+    from hpckit.model.tree import to_tree
 
     return {
         "schema": "hpckit.submission/1",

@@ -20,7 +20,7 @@ def try_jobs(
     """Have each job looked at, in its place in a chain or by itself, and print what is said."""
     from hpckit import wiring
     from hpckit.app.trial import try_out
-    from hpckit.parse.document import to_tree
+    from hpckit.model.tree import to_tree
 
     site = placed[0][0].site
     tools = wiring.submit_tools(site.submitter, checks=checks)

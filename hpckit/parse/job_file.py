@@ -14,13 +14,13 @@ from hpckit.errors import ConfigError
 from hpckit.model.job import JOB_SCHEMA, JobSpec
 from hpckit.model.origin import EffectiveJob, OriginKind, ValueOrigin
 from hpckit.model.rules import file_key
+from hpckit.model.tree import to_tree
 from hpckit.parse.document import (
     Tree,
     convert,
     dataclass_of,
     field_types,
     refuse_unknown_keys,
-    to_tree,
 )
 
 EXCLUSIVE_KEYS = (

@@ -16,7 +16,8 @@ from hpckit.errors import ConfigError, PlanError
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.origin import OriginKind
 from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
-from hpckit.parse.document import Tree, dataclass_of, field_types, to_tree
+from hpckit.model.tree import to_tree
+from hpckit.parse.document import Tree, dataclass_of, field_types
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
 from tests.unit.parse.layers import job_layer

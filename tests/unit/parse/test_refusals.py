@@ -6,7 +6,8 @@ import pytest
 
 from hpckit.errors import ConfigError
 from hpckit.model.job import JobSpec
-from hpckit.parse.document import parse_toml, refuse_unknown_keys, to_tree
+from hpckit.model.tree import to_tree
+from hpckit.parse.document import parse_toml, refuse_unknown_keys
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
 from tests.unit.parse.layers import job_layer

@@ -24,7 +24,8 @@ from hpckit.errors import ConfigError, PlanError, RenderError
 from hpckit.model.job import JOB_SCHEMA, JobSpec
 from hpckit.model.rules import file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
-from hpckit.parse.document import Tree, dataclass_of, field_types, to_tree
+from hpckit.model.tree import to_tree
+from hpckit.parse.document import Tree, dataclass_of, field_types
 from hpckit.parse.job_file import Layer, effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
 from hpckit.render.quoting import sh_path

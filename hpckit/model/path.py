@@ -1,0 +1,74 @@
+"""What lies between two devices of a node, in nvidia-smi's words and in NCCL's.
+
+Sources: `nvidia-smi topo -m` (its legend); NCCL src/graph/topo.h (PATH_LOC … PATH_DIS).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class PathKind(StrEnum):
+    """The nearest thing that two devices share, nearest first; `topo -m` has the PCIe ones.
+
+    XGMI is AMD's link between GPUs, C2C NVIDIA's to a Grace CPU; the tools of the vendors write
+    them elsewhere, and hpckit in the same place.
+    """
+
+    SELF = "X"
+    NV = "NV"
+    XGMI = "XGMI"
+    C2C = "C2C"
+    PIX = "PIX"
+    PXB = "PXB"
+    PHB = "PHB"
+    NODE = "NODE"
+    SYS = "SYS"
+
+
+class NcclPath(StrEnum):
+    """NCCL's types of paths, nearest first; its PHB is one CPU, so it includes NODE."""
+
+    LOC = "LOC"
+    NVL = "NVL"
+    NVB = "NVB"
+    C2C = "C2C"
+    PIX = "PIX"
+    PXB = "PXB"
+    P2C = "P2C"
+    PXN = "PXN"
+    PHB = "PHB"
+    SYS = "SYS"
+
+
+_NV: Final = re.compile(r"NV(\d{1,2})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTable:
+    """What lies between each two devices of a node; row and column are in the order of `devices`.
+
+    `devices` are the names as a matrix heads its columns with: `GPU0`, `NIC0`, `mlx5_0`. A cell is
+    a PathKind, `NV` with its number of links (`NV18`); None is unknown. `is_recorded` says that a
+    tool printed it; else it follows from the PCI tree and the links. `nccl` is the same in NCCL's
+    words.
+    """
+
+    devices: tuple[str, ...]
+    cells: tuple[tuple[str | None, ...], ...]
+    nccl: tuple[tuple[NcclPath | None, ...], ...] = ()
+    is_recorded: bool = False
+
+
+def path_kind(cell: str) -> PathKind:
+    """The kind of a cell, `NV18` being NV. Raises ValueError."""
+    return PathKind.NV if _NV.fullmatch(cell) else PathKind(cell)
+
+
+def link_count(cell: str) -> int | None:
+    """The links of an NV cell; None for any other."""
+    match = _NV.fullmatch(cell)
+    return int(match[1]) if match else None

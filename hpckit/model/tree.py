@@ -1,0 +1,26 @@
+"""Model values as plain tables, lists and scalars, ready to be written as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from hpckit.model.rules import file_key
+
+
+def to_tree(value: Any) -> Any:
+    """A model value as plain tables, lists and scalars, with the keys of the file."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            file_key(field): to_tree(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(name): to_tree(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_tree(item) for item in value]
+    if isinstance(value, (str, int, float, bool, types.NoneType)):
+        return value if isinstance(value, bool) or not isinstance(value, str) else str(value)
+    raise TypeError(f"{type(value).__name__} has no place in a document")

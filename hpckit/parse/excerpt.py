@@ -1,0 +1,23 @@
+"""The error that shows where a capture is not in its format: a short line, and a caret below."""
+
+from __future__ import annotations
+
+from hpckit.errors import ParseError
+
+_WIDTH = 100
+_BEFORE = 60
+
+
+def refusal(
+    message: str, *, tool: str, line_no: int, line: str, column: int = 1, expected: str
+) -> ParseError:
+    """A ParseError for a line of any length: what is shown lies around `column`, counted from 1.
+
+    What cannot be printed is shown as `?`, so that the caret stands below what it means.
+    """
+    at = min(max(column, 1), len(line) + 1)
+    start = max(0, at - 1 - _BEFORE) if len(line) > _WIDTH else 0
+    shown = "".join(char if char.isprintable() else "?" for char in line[start : start + _WIDTH])
+    return ParseError(
+        message, tool=tool, line_no=line_no, line=shown, column=at - start, expected=expected
+    )

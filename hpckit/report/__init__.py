@@ -1,0 +1,1 @@
+"""Model → text for people and other tools."""
