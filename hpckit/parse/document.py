@@ -53,6 +53,20 @@ def table_of(annotation: Any) -> type | None:
     return dataclass_of(typing.get_args(annotation)[1])
 
 
+def _maybe(annotation: Any) -> type | None:
+    """The dataclass of a field that may be None, None for any other field."""
+    found = [dataclass_of(one) for one in typing.get_args(annotation)]
+    return found[0] if isinstance(annotation, types.UnionType) else None
+
+
+def _rows_of(annotation: Any) -> type | None:
+    """The dataclass of each item of a tuple, also of one that may be None; else None."""
+    parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
+    if typing.get_origin(parts[0]) is not tuple:
+        return None
+    return dataclass_of(typing.get_args(parts[0])[0])
+
+
 @functools.cache
 def field_types(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
     """The fields of a dataclass with their evaluated types."""
@@ -72,15 +86,31 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
             raise _misplaced_key(path, name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
-        inner, of_each = dataclass_of(known[name]), table_of(known[name])
-        if inner is not None:
-            refuse_unknown_keys(value, inner, source, f"{path}{name}.")
-        elif of_each is not None and isinstance(value, Mapping):
-            for one, table in value.items():
-                refuse_unknown_keys(table, of_each, source, f"{path}{name}.{one}.")
-        else:
-            _refuse_unknown_words(value, known[name], source, f"{path}{name}")
-            _refuse_long_numbers(value, source, f"{path}{name}")
+        _refuse_in_value(value, known[name], source, f"{path}{name}")
+
+
+def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
+    inner, of_each = dataclass_of(hint), table_of(hint)
+    if inner is not None:
+        refuse_unknown_keys(value, inner, source, f"{path}.")
+    elif _rows_of(hint) is not None or _maybe(hint) is not None:
+        _refuse_in_rows(value, hint, source, path)
+    elif of_each is not None and isinstance(value, Mapping):
+        for one, table in value.items():
+            refuse_unknown_keys(table, of_each, source, f"{path}.{one}.")
+    else:
+        _refuse_unknown_words(value, hint, source, path)
+        _refuse_long_numbers(value, source, path)
+
+
+def _refuse_in_rows(value: object, hint: Any, source: str, path: str) -> None:
+    """The same for a list of tables, and for a table that may be null."""
+    rows, one = _rows_of(hint), _maybe(hint)
+    if rows is not None and isinstance(value, list):
+        for position, row in enumerate(value):
+            refuse_unknown_keys(row, rows, source, f"{path}[{position}].")
+    elif one is not None and value is not None:
+        refuse_unknown_keys(value, one, source, f"{path}.")
 
 
 def _refuse_long_numbers(value: object, source: str, path: str) -> None:
