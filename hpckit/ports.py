@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hpckit.model.cluster import Partition, SlurmConfig
+from hpckit.model.file_tree import FileTree
+from hpckit.model.node_answer import NodeAnswer, SlurmNode
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 
 
@@ -79,6 +81,20 @@ class CommandRunner(Protocol):
         """The result of `argv`, in this environment or, None, in a clean one.
 
         Raises ToolMissing, ToolTimeout.
+        """
+        ...
+
+
+class CommandListener(Protocol):
+    """Runs external commands whose output counts while they run."""
+
+    def listen(
+        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
+    ) -> CommandResult:
+        """The result of `argv`, in a clean environment.
+
+        `heard` gets each line of stdout, without its end, soon after it was printed; those of a
+        command that takes too long as well. Raises ToolMissing, ToolTimeout.
         """
         ...
 
@@ -180,6 +196,51 @@ class ClusterProbe(Protocol):
         Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
         ToolFailed, ToolMissing, ParseError.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeQuestion:
+    """Nodes that are to say what they are, within `timeout_s` seconds.
+
+    It goes through the allocation `job_id`, or through one of its own for a minute or two, for
+    which the rest is what Slurm is told.
+    """
+
+    nodes: tuple[str, ...]
+    timeout_s: float
+    job_id: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    reservation: str | None = None
+    gpus_per_node: int | None = None
+
+
+class NodeProbe(Protocol):
+    """Asks nodes of a cluster what they are."""
+
+    def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
+        """The nodes of a list, each once, in its order; an unknown one has no state."""
+        ...
+
+    def nodes_of_job(self, job_id: str) -> str:
+        """The node list of a running job. Raises HpckitError for one that has none."""
+        ...
+
+    def ask(self, question: NodeQuestion, heard: Callable[[NodeAnswer], None]) -> Sequence[str]:
+        """Hand on each node's answer as it comes, and give back what else was said, a line each.
+
+        A node that gives no answer in time is not handed on. Raises AdapterError when nobody
+        could be asked.
+        """
+        ...
+
+
+class SystemFiles(Protocol):
+    """The small files in which a system says what it is: /sys and /proc."""
+
+    def read(self, patterns: Sequence[str]) -> FileTree:
+        """The files and links that match, by their path from the root; what is not there, not."""
         ...
 
 

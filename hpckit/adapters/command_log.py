@@ -5,20 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
+from typing import Protocol
 
 from hpckit.errors import StorageFailed
-from hpckit.ports import Clock, CommandResult, CommandRunner
+from hpckit.ports import Clock, CommandListener, CommandResult, CommandRunner
 
 SCHEMA = "hpckit.command/1"
+
+
+class Runner(CommandRunner, CommandListener, Protocol):
+    """What runs commands either way."""
 
 
 class LoggedRunner:
     """Runs commands through another runner, and appends a JSON line to a file for each."""
 
-    def __init__(self, runner: CommandRunner, path: Path, clock: Clock) -> None:
+    def __init__(self, runner: Runner, path: Path, clock: Clock) -> None:
         self._runner = runner
         self._path = path
         self._clock = clock
@@ -27,17 +32,32 @@ class LoggedRunner:
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
     ) -> CommandResult:
         """The result of `argv`, on record. Raises StorageFailed, and what that runner raises."""
+        with self._recorded(argv) as codes:
+            result = self._runner.run(argv, timeout_s, environment)
+            codes.append(result.returncode)
+        return result
+
+    def listen(
+        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
+    ) -> CommandResult:
+        """The same for a command whose output counts while it runs."""
+        with self._recorded(argv) as codes:
+            result = self._runner.listen(argv, timeout_s, heard)
+            codes.append(result.returncode)
+        return result
+
+    @contextlib.contextmanager
+    def _recorded(self, argv: Sequence[str]) -> Iterator[list[int]]:
+        """Writes the line in the end; the list is for the command's code, if it gave one."""
         begun_s = self._clock.now_s()
-        returncode: int | None = None
+        codes: list[int] = []
         with self._open() as file:
             try:
-                result = self._runner.run(argv, timeout_s, environment)
-                returncode = result.returncode
-                return result
+                yield codes
             finally:
                 # The command was run: a full disk must not make it look as if it was not.
                 with contextlib.suppress(OSError):
-                    file.write(self._line(argv, begun_s, returncode))
+                    file.write(self._line(argv, begun_s, codes[0] if codes else None))
 
     def _open(self) -> FileIO:
         try:

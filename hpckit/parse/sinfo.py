@@ -87,7 +87,7 @@ def _limit_s(text: str, place: Place) -> int | None:
 
 def _group(fields: list[str], place: Place) -> NodeGroup:
     nodes, cpus, mem_mib = (_number(text, place) for text in fields[:3])
-    gpus, gpu_types = _gpus(fields[3], place)
+    gpus, gpu_types = gpus_of_gres(fields[3], place)
     features = fields[4].strip()
     return NodeGroup(
         nodes=nodes,
@@ -107,8 +107,11 @@ def _number(text: str, place: Place) -> int:
     return int(match[1])
 
 
-def _gpus(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
-    """How many GPUs a node has and their types, from `gpu:a100:4(S:0-1),gpu:mig:2,nvme:1`."""
+def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
+    """How many GPUs a node has and their types, from `gpu:a100:4(S:0-1),gpu:mig:2,nvme:1`.
+
+    Raises ParseError.
+    """
     count = 0
     types: list[str] = []
     for part in _NOTE.sub("", text.strip()).split(","):

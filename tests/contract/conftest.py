@@ -16,7 +16,14 @@ from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.adapters.process import ProcessRunner
 from hpckit.adapters.slurm_submitter import SlurmSubmitter
-from hpckit.ports import Clock, CommandResult, CommandRunner, JobIndex, Submitter
+from hpckit.ports import (
+    Clock,
+    CommandListener,
+    CommandResult,
+    CommandRunner,
+    JobIndex,
+    Submitter,
+)
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex
@@ -30,6 +37,7 @@ SCHEDULERS = ["slurm"] if SHARED else ["fake"]
 """The submitters that know job arrays."""
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")
+SPEAKING_THEN_SLEEPING = ("bash", "-c", "echo first; echo second; exec sleep 60")
 
 
 @pytest.fixture(params=SCHEDULERS if SHARED else ["local", *SCHEDULERS])
@@ -61,14 +69,25 @@ def job_index(request: pytest.FixtureRequest, tmp_path: Path) -> JobIndex:
 @pytest.fixture(params=["real", "fake"])
 def command_runner(request: pytest.FixtureRequest) -> CommandRunner:
     """Each CommandRunner."""
-    if request.param == "real":
-        return ProcessRunner()
+    return ProcessRunner() if request.param == "real" else _fake_runner()
+
+
+@pytest.fixture(params=["real", "fake"])
+def command_listener(request: pytest.FixtureRequest) -> CommandListener:
+    """Each CommandListener."""
+    return ProcessRunner() if request.param == "real" else _fake_runner()
+
+
+def _fake_runner() -> FakeCommandRunner:
     return FakeCommandRunner(
         {
             SPEAKING: CommandResult(returncode=3, stdout="out\n", stderr="err\n"),
             SLEEPING: CommandResult(returncode=0, stdout="", stderr=""),
+            SPEAKING_THEN_SLEEPING: CommandResult(
+                returncode=0, stdout="first\nsecond\n", stderr=""
+            ),
         },
-        duration_s={"sleep": 60.0},
+        duration_s={"sleep": 60.0, "bash": 60.0},
     )
 
 

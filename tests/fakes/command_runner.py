@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hpckit.errors import ToolMissing, ToolTimeout
 from hpckit.ports import CommandResult
@@ -33,3 +33,12 @@ class FakeCommandRunner:
         if argv[0] not in {known[0] for known in self._answers}:
             raise ToolMissing(f"{argv[0]} was not found", hint=f"install {argv[0]}")
         return self._answers[tuple(argv)]
+
+    def listen(
+        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
+    ) -> CommandResult:
+        """The answer for `argv`, and its lines for `heard`. Raises ToolMissing, ToolTimeout."""
+        known = self._answers.get(tuple(argv))
+        for line in known.stdout.splitlines() if known is not None else ():
+            heard(line)
+        return self.run(argv, timeout_s)

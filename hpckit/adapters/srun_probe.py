@@ -1,0 +1,162 @@
+"""Nodes asked through srun: the probe lies in a folder that they share, and is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from hpckit.adapters.injob_archive import pack_injob
+from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed, ToolTimeout
+from hpckit.model.node_answer import NodeAnswer, SlurmNode
+from hpckit.parse.probe_answer import AnswerReader, error_in
+from hpckit.parse.sinfo_nodes import (
+    hostnames_argv,
+    parse_sinfo_nodes,
+    parse_squeue_nodes,
+    sinfo_nodes_argv,
+    squeue_nodes_argv,
+)
+from hpckit.parse.snapshot import decode_snapshot
+from hpckit.parse.srun_probe import srun_probe_argv
+from hpckit.ports import CommandListener, CommandRunner, NodeQuestion
+
+_CANCEL_S = 30.0
+_MINUTE_S = 60
+_NO_NODES = ""
+
+
+class Runner(CommandRunner, CommandListener, Protocol):
+    """What runs commands and hears them."""
+
+
+class SrunProbe:
+    """Runs the probe on nodes with one srun; `root` is a folder that they share with this host.
+
+    `python` is the interpreter to use there if it exists there.
+    """
+
+    def __init__(self, slurm: SlurmCli, runner: Runner, root: Path, python: str) -> None:
+        self._slurm = slurm
+        self._runner = runner
+        self._root = root
+        self._python = python
+
+    def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
+        """The nodes of a list, each once; those that Slurm does not know have no state.
+
+        Raises ToolFailed for what is no list of hosts.
+        """
+        names = self._slurm.ask(hostnames_argv(nodelist)).stdout.split()
+        known = {
+            one.name: one
+            for one in parse_sinfo_nodes(self._slurm.ask(sinfo_nodes_argv(nodelist)).stdout)
+        }
+        return [known.get(name) or SlurmNode(name=name) for name in dict.fromkeys(names)]
+
+    def nodes_of_job(self, job_id: str) -> str:
+        """The node list of a running job. Raises AdapterError for one that has none."""
+        state, nodes = parse_squeue_nodes(self._slurm.ask(squeue_nodes_argv(job_id)).stdout)
+        if state != "RUNNING" or nodes == _NO_NODES:
+            raise AdapterError(
+                f"job {job_id} has no nodes to ask: it is {state or 'not in the queue'}",
+                hint="a job that runs has them; `--nodes` asks nodes without one",
+            )
+        return nodes
+
+    def ask(self, question: NodeQuestion, heard: Callable[[NodeAnswer], None]) -> Sequence[str]:
+        """Hand on each node's answer as it comes, and give back what else was said, a line each.
+
+        Raises StorageFailed, ToolMissing, and ToolFailed when no node was asked at all.
+        """
+        reader, answered = AnswerReader(), 0
+
+        def hear(line: str) -> None:
+            nonlocal answered
+            found = reader.read(line)
+            if found is not None:
+                answered += 1
+                heard(_answer(*found))
+
+        with self._archive() as archive:
+            name = archive.parent.name.lstrip(".")
+            argv = srun_probe_argv(
+                question.nodes, self._python, str(archive), _options(question, name)
+            )
+            try:
+                result = self._runner.listen(argv, question.timeout_s, hear)
+            except ToolTimeout as error:
+                self._cancel(question, name)
+                return [*reader.other, *error.stderr.splitlines()]
+        if result.returncode != 0 and not answered:
+            raise ToolFailed(argv, result.returncode, result.stderr)
+        return [*reader.other, *result.stderr.splitlines()]
+
+    @contextmanager
+    def _archive(self) -> Iterator[Path]:
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=".hpckit-inspect-", dir=self._root))
+        except OSError as error:
+            raise _unwritable(self._root, error) from error
+        try:
+            yield _packed(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _cancel(self, question: NodeQuestion, name: str) -> None:
+        """Give an allocation of our own back; that of a job is the user's."""
+        if question.job_id is None:
+            with suppress(AdapterError):
+                self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
+
+
+def _packed(folder: Path) -> Path:
+    archive = folder / "hpckit-injob.pyz"
+    try:
+        pack_injob(archive)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return archive
+
+
+def _unwritable(folder: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"{folder} cannot be written: {error.strerror}",
+        hint="`--shared-dir` names a folder that the nodes share with this host",
+    )
+
+
+def _options(question: NodeQuestion, name: str) -> list[str]:
+    if question.job_id is not None:
+        return [f"--jobid={question.job_id}"]
+    said = {
+        "partition": question.partition,
+        "account": question.account,
+        "reservation": question.reservation,
+        "gpus-per-node": question.gpus_per_node,
+    }
+    minutes = int(question.timeout_s // _MINUTE_S) + 2
+    return [
+        f"--job-name={name}",
+        f"--time={minutes}",
+        f"--immediate={max(1, int(question.timeout_s))}",
+        *(f"--{option}={value}" for option, value in said.items() if value is not None),
+    ]
+
+
+def _answer(node: str, document: bytes | None) -> NodeAnswer:
+    if document is None:
+        return NodeAnswer(node=node, because="its answer came in pieces that do not fit together")
+    because = error_in(document)
+    if because is not None:
+        return NodeAnswer(node=node, because=because)
+    try:
+        return NodeAnswer(node=node, topology=decode_snapshot(document))
+    except ParseError as error:
+        return NodeAnswer(node=node, because=f"its answer is not understood: {error.message}")

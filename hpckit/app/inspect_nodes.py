@@ -1,0 +1,94 @@
+"""What many nodes look like: each is asked once, and the odd ones stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.decide.complete import complete
+from hpckit.decide.findings import node_findings
+from hpckit.decide.grouping import group_alike
+from hpckit.errors import ConfigError
+from hpckit.model.hostlist import natural_order
+from hpckit.model.node_answer import AlikeNodes, NodeAnswer, SlurmNode
+from hpckit.parse.srun_probe import words_about
+from hpckit.ports import NodeProbe, NodeQuestion
+
+# States in which Slurm starts no job step on a node. Source: sinfo(1), "NODE STATE CODES".
+_GONE: Final = frozenset({"down", "error", "fail", "powered_down", "powering_down", "unknown"})
+# ... and those in which it starts no new job on it either.
+_CLOSED: Final = _GONE | {"drained", "draining", "failing", "future", "perfctrs", "reboot"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen:
+    """The nodes that answered, in groups that are alike, and those that did not."""
+
+    groups: tuple[AlikeNodes, ...]
+    silent: tuple[NodeAnswer, ...]
+    words: tuple[str, ...] = ()
+
+
+def inspect_nodes(
+    probe: NodeProbe,
+    question: NodeQuestion,
+    nodelist: str | None,
+    progress: Callable[[int, int], None],
+) -> NodesSeen:
+    """Ask the nodes of a list, or those of the question's job, what they are.
+
+    `progress` is told how many of how many have answered. Nodes that Slurm itself cannot reach are
+    not asked. Raises ConfigError for a list without nodes, AdapterError when nobody can be asked.
+    """
+    listed = probe.nodes(nodelist or probe.nodes_of_job(question.job_id or ""))
+    if not listed:
+        raise ConfigError(f"{nodelist!r} names no node", hint="such as c[1-4], or c1,c7")
+    silent = [
+        NodeAnswer(node=node.name, because=because)
+        for node in listed
+        if (because := _unreachable(node, in_job=question.job_id is not None)) is not None
+    ]
+    lost = {answer.node for answer in silent}
+    asked = [node for node in listed if node.name not in lost]
+    heard: dict[str, NodeAnswer] = {}
+
+    def hear(answer: NodeAnswer) -> None:
+        heard[answer.node] = answer
+        progress(len(heard), len(asked))
+
+    words: Sequence[str] = ()
+    if asked:
+        progress(0, len(asked))
+        words = probe.ask(replace(question, nodes=tuple(one.name for one in asked)), hear)
+    answers = [_judged(node, heard.get(node.name), question, words) for node in asked]
+    silent += [answer for answer in answers if answer.topology is None]
+    return NodesSeen(
+        groups=group_alike(answers),
+        silent=tuple(sorted(silent, key=lambda answer: natural_order(answer.node))),
+        words=tuple(words),
+    )
+
+
+def _unreachable(node: SlurmNode, *, in_job: bool) -> str | None:
+    if node.state is None:
+        return "Slurm knows no node of this name"
+    if not node.is_responding:
+        return f"Slurm says that it does not respond ({node.state})"
+    if node.state in (_GONE if in_job else _CLOSED):
+        return f"Slurm starts nothing there: it is {node.state}"
+    return None
+
+
+def _judged(
+    node: SlurmNode, answer: NodeAnswer | None, question: NodeQuestion, words: Sequence[str]
+) -> NodeAnswer:
+    if answer is None:
+        because = f"it gave no answer within {question.timeout_s:g} s"
+        said = words_about(node.name, words)
+        return NodeAnswer(node=node.name, because=because if said is None else f"{because}: {said}")
+    if answer.topology is None:
+        return answer
+    topology = complete(answer.topology)
+    findings = node_findings(topology, expected_gpus=node.gpus or None)
+    return replace(answer, topology=topology, findings=findings)

@@ -1,0 +1,45 @@
+"""Many nodes: what Slurm says of each, what each said of itself, and which are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.node_finding import NodeFinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node as sinfo lists it: its state in long form without flags, and its GPUs by gres.
+
+    `state` is None for a name that Slurm does not know.
+    """
+
+    name: str
+    state: str | None = None
+    gpus: int = 0
+    is_responding: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswer:
+    """What became of the question to a node: its topology, or `because` it gave none."""
+
+    node: str
+    topology: NodeTopology | None = None
+    because: str | None = None
+    findings: tuple[NodeFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeNodes:
+    """Nodes that are alike in everything that a job meets; `topology` is that of the first.
+
+    `differs` says what sets them apart from the largest group, nothing for that group itself.
+    `findings` are those that all of them have.
+    """
+
+    nodes: tuple[str, ...]
+    topology: NodeTopology
+    findings: tuple[NodeFinding, ...] = ()
+    differs: tuple[str, ...] = ()

@@ -1,0 +1,89 @@
+"""How a node's answer travels through srun: short lines that may arrive mixed with others'.
+
+srun hands lines on in pieces of 1 KiB and mixes those of several tasks (Slurm's io_hdr.h,
+MAX_MSG_LEN), so an answer is compressed, written in base64 and cut; each piece says whose it is.
+Only the standard library is used: this runs on the nodes as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+MARK: Final = "hpckit-probe/1"
+LONGEST_ANSWER_BYTES: Final = 16 * 1024**2
+_ERROR: Final = "error"
+_PIECE: Final = 800
+_MOST_PIECES: Final = 40_000
+_LINE: Final = re.compile(
+    rf"{re.escape(MARK)} (?P<node>\S{{1,200}}) (?P<at>\d{{1,6}})/(?P<of>\d{{1,6}}) (?P<piece>\S*)",
+    re.ASCII,
+)
+
+
+def answer_lines(node: str, document: bytes) -> Iterator[str]:
+    """The lines of a node's answer, without line ends; `document` is what it says."""
+    text = base64.b64encode(zlib.compress(document, 6)).decode("ascii")
+    count = max(1, -(-len(text) // _PIECE))
+    for at in range(count):
+        piece = text[at * _PIECE : (at + 1) * _PIECE]
+        yield f"{MARK} {node} {at + 1}/{count} {piece}"
+
+
+@dataclass(slots=True)
+class AnswerReader:
+    """Puts answers together as their lines come; `other` are the lines that are none."""
+
+    other: list[str] = field(default_factory=list)
+    _pieces: dict[str, dict[int, str]] = field(default_factory=dict)
+
+    def read(self, line: str) -> tuple[str, bytes | None] | None:
+        """A node and its document once the last piece is there; None until then.
+
+        The document is None where the pieces do not fit together.
+        """
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            if line.strip():
+                self.other.append(line.rstrip())
+            return None
+        node, at, count = match["node"], int(match["at"]), int(match["of"])
+        if not 1 <= at <= count <= _MOST_PIECES:
+            return node, None
+        pieces = self._pieces.setdefault(node, {})
+        pieces[at] = match["piece"]
+        if len(pieces) < count:
+            return None
+        del self._pieces[node]
+        return node, _document("".join(pieces[one] for one in sorted(pieces)))
+
+
+def _document(text: str) -> bytes | None:
+    unpack = zlib.decompressobj()
+    try:
+        document = unpack.decompress(base64.b64decode(text, validate=True), LONGEST_ANSWER_BYTES)
+    except (binascii.Error, zlib.error):
+        return None
+    return document if unpack.eof else None
+
+
+def error_document(because: str) -> bytes:
+    """What a node says that cannot say what it is."""
+    return json.dumps({_ERROR: because}).encode()
+
+
+def error_in(document: bytes) -> str | None:
+    """Why a node could not say what it is, None for any other document."""
+    if not document.startswith(f'{{"{_ERROR}"'.encode()):
+        return None
+    try:
+        said = json.loads(document)
+    except ValueError:
+        return None
+    return str(said.get(_ERROR))
