@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import enum
+import inspect
 import json
 import re
 import sys
@@ -24,7 +25,9 @@ import msgspec
 from hpckit.cli.main import COMMANDS, cli
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
+from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
+from hpckit.model.node_finding import NodeFinding
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
@@ -105,6 +108,8 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
+        "topology.md": topology_page(),
+        schema_file(TOPOLOGY_SCHEMA): _as_json(topology_schema()),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
         schema_file(SITE_SCHEMA): _as_json(site_schema()),
     }
@@ -370,6 +375,83 @@ def facts_page() -> str:
         + "\n## Pairs that exclude each other\n\n"
         + _table(("options", "of", "from", "what happens", "instead", "source"), pairs)
     )
+
+
+# --- a node --------------------------------------------------------------------------------------
+
+_TOPOLOGY_HEAD = """\
+# The topology of a node
+
+`{schema}`: what `hpckit inspect --json` prints, and what `hpckit inspect FILE` reads back. Every
+key is always there; `null` is "not known", and `unknown` says why where the source can tell. The
+same as JSON Schema: [{schema_file}]({schema_file}). Three keys stand beside those of the first
+table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is odd](findings.md).
+
+"""
+
+
+def topology_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the document of `hpckit inspect --json`."""
+    definitions: dict[str, Any] = msgspec.json.schema_components(
+        [NodeTopology, NodeFinding], ref_template="#/$defs/{name}"
+    )[1]
+    for made in definitions.values():
+        if made.get("type") == "object":
+            made["required"] = list(made["properties"])
+            made["additionalProperties"] = False
+    root = definitions.pop(NodeTopology.__name__)
+    findings = {"type": "array", "items": {"$ref": f"#/$defs/{NodeFinding.__name__}"}}
+    beside = {"schema": {"const": TOPOLOGY_SCHEMA}, "hpckit": {"type": "string"}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:hpckit:topology:1",
+        **root,
+        "title": "hpckit topology of a node",
+        "properties": {**beside, **root["properties"], "findings": findings},
+        "required": [*beside, *root["required"], "findings"],
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def topology_page() -> str:
+    """The reference of the document: each class of the model with its fields."""
+    head = _TOPOLOGY_HEAD.format(schema=TOPOLOGY_SCHEMA, schema_file=schema_file(TOPOLOGY_SCHEMA))
+    parts = [_NOTE, head]
+    for cls in dict.fromkeys(_model_classes(NodeTopology)):
+        rows = [(f"`{field.name}`", _model_words(hint)) for field, hint in field_types(cls)]
+        title = "The document" if cls is NodeTopology else cls.__name__
+        doc = _unwrapped(inspect.cleandoc(cls.__doc__ or ""))
+        parts.append(f"## {title}\n\n{doc}\n\n{_table(('key', 'type'), rows)}\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def _model_classes(cls: type) -> Iterator[type]:
+    yield cls
+    for _, hint in field_types(cls):
+        for one in _parts_of(hint):
+            if dataclasses.is_dataclass(one):
+                yield from _model_classes(one)
+
+
+def _parts_of(hint: Any) -> Iterator[Any]:
+    """The types inside a hint: those of a tuple's items, of a union, of a new type."""
+    arguments = typing.get_args(hint)
+    if not arguments:
+        yield getattr(hint, "__supertype__", hint)
+    for one in arguments:
+        if one is not types.NoneType and one is not Ellipsis:
+            yield from _parts_of(one)
+
+
+def _model_words(hint: Any) -> str:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        words = [_model_words(one) for one in typing.get_args(hint) if one is not types.NoneType]
+        return f"{' or '.join(words)}, or `null`"
+    if typing.get_origin(hint) is tuple:
+        return f"list of {_model_words(typing.get_args(hint)[0])}"
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return _type_words(getattr(hint, "__supertype__", hint))
 
 
 # --- command line --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line inside a job: `rank`, `port` and `--version`."""
+"""The command line inside a job: `rank`, `port`, `probe` and `--version`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hpckit import __version__
 USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N] [--step N]
+       hpckit-injob probe
        hpckit-injob --version
 """
 
@@ -26,6 +27,10 @@ def main(words: list[str]) -> int:
         from hpckit.injob.port import port
 
         code = port(words[1:])
+    elif words[:1] == ["probe"]:
+        from hpckit.injob.probe import probe
+
+        code = probe(words[1:], dict(os.environ))
     elif words == ["--version"]:
         sys.stdout.write(f"hpckit-injob {__version__}\n")
         code = 0

@@ -1,0 +1,44 @@
+"""The probe: says once what this node looks like, in lines that srun may mix with others'."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+
+from hpckit.errors import HpckitError
+
+_PATIENCE_S = 50
+
+
+def probe(words: list[str], env: dict[str, str]) -> int | None:
+    """Print this node's topology as `parse.probe_answer` reads it; None for a wrong command line.
+
+    A driver that hangs ends the probe after _PATIENCE_S, so that no task is left on the node.
+    """
+    if words:
+        return None
+    from hpckit.parse.probe_answer import answer_lines, error_document
+
+    signal.alarm(_PATIENCE_S)
+    node = env.get("SLURMD_NODENAME") or socket.gethostname()
+    try:
+        document = _document()
+    except HpckitError as error:
+        document = error_document(error.message)
+    sys.stdout.write("".join(f"{line}\n" for line in answer_lines(node, document)))
+    sys.stdout.flush()
+    return 0
+
+
+def _document() -> bytes:
+    from hpckit.adapters.node_file import node_settings
+    from hpckit.adapters.nvml import NvmlDriver
+    from hpckit.adapters.sysfs import SysfsFiles
+    from hpckit.app.inspect import inspect_here
+    from hpckit.model.tree import to_tree
+
+    settings = node_settings()
+    topology = inspect_here(SysfsFiles(settings.sysroot), NvmlDriver(), settings)
+    return json.dumps(to_tree(topology), separators=(",", ":")).encode()

@@ -1,0 +1,77 @@
+"""Any capture of a machine: what it is, is told from its content, not from its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hpckit.errors import ParseError
+from hpckit.model.hardware import NodeTopology
+from hpckit.parse.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
+from hpckit.parse.excerpt import refusal
+from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
+from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
+from hpckit.parse.nvidia_topo import is_topo_matrix, parse_topo_matrix
+from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
+from hpckit.parse.snapshot import is_snapshot, parse_snapshot
+from hpckit.parse.tarball import is_archive, parse_archive
+from hpckit.parse.xml_elements import parse_xml
+
+EXPECTED: Final = (
+    "a snapshot of `hpckit inspect --json`, an NCCL or RCCL topology XML, an lstopo XML, the text "
+    "of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of "
+    "hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband"
+)
+_XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
+
+
+def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
+    """The machines in a capture, at least one; only a text can hold several.
+
+    `name` is how errors call it. Raises ParseError for what is no capture of a machine.
+    """
+    if is_archive(data):
+        return (parse_archive(data, name),)
+    text = _text(data, name)
+    head = text.lstrip()
+    if head.startswith(_XML_STARTS):
+        return (_parse_xml(data, name),)
+    if is_snapshot(text):
+        return (parse_snapshot(text),)
+    if is_topo_matrix(text):
+        return parse_topo_matrix(text)
+    if is_amd_smi_topology(text):
+        return (parse_amd_smi_topology(text),)
+    if is_rocm_showtopo(text):
+        return (parse_rocm_showtopo(text),)
+    raise _unknown(name, text)
+
+
+def _parse_xml(data: bytes, name: str) -> NodeTopology:
+    document = parse_xml(data, name)
+    if is_nccl_xml(document):
+        return parse_nccl_xml(document)
+    if is_hwloc_xml(document):
+        return parse_hwloc_xml(document)
+    raise document.refuse(
+        document.root,
+        f"<{document.root.tag}> is no topology",
+        "<system> as NCCL and RCCL write it, or <topology> as lstopo does",
+    )
+
+
+def _text(data: bytes, name: str) -> str:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = data.decode(encoding, "replace")
+    if "\0" in text[:1000]:
+        raise _unknown(name, text)
+    return text
+
+
+def _unknown(name: str, text: str) -> ParseError:
+    line_no, line = next(
+        ((at, line) for at, line in enumerate(text.split("\n"), start=1) if line.strip()), (1, "")
+    )
+    return refusal(
+        "no capture of a machine that is known here",
+        tool=name, line_no=line_no, line=line, expected=EXPECTED,
+    )  # fmt: skip
