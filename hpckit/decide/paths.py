@@ -1,0 +1,147 @@
+"""What lies between the devices of a node, where no tool has printed it.
+
+nvidia-smi's words follow from the links and the PCI tree. Sources: the legend of
+`nvidia-smi topo -m`; nvml.h, nvmlGpuTopologyLevel_t; NCCL 2.4's pciDistance, which reads GPU–NIC
+paths off sysfs as nvidia-smi does. NCCL's words are in `paths_nccl`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, NamedTuple
+
+from hpckit.decide.paths_devices import PathDevice, devices_named, devices_to_list, is_listed
+from hpckit.decide.paths_nccl import nccl_paths
+from hpckit.decide.pci_tree import PciTree
+from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology, Unknown
+from hpckit.model.path import PathKind, PathTable
+from hpckit.model.pci import PciAddress
+
+NO_ADDRESS: Final = "the source has no PCI address of one of the two"
+NO_DEVICE: Final = "the PCI tree of the source lacks one of the two"
+NO_NUMA: Final = (
+    "they are on different root complexes and the NUMA node of one is unknown,"
+    " so this may be NODE or SYS"
+)
+NO_ROOT: Final = "the source tells NUMA nodes and no root complexes, so this may be PHB or NODE"
+NO_PLACE: Final = "the source tells neither root complexes nor NUMA nodes"
+
+_SUBJECT: Final = "paths"
+_MOST_NAMED: Final = 3
+
+
+class Answer(NamedTuple):
+    """A cell, or why there is none."""
+
+    cell: str | None
+    because: str = ""
+
+
+def with_paths(topology: NodeTopology) -> NodeTopology:
+    """The topology with `paths`, with NCCL's words beside, and with effective PCIe links.
+
+    A recorded table keeps its cells. Without one its devices are the GPUs that the driver shows,
+    then the NICs, which are called `NIC0` … where they have no label; plain Ethernet devices are
+    left out, as nvidia-smi does, whose NICs are those of /sys/class/infiniband. A cell that does
+    not follow is None, and `unknown` says why.
+    """
+    tree = PciTree(topology.pci)
+    topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
+    if topology.paths is None:
+        topology = _with_table(_labelled(topology), tree)
+    table = topology.paths
+    if table is None:
+        return topology
+    devices = devices_named(topology, tree, table.devices)
+    words = nccl_paths(topology, tree, devices, table)
+    return dataclasses.replace(topology, paths=dataclasses.replace(table, nccl=words))
+
+
+def _labelled(topology: NodeTopology) -> NodeTopology:
+    rows = [nic.index for nic in topology.nics if is_listed(nic)]
+    labels = {index: f"NIC{row}" for row, index in enumerate(rows)}
+    nics = tuple(
+        dataclasses.replace(nic, label=nic.label or labels.get(nic.index)) for nic in topology.nics
+    )
+    return dataclasses.replace(topology, nics=nics)
+
+
+def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
+    devices = devices_to_list(topology, tree)
+    if not devices:
+        return topology
+    rule = _Rule(topology, tree)
+    size = len(devices)
+    cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]
+    lacking: dict[str, list[str]] = {}
+    for row in range(size):
+        for column in range(row + 1, size):
+            cell, because = rule.between(devices[row], devices[column])
+            cells[row][column] = cells[column][row] = cell
+            if cell is None:
+                pair = f"{devices[row].name}–{devices[column].name}"
+                lacking.setdefault(because, []).append(pair)
+    table = PathTable(
+        devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
+    )
+    unknown = (*topology.unknown, *(_unknown(pairs, why) for why, pairs in lacking.items()))
+    return dataclasses.replace(topology, paths=table, unknown=unknown)
+
+
+def _unknown(pairs: list[str], because: str) -> Unknown:
+    named = ", ".join(pairs[:_MOST_NAMED])
+    more = len(pairs) - _MOST_NAMED
+    return Unknown(
+        subject=_SUBJECT, what=f"{named} and {more} more" if more > 0 else named, because=because
+    )
+
+
+class _Rule:
+    """How the cell of two devices is found: the first that applies."""
+
+    def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
+        self._tree = tree
+        self._links = {(link.a, link.b): link for link in topology.gpu_links if link.count != 0}
+        # Linux says -1 on a machine of one node that has no NUMA tables; in a VM it may be a
+        # guest's one node over a host's several.
+        self._is_one_node = len(topology.numa_nodes) == 1 and (
+            topology.host.is_virtual_machine is False
+        )
+
+    def between(self, a: PathDevice, b: PathDevice) -> Answer:
+        link = self._link(a.gpu_index, b.gpu_index)
+        if link is not None:
+            return Answer(_cell(link))
+        if a.pci is None or b.pci is None:
+            return Answer(None, NO_ADDRESS)
+        if a.pci not in self._tree or b.pci not in self._tree:
+            return Answer(None, NO_DEVICE)
+        shared = self._tree.shared(a.pci, b.pci)
+        return Answer(shared.value) if shared is not None else self._across(a, b, a.pci, b.pci)
+
+    def _link(self, a: int | None, b: int | None) -> GpuLink | None:
+        if a is None or b is None:
+            return None
+        return self._links.get((a, b)) or self._links.get((b, a))
+
+    def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> Answer:
+        roots = (self._tree.host_bridge(at_a), self._tree.host_bridge(at_b))
+        if None not in roots and roots[0] == roots[1]:
+            return Answer(PathKind.PHB.value)
+        if a.numa_index is not None and b.numa_index is not None:
+            if a.numa_index != b.numa_index:
+                return Answer(PathKind.SYS.value)
+            return Answer(None, NO_ROOT) if None in roots else Answer(PathKind.NODE.value)
+        if None in roots:
+            return Answer(None, NO_PLACE)
+        return Answer(PathKind.NODE.value) if self._is_one_node else Answer(None, NO_NUMA)
+
+
+def _cell(link: GpuLink) -> str:
+    match link.kind:
+        case LinkKind.NVLINK:
+            return f"{PathKind.NV.value}{link.count or ''}"
+        case LinkKind.C2C:
+            return PathKind.C2C.value
+        case LinkKind.XGMI:
+            return PathKind.XGMI.value
