@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.file_tree import FileTree
 from hpckit.model.node_answer import NodeAnswer, SlurmNode
+from hpckit.model.nvml_reading import NvmlReading
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 
 
@@ -241,6 +242,14 @@ class SystemFiles(Protocol):
 
     def read(self, patterns: Sequence[str]) -> FileTree:
         """The files and links that match, by their path from the root; what is not there, not."""
+        ...
+
+
+class GpuDriver(Protocol):
+    """NVIDIA's driver, asked for everything that it says of its GPUs."""
+
+    def read(self) -> NvmlReading:
+        """What it answered, and why not where it did not; never raises for want of a driver."""
         ...
 
 

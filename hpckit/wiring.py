@@ -13,6 +13,7 @@ from hpckit.model.site import SubmitterKind
 from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
+    from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
     from hpckit.app.submit import SubmitTools
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
         Clock,
         ClusterProbe,
         CommandRunner,
+        GpuDriver,
         JobFolders,
         JobIndex,
         JobLogs,
+        NodeProbe,
         Resources,
         Submitter,
+        SystemFiles,
     )
 
 
@@ -142,6 +146,10 @@ def job_logs() -> JobLogs:
 
 def command_runner() -> CommandRunner:
     """External commands, on record in the file that HPCKIT_COMMAND_LOG names."""
+    return _runner()
+
+
+def _runner() -> Runner:
     from hpckit.adapters.process import ProcessRunner
 
     path = os.environ.get("HPCKIT_COMMAND_LOG")
@@ -201,3 +209,47 @@ def caller() -> Caller:
         pid_started_s=psutil.Process().create_time(),
         slurm_cluster=cluster_name(os.environ),
     )
+
+
+def read_capture(file: str) -> tuple[bytes, str]:
+    """The bytes of a capture and how it is called; `-` is standard input.
+
+    Raises StorageFailed.
+    """
+    from hpckit.adapters.regular_file import MOST_BYTES, read_regular
+
+    if file == "-":
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise StorageFailed(f"standard input is over {MOST_BYTES // 1024**2} MiB")
+        return data, "standard input"
+    try:
+        return read_regular(Path(file)), file
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise StorageFailed(f"{file} cannot be read: {reason}") from error
+
+
+def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, bool]:
+    """What reads this node, and whether what it says is made up; `sysroot` is in place of `/`."""
+    from hpckit.adapters.node_file import node_settings
+    from hpckit.adapters.nvml import NvmlDriver
+    from hpckit.adapters.sysfs import SysfsFiles
+
+    settings = node_settings()
+    files = SysfsFiles(Path(sysroot or settings.sysroot))
+    return files, NvmlDriver(), settings.is_synthetic
+
+
+def node_probe(shared: Path) -> NodeProbe:
+    """What asks other nodes through srun; `shared` is a folder that they share with this host."""
+    from hpckit.adapters.slurm_cli import SlurmCli
+    from hpckit.adapters.srun_probe import SrunProbe
+
+    python = os.environ.get("HPCKIT_PYTHON") or sys.executable
+    return SrunProbe(SlurmCli(command_runner(), clock()), _runner(), shared, python)
+
+
+def surrounding_job() -> str | None:
+    """The job that this process is a part of, None outside of one."""
+    return os.environ.get("SLURM_JOB_ID") or None

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
+from hpckit.adapters.command_log import Runner
 from hpckit.adapters.injob_archive import pack_injob
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed, ToolTimeout
@@ -24,15 +24,11 @@ from hpckit.parse.sinfo_nodes import (
 )
 from hpckit.parse.snapshot import decode_snapshot
 from hpckit.parse.srun_probe import srun_probe_argv
-from hpckit.ports import CommandListener, CommandRunner, NodeQuestion
+from hpckit.ports import NodeQuestion
 
 _CANCEL_S = 30.0
 _MINUTE_S = 60
 _NO_NODES = ""
-
-
-class Runner(CommandRunner, CommandListener, Protocol):
-    """What runs commands and hears them."""
 
 
 class SrunProbe:

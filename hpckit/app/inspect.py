@@ -1,9 +1,11 @@
-"""What this node looks like, or a captured one.
+"""What this node looks like.
 
 Only the standard library and the pure core are used: the probe of other nodes runs this as well.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
@@ -11,16 +13,22 @@ from hpckit.model.hardware import NodeTopology
 from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
 from hpckit.parse.nvml import parse_nvml
 from hpckit.parse.sysfs import SYSFS_PATTERNS, parse_sysfs
-from hpckit.ports import GpuDriver, SystemFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hpckit.ports import GpuDriver, SystemFiles
 
 KFD_ROOT = "sys/class/kfd/kfd/topology"
 
 
-def inspect_here(files: SystemFiles, driver: GpuDriver) -> NodeTopology:
+def inspect_here(
+    files: SystemFiles, driver: GpuDriver, *, is_synthetic: bool = False
+) -> NodeTopology:
     """The node whose files and GPU driver these are. Raises ParseError."""
     tree = files.read((*SYSFS_PATTERNS, *KFD_PATTERNS))
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
         topology = merge(topology, parse_kfd(tree, KFD_ROOT))
-    reading = driver.read()
-    return complete(merge(topology, parse_nvml(reading)))
+    topology = merge(topology, parse_nvml(driver.read()))
+    source = replace(topology.source, format="live", is_live=True, is_synthetic=is_synthetic)
+    return complete(replace(topology, source=source))

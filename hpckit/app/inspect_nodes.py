@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.decide.complete import complete
 from hpckit.decide.findings import node_findings
 from hpckit.decide.grouping import group_alike
 from hpckit.errors import ConfigError
@@ -89,6 +88,5 @@ def _judged(
         return NodeAnswer(node=node.name, because=because if said is None else f"{because}: {said}")
     if answer.topology is None:
         return answer
-    topology = complete(answer.topology)
-    findings = node_findings(topology, expected_gpus=node.gpus or None)
-    return replace(answer, topology=topology, findings=findings)
+    findings = node_findings(answer.topology, expected_gpus=node.gpus or None)
+    return replace(answer, findings=findings)

@@ -22,6 +22,7 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 _GC_THRESHOLD = 50_000
 
 COMMANDS = {
+    "inspect": "Show what a node looks like, and what is odd about it.",
     "render": "Print the batch script of a job, for review.",
     "submit": "Check, render and start a job.",
     "show": "Show what was submitted: script, effective job, folder.",

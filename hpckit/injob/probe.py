@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from hpckit.errors import HpckitError
 
@@ -40,5 +41,6 @@ def _document() -> bytes:
     from hpckit.model.tree import to_tree
 
     settings = node_settings()
-    topology = inspect_here(SysfsFiles(settings.sysroot), NvmlDriver(), settings)
+    files = SysfsFiles(Path(settings.sysroot))
+    topology = inspect_here(files, NvmlDriver(), is_synthetic=settings.is_synthetic)
     return json.dumps(to_tree(topology), separators=(",", ":")).encode()

@@ -1,0 +1,104 @@
+"""`hpckit inspect --nodes` and `--job`: many nodes at once, the odd ones named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import hpckit
+from hpckit.cli import output
+from hpckit.errors import HpckitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hpckit.app.inspect_nodes import NodesSeen
+    from hpckit.ports import NodeQuestion
+
+NODES_SCHEMA = "hpckit.nodes/1"
+
+
+def inspect_many(params: dict[str, Any]) -> int:
+    """Ask the nodes, print what they are, and give the exit code."""
+    from hpckit import wiring
+    from hpckit.app.inspect_nodes import inspect_nodes
+    from hpckit.cli.cmd_inspect import exit_code
+    from hpckit.decide.grouping import silent_node
+
+    line = output.Progress()
+
+    def progress(answered: int, asked: int) -> None:
+        line.show(f"{_bar(answered, asked)} {answered} of {asked} nodes have answered")
+
+    try:
+        seen = inspect_nodes(
+            wiring.node_probe(_shared_dir(params)), _question(params), params["nodelist"], progress
+        )
+    finally:
+        line.clear()
+    findings = [finding for group in seen.groups for finding in group.findings]
+    findings += [silent_node(answer) for answer in seen.silent]
+    if params["format_"] == "json":
+        output.document(_document(seen))
+    else:
+        from hpckit.cli.inspect_screen import say_nodes
+
+        say_nodes(seen)
+    if not seen.groups:
+        raise HpckitError("no node answered", hint="scontrol show node NAME says how Slurm sees it")
+    return exit_code(findings, params["fail_on"])
+
+
+def _bar(done: int, total: int, width: int = 20) -> str:
+    filled = width * done // total if total else width
+    return "█" * filled + "░" * (width - filled)
+
+
+def _question(params: dict[str, Any]) -> NodeQuestion:
+    from hpckit import wiring
+    from hpckit.ports import NodeQuestion
+
+    return NodeQuestion(
+        nodes=(),
+        timeout_s=params["timeout_s"],
+        job_id=params["job_id"] or (params["nodelist"] and wiring.surrounding_job()),
+        partition=params["partition"],
+        account=params["account"],
+        reservation=params["reservation"],
+        gpus_per_node=params["gpus_per_node"],
+    )
+
+
+def _shared_dir(params: dict[str, Any]) -> Path:
+    from pathlib import Path
+
+    from hpckit import wiring
+    from hpckit.app.sites import load_site
+    from hpckit.app.submit import expand_job_root
+
+    if params["shared_dir"] is not None:
+        return Path(params["shared_dir"]).absolute()
+    site = load_site(wiring.resources(), params["site"])
+    return expand_job_root(site.job_root, wiring.caller())
+
+
+def _document(seen: NodesSeen) -> dict[str, object]:
+    from hpckit.decide.grouping import silent_node
+    from hpckit.model.hostlist import fold_hosts
+    from hpckit.model.tree import to_tree
+
+    return {
+        "schema": NODES_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "groups": [
+            {
+                "nodes": list(group.nodes),
+                "nodelist": fold_hosts(group.nodes),
+                "differs": list(group.differs),
+                "findings": to_tree(group.findings),
+                "topology": to_tree(group.topology),
+            }
+            for group in seen.groups
+        ],
+        "silent": [to_tree(silent_node(answer)) for answer in seen.silent],
+        "words": list(seen.words),
+    }

@@ -1,0 +1,30 @@
+"""Host lists in Slurm's form."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.model.hostlist import fold_hosts, natural_order
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        (["c1", "c2", "c3"], "c[1-3]"),
+        (["c10", "c2", "c1"], "c[1-2,10]"),
+        (["login"], "login"),
+        (["c7"], "c7"),
+        (["n08", "n09", "n10"], "n[08-10]"),
+        (["a-1-b", "a-2-b"], "a-[1-2]-b"),
+        (["gpu1-ib", "gpu2"], "gpu1-ib,gpu2"),
+        ([], ""),
+    ],
+)
+def test_names_that_differ_in_their_last_number_are_folded(names: list[str], folded: str) -> None:
+    """A run of numbers becomes a range; what differs elsewhere stands apart."""
+    assert fold_hosts(names) == folded
+
+
+def test_numbers_sort_by_value() -> None:
+    """`c2` comes before `c10`."""
+    assert sorted(["c10", "c2"], key=natural_order) == ["c2", "c10"]

@@ -1,0 +1,49 @@
+"""sinfo and squeue, asked of nodes by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.errors import ParseError
+from hpckit.model.node_answer import SlurmNode
+from hpckit.parse.sinfo_nodes import parse_sinfo_nodes, parse_squeue_nodes
+from hpckit.parse.slurm_text import SEPARATOR
+
+
+def line(*fields: str) -> str:
+    """A line as the commands print it."""
+    return SEPARATOR.join(fields) + "\n"
+
+
+def test_a_node_of_two_partitions_is_one_node() -> None:
+    """A node that sinfo lists once for each of its partitions is read once."""
+    text = line("c1", "idle", "gpu:h100:8(S:0-1)") * 2
+    assert parse_sinfo_nodes(text) == (SlurmNode(name="c1", state="idle", gpus=8),)
+
+
+def test_an_asterisk_is_a_node_that_does_not_respond() -> None:
+    """`down*` is the state down, of a node that slurmctld cannot reach."""
+    (node,) = parse_sinfo_nodes(line("c1", "down*", "(null)"))
+    assert (node.state, node.is_responding, node.gpus) == ("down", False, 0)
+
+
+def test_a_line_without_its_fields_is_refused() -> None:
+    """A line that is no node raises ParseError with its number."""
+    with pytest.raises(ParseError, match="line 2"):
+        parse_sinfo_nodes(line("c1", "idle", "") + "c2\n")
+
+
+def test_a_job_gives_its_state_and_nodes() -> None:
+    """The line of a job is its state and its node list."""
+    assert parse_squeue_nodes(line("RUNNING", "c[1-2]")) == ("RUNNING", "c[1-2]")
+
+
+def test_components_give_all_their_nodes() -> None:
+    """A heterogeneous job is a line a component."""
+    text = line("RUNNING", "c1") + line("RUNNING", "c[3-4]")
+    assert parse_squeue_nodes(text) == ("RUNNING", "c1,c[3-4]")
+
+
+def test_a_job_that_is_gone_has_no_state() -> None:
+    """No line is a job that squeue does not hold."""
+    assert parse_squeue_nodes("\n") == ("", "")
