@@ -1,0 +1,49 @@
+"""What `hpckit inspect` shows a person, of one node or of many."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hpckit.cli import output
+from hpckit.report.line import Line, Style
+
+if TYPE_CHECKING:
+    from hpckit.app.inspect_nodes import NodesSeen
+    from hpckit.model.hardware import NodeTopology
+    from hpckit.model.node_finding import NodeFinding
+
+_STYLES: Final[dict[Style, dict[str, Any]]] = {
+    Style.TITLE: {"bold": True},
+    Style.FAINT: {"dim": True},
+    Style.WARNING: {"fg": "yellow"},
+    Style.ERROR: {"fg": "red"},
+}
+_WIDEST: Final = 120
+
+
+def say_node(topology: NodeTopology, findings: Sequence[NodeFinding]) -> None:
+    """Print one node."""
+    from hpckit.report.node_text import node_lines
+
+    _say(node_lines(topology, findings, width=_width()))
+
+
+def say_nodes(seen: NodesSeen) -> None:
+    """Print the groups of nodes that are alike, what is odd, and who did not answer."""
+    from hpckit.report.node_group_text import group_lines
+
+    _say(group_lines(seen.groups, seen.silent, width=_width()))
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+
+
+def _say(lines: Iterable[Line]) -> None:
+    for line in lines:
+        style = _STYLES.get(line.style)
+        output.result(click.style(line.text, **style) if style and line.text else line.text)
