@@ -53,12 +53,15 @@ class PcieLink:
     """The link above a PCIe device: lanes, and the rate of each in GT/s (2.5, 5, 8, 16, 32, 64).
 
     An idle GPU trains its speed down and keeps its width, so only the width tells of a bad slot.
+    `bandwidth_bytes_per_s` is that of all lanes in one direction, where a source tells it (hwloc,
+    which tells neither speed nor width).
     """
 
     speed_gt_per_s: float | None = None
     width: int | None = None
     max_speed_gt_per_s: float | None = None
     max_width: int | None = None
+    bandwidth_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,190 @@
+"""The network devices of hwloc's XML.
+
+Sources: hwloc, hwloc.h (types of OS devices: numbers up to 2.x, bits from 3.0 on) and
+topology-linux.c (what is said of a port); ibverbs, enum ibv_port_state; pci.ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.pci import CLASS_ETHERNET, CLASS_FABRIC, CLASS_INFINIBAND, PciDevice
+from hpckit.parse.hwloc_numa import Places
+from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
+from hpckit.parse.hwloc_values import info, whole
+
+_BITS_SINCE: Final = 3
+_NETWORK: Final = 2
+_OPENFABRICS: Final = 3
+_NETWORK_BIT: Final = 1 << 4
+_OPENFABRICS_BIT: Final = 1 << 5
+
+_STATES: Final = {
+    "1": "DOWN",
+    "2": "INIT",
+    "3": "ARMED",
+    "4": "ACTIVE",
+    "5": "ACTIVE_DEFER",
+}
+_MOST_PORTS: Final = 64
+_LID: Final = re.compile(r"0x[0-9a-f]{1,8}|\d{1,9}", re.ASCII | re.IGNORECASE)
+_NOTHING: Final = re.compile(r"[0:.x-]*")
+_INFINIBAND_BYTES: Final = 20
+
+_LAYERS: Final = {
+    NicKind.INFINIBAND: "InfiniBand",
+    NicKind.ROCE: "Ethernet",
+    NicKind.ETHERNET: "Ethernet",
+}
+
+_AMAZON: Final = 0x1D0F
+_GOOGLE: Final = 0x1AE0
+_CRAY: Final = 0x17DB
+_MELLANOX: Final = 0x15B3
+# Chelsio speaks iWARP, Cisco usNIC through the same interface.
+_NO_ROCE: Final = frozenset({0x1425, 0x1137})
+# ConnectX-2 and -3, -4, -4 Lx, -5, -5 Ex, -6, and all after.
+_MELLANOX_VIRTUAL: Final = frozenset(
+    {0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}
+)
+
+
+def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
+    """The network devices: those for RDMA first, each group by name with its numbers in order.
+
+    The netdevs of a PCI function belong to its RDMA device, or are devices of their own. hwloc
+    records no rates. Raises ParseError.
+    """
+    functions = dict(zip((id(one) for one in tree.of(Kind.PCI)), pci, strict=True))
+    groups: dict[int, list[HwlocObject]] = {}
+    for one in tree.of(Kind.OS):
+        if _is_network(tree, one):
+            groups.setdefault(id(one.card or one), []).append(one)
+    found: list[Nic] = []
+    for group in groups.values():
+        device = functions.get(id(group[0].card))
+        found.extend(_of_function(tree, places, device, group))
+    found.sort(key=lambda nic: (nic.kind is NicKind.ETHERNET, natural(nic.name)))
+    return tuple(replace(nic, index=index) for index, nic in enumerate(found))
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """A key that puts `mlx5_10` after `mlx5_9`."""
+    return tuple(
+        (text, int(digits or "0")) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,9})", name)
+    )
+
+
+def _of_function(
+    tree: HwlocTree, places: Places, device: PciDevice | None, group: list[HwlocObject]
+) -> Iterable[Nic]:
+    rdma = [one for one in group if _is_rdma(tree, one)]
+    netdevs = [one for one in group if one not in rdma]
+    for at, one in enumerate(rdma):
+        yield _nic(tree, places, device, one, netdevs if at == 0 else [])
+    for one in () if rdma else netdevs:
+        yield _nic(tree, places, device, one, [one])
+
+
+def _nic(
+    tree: HwlocTree,
+    places: Places,
+    device: PciDevice | None,
+    one: HwlocObject,
+    netdevs: Sequence[HwlocObject],
+) -> Nic:
+    ports = _ports(tree, one)
+    kind = _kind(tree, device, one, netdevs)
+    active = next((port.state for port in ports if port.state == "ACTIVE"), None)
+    return Nic(
+        index=0,
+        name=one.name,
+        kind=kind,
+        pci=device.address if device else None,
+        numa_index=places.numa_index(one),
+        state=active or (ports[0].state if ports else None),
+        link_layer=_LAYERS.get(kind) if kind else None,
+        ports=ports,
+        netdevs=tuple(sorted((netdev.name for netdev in netdevs), key=natural)),
+        guid=_said(one, "NodeGUID"),
+        bond=one.name if "_bond_" in one.name else None,
+        is_virtual=_is_virtual(device),
+    )
+
+
+def _ports(tree: HwlocTree, one: HwlocObject) -> tuple[NicPort, ...]:
+    found: list[NicPort] = []
+    for number in range(1, _MOST_PORTS + 1):
+        text = info(one.element, f"Port{number}State")
+        if text is None:
+            break
+        if text not in _STATES:
+            message = f"Port{number}State is {text[:20]!r}"
+            raise tree.document.refuse(one.element, message, "1 (down) to 5, as ibverbs counts")
+        found.append(NicPort(index=number, state=_STATES[text]))
+    return tuple(found)
+
+
+def _kind(
+    tree: HwlocTree, device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
+) -> NicKind | None:
+    vendor = device.vendor_id if device else None
+    if one.element.get("subtype") == "Slingshot" or vendor == _CRAY:
+        return NicKind.SLINGSHOT
+    is_rdma = _is_rdma(tree, one)
+    if is_rdma and vendor == _AMAZON:
+        return NicKind.EFA
+    if _is_infiniband(device, one, netdevs):
+        return NicKind.INFINIBAND
+    if not is_rdma:
+        return NicKind.GVNIC if vendor == _GOOGLE else NicKind.ETHERNET
+    is_ethernet = device is not None and device.class_code == CLASS_ETHERNET
+    return NicKind.ROCE if is_ethernet and vendor not in _NO_ROCE else None
+
+
+def _is_infiniband(
+    device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
+) -> bool:
+    """Whether it has a LID, a netdev with a hardware address of 20 bytes, or the PCI class."""
+    if device and device.class_code in {CLASS_INFINIBAND, CLASS_FABRIC}:
+        return True
+    addresses = [info(netdev.element, "Address") or "" for netdev in netdevs]
+    return _lid(one) > 0 or any(len(text.split(":")) == _INFINIBAND_BYTES for text in addresses)
+
+
+def _lid(one: HwlocObject) -> int:
+    text = info(one.element, "Port1LID") or "0"
+    return int(text, 16 if text[:2].lower() == "0x" else 10) if _LID.fullmatch(text) else 0
+
+
+def _is_virtual(device: PciDevice | None) -> bool | None:
+    """Whether pci.ids has it as a virtual function; the file itself does not tell."""
+    if device is None:
+        return None
+    is_mellanox = device.vendor_id == _MELLANOX and device.device_id in _MELLANOX_VIRTUAL
+    return True if is_mellanox or "Virtual Function" in (device.name or "") else None
+
+
+def _said(one: HwlocObject, name: str) -> str | None:
+    text = info(one.element, name)
+    return None if text is None or _NOTHING.fullmatch(text) else text
+
+
+def _is_network(tree: HwlocTree, one: HwlocObject) -> bool:
+    number = whole(tree.document, one.element, "osdev_type")
+    if number is None or one.name in {"", "lo"}:
+        return False
+    if tree.major >= _BITS_SINCE:
+        return bool(number & (_NETWORK_BIT | _OPENFABRICS_BIT))
+    return number in {_NETWORK, _OPENFABRICS}
+
+
+def _is_rdma(tree: HwlocTree, one: HwlocObject) -> bool:
+    if one.name.startswith(("cxi", "bxi")):  # classes of their own: no netdevs, and no ibverbs
+        return True
+    number = whole(tree.document, one.element, "osdev_type") or 0
+    return bool(number & _OPENFABRICS_BIT) if tree.major >= _BITS_SINCE else number == _OPENFABRICS
