@@ -1,0 +1,182 @@
+"""Small files below a root such as / or a recorded tree, read as text, only those asked for.
+
+What is absent, unreadable or vanishes meanwhile is absent from the answer: a node is read as far
+as it can be. Nothing is waited for: only regular files are read, each with few calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from hpckit.model.file_tree import FileTree
+
+MOST_BYTES: Final = 64 * 1024
+"""Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
+
+MOST_FILES: Final = 100_000
+MOST_HOPS: Final = 40
+_PAGE: Final = 4096
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
+_WILD: Final = re.compile(r"[*\[]")
+_SIGN: Final = re.compile(r"([?!])")
+_CHOICE: Final = re.compile(r"\{([^{}]*)\}")
+
+
+def read_tree(root: Path, patterns: Iterable[str]) -> FileTree:
+    """The files below `root` that match; hpckit.parse.sysfs_patterns says what a pattern is.
+
+    Paths in the answer are relative to `root`. In a root other than / links are followed as if it
+    were /, so nothing outside it is read. A file is taken up to 64 KiB, as UTF-8 with what is none
+    kept as surrogates.
+    """
+    reader = _Reader(os.fspath(root))
+    for pattern in patterns:
+        reader.read(pattern)
+    return FileTree(texts=reader.texts, links=reader.links)
+
+
+class _Reader:
+    def __init__(self, root: str) -> None:
+        self.texts: dict[str, str] = {}
+        self.links: dict[str, str] = {}
+        self._is_whole = os.path.realpath(root) == "/"
+        self._root = "" if self._is_whole else os.path.realpath(root)
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, str | None] = {"": self._root}
+
+    def read(self, pattern: str) -> None:
+        """Take what one pattern matches."""
+        body, sign, other = (*_SIGN.split(pattern, maxsplit=1), "", "")[:3]
+        *above, last = body.split("/")
+        for folder in self._folders(above):
+            if sign and self._holds(f"{folder}/{other}") is (sign == "!"):
+                continue
+            place = self._place(folder)
+            if place is not None:
+                for name in self._matching(folder, last):
+                    self._take(f"{folder}/{name}" if folder else name, f"{place}/{name}")
+
+    def _holds(self, path: str) -> bool:
+        return path in self.texts or path in self.links
+
+    def _folders(self, parts: list[str]) -> list[str]:
+        found = [""]
+        for part in parts:
+            found = [
+                f"{folder}/{name}" if folder else name
+                for folder in found
+                for name in self._matching(folder, part)
+            ]
+        return found
+
+    def _matching(self, folder: str, part: str) -> Iterable[str]:
+        if not _WILD.search(part):
+            return _choices(part)
+        if part == "*":
+            return self._listing(folder)
+        pattern = _as_expression(part)
+        return [name for name in self._listing(folder) if pattern.fullmatch(name)]
+
+    def _listing(self, folder: str) -> tuple[str, ...]:
+        names = self._names.get(folder)
+        if names is None:
+            place = self._place(folder)
+            try:
+                found = os.listdir(place or "/") if place is not None else []  # noqa: PTH208  as below
+                names = tuple(sorted(found))
+            except OSError:
+                names = ()
+            self._names[folder] = names
+        return names
+
+    def _place(self, folder: str) -> str | None:
+        """The path to open for a folder; None where its links lead in a circle."""
+        if self._is_whole:
+            return f"/{folder}" if folder else ""
+        if folder not in self._places:
+            self._places[folder] = self._followed(folder)
+        return self._places[folder]
+
+    def _followed(self, folder: str) -> str | None:
+        """A folder's place with links followed inside the root, as chroot(2) would."""
+        above, _, name = folder.rpartition("/")
+        start = self._place(above)
+        if start is None:
+            return None
+        todo, here, hops = [name], start[len(self._root) :], 0
+        while todo:
+            part = todo.pop()
+            if part in {"", "."}:
+                continue
+            if part == "..":
+                here = here.rpartition("/")[0]
+                continue
+            target = _link_target(f"{self._root}{here}/{part}")
+            if target is None:
+                here = f"{here}/{part}"
+                continue
+            hops += 1
+            if hops > MOST_HOPS:
+                return None
+            here = "" if target.startswith("/") else here
+            todo.extend(target.split("/")[::-1])
+        return self._root + here
+
+    def _take(self, path: str, place: str) -> None:
+        if len(self.texts) + len(self.links) >= MOST_FILES or self._holds(path):
+            return
+        text = _text(place)
+        if text is not None:
+            self.texts[path] = text
+            return
+        target = _link_target(place)
+        if target is not None:
+            self.links[path] = target
+
+
+def _choices(part: str) -> list[str]:
+    pieces = _CHOICE.split(part)
+    options = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    return ["".join(chosen) for chosen in product(*options)]
+
+
+def _as_expression(part: str) -> re.Pattern[str]:
+    pieces = re.split(r"(\*|\[0-9\])", part)
+    wild = {"*": ".*", "[0-9]": "[0-9]"}
+    return re.compile("".join(wild.get(piece) or re.escape(piece) for piece in pieces), re.DOTALL)
+
+
+def _link_target(place: str) -> str | None:
+    try:
+        return os.readlink(place)  # noqa: PTH115  a Path a link would be half of the time
+    except OSError:
+        return None
+
+
+def _text(place: str) -> str | None:
+    """What a regular file holds; None for anything else, and for what cannot be read."""
+    try:
+        file = os.open(place, _FLAGS)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        data = os.read(file, MOST_BYTES)
+        # sysfs hands out a page at a time (fs/kernfs/file.c); one that is not full is the last.
+        while data and len(data) % _PAGE == 0 and len(data) < MOST_BYTES:
+            more = os.read(file, MOST_BYTES - len(data))
+            if not more:
+                break
+            data += more
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,161 @@
+"""NICs of a node from /sys/class: RDMA devices first, then Slingshot, then plain network devices.
+
+Sources: Linux Documentation/ABI/testing/sysfs-class-net; drivers/net/ethernet (names of drivers);
+pci.ids (virtual functions of ConnectX).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.model.hardware import Nic, NicKind, Unknown
+from hpckit.model.pci import PciAddress, PciDevice
+from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
+from hpckit.parse.sysfs_tree import SysfsTree, natural, printable
+
+NET: Final = "sys/class/net"
+INFINIBAND: Final = "sys/class/infiniband"
+CXI: Final = "sys/class/cxi"
+
+_KINDS: Final = {"gve": NicKind.GVNIC, "efa": NicKind.EFA, "cxi_core": NicKind.SLINGSHOT}
+_CXI_DRIVERS: Final = frozenset({"cxi_core", "cxi_ss1", "cxi_eth"})
+_STATES: Final = {"up": "ACTIVE", "down": "DOWN"}
+_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
+_SPEED: Final = re.compile(r"\d{1,8}", re.ASCII)
+_NO_SPEED: Final = frozenset({0, 65535})
+_MEGABITS_PER_BYTE_PER_S: Final = 1e6 / 8
+_MELLANOX: Final = 0x15B3
+_VIRTUAL_FUNCTIONS: Final = frozenset(
+    {0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}
+)
+
+_NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
+_NO_PCI: Final = "no link leads from the device to its place on the PCI tree"
+_NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Netdev:
+    """A network device that has hardware below it."""
+
+    name: str
+    pci: PciAddress | None
+    state: str | None
+    rate_bytes_per_s: float | None
+    driver: str | None
+    master: str | None
+    physfn: PciAddress | None
+
+
+def parse_nics(
+    tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]
+) -> tuple[tuple[Nic, ...], tuple[Unknown, ...]]:
+    """The NICs, each with its network devices, and what of them is not known. Raises ParseError."""
+    netdevs = list(_netdevs(tree))
+    bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
+    found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
+    owners = {nic.pci for nic in found if nic.pci}
+    found = [
+        _with_netdevs(nic, [one for one in netdevs if nic.pci and one.pci == nic.pci], bonds)
+        for nic in found
+    ]
+    found += [_plain(one, bonds) for one in netdevs if one.pci is None or one.pci not in owners]
+    nics = tuple(replace(_on_tree(nic, pci), index=index) for index, nic in enumerate(found))
+    return nics, tuple(_unknown(nics))
+
+
+def _netdevs(tree: SysfsTree) -> Iterator[_Netdev]:
+    for name in sorted(tree.names(NET), key=natural):
+        folder = f"{NET}/{name}"
+        port_name = tree.line(f"{folder}/phys_port_name") or ""
+        if not tree.has(f"{folder}/device") or _REPRESENTOR.fullmatch(port_name):
+            continue
+        operstate = tree.word(f"{folder}/operstate")
+        yield _Netdev(
+            name=printable(name),
+            pci=device_address(tree, folder),
+            state=_STATES.get(operstate, operstate.upper()) if operstate else None,
+            rate_bytes_per_s=_bytes_per_s(tree.line(f"{folder}/speed")),
+            driver=tree.linked_name(f"{folder}/device/driver"),
+            master=tree.linked_name(f"{folder}/master"),
+            physfn=physical_function(tree, folder),
+        )
+
+
+def _bytes_per_s(line: str | None) -> float | None:
+    """Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
+    if not line or not _SPEED.fullmatch(line) or int(line) in _NO_SPEED:
+        return None
+    return int(line) * _MEGABITS_PER_BYTE_PER_S
+
+
+def _cxi(tree: SysfsTree) -> Iterator[Nic]:
+    for name in sorted(tree.names(CXI), key=natural):
+        folder = f"{CXI}/{name}"
+        yield Nic(
+            index=0,
+            name=printable(name),
+            kind=NicKind.SLINGSHOT,
+            pci=device_address(tree, folder),
+            driver=tree.linked_name(f"{folder}/device/driver"),
+            physfn=physical_function(tree, folder),
+        )
+
+
+def _with_netdevs(nic: Nic, netdevs: list[_Netdev], bonds: frozenset[str]) -> Nic:
+    masters = {one.master for one in netdevs if one.master in bonds}
+    found = replace(
+        nic,
+        netdevs=tuple(one.name for one in netdevs),
+        bond=nic.bond or (masters.pop() if len(masters) == 1 else None),
+    )
+    if nic.kind is not NicKind.SLINGSHOT or not netdevs:
+        return found
+    best = max(netdevs, key=lambda one: (one.state == "ACTIVE", one.rate_bytes_per_s or 0))
+    return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
+
+
+def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
+    is_cxi = one.driver in _CXI_DRIVERS
+    return Nic(
+        index=0,
+        name=one.name,
+        kind=NicKind.SLINGSHOT if is_cxi else _KINDS.get(one.driver or "", NicKind.ETHERNET),
+        pci=one.pci,
+        state=one.state,
+        rate_bytes_per_s=one.rate_bytes_per_s,
+        netdevs=(one.name,),
+        driver=one.driver,
+        bond=one.master if one.master in bonds else None,
+        physfn=one.physfn,
+    )
+
+
+def _on_tree(nic: Nic, pci: Mapping[PciAddress, PciDevice]) -> Nic:
+    """The NIC with what its PCI device knows of it."""
+    device = pci.get(nic.pci) if nic.pci else None
+    if device is None:
+        return nic
+    physfn = nic.physfn or device.physfn
+    is_virtual = device.vendor_id == _MELLANOX and device.device_id in _VIRTUAL_FUNCTIONS
+    return replace(
+        nic,
+        kind=NicKind.EFA if device.driver == "efa" else nic.kind,
+        numa_index=device.numa_index,
+        driver=nic.driver or device.driver,
+        physfn=physfn,
+        is_virtual=True if physfn or is_virtual else None if device.vendor_id is None else False,
+    )
+
+
+def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
+    if nics:
+        yield Unknown(subject="NICs", what="is_gdr", because=_NO_GDR)
+    for nic in nics:
+        if nic.pci is None:
+            yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
+        elif nic.numa_index is None:
+            yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)

@@ -1,0 +1,81 @@
+"""Which files of /sys and /proc tell what a node looks like, and no others.
+
+A pattern is a path from the root. In a name, `*` stands for any part of it and `[0-9]` for a
+digit; `{a,b}` is a choice of names. At the end, `?c` keeps to the folders in which an earlier
+pattern found a `c`, and `!c` to the others. Where a symbolic link matches, its target is taken as
+text. Files that only root can read are not among them (Linux, Documentation/ABI).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CPU: Final = "sys/devices/system/cpu"
+_NODE: Final = "sys/devices/system/node"
+_PCI: Final = "sys/bus/pci/devices"
+_NET: Final = "sys/class/net"
+_IB: Final = "sys/class/infiniband"
+
+SYSFS_PATTERNS: Final[tuple[str, ...]] = (
+    "proc/self/status",
+    "proc/cpuinfo",
+    "proc/sys/kernel/{hostname,osrelease,arch}",
+    "proc/driver/nvidia/version",
+    "proc/driver/nvidia/gpus/*/{information,numa_status}",
+    "proc/device-tree/model",
+    "sys/module/{nvidia,amdgpu,nvidia_peermem}/{version,initstate}",
+    "sys/class/dmi/id/{product_name,sys_vendor}",
+    "sys/hypervisor/type",
+    f"{_CPU}/{{online,present}}",
+    f"{_CPU}/cpu[0-9]*/topology/{{physical_package_id,thread_siblings_list}}",
+    f"{_CPU}/cpu[0-9]*/topology/{{core_id,thread_siblings}}!thread_siblings_list",
+    f"{_CPU}/cpu[0-9]*/cache/index3/{{shared_cpu_list,level,size}}",
+    f"{_CPU}/cpu[0-9]*/cache/index3/shared_cpu_map!shared_cpu_list",
+    f"{_NODE}/node[0-9]*/{{cpulist,distance,meminfo}}",
+    f"{_NODE}/node[0-9]*/cpumap!cpulist",
+    f"{_NODE}/node[0-9]*/access0/initiators/read_bandwidth",
+    "sys/bus/dax/devices/*/target_node",
+    f"{_PCI}/*",
+    f"{_PCI}/*/{{uevent,numa_node,physfn}}",
+    f"{_PCI}/*/{{max_link_width,max_link_speed,current_link_width,current_link_speed}}",
+    f"{_PCI}/*/{{class,vendor,device,subsystem_vendor,subsystem_device,driver}}!uevent",
+    f"{_PCI}/*/{{local_cpulist,local_cpus}}!numa_node",
+    f"{_IB}/*",
+    f"{_IB}/*/{{device,node_guid,node_type,fw_ver,parent}}",
+    f"{_IB}/*/device/driver",
+    f"{_IB}/*/ports/*/{{state,phys_state,rate,link_layer}}",
+    "sys/class/cxi/*",
+    "sys/class/cxi/*/{device,device/driver}",
+    f"{_NET}/bonding_masters",
+    f"{_NET}/*",
+    f"{_NET}/*/{{device,master}}",
+    f"{_NET}/*/{{operstate,speed,phys_port_name}}?device",
+    f"{_NET}/*/device/driver",
+)
+"""What is read of a live system."""
+
+RECORDED_PATTERNS: Final[tuple[str, ...]] = (
+    *SYSFS_PATTERNS,
+    "proc/hwloc-nofile-info",
+    "proc/self/{cpuset,cgroup}",
+    f"{_PCI}/*/config",
+    f"{_PCI}/*/{{local_cpulist,local_cpus}}",
+)
+"""What is read of a recorded tree: also what a running kernel says better elsewhere."""
+
+_CPUSET_FILES: Final = ("cpus", "cpuset.cpus", "cpuset.effective_cpus", "cpuset.cpus.effective")
+_CHOICE: Final = re.compile(r"[{},]")
+
+
+def _last_names(patterns: tuple[str, ...]) -> frozenset[str]:
+    lasts = (re.split("[?!]", pattern)[0].rpartition("/")[2] for pattern in patterns)
+    return frozenset(name for last in lasts for name in _CHOICE.split(last) if name)
+
+
+_NAMES: Final = _last_names(RECORDED_PATTERNS) | frozenset(_CPUSET_FILES)
+
+
+def sysfs_wanted(path: str) -> bool:
+    """Whether a file of an archive is one of these; where it lies there is not known yet."""
+    return path.rpartition("/")[2] in _NAMES

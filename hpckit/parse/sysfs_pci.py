@@ -1,0 +1,302 @@
+"""The PCI tree from /sys/bus/pci/devices and /sys/devices/pci*.
+
+A device's parents are the folders on the way to it. Sources: Linux Documentation/ABI/testing/
+sysfs-bus-pci; drivers/pci/pci-sysfs.c (uevent, link speed and width).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from hpckit.model.hardware import NumaNode
+from hpckit.model.index_list import IndexList, index_list
+from hpckit.model.pci import PciAddress, PciDevice, PcieLink, pci_address
+from hpckit.parse.sysfs_pci_config import WIDTHS, PciConfig, parse_pci_config
+from hpckit.parse.sysfs_tree import SysfsTree, printable
+
+DEVICES: Final = "sys/bus/pci/devices"
+
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII)
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
+_SPEED: Final = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) ?GT/s(?: PCIe)?", re.ASCII)
+_LANES: Final = re.compile(r"\d{1,3}", re.ASCII)
+_HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
+_PAIR: Final = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,8})", re.ASCII)
+_DEEPEST: Final = 64
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a device's files are, and the folders on the way to it."""
+
+    folder: str
+    real: str
+    parent: PciAddress | None = None
+    host_bridge: str | None = None
+
+
+def parse_pci(tree: SysfsTree, numa: Iterable[NumaNode]) -> tuple[PciDevice, ...]:
+    """The devices in the order of a walk through the tree. Raises ParseError."""
+    places = _places(tree)
+    configs = {address: _config(tree, place) for address, place in places.items()}
+    by_cpus = _by_cpus(numa)
+    devices = {
+        address: _device(tree, address, places[address], configs[address]) for address in places
+    }
+    devices = _with_parents(devices, configs)
+    devices = {
+        address: replace(
+            device,
+            numa_index=_numa(tree, places[address].folder, by_cpus),
+            effective=_effective(device, devices),
+        )
+        for address, device in devices.items()
+    }
+    return _walk(tree, devices)
+
+
+def address_in(path: str) -> PciAddress | None:
+    """The PCI device that something in /sys/devices belongs to: the last on the way to it.
+
+    None for what has no such folder above it, or hangs on a bus below it, as USB devices do.
+    """
+    found = None
+    for part in path.split("/"):
+        if _ADDRESS.fullmatch(part):
+            found = part
+        elif part.startswith("usb"):
+            found = None
+    return pci_address(found) if found else None
+
+
+def sort_key(address: PciAddress) -> tuple[int, ...]:
+    """Orders addresses as numbers: domain, bus, device, function."""
+    return tuple(int(part, 16) for part in re.split("[:.]", address))
+
+
+def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
+    """Every device that is listed, and the bridges that only the way to one names."""
+    found: dict[PciAddress, _Place] = {}
+    for name in tree.names(DEVICES):
+        if _ADDRESS.fullmatch(name):
+            found[pci_address(name)] = _place(f"{DEVICES}/{name}", tree.real(f"{DEVICES}/{name}"))
+    if not found:
+        found = _below_roots(tree)
+    for place in list(found.values()):
+        parts = place.real.split("/")
+        for at, part in enumerate(parts):
+            if _ADDRESS.fullmatch(part) and (address := pci_address(part)) not in found:
+                folder = "/".join(parts[: at + 1])
+                found[address] = _place(folder, folder)
+    return found
+
+
+def _below_roots(tree: SysfsTree) -> dict[PciAddress, _Place]:
+    """The devices of a record that has the folders and not the list of them."""
+    found = {}
+    roots = (f"sys/devices/{name}" for name in tree.names("sys/devices"))
+    stack = [root for root in roots if _ROOT.fullmatch(root.rpartition("/")[2])]
+    while stack:
+        folder = stack.pop()
+        for name in tree.names(folder) if folder.count("/") < _DEEPEST else ():
+            if _ADDRESS.fullmatch(name):
+                path = f"{folder}/{name}"
+                found[pci_address(name)] = _place(path, path)
+                stack.append(path)
+    return found
+
+
+def _place(folder: str, real: str) -> _Place:
+    parts = real.split("/")
+    above = [part for part in parts[:-1] if _ADDRESS.fullmatch(part)]
+    roots = [part for part in parts if _ROOT.fullmatch(part)]
+    return _Place(
+        folder=folder,
+        real=real,
+        parent=pci_address(above[-1]) if above else None,
+        host_bridge=roots[-1] if roots else None,
+    )
+
+
+def _config(tree: SysfsTree, place: _Place) -> PciConfig | None:
+    text = tree.text(f"{place.folder}/config")
+    return parse_pci_config(text) if text else None
+
+
+def _device(
+    tree: SysfsTree, address: PciAddress, place: _Place, config: PciConfig | None
+) -> PciDevice:
+    folder = place.folder
+    event = _event(tree, folder)
+    ids = _ids(tree, folder, event, config)
+    driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
+    physfn = tree.linked_name(f"{folder}/physfn")
+    return PciDevice(
+        address=address,
+        parent=place.parent,
+        host_bridge=place.host_bridge,
+        class_code=_class_code(tree, folder, event, config),
+        vendor_id=ids[0],
+        device_id=ids[1],
+        subsystem_vendor_id=ids[2] or None,
+        subsystem_device_id=ids[3] or None,
+        driver=printable(driver) if driver else None,
+        link=_link(tree, folder) or (config.link if config else None),
+        physfn=pci_address(physfn) if physfn and _ADDRESS.fullmatch(physfn) else None,
+    )
+
+
+def _event(tree: SysfsTree, folder: str) -> Mapping[str, str]:
+    lines = (tree.text(f"{folder}/uevent") or "").split("\n")
+    return {
+        key: value.strip() for key, equals, value in (x.partition("=") for x in lines) if equals
+    }
+
+
+def _class_code(
+    tree: SysfsTree, folder: str, event: Mapping[str, str], config: PciConfig | None
+) -> int | None:
+    """Base class and subclass: what is written has the programming interface below them."""
+    text = event.get("PCI_CLASS") or tree.line(f"{folder}/class")
+    if text is None:
+        return config.class_code if config else None
+    return _hexadecimal(tree, f"{folder}/class", text) >> 8
+
+
+def _ids(
+    tree: SysfsTree, folder: str, event: Mapping[str, str], config: PciConfig | None
+) -> tuple[int | None, int | None, int | None, int | None]:
+    """Vendor, device, and those of the subsystem."""
+    own, card = event.get("PCI_ID"), event.get("PCI_SUBSYS_ID")
+    if own is not None:
+        return (*_pair(tree, folder, own), *(_pair(tree, folder, card) if card else (None, None)))
+    names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+    lines = [tree.line(f"{folder}/{name}") for name in names]
+    vendor, device, sub_vendor, sub_device = (
+        None if line is None else _hexadecimal(tree, f"{folder}/{name}", line)
+        for name, line in zip(names, lines, strict=True)
+    )
+    if vendor is None and config is not None:
+        return (
+            config.vendor_id,
+            config.device_id,
+            config.subsystem_vendor_id,
+            config.subsystem_device_id,
+        )
+    return vendor, device, sub_vendor, sub_device
+
+
+def _pair(tree: SysfsTree, folder: str, text: str) -> tuple[int, int]:
+    match = _PAIR.fullmatch(text)
+    if match is None:
+        raise tree.refuse(f"{folder}/uevent", text, "two hexadecimal numbers such as 10DE:2330")
+    return int(match[1], 16), int(match[2], 16)
+
+
+def _hexadecimal(tree: SysfsTree, path: str, text: str) -> int:
+    match = _HEX.fullmatch(text)
+    if match is None:
+        raise tree.refuse(path, text, "a hexadecimal number such as 0x030200")
+    return int(match[1], 16)
+
+
+def _link(tree: SysfsTree, folder: str) -> PcieLink | None:
+    """Width 0, 63 and 255 and a speed of "Unknown" are what Linux writes where there is none."""
+    link = PcieLink(
+        speed_gt_per_s=_speed(tree.line(f"{folder}/current_link_speed")),
+        width=_width(tree.line(f"{folder}/current_link_width")),
+        max_speed_gt_per_s=_speed(tree.line(f"{folder}/max_link_speed")),
+        max_width=_width(tree.line(f"{folder}/max_link_width")),
+    )
+    return None if link == PcieLink() else link
+
+
+def _speed(line: str | None) -> float | None:
+    match = _SPEED.fullmatch(line) if line else None
+    return float(match[1]) or None if match else None
+
+
+def _width(line: str | None) -> int | None:
+    lanes = int(line) if line and _LANES.fullmatch(line) else 0
+    return lanes if lanes in WIDTHS else None
+
+
+def _by_cpus(numa: Iterable[NumaNode]) -> dict[IndexList, int]:
+    """NUMA nodes by their CPUs, where there is more than one node with CPUs."""
+    found = {node.cpus: node.index for node in numa if node.cpus}
+    return found if len(found) > 1 else {}
+
+
+def _numa(tree: SysfsTree, folder: str, by_cpus: Mapping[IndexList, int]) -> int | None:
+    """-1 is unknown; old kernels write it also where the local CPUs are those of one node."""
+    index = tree.integer(f"{folder}/numa_node")
+    if index is not None and index >= 0:
+        return index
+    local = tree.indices(f"{folder}/local_cpulist") or tree.mask(f"{folder}/local_cpus")
+    return by_cpus.get(index_list(local)) if local else None
+
+
+def _with_parents(
+    devices: dict[PciAddress, PciDevice], configs: Mapping[PciAddress, PciConfig | None]
+) -> dict[PciAddress, PciDevice]:
+    """Parents from the bus numbers of the bridges, where no folder tells of them."""
+    below: dict[tuple[str, int], PciAddress] = {}
+    for address, config in configs.items():
+        domain, bus, _ = address.split(":")
+        # A bridge's own bus has the smaller number, which rules out circles.
+        if config is not None and config.buses is not None and config.buses[0] > int(bus, 16):
+            below.setdefault((domain, config.buses[0]), address)
+    found = {}
+    for address, device in devices.items():
+        domain, bus, _ = address.split(":")
+        bridge = below.get((domain, int(bus, 16)))
+        told = device.parent or device.host_bridge
+        found[address] = device if told else replace(device, parent=bridge)
+    return found
+
+
+def _effective(device: PciDevice, devices: Mapping[PciAddress, PciDevice]) -> PcieLink | None:
+    """The narrowest and the slowest of the links up to the root; None where its own is unknown."""
+    if device.link is None:
+        return None
+    links, at = [device.link], device.parent
+    for _ in range(_DEEPEST):
+        above = devices.get(at) if at else None
+        if above is None:
+            break
+        if above.link is not None:
+            links.append(above.link)
+        at = above.parent
+    return PcieLink(
+        speed_gt_per_s=_least(link.speed_gt_per_s for link in links),
+        width=_least(link.width for link in links),
+        max_speed_gt_per_s=_least(link.max_speed_gt_per_s for link in links),
+        max_width=_least(link.max_width for link in links),
+    )
+
+
+def _least(values: Iterable[_Number | None]) -> _Number | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _walk(tree: SysfsTree, devices: Mapping[PciAddress, PciDevice]) -> tuple[PciDevice, ...]:
+    below: dict[PciAddress | None, list[PciAddress]] = {}
+    for address, device in devices.items():
+        parent = device.parent if device.parent in devices else None
+        below.setdefault(parent, []).append(address)
+    for addresses in below.values():
+        addresses.sort(key=sort_key, reverse=True)
+    found, stack = [], below.get(None, [])
+    while stack:
+        address = stack.pop()
+        found.append(devices[address])
+        stack.extend(below.get(address, ()))
+    if len(found) != len(devices):
+        lost = next(address for address, one in devices.items() if one not in found)
+        raise tree.refuse(f"{DEVICES}/{lost}", lost, "a device below a root, not below itself")
+    return tuple(found)

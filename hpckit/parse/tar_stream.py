@@ -1,0 +1,155 @@
+"""The bytes of an archive, unpacked a piece at a time and never more than a limit."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from hpckit.errors import ParseError
+from hpckit.parse.excerpt import refusal
+
+MOST_BYTES: Final = 256 * 1024**2
+"""Of the unpacked archive: the tree of a large machine is a tenth of that."""
+
+_CHUNK_BYTES: Final = 1024**2
+_PIECE_BYTES: Final = 64 * 1024
+_MOST_STREAMS: Final = 10_000
+_XZ_MEMORY_BYTES: Final = 128 * 1024**2
+"""xz -9 needs 65 MiB (xz(1))."""
+
+_GZIP: Final = b"\x1f\x8b"
+_BZIP2: Final = b"BZh"
+_XZ: Final = b"\xfd7zXZ\x00"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_USTAR: Final = slice(257, 262)
+
+
+def looks_like_tar(data: bytes) -> bool:
+    """Whether these bytes begin as a tar archive does, or as a compressed file."""
+    return data.startswith((_GZIP, _BZIP2, _XZ, _ZSTD)) or data[_USTAR] == b"ustar"
+
+
+def refuse_tar(message: str, *, name: str = "", expected: str = "a tar archive") -> ParseError:
+    """The error that says what is wrong with an archive, and in which of its members."""
+    return refusal(message, tool="tar", line_no=1, line=name, expected=expected)
+
+
+class TarStream:
+    """Reads forward through the unpacked bytes. Every method raises ParseError."""
+
+    def __init__(self, data: bytes) -> None:
+        self._chunks = _chunks(data)
+        self._buffer = b""
+        self._at = 0
+        self._total = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes, or those that are left."""
+        end = self._at + size
+        if end <= len(self._buffer):
+            found = self._buffer[self._at : end]
+            self._at = end
+            return found
+        pieces = [self._buffer[self._at :]]
+        missing = size - len(pieces[0])
+        while missing > 0 and self._next():
+            pieces.append(self._buffer[:missing])
+            self._at = len(pieces[-1])
+            missing -= self._at
+        return b"".join(pieces)
+
+    def skip(self, size: int) -> None:
+        """Pass over bytes without keeping them; they must be there."""
+        while size > len(self._buffer) - self._at:
+            size -= len(self._buffer) - self._at
+            if not self._next():
+                raise refuse_tar("it ends within a member", expected="a whole archive")
+        self._at += size
+
+    def _next(self) -> bool:
+        self._buffer, self._at = _read(self._chunks), 0
+        self._total += len(self._buffer)
+        if self._total > MOST_BYTES:
+            expected = f"at most {MOST_BYTES // 1024**2} MiB, the tree of one node"
+            raise refuse_tar("it unpacks to more than a node's tree", expected=expected)
+        return bool(self._buffer)
+
+
+def _read(chunks: Iterator[bytes]) -> bytes:
+    try:
+        return next(chunks, b"")
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise refuse_tar(f"it does not unpack: {error}", expected="a whole archive") from error
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    if data.startswith(_GZIP):
+        return _unpacked(data, _Gzip, _GZIP)
+    if data.startswith(_BZIP2):
+        return _unpacked(data, bz2.BZ2Decompressor, _BZIP2)
+    if data.startswith(_XZ):
+        return _unpacked(data, _xz, _XZ)
+    if data.startswith(_ZSTD):
+        raise refuse_tar("it is compressed with zstd", expected="gzip, bzip2, xz or no compression")
+    view = memoryview(data)
+    starts = range(0, len(data), _CHUNK_BYTES)
+    return (bytes(view[start : start + _CHUNK_BYTES]) for start in starts)
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+def _xz() -> _Decompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+
+
+class _Gzip:
+    """zlib's reader of gzip in the words of the other two."""
+
+    def __init__(self) -> None:
+        self._one = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+
+    @property
+    def eof(self) -> bool:
+        return self._one.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._one.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._one.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return self._one.decompress(self._one.unconsumed_tail + data, max_length)
+
+
+def _unpacked(data: bytes, begin: Callable[[], _Decompressor], magic: bytes) -> Iterator[bytes]:
+    """The streams of a file one after the other, as their tools read them; what follows is none."""
+    at = 0
+    for _ in range(_MOST_STREAMS):
+        if not data.startswith(magic, at):
+            return
+        one = begin()
+        while not one.eof:
+            is_fed = not one.needs_input
+            piece = b"" if is_fed else data[at : at + _PIECE_BYTES]
+            at += len(piece)
+            chunk = one.decompress(piece, _CHUNK_BYTES)
+            if chunk:
+                yield chunk
+            elif not (piece or is_fed or one.eof):
+                raise EOFError("the compressed data end too early")
+        at -= len(one.unused_data)
+    raise ValueError(f"over {_MOST_STREAMS} compressed streams")
