@@ -1,0 +1,116 @@
+/* What a profile says: the GPUs that the fake libnvidia-ml.so.1 shows. See README.md for the keys. */
+#ifndef HPCKIT_FAKE_NVML_PROFILE_H
+#define HPCKIT_FAKE_NVML_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MOST_GPUS = 64,
+    MOST_LINKS = 36, /* nvml.h: NVML_NVLINK_MAX_LINKS */
+    MOST_C2C = 64,
+    MOST_MIG = 8,
+    MOST_POINTS = 64,
+    MOST_ERRORS = 32,
+    CPU_WORDS = 128, /* 8192 CPUs */
+    NODE_WORDS = 16, /* 1024 NUMA nodes */
+    TEXT = 96,       /* nvml.h: NVML_DEVICE_NAME_V2_BUFFER_SIZE */
+    CALL = 64
+};
+
+/* Where a link ends: at the GPU of this index, or one of these. */
+enum { TO_NOTHING = -1, TO_SWITCH = -2, TO_NPU = -3, TO_HIDDEN = -4 };
+
+/* Returned by error_of() for a call that never returns. */
+enum { HANGS = -1 };
+
+struct points {
+    int count; /* 0: not written */
+    double at_s[MOST_POINTS];
+    double value[MOST_POINTS];
+};
+
+struct injected {
+    char call[CALL];
+    int code;
+};
+
+struct errors {
+    int count;
+    struct injected entries[MOST_ERRORS];
+};
+
+struct pci {
+    bool is_set;
+    unsigned domain, bus, device, function;
+};
+
+struct slice { /* a MIG profile such as 1g.10gb */
+    unsigned compute, memory_gb;
+    char name[TEXT];
+};
+
+struct gpu {
+    char name[TEXT], uuid[TEXT], serial[TEXT];
+    struct pci pci;
+    int64_t device_id, subsystem_id, minor;
+    int64_t sm_major, sm_minor;
+    int64_t memory_bytes, memory_used_bytes;
+    uint64_t cpus[CPU_WORDS], numa[NODE_WORDS];
+    int64_t own_numa; /* -1: the GPU's memory is no node of the system */
+    int64_t virtualization;
+
+    int64_t nvlink_version, nvlink_mb_per_s;
+    int links;
+    int link_to[MOST_LINKS];
+    bool link_is_dead[MOST_LINKS];
+    int switches;
+    struct pci switch_pci[MOST_LINKS];
+    int64_t c2c_links, c2c_mb_per_s;
+    int ancestors, p2ps; /* how many are written; 0 for none */
+    int ancestor[MOST_GPUS], p2p[MOST_GPUS];
+
+    int64_t fabric_state, fabric_status, fabric_clique, fabric_health_mask, fabric_health_summary;
+    unsigned char fabric_uuid[16];
+    char platform_chassis[TEXT];
+    int64_t platform_slot, platform_tray, platform_host, platform_module; /* slot -1: not supported */
+
+    bool mig;
+    int slices;
+    struct slice slice[MOST_MIG];
+
+    int64_t clocks_event_reasons;
+    int64_t remapped_correctable, remapped_uncorrectable;
+    bool remapping_pending, remapping_failed;
+    bool ecc;
+    int64_t ecc_uncorrected_volatile, ecc_uncorrected_aggregate;
+    int64_t temperature_c;
+    int64_t pcie_generation, pcie_width, pcie_max_generation, pcie_max_width, pcie_replays;
+    int64_t graphics_mhz, max_graphics_mhz, memory_mhz;
+    int64_t power_limit_w;
+    struct points power_w, utilization_pct;
+    struct errors errors;
+};
+
+struct profile {
+    char driver_version[TEXT];
+    int64_t cuda_version;
+    int64_t epoch_s; /* when the waveforms and the energy counters began */
+    int64_t gpus;
+    struct gpu gpu[MOST_GPUS];
+    struct errors errors;
+};
+
+/* Fill *profile from the file that the environment or the node names. 0, or a code of nvml.h; what is
+   wrong is said once on stderr. */
+int read_profile(struct profile *profile);
+
+/* The code to return in place of doing `call`, whose suffix _v<digits> does not count; 0 for none. */
+int error_of(const struct errors *errors, const char *call);
+
+/* The value of a waveform at a moment, and its integral since `epoch_s` (value times seconds). */
+double value_at(const struct points *points, int64_t epoch_s, int64_t now_s, long now_ns);
+double integral_at(const struct points *points, int64_t epoch_s, int64_t now_s, long now_ns);
+
+#endif
