@@ -22,6 +22,7 @@ import click
 import msgspec
 
 from hpckit.cli.main import COMMANDS, cli
+from hpckit.decide.findings import findings_page
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
@@ -103,6 +104,7 @@ def pages() -> dict[str, str]:
         "job-file.md": job_page(),
         "site-file.md": site_page(),
         "cli.md": cli_page(),
+        "findings.md": findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
