@@ -23,6 +23,7 @@ import click
 import msgspec
 
 from hpckit.cli.main import COMMANDS, cli
+from hpckit.decide.findings import findings_page
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
@@ -106,6 +107,7 @@ def pages() -> dict[str, str]:
         "job-file.md": job_page(),
         "site-file.md": site_page(),
         "cli.md": cli_page(),
+        "findings.md": findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),

@@ -331,6 +331,18 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Two sources that contradict each other: `numa_index` of `GPU3`, and what each of them said.
+
+    The value in the topology is that of the first in `said`.
+    """
+
+    subject: str
+    what: str
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTopology:
     """A node: what is in it and what lies between. Indices are unique in each tuple.
 
@@ -349,3 +361,4 @@ class NodeTopology:
     pci: tuple[PciDevice, ...] = ()
     paths: PathTable | None = None
     unknown: tuple[Unknown, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()

@@ -1,0 +1,138 @@
+"""What a rule about nodes is, and what its check sees."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from hpckit.model.hardware import Gpu, NodeTopology
+from hpckit.model.node_finding import Severity
+from hpckit.model.path import PathKind, path_kind
+from hpckit.model.pci import PciAddress, PciDevice
+
+GPUS: Final = "GPUs"
+"""The subject of a finding about all GPUs of a node."""
+
+CLOSE: Final = frozenset({PathKind.PIX, PathKind.PXB})
+"""Paths between a GPU and a NIC that stay below the CPU."""
+
+_MOST_NAMED: Final = 8
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+class Evidence(NamedTuple):
+    """What a rule is about, such as `GPU5`, and what was seen there."""
+
+    subject: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedNode:
+    """A node, and the number of GPUs that Slurm's gres says it has, None where nobody says."""
+
+    topology: NodeTopology
+    expected_gpus: int | None = None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that the driver shows."""
+        return tuple(gpu for gpu in self.topology.gpus if not gpu.is_hidden)
+
+
+Check = Callable[[InspectedNode], Iterable[Evidence]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that may be odd about a node.
+
+    `what` says what it means. In `remedy`, `{subject}` stands for what the finding is about and
+    `{index}` for the number of that GPU. `source` holds the rule or the reason for its severity.
+    """
+
+    name: str
+    severity: Severity
+    what: str
+    remedy: str
+    source: str
+    check: Check
+
+
+def gpu_name(index: int) -> str:
+    """What a matrix calls a GPU."""
+    return f"GPU{index}"
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in natural order for a sentence: `GPU0, GPU1 and 9 more`."""
+    ordered = sorted(set(names), key=natural_order)
+    more = len(ordered) - _MOST_NAMED
+    shown = ", ".join(ordered[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def natural_order(text: str) -> tuple[str | tuple[int, str], ...]:
+    """A key that sorts GPU2 before GPU10."""
+    parts = re.split(r"([0-9]+)", text)
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0")) if at % 2 else part
+        for at, part in enumerate(parts)
+    )
+
+
+def most_common(values: Iterable[Value]) -> Value | None:
+    """The value of more than half of them, else None."""
+    counts = Counter(values)
+    best = counts.most_common(1)
+    return best[0][0] if best and 2 * best[0][1] > counts.total() else None
+
+
+def twins(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
+    """GPUs of one vendor and name together; those without a name are taken to be alike."""
+    groups: dict[tuple[str | None, str | None], list[Gpu]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.vendor, gpu.name), []).append(gpu)
+    return list(groups.values())
+
+
+def known_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
+    """(row, column) → what lies between the two, for cells that are known and of a known word."""
+    table = topology.paths
+    if table is None:
+        return {}
+    words = {cell for cells in table.cells for cell in cells}
+    known = {word for word in words if word is not None and kind_of(word) is not None}
+    return {
+        (row, column): cell
+        for row, cells in zip(table.devices, table.cells, strict=False)
+        for column, cell in zip(table.devices, cells, strict=False)
+        if cell is not None and cell in known
+    }
+
+
+def kind_of(cell: str) -> PathKind | None:
+    """The kind of a cell, None for a word that is none."""
+    try:
+        return path_kind(cell)
+    except ValueError:
+        return None
+
+
+def bridges(devices: dict[PciAddress, PciDevice], address: PciAddress) -> Iterator[PciDevice]:
+    """The device at an address and the bridges above it, the nearest first."""
+    seen: set[PciAddress] = set()
+    at = devices.get(address)
+    while at is not None and at.address not in seen:
+        yield at
+        seen.add(at.address)
+        at = None if at.parent is None else devices.get(at.parent)

@@ -1,0 +1,278 @@
+"""The rules about nodes, as data.
+
+What a machine has by design is a note at most: `--fail-on warning` runs in prologs, and drains a
+node for no less than a fault.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hpckit.decide import finding_rules_gpu as gpu
+from hpckit.decide import finding_rules_nic as nic
+from hpckit.decide import finding_rules_nvlink as nvlink
+from hpckit.decide import finding_rules_pci as pci
+from hpckit.decide.finding_rule import Rule
+from hpckit.model.node_finding import Severity
+
+_MEMORY_ERRORS: Final = "NVIDIA GPU Memory Error Management, row remapping"
+_CLOCKS: Final = "nvml.h, nvmlClocksEventReasons"
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        name="gpu-lost",
+        severity=Severity.ERROR,
+        what="A GPU answers no more: it fell off the bus, or waits for a reset.",
+        remedy="tell your operator; the driver's reason: dmesg | grep -i xid",
+        source="nvml.h, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED",
+        check=gpu.gpu_lost,
+    ),
+    Rule(
+        name="gpus-fewer-than-gres",
+        severity=Severity.ERROR,
+        what="Slurm gives out more GPUs than the driver shows.",
+        remedy="tell your operator: nvidia-smi -L beside scontrol show node; dmesg | grep -i xid",
+        source="gres.conf(5): Count",
+        check=gpu.gpus_fewer,
+    ),
+    Rule(
+        name="remapping-failed",
+        severity=Severity.ERROR,
+        what="A row of a GPU's memory is broken and no spare is left: it is to be replaced.",
+        remedy="tell your operator: nvidia-smi -q -d ROW_REMAPPER -i {index}",
+        source=_MEMORY_ERRORS,
+        check=gpu.remapping_failed,
+    ),
+    Rule(
+        name="nvlink-fewer",
+        severity=Severity.WARNING,
+        what="A GPU has fewer active NVLinks than those like it, and slows them all down.",
+        remedy="tell your operator: nvidia-smi nvlink -s -i {index}",
+        source="nvml.h, nvmlDeviceGetNvLinkState; the legend of nvidia-smi topo -m",
+        check=nvlink.fewer_nvlinks,
+    ),
+    Rule(
+        name="pcie-width",
+        severity=Severity.WARNING,
+        what="A PCIe link has fewer lanes than both its ends can have, or than those like it have.",
+        remedy="tell your operator: the card or riser may not sit well; lspci -vv shows LnkSta",
+        source="PCI Express Base Specification, Link Capabilities and Link Status",
+        check=pci.narrow_links,
+    ),
+    Rule(
+        name="nic-down",
+        severity=Severity.WARNING,
+        what="A NIC for jobs has no active port.",
+        remedy="tell your operator: cat /sys/class/infiniband/{subject}/ports/*/phys_state",
+        source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
+        check=nic.nic_down,
+    ),
+    Rule(
+        name="nic-slow",
+        severity=Severity.WARNING,
+        what="A NIC for jobs is slower than those like it: the slowest sets the pace of all.",
+        remedy="tell your operator: cat /sys/class/infiniband/{subject}/ports/*/rate",
+        source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
+        check=nic.nic_slow,
+    ),
+    Rule(
+        name="nic-missing",
+        severity=Severity.WARNING,
+        what="One GPU lacks the NIC that each of the others has beside it.",
+        remedy="tell your operator: lspci may show whether the card is still there",
+        source="the rail-optimised designs of DGX and HGX machines, one NIC a GPU",
+        check=nic.nic_missing,
+    ),
+    Rule(
+        name="gpu-without-driver",
+        severity=Severity.WARNING,
+        what="The PCI tree has a GPU that no kernel driver has taken, though its twins have one.",
+        remedy="tell your operator: dmesg | grep -i -e nvrm -e amdgpu",
+        source="Linux Documentation/ABI/testing/sysfs-bus-pci",
+        check=gpu.gpu_without_driver,
+    ),
+    Rule(
+        name="driver-silent",
+        severity=Severity.WARNING,
+        what="The PCI tree has GPUs, and their driver cannot be asked: jobs cannot use them.",
+        remedy="tell your operator: nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu",
+        source="nvml.h, NVML_ERROR_DRIVER_NOT_LOADED",
+        check=gpu.driver_silent,
+    ),
+    Rule(
+        name="remapping-pending",
+        severity=Severity.WARNING,
+        what="Rows of a GPU's memory had errors and are replaced at its next reset.",
+        remedy="tell your operator to reset it while it is idle: nvidia-smi -r -i {index}",
+        source=_MEMORY_ERRORS,
+        check=gpu.remapping_pending,
+    ),
+    Rule(
+        name="ecc",
+        severity=Severity.WARNING,
+        what="A GPU's memory had errors that ECC could not correct since its driver was loaded.",
+        remedy="tell your operator: nvidia-smi -q -d ECC -i {index}",
+        source="NVIDIA GPU Memory Error Management; nvml.h, NVML_VOLATILE_ECC",
+        check=gpu.ecc_uncorrected,
+    ),
+    Rule(
+        name="thermal-slowdown",
+        severity=Severity.WARNING,
+        what="The hardware holds a GPU's clocks down because it is too hot.",
+        remedy="tell your operator: nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {index}",
+        source=_CLOCKS,
+        check=gpu.thermal_slowdown,
+    ),
+    Rule(
+        name="power-brake",
+        severity=Severity.WARNING,
+        what="The node's power supply holds a GPU's clocks down.",
+        remedy="tell your operator: a power supply may have failed; nvidia-smi -q -d PERFORMANCE",
+        source=_CLOCKS,
+        check=gpu.power_brake,
+    ),
+    Rule(
+        name="hardware-slowdown",
+        severity=Severity.WARNING,
+        what="The hardware holds a GPU's clocks down and does not say why.",
+        remedy="tell your operator: nvidia-smi -q -d PERFORMANCE -i {index}",
+        source=_CLOCKS,
+        check=gpu.hardware_slowdown,
+    ),
+    Rule(
+        name="fabric-not-completed",
+        severity=Severity.WARNING,
+        what="A GPU has not joined its NVLink fabric: CUDA may not start on it.",
+        remedy="tell your operator: systemctl status nvidia-fabricmanager; nvidia-smi -q",
+        source="nvml.h, nvmlGpuFabricInfoV_t",
+        check=gpu.fabric_not_completed,
+    ),
+    Rule(
+        name="fabric-unhealthy",
+        severity=Severity.WARNING,
+        what="A GPU's NVLink fabric works with less than it should have.",
+        remedy="tell your operator: nvidia-smi -q -i {index}, Fabric",
+        source="nvml.h, NVML_GPU_FABRIC_HEALTH_SUMMARY_*",
+        check=gpu.fabric_unhealthy,
+    ),
+    Rule(
+        name="nvml-sysfs-disagree",
+        severity=Severity.WARNING,
+        what="The driver and the kernel contradict each other.",
+        remedy="bind by what measures better, and tell your operator: firmware tables may be wrong",
+        source="Linux Documentation/ABI/testing/sysfs-bus-pci; nvml.h",
+        check=gpu.disagreement,
+    ),
+    Rule(
+        name="nvlink-none",
+        severity=Severity.NOTE,
+        what="A GPU has no NVLink though others here have: a card without a bridge, or one apart.",
+        remedy="by design in many machines; if not in this one: nvidia-smi nvlink -s -i {index}",
+        source="the legend of nvidia-smi topo -m",
+        check=nvlink.no_nvlinks,
+    ),
+    Rule(
+        name="nvlink-bridges-uneven",
+        severity=Severity.NOTE,
+        what="A pair of GPUs is joined by fewer NVLinks than other pairs: fewer or loose bridges.",
+        remedy="if all pairs should have as many bridges: nvidia-smi nvlink -s -i {index}",
+        source="the legend of nvidia-smi topo -m",
+        check=nvlink.uneven_bridges,
+    ),
+    Rule(
+        name="pcie-narrow",
+        severity=Severity.NOTE,
+        what="A device has fewer PCIe lanes than it can have, as its slot or all its twins have.",
+        remedy="nothing to mend; another slot of the machine may have more lanes",
+        source="PCI Express Base Specification, Link Capabilities and Link Status",
+        check=pci.narrow_by_design,
+    ),
+    Rule(
+        name="pci-hidden",
+        severity=Severity.NOTE,
+        what="The PCI tree or the matrix is a hypervisor's view, not the board's.",
+        remedy="a topology file of the cloud's maker tells NCCL the board: NCCL_TOPO_FILE",
+        source="NCCL environment variables: NCCL_TOPO_FILE",
+        check=pci.pci_hidden,
+    ),
+    Rule(
+        name="no-close-nic",
+        severity=Severity.NOTE,
+        what="Traffic between a GPU and any NIC crosses the CPU.",
+        remedy="nothing to mend; NCCL_NET_GDR_LEVEL decides whether GPUDirect RDMA is used so far",
+        source="NCCL environment variables: NCCL_NET_GDR_LEVEL",
+        check=nic.no_close_nic,
+    ),
+    Rule(
+        name="nic-unused",
+        severity=Severity.NOTE,
+        what="A NIC that is not known to be for jobs has no active port.",
+        remedy="nothing to mend if it is not cabled",
+        source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
+        check=nic.nic_unused,
+    ),
+    Rule(
+        name="port-down",
+        severity=Severity.NOTE,
+        what="One port of a NIC for jobs is down and another is up.",
+        remedy="nothing to mend if it is not cabled",
+        source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
+        check=nic.port_down,
+    ),
+    Rule(
+        name="gpus-hidden",
+        severity=Severity.NOTE,
+        what="The node has GPUs that are not shown here: a container or Slurm keeps them away.",
+        remedy="in a job as it should be: Slurm shows the GPUs that were asked for",
+        source="slurm.conf(5): ConstrainDevices in cgroup.conf(5)",
+        check=gpu.gpus_hidden,
+    ),
+    Rule(
+        name="driver-library-missing",
+        severity=Severity.NOTE,
+        what="The PCI tree has GPUs, and the library that could tell of them is not here.",
+        remedy="in a container: start it with docker --gpus all or apptainer --nv",
+        source="nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND",
+        check=gpu.library_missing,
+    ),
+    Rule(
+        name="remapped-rows",
+        severity=Severity.NOTE,
+        what="Rows of a GPU's memory were replaced by spare ones, and it works on.",
+        remedy="nothing to mend; watch it grow: nvidia-smi -q -d ROW_REMAPPER -i {index}",
+        source=_MEMORY_ERRORS,
+        check=gpu.remapped_rows,
+    ),
+    Rule(
+        name="ecc-past",
+        severity=Severity.NOTE,
+        what="A GPU's memory had uncorrected errors, and none since its driver was loaded.",
+        remedy="nothing to mend",
+        source="nvml.h, NVML_AGGREGATE_ECC",
+        check=gpu.ecc_past,
+    ),
+    Rule(
+        name="ecc-off",
+        severity=Severity.NOTE,
+        what="ECC is off in a GPU and on in most of its twins.",
+        remedy="if that is not meant, tell your operator: nvidia-smi -e 1 -i {index}, then a reset",
+        source="nvml.h, nvmlDeviceGetEccMode",
+        check=gpu.ecc_uneven,
+    ),
+    Rule(
+        name="thermal-limit",
+        severity=Severity.NOTE,
+        what="The driver holds a GPU's clocks down because it is warm.",
+        remedy="if it lasts, tell your operator: nvidia-smi -q -d TEMPERATURE -i {index}",
+        source=_CLOCKS,
+        check=gpu.thermal_software,
+    ),
+    Rule(
+        name="mig-on",
+        severity=Severity.NOTE,
+        what="A GPU is divided by MIG: a process uses one part, and parts have no NVLink.",
+        remedy="ask Slurm for parts by their type, --gres=gpu:1g.10gb:1; nvidia-smi -L lists them",
+        source="NVIDIA Multi-Instance GPU User Guide",
+        check=gpu.mig_on,
+    ),
+)

@@ -1,0 +1,143 @@
+"""What is odd about NICs: down, slower than their peers, or not beside the GPU that needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hpckit.decide.finding_rule import (
+    GPUS,
+    Evidence,
+    InspectedNode,
+    counted,
+    gpu_name,
+    most_common,
+    named,
+)
+from hpckit.decide.finding_rules_pci import pci_hidden
+from hpckit.decide.nic_nearness import close_nics, nearest_kind
+from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, rate_words
+from hpckit.model.hardware import Nic, NicKind, NicRole
+
+RAILS_FROM: Final = 4
+"""GPUs from which on one without the NIC that each of the others has is no design."""
+
+
+def nic_down(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nic-down`: a NIC for jobs, as nic_roles has it."""
+    for nic in node.topology.nics:
+        if nic.role is NicRole.COMPUTE and _is_down(nic):
+            yield Evidence(nic.name, _down_words(nic) + _peers(node, nic))
+
+
+def nic_unused(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nic-unused`: down, and not known to be for jobs; plain Ethernet is left out."""
+    for nic in node.topology.nics:
+        is_whole = nic.kind in RDMA and not nic.is_virtual and nic.physfn is None
+        if is_whole and nic.role is not NicRole.COMPUTE and _is_down(nic):
+            yield Evidence(nic.name, _down_words(nic))
+
+
+def port_down(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `port-down`: one port of a NIC for jobs, whose other port is up."""
+    for nic in node.topology.nics:
+        down = [port.index for port in nic.ports if port.state and port.state.upper() != ACTIVE]
+        if nic.role is NicRole.COMPUTE and is_active(nic) and down:
+            ports = named(str(index) for index in down)
+            yield Evidence(nic.name, f"of {nic.name}'s ports {ports} is not ACTIVE, another is")
+
+
+def nic_slow(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nic-slow`: below the rate of more than half of the NICs for jobs of its kind."""
+    groups: dict[NicKind | None, list[Nic]] = {}
+    for nic in node.topology.nics:
+        if nic.role is NicRole.COMPUTE and is_active(nic) and nic.rate_bytes_per_s:
+            groups.setdefault(nic.kind, []).append(nic)
+    for group in groups.values():
+        usual = most_common(nic.rate_bytes_per_s for nic in group)
+        for nic in group:
+            if usual and nic.rate_bytes_per_s and nic.rate_bytes_per_s < usual:
+                peers = sum(each.rate_bytes_per_s == usual for each in group)
+                yield Evidence(
+                    nic.name,
+                    f"{nic.name} runs {rate_words(nic.rate_bytes_per_s)},"
+                    f" {counted(peers, 'NIC')} like it {rate_words(usual)}",
+                )
+
+
+def nic_missing(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nic-missing`: one GPU without, each of the others with as many NICs of its own."""
+    close = _close(node)
+    without = [index for index, each in close.items() if not each]
+    others = [each for each in close.values() if each]
+    own = {len(each) for each in others}
+    is_rails = sum(map(len, others)) == len(frozenset[int]().union(*others))
+    if len(close) < RAILS_FROM or len(without) != 1 or len(own) != 1 or not is_rails:
+        return
+    name = gpu_name(without[0])
+    (each_has,) = own
+    yield Evidence(
+        name,
+        f"{name} has no NIC below its PCIe switch, each of the other {len(others)} GPUs has"
+        f" {each_has} of its own",
+    )
+
+
+def no_close_nic(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `no-close-nic`; nothing where a hypervisor hides what is close."""
+    close = _close(node)
+    missing = {one.subject for one in nic_missing(node)}
+    without = [index for index, each in close.items() if not each]
+    if not close or any(pci_hidden(node)):
+        return
+    if len(without) == len(close):
+        subject = GPUS if len(close) > 1 else gpu_name(without[0])
+        yield Evidence(subject, f"no GPU has a NIC below its PCIe switch{_nearest(node, without)}")
+        return
+    for index in without:
+        name = gpu_name(index)
+        if name not in missing:
+            having = [gpu_name(other) for other, each in close.items() if each]
+            verb = "has" if len(having) == 1 else "have"
+            yield Evidence(
+                name,
+                f"{name} has no NIC below its PCIe switch,"
+                f" {named(having)} {verb}{_nearest(node, [index])}",
+            )
+
+
+def _nearest(node: InspectedNode, indices: list[int]) -> str:
+    kinds = {nearest_kind(node.topology, index, _for_jobs(node)) for index in indices}
+    told = named(kind for kind in kinds if kind is not None)
+    return f"; the nearest is {told} away" if told else ""
+
+
+def _close(node: InspectedNode) -> dict[int, frozenset[int]]:
+    """GPU → the NICs for jobs that are close to it, down ones too: they are in their place."""
+    wanted = {nic.index for nic in _for_jobs(node)}
+    return {index: each & wanted for index, each in close_nics(node.topology).items() if wanted}
+
+
+def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
+    """NICs for jobs; where no role is known, all of them."""
+    nics = node.topology.nics
+    known = tuple(nic for nic in nics if nic.role is NicRole.COMPUTE)
+    return known or tuple(nic for nic in nics if nic.role is None)
+
+
+def _is_down(nic: Nic) -> bool:
+    return nic.state is not None and not is_active(nic)
+
+
+def _down_words(nic: Nic) -> str:
+    physical = next((port.phys_state for port in nic.ports if port.phys_state), None)
+    link = "" if physical is None else f", its physical link is {physical}"
+    return f"the port of {nic.name} is {nic.state}{link}"
+
+
+def _peers(node: InspectedNode, nic: Nic) -> str:
+    peers = [
+        each for each in node.topology.nics if each.role is NicRole.COMPUTE and each is not nic
+    ]
+    up = sum(is_active(each) for each in peers)
+    return f"; {up} of {len(peers)} other NICs for jobs are up" if peers else ""

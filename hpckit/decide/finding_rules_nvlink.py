@@ -1,0 +1,266 @@
+"""Which GPU has fewer NVLinks than those like it.
+
+There are two kinds of evidence. NVML tells each GPU's own links, so a GPU at a switch is held
+against its twins. A matrix (`nvidia-smi topo -m`) or the counts of links between GPUs tell pairs;
+a GPU with a dead link at a switch is short in its whole row, so the GPUs are named that explain
+all short pairs, and not the healthy ones at the other end.
+
+What is uneven by design is none of that: the hybrid cube mesh of 8 V100 or P100 mixes NV1 and NV2
+(DGX-1 System Architecture white paper, WP-08437), and part of one, as virtual machines get it, has
+uneven sums too; bridges join pairs of PCIe cards, and not each card needs to have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hpckit.decide.finding_rule import (
+    Evidence,
+    InspectedNode,
+    counted,
+    gpu_name,
+    known_cells,
+    named,
+    twins,
+)
+from hpckit.model.hardware import Gpu, LinkKind, NvLink, NvLinkRemote
+from hpckit.model.path import link_count
+
+EVEN_FROM: Final = 4
+"""Links between two GPUs from which on designs are even: Volta's cube mesh has 1 and 2."""
+
+WHOLE_MESH: Final = 8
+"""GPUs of a hybrid cube mesh; a part of one is uneven."""
+
+PAIR: Final = 2
+
+Pairs = dict[tuple[int, int], int]
+"""(GPU, GPU) → links as the first one's row tells them, 0 where there are none."""
+
+
+def fewer_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-fewer`."""
+    gpus = _comparable(node)
+    seen = {one.subject: one for group in twins(gpus) for one in _own_links(group)}
+    yield from seen.values()
+    for group in twins(gpus):
+        pairs = _pairs(node, group)
+        for component in _components(pairs):
+            for one in _short_in(pairs, component, {gpu.index: gpu for gpu in group}):
+                if one.subject not in seen:
+                    yield one
+
+
+def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-none`."""
+    named_already = {one.subject for one in fewer_nvlinks(node)}
+    for group in twins(_comparable(node)):
+        pairs = _pairs(node, group)
+        linked = {index for component in _components(pairs) for index in component}
+        for gpu in group:
+            name = gpu_name(gpu.index)
+            told = any(gpu.index == row for row, _ in pairs)
+            if linked and told and gpu.index not in linked and name not in named_already:
+                others = named(gpu_name(index) for index in linked)
+                yield Evidence(name, f"{name} has no NVLink to another GPU, {others} have")
+
+
+def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-bridges-uneven`."""
+    for group in twins(_comparable(node)):
+        pairs = _pairs(node, group)
+        joined = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
+        counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in joined}
+        most = max(counts.values(), default=0)
+        for (a, b), count in counts.items():
+            for one, other in ((a, b), (b, a)) if count < most else ():
+                name = gpu_name(one)
+                yield Evidence(
+                    name,
+                    f"{name} has NV{count} to {gpu_name(other)}, other pairs here have NV{most}",
+                )
+
+
+def _comparable(node: InspectedNode) -> list[Gpu]:
+    """GPUs whose links should be up: those of one in MIG mode may be down by design."""
+    return [gpu for gpu in node.gpus if not gpu.is_mig]
+
+
+# --- each GPU's own links ------------------------------------------------------------------------
+
+
+def _own_links(group: list[Gpu]) -> Iterator[Evidence]:
+    links = {gpu.index: gpu.nvlinks for gpu in group if _is_told(gpu)}
+    active = {index: _active(each or ()) for index, each in links.items()}
+    if not any(_is_at_switch(link) for each in active.values() for link in each):
+        return
+    most = max(len(each) for each in active.values())
+    peers = sum(len(each) == most for each in active.values())
+    for gpu in group:
+        if gpu.index in active and len(active[gpu.index]) < most:
+            name, count = gpu_name(gpu.index), len(active[gpu.index])
+            yield Evidence(
+                name,
+                f"{name} has {counted(count, 'active NVLink')},"
+                f" {_others(peers)} {most}{_inactive(gpu)}",
+            )
+
+
+def _others(peers: int) -> str:
+    return "its peer has" if peers == 1 else f"its {peers} peers have"
+
+
+def _is_told(gpu: Gpu) -> bool:
+    return gpu.nvlinks is not None and all(link.is_active is not None for link in gpu.nvlinks)
+
+
+def _active(links: tuple[NvLink, ...]) -> list[NvLink]:
+    return [link for link in links if link.is_active]
+
+
+def _is_at_switch(link: NvLink) -> bool:
+    """In a virtual machine the other end has no address, and NCCL takes it for a switch."""
+    return link.remote is NvLinkRemote.SWITCH or (link.remote is None and link.remote_pci is None)
+
+
+def _inactive(gpu: Gpu) -> str:
+    down = [str(link.index) for link in gpu.nvlinks or () if link.is_active is False]
+    if not down:
+        return ""
+    return f" ({'link' if len(down) == 1 else 'links'} {named(down)} inactive)"
+
+
+# --- links between two GPUs ----------------------------------------------------------------------
+
+
+def _pairs(node: InspectedNode, group: list[Gpu]) -> Pairs:
+    """What a recorded matrix says, else the counts of links; a pair that is not told is absent."""
+    indices = {gpu.index for gpu in group}
+    table = node.topology.paths
+    if table is not None and table.is_recorded:
+        found = _recorded_pairs(node, indices)
+    else:
+        found = _counted_pairs(node, indices)
+    return found if any(found.values()) else {}
+
+
+def _recorded_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
+    names = {gpu_name(index): index for index in indices}
+    return {
+        (names[row], names[column]): link_count(cell) or 0
+        for (row, column), cell in known_cells(node.topology).items()
+        if row in names and column in names and row != column
+    }
+
+
+def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
+    pairs = {(a, b): 0 for a in indices for b in indices if a != b}
+    for link in node.topology.gpu_links:
+        for pair in ((link.a, link.b), (link.b, link.a)):
+            if link.kind is LinkKind.NVLINK and pair in pairs:
+                if link.count is None:
+                    del pairs[pair]
+                else:
+                    pairs[pair] = max(link.count, 0)
+    return pairs
+
+
+def _components(pairs: Pairs) -> list[frozenset[int]]:
+    """GPUs that NVLinks join, directly or through each other."""
+    joined: dict[int, set[int]] = {}
+    for (a, b), count in pairs.items():
+        if count > 0:
+            joined.setdefault(a, set()).add(b)
+            joined.setdefault(b, set()).add(a)
+    found: list[frozenset[int]] = []
+    left = set(joined)
+    while left:
+        reached, edge = set[int](), {left.pop()}
+        while edge:
+            reached |= edge
+            edge = set().union(*(joined[index] for index in edge)) - reached
+        found.append(frozenset(reached))
+        left -= reached
+    return found
+
+
+def _short_in(
+    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
+) -> Iterator[Evidence]:
+    inside = {
+        pair: count
+        for pair, count in pairs.items()
+        if pair[0] in component and pair[1] in component
+    }
+    if len(component) <= PAIR or len(inside) < len(component) * (len(component) - 1):
+        return
+    if max(inside.values()) >= EVEN_FROM:
+        for index in _explaining(inside, component):
+            yield _in_even(inside, gpus[index])
+    elif len(component) >= WHOLE_MESH:
+        yield from _in_mesh(inside, component, gpus)
+
+
+def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
+    """The fewest GPUs that all short pairs have a part in; none if that were more than half.
+
+    Where a single pair is short either end may be at fault, so both are named.
+    """
+    most = max(pairs.values())
+    left = {pair for pair, count in pairs.items() if count < most}
+    found: set[int] = set()
+    at_fault = 0
+    while left:
+        touched = {
+            index: {b if a == index else a for a, b in left if index in (a, b)}
+            for index in component
+        }
+        degree = max(len(each) for each in touched.values())
+        if degree == 1:
+            ends = {a for a, _ in left}
+            found |= ends
+            at_fault += len({frozenset(pair) for pair in left})
+            break
+        worst = {index for index, each in touched.items() if len(each) == degree}
+        found |= worst
+        at_fault += len(worst)
+        left = {(a, b) for a, b in left if a not in worst and b not in worst}
+    return sorted(found) if 2 * at_fault <= len(component) else []
+
+
+def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
+    most = max(pairs.values())
+    peers: dict[int, list[str]] = {}
+    for (a, b), count in pairs.items():
+        if a == gpu.index:
+            peers.setdefault(min(count, pairs[b, a]), []).append(gpu_name(b))
+    short = {count: names for count, names in peers.items() if count < most}
+    told = "; ".join(
+        f"{f'NV{count}' if count else 'no NVLink'} to {named(names)}"
+        for count, names in sorted(short.items())
+    )
+    rest = f"NV{most} to {named(peers[most])}" if most in peers else f"NV{most} is between those"
+    name = gpu_name(gpu.index)
+    return Evidence(name, f"{name} has {told}, and {rest}{_inactive(gpu)}")
+
+
+def _in_mesh(
+    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
+) -> Iterator[Evidence]:
+    sums = {
+        index: sum(count for (row, _), count in pairs.items() if row == index)
+        for index in component
+    }
+    most = max(sums.values())
+    whole = sum(count == most for count in sums.values())
+    if 2 * whole <= len(component):
+        return
+    for index in sorted(component):
+        if sums[index] < most:
+            name = gpu_name(index)
+            yield Evidence(
+                name,
+                f"{name} has {counted(sums[index], 'NVLink')} to other GPUs in all,"
+                f" {_others(whole)} {most}{_inactive(gpus[index])}",
+            )

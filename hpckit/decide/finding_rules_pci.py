@@ -1,0 +1,189 @@
+"""What is odd about PCIe: links narrower than both their ends, and trees that are not shown.
+
+Width only: an idle GPU trains its speed down and keeps its lanes. A port tells the link below it,
+and the device or switch there tells the same link, so of a device and the bridges above it every
+other step is a link and those between are inside a switch (PCI Express Base Specification, 7.5.3.6
+and 7.5.3.8: Link Capabilities and Link Status).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from hpckit.decide.finding_rule import (
+    GPUS,
+    Evidence,
+    InspectedNode,
+    bridges,
+    gpu_name,
+    kind_of,
+    known_cells,
+)
+from hpckit.model.hardware import NicKind
+from hpckit.model.path import PathKind
+from hpckit.model.pci import PciAddress, PciDevice
+
+FLAT_FROM: Final = 3
+"""Devices from which on it is odd that none shares a switch with another."""
+
+_PCIE: Final = frozenset({PathKind.PIX, PathKind.PXB, PathKind.PHB, PathKind.NODE, PathKind.SYS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lanes:
+    """A device's narrowest link; `is_fault` where both its ends can do more than it does."""
+
+    subject: str
+    twin_of: Hashable
+    because: str | None = None
+    is_fault: bool = False
+    is_unsure: bool = False
+
+
+def narrow_links(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `pcie-width`: both ends can do more, or most twins do."""
+    for group in _alike(node):
+        for one in group:
+            if one.because is not None and _is_odd(one, group):
+                yield Evidence(one.subject, one.because)
+
+
+def narrow_by_design(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `pcie-narrow`: narrow as its slot is, or as all its twins are."""
+    for group in _alike(node):
+        for one in group:
+            if one.because is not None and not _is_odd(one, group):
+                yield Evidence(one.subject, one.because)
+
+
+def _is_odd(one: _Lanes, group: list[_Lanes]) -> bool:
+    narrow = sum(each.because is not None for each in group)
+    if one.is_fault:
+        return narrow < len(group) or len(group) == 1
+    return one.is_unsure and 2 * narrow < len(group)
+
+
+def _alike(node: InspectedNode) -> list[list[_Lanes]]:
+    groups: dict[Hashable, list[_Lanes]] = {}
+    for one in _devices(node):
+        groups.setdefault(one.twin_of, []).append(one)
+    return list(groups.values())
+
+
+def _devices(node: InspectedNode) -> Iterator[_Lanes]:
+    tree = {device.address: device for device in node.topology.pci}
+    for gpu in node.topology.gpus:
+        yield _lanes(tree, gpu.pci, gpu_name(gpu.index), ("gpu", gpu.vendor, gpu.name))
+    for nic in node.topology.nics:
+        if nic.kind not in (None, NicKind.ETHERNET) and not nic.is_virtual and nic.physfn is None:
+            device = None if nic.pci is None else tree.get(nic.pci)
+            ids = None if device is None else (device.vendor_id, device.device_id)
+            yield _lanes(tree, nic.pci, nic.name, ("nic", ids, nic.rate_bytes_per_s))
+
+
+def _lanes(
+    tree: dict[PciAddress, PciDevice], address: PciAddress | None, subject: str, twin_of: Hashable
+) -> _Lanes:
+    way = [] if address is None else list(bridges(tree, address))
+    steps = [pair for at, pair in enumerate(pairwise(way)) if at % 2 == 0]
+    for below, above in steps:
+        most = _both(below, above)
+        width = _width(below)
+        if most is not None and width is not None and width < most:
+            where = subject if below is way[0] else f"the bridge {below.address} above {subject}"
+            return _Lanes(
+                subject=subject,
+                twin_of=twin_of,
+                because=f"{where} runs {width} PCIe lanes, both ends of the link can {most}",
+                is_fault=True,
+            )
+    return _of_device(way, subject, twin_of)
+
+
+def _of_device(way: list[PciDevice], subject: str, twin_of: Hashable) -> _Lanes:
+    width, most = (_width(way[0]), _most(way[0])) if way else (None, None)
+    if width is None or most is None or width >= most:
+        return _Lanes(subject=subject, twin_of=twin_of)
+    slot = _most(way[1]) if len(way) > 1 else None
+    told = f", its slot has {slot}" if slot is not None else ""
+    return _Lanes(
+        subject=subject,
+        twin_of=twin_of,
+        because=f"{subject} runs {width} PCIe lanes, it can {most}{told}",
+        is_unsure=slot is None,
+    )
+
+
+def _both(below: PciDevice, above: PciDevice) -> int | None:
+    ends = (_most(below), _most(above))
+    return None if None in ends else min(each for each in ends if each is not None)
+
+
+def _width(device: PciDevice) -> int | None:
+    """A width of 0 is that of a link that is down or of a virtual function."""
+    return None if device.link is None else device.link.width or None
+
+
+def _most(device: PciDevice) -> int | None:
+    return None if device.link is None else device.link.max_width or None
+
+
+# --- what a hypervisor shows ---------------------------------------------------------------------
+
+
+def pci_hidden(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `pci-hidden`."""
+    if node.topology.host.is_virtual_machine is False or not node.gpus:
+        return
+    because = _flat_tree(node) or _one_kind(node)
+    if because is not None:
+        virtual = "this is a virtual machine, and " if node.topology.host.is_virtual_machine else ""
+        yield Evidence(GPUS, virtual + because)
+
+
+def _flat_tree(node: InspectedNode) -> str | None:
+    """In a virtual machine, GPUs and NICs hang on the root without the switches between them."""
+    if not node.topology.host.is_virtual_machine:
+        return None
+    tree = {device.address: device for device in node.topology.pci}
+    addresses = [gpu.pci for gpu in node.gpus] + [nic.pci for nic in node.topology.nics]
+    ways = [list(bridges(tree, at)) for at in addresses if at is not None and at in tree]
+    if len(ways) < FLAT_FROM or max(map(len, ways)) > 1:
+        return None
+    return f"no bridge is above any of {len(ways)} GPUs and NICs"
+
+
+def _one_kind(node: InspectedNode) -> str | None:
+    """All paths alike, and of a kind that says nothing of switches."""
+    table = node.topology.paths
+    names = {gpu_name(gpu.index) for gpu in node.gpus}
+    kinds = {
+        pair: kind
+        for pair, cell in known_cells(node.topology).items()
+        if names.intersection(pair) and (kind := kind_of(cell)) is not None and kind in _PCIE
+    }
+    if table is None or len(table.devices) < FLAT_FROM:
+        return None
+    places = {gpu.numa_index for gpu in node.gpus}
+    told = "no NUMA node is told" if places == {None} else f"NUMA nodes of GPUs: {len(places)}"
+    if set(kinds.values()) == {PathKind.PHB}:
+        return f"every PCIe path of a GPU is PHB, as if all hung on one root; {told}"
+    between = sum(names.issuperset(pair) for pair in kinds)
+    if set(kinds.values()) == {PathKind.SYS} and _is_one_place(node, between):
+        return f"every PCIe path of a GPU is SYS, as if each had a root of its own; {told}"
+    return None
+
+
+def _is_one_place(node: InspectedNode, between: int) -> bool:
+    """Whether SYS contradicts the NUMA nodes: GPUs share one, or nothing at all is told of places.
+
+    `between` is how many paths between two GPUs, both ways, are not NVLinks. Where some are, the
+    others may well be those between sockets.
+    """
+    if any(gpu.numa_index is not None or gpu.cpus is not None for gpu in node.gpus):
+        places = {gpu.numa_index for gpu in node.gpus}
+        return len(places) == 1 and None not in places and between > 0
+    return between >= len(node.gpus) * (len(node.gpus) - 1)

@@ -1,0 +1,71 @@
+"""What is odd about a node, by the rules of `finding_rules`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, natural_order
+from hpckit.decide.finding_rules import RULES
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.node_finding import NodeFinding, Severity
+
+WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+
+_PAGE: Final = """\
+<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
+# What hpckit finds odd about a node
+
+An error: jobs that use the part fail. A warning: it works, and worse than it should. A note: worth
+knowing, and there by design in many machines; a prolog that fails on warnings passes it. GPU5 and
+mlx5_3 stand for what a finding is about.
+
+| Rule | Severity | Meaning | What to do | Source |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def node_findings(
+    topology: NodeTopology, *, expected_gpus: int | None = None
+) -> tuple[NodeFinding, ...]:
+    """What is odd about a node, the worst first, then by subject in natural order.
+
+    `expected_gpus` is the number that Slurm's gres says the node has. Where a matrix or a link
+    tells of paths they are used, so `paths` and the roles of NICs come first.
+    """
+    node = InspectedNode(topology=topology, expected_gpus=expected_gpus)
+    found = [_finding(rule, seen) for rule in RULES for seen in rule.check(node)]
+    return tuple(sorted(found, key=_place))
+
+
+def findings_page() -> str:
+    """The reference page docs/reference/findings.md."""
+    ordered = sorted(RULES, key=lambda rule: WORST_FIRST.index(rule.severity))
+    return _PAGE.format(rows="\n".join(_row(rule) for rule in ordered))
+
+
+def _finding(rule: Rule, seen: Evidence) -> NodeFinding:
+    return NodeFinding(
+        rule=rule.name,
+        severity=rule.severity,
+        subject=seen.subject,
+        because=seen.because,
+        remedy=_remedy(rule, seen.subject),
+    )
+
+
+def _remedy(rule: Rule, subject: str) -> str:
+    index = re.search(r"[0-9]+$", subject)
+    return rule.remedy.format(subject=subject, index=index[0] if index else "INDEX")
+
+
+def _place(finding: NodeFinding) -> tuple[object, ...]:
+    worst = WORST_FIRST.index(finding.severity)
+    return (worst, natural_order(finding.subject), finding.rule, finding.because)
+
+
+def _row(rule: Rule) -> str:
+    subject = "mlx5_3" if "{subject}" in rule.remedy else "GPU5"
+    cells = (f"`{rule.name}`", rule.severity.value, rule.what, _remedy(rule, subject), rule.source)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,211 @@
+"""What each NIC of a node is for: the traffic of jobs between nodes, storage, or something else.
+
+No tool says it, so it follows from what NICs have in common: those for jobs are several, alike,
+and beside the GPUs; what is slower, or Ethernet beside InfiniBand, is storage or management.
+A port that is down shows another rate than it would have, so such a NIC, and one that is slower
+than it should be, is known by its card and its place. Source: NCCL's choice of
+NICs (NCCL_IB_HCA) and the multi-rail designs of DGX, HGX and cloud machines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hpckit.decide.finding_rule import counted
+from hpckit.decide.nic_nearness import close_nics
+from hpckit.model.hardware import Nic, NicKind, NicRole, NodeTopology
+from hpckit.model.pci import PciDevice
+
+ACTIVE: Final = "ACTIVE"
+ETHERNET: Final = "ethernet"
+STORAGE_FROM_BYTES_PER_S: Final = 12.5e9
+"""100 Gb/s: Ethernet below that is taken to be for management."""
+
+RDMA: Final = frozenset(
+    {NicKind.INFINIBAND, NicKind.ROCE, NicKind.EFA, NicKind.SLINGSHOT, NicKind.GVNIC}
+)
+_JOBS_ONLY: Final = frozenset({NicKind.EFA, NicKind.SLINGSHOT})
+_BITS_PER_BYTE: Final = 8
+
+
+class Verdict(NamedTuple):
+    """A role, and why."""
+
+    role: NicRole | None
+    because: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Traits:
+    """What NICs of one purpose have in common; `card` is known without a link, `rate` is not."""
+
+    kind: NicKind | None
+    layer: str | None
+    card: Hashable
+    rate_bytes_per_s: float | None
+
+
+def with_nic_roles(topology: NodeTopology) -> NodeTopology:
+    """The topology with `Nic.role` and `role_because`; both None where it cannot be known.
+
+    Where `paths` are known they are used, so they come first.
+    """
+    view = _View(topology)
+    nics = tuple(
+        dataclasses.replace(nic, role=verdict.role, role_because=verdict.because)
+        for nic in topology.nics
+        for verdict in (view.verdict(nic),)
+    )
+    return dataclasses.replace(topology, nics=nics)
+
+
+def is_active(nic: Nic) -> bool:
+    """Whether a port of it is up."""
+    return nic.state is not None and nic.state.upper() == ACTIVE
+
+
+def rate_words(rate_bytes_per_s: float) -> str:
+    """`400 Gb/s`."""
+    return f"{rate_bytes_per_s * _BITS_PER_BYTE / 1e9:g} Gb/s"
+
+
+class _View:
+    """The NICs of a node beside each other."""
+
+    def __init__(self, topology: NodeTopology) -> None:
+        self._devices = {device.address: device for device in topology.pci}
+        self._functions = Counter(
+            address.rpartition(".")[0]
+            for address in {nic.pci for nic in topology.nics if nic.pci is not None}
+        )
+        close = close_nics(topology)
+        self._close = frozenset[int]().union(*close.values())
+        self._names = {nic.pci: nic.name for nic in topology.nics if nic.pci is not None}
+        self._bonds = {nic.bond for nic in topology.nics if nic.bond in (nic.name, *nic.netdevs)}
+        self._traits = {
+            nic.index: self._traits_of(nic)
+            for nic in topology.nics
+            if nic.kind in RDMA and self._aside(nic) is None
+        }
+        self._nics = {nic.index: nic for nic in topology.nics}
+        self._main = self._main_traits()
+
+    def verdict(self, nic: Nic) -> Verdict:
+        if nic.kind is None:
+            return Verdict(None, None)
+        if nic.kind is NicKind.ETHERNET:
+            return Verdict(NicRole.OTHER, "plain Ethernet, without RDMA")
+        aside = self._aside(nic)
+        if aside is not None:
+            return Verdict(NicRole.OTHER, aside)
+        if self._main is None or nic.index not in self._traits:
+            return Verdict(None, None)
+        return self._against(nic, self._traits[nic.index], self._main)
+
+    def _aside(self, nic: Nic) -> str | None:
+        """Why a NIC is not one of those to compare, None if it is."""
+        if nic.physfn is not None and nic.physfn in self._names:
+            return f"a virtual function of {self._names[nic.physfn]}, which is here too"
+        if nic.bond in self._bonds and nic.bond not in (nic.name, *nic.netdevs):
+            return f"a part of {nic.bond}, which is here too"
+        return None
+
+    def _traits_of(self, nic: Nic) -> _Traits:
+        return _Traits(
+            kind=nic.kind,
+            layer=None if nic.link_layer is None else nic.link_layer.lower(),
+            card=self._card(nic),
+            rate_bytes_per_s=nic.rate_bytes_per_s if is_active(nic) else None,
+        )
+
+    def _card(self, nic: Nic) -> Hashable:
+        """A kind of card: its PCI ids, and how many ports of it show."""
+        device: PciDevice | None = None if nic.pci is None else self._devices.get(nic.pci)
+        functions = 0 if nic.pci is None else self._functions[nic.pci.rpartition(".")[0]]
+        ids = None if device is None else (device.vendor_id, device.device_id)
+        return (ids, functions)
+
+    def _main_traits(self) -> _Traits | None:
+        """What the NICs for jobs have in common: that of most, then the nearer to GPUs, the faster.
+
+        Where some port is up, those that are down have no say; where none is, Ethernet has none:
+        nobody may have cabled it.
+        """
+        up = {index: each for index, each in self._traits.items() if is_active(self._nics[index])}
+        fabric = {at: each for at, each in self._traits.items() if each.layer != ETHERNET}
+        groups = Counter((up or fabric).values())
+        if not groups:
+            return None
+
+        def weight(traits: _Traits) -> tuple[int, int, bool, float, str]:
+            near = sum(
+                index in self._close for index, each in self._traits.items() if each == traits
+            )
+            is_fabric = traits.layer != ETHERNET
+            return (groups[traits], near, is_fabric, traits.rate_bytes_per_s or 0.0, repr(traits))
+
+        return max(groups, key=weight)
+
+    def _against(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
+        alike = sum(each == main for each in self._traits.values())
+        if traits == main or traits.kind in _JOBS_ONLY:
+            return self._of_jobs(nic, traits, alike)
+        if not is_active(nic) and nic.state is not None:
+            return self._down(nic, traits, main)
+        if traits.kind is not main.kind or traits.layer != main.layer:
+            return _other_fabric(traits, main)
+        slower = (traits.rate_bytes_per_s or 0.0) < (main.rate_bytes_per_s or 0.0)
+        if slower and traits.card == main.card and self._stands_with(nic, main):
+            return Verdict(NicRole.COMPUTE, "a card like those for jobs, beside a GPU like them")
+        if slower and traits.rate_bytes_per_s and main.rate_bytes_per_s:
+            rates = (rate_words(traits.rate_bytes_per_s), rate_words(main.rate_bytes_per_s))
+            return Verdict(NicRole.STORAGE, f"{rates[0]} where most NICs have {rates[1]}")
+        if nic.index in self._close:
+            return Verdict(NicRole.COMPUTE, "beside a GPU")
+        return Verdict(None, None)
+
+    def _of_jobs(self, nic: Nic, traits: _Traits, alike: int) -> Verdict:
+        if traits.kind is NicKind.GVNIC and alike == 1:
+            return Verdict(NicRole.OTHER, "the only gVNIC, so it is the machine's own network")
+        told = (
+            "" if traits.rate_bytes_per_s is None else f" of {rate_words(traits.rate_bytes_per_s)}"
+        )
+        word = traits.kind.value if traits.kind is not None else "NIC"
+        place = ", beside a GPU" if nic.index in self._close else ""
+        return Verdict(NicRole.COMPUTE, f"one of {counted(alike, f'{word} NIC')}{told}{place}")
+
+    def _down(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
+        if self._is_of_main(nic, main):
+            return Verdict(NicRole.COMPUTE, f"a card like those for jobs; its port is {nic.state}")
+        return Verdict(NicRole.OTHER, f"unlike the NICs for jobs, and its port is {nic.state}")
+
+    def _is_of_main(self, nic: Nic, main: _Traits) -> bool:
+        """Whether a NIC that is down should be up: not the second port that nobody has cabled."""
+        alike = [
+            self._nics[index]
+            for index, each in self._traits.items()
+            if (each.kind, each.card) == (main.kind, main.card)
+        ]
+        if nic not in alike or (self._any_close(main) and not self._stands_with(nic, main)):
+            return False
+        is_alone = nic.pci is not None and self._functions[nic.pci.rpartition(".")[0]] == 1
+        up = sum(is_active(each) for each in alike)
+        return 2 * up > len(alike) or (is_alone and self._stands_with(nic, main))
+
+    def _stands_with(self, nic: Nic, main: _Traits) -> bool:
+        return nic.index in self._close and self._any_close(main)
+
+    def _any_close(self, main: _Traits) -> bool:
+        return any(each == main and index in self._close for index, each in self._traits.items())
+
+
+def _other_fabric(traits: _Traits, main: _Traits) -> Verdict:
+    rate = traits.rate_bytes_per_s or 0.0
+    words = f"{traits.layer or traits.kind} where the NICs for jobs are {main.layer or main.kind}"
+    if traits.layer == ETHERNET and rate < STORAGE_FROM_BYTES_PER_S:
+        return Verdict(NicRole.OTHER, words)
+    return Verdict(NicRole.STORAGE, words)
