@@ -1,0 +1,218 @@
+"""What two nodes that should be alike do not share, and which of many nodes are odd.
+
+A node's facts are its parts' properties that must be the same on its twin. What must differ is
+none: names of hosts, serial numbers, UUIDs, GUIDs, PCI addresses (a hypervisor chooses them), nor
+what changes while a node runs: temperatures, power, error counters, the rate of an idle PCIe link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from hpckit.model.hardware import Gpu, LinkKind, Nic, NodeTopology
+from hpckit.model.node_group import NodeGroup
+from hpckit.model.node_words import (
+    bit_rate,
+    figure,
+    gpu_label,
+    memory,
+    names_shown,
+    numbers_shown,
+    visible,
+)
+from hpckit.model.path import PathKind
+from hpckit.model.pci import PciAddress, PcieLink
+
+_Facts = Mapping[tuple[str, str], object]
+
+_NEAR_FRAC: Final = 0.02
+_THERE: Final = "is there"
+_MEMORY: Final = "memory"
+_RATE: Final = "rate"
+_MOST_SHOWN: Final = 12
+
+
+def shape(topology: NodeTopology) -> str:
+    """A digest that nodes share if all that must be equal is: the same in every process.
+
+    Nodes of different digests may still be alike: sizes of memory that are close count as equal
+    for `differences`.
+    """
+    text = repr((sorted(_facts(topology).items()), _paths(topology)))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
+    """What is different at `b`, seen from `a`: `GPU5: active NVLinks 17, not 18`; () if nothing."""
+    here, there = _facts(a), _facts(b)
+    lost = {subject for subject, what in here.keys() - there.keys() if what == _THERE}
+    new = {subject for subject, what in there.keys() - here.keys() if what == _THERE}
+    changed: dict[tuple[str, object, object], list[str]] = {}
+    for subject, what in sorted(here.keys() | there.keys()):
+        values = here.get((subject, what)), there.get((subject, what))
+        if subject not in lost | new and not _is_same(what, *values):
+            changed.setdefault((what, *values), []).append(subject)
+    found = [f"{_subjects(lost)} missing"] if lost else []
+    found += [f"{_subjects(new)} too many"] if new else []
+    found += [
+        f"{_subjects(subjects)}: {what} {_shown(what, after)}, not {_shown(what, before)}"
+        for (what, before, after), subjects in changed.items()
+    ]
+    return (*found, *_path_differences(a, b))
+
+
+def group_nodes(nodes: Sequence[tuple[str, NodeTopology]]) -> tuple[NodeGroup, ...]:
+    """Hosts of one shape together, those of most hosts first; the others say what differs."""
+    by_shape: dict[str, list[tuple[str, NodeTopology]]] = {}
+    for host, topology in nodes:
+        by_shape.setdefault(shape(topology), []).append((host, topology))
+    largest = sorted(by_shape.values(), key=len, reverse=True)
+    groups: dict[tuple[str, ...], list[tuple[str, NodeTopology]]] = {}
+    for group in largest:
+        differs = differences(largest[0][0][1], group[0][1])
+        groups.setdefault(differs, []).extend(group)
+    return tuple(
+        NodeGroup(hosts=tuple(host for host, _ in group), topology=group[0][1], differs=differs)
+        for differs, group in groups.items()
+    )
+
+
+def _is_same(what: str, a: object, b: object) -> bool:
+    if a == b or what != _MEMORY:
+        return a == b
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return False
+    return abs(a - b) <= _NEAR_FRAC * max(abs(a), abs(b))
+
+
+def _shown(what: str, value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if what == _MEMORY:
+            return memory(value)
+        return bit_rate(value) if what == _RATE else figure(value, 1)
+    return visible(str(value), 60)
+
+
+def _subjects(names: set[str] | list[str]) -> str:
+    if all(name.startswith(("GPU", "NUMA ")) for name in names):
+        return numbers_shown(names)
+    return names_shown(sorted(names))
+
+
+# --- facts ---------------------------------------------------------------------------------------
+def _facts(topology: NodeTopology) -> _Facts:
+    links = {one.address: one.effective or one.link for one in topology.pci}
+    facts: dict[tuple[str, str], object] = dict(_node_facts(topology))
+    active = _active_links(topology)
+    for gpu in topology.gpus:
+        subject = gpu_label(gpu)
+        facts[subject, _THERE] = True
+        facts[subject, "active NVLinks"] = active.get(gpu.index)
+        facts |= {(subject, what): value for what, value in _gpu_facts(gpu, links)}
+    for nic in topology.nics:
+        facts[nic.name, _THERE] = True
+        facts |= {(nic.name, what): value for what, value in _nic_facts(nic, links)}
+    for one in topology.accelerators:
+        subject = f"accelerator {one.index}"
+        facts |= {(subject, _THERE): True, (subject, "name"): one.name}
+    return facts
+
+
+def _node_facts(topology: NodeTopology) -> Iterator[tuple[tuple[str, str], object]]:
+    host, cpu = topology.host, topology.cpu
+    yield ("node", "driver"), host.driver_version
+    yield ("node", "kernel"), host.os_release
+    yield ("node", "product"), host.product
+    yield ("node", "GPUs"), sum(not gpu.is_hidden for gpu in topology.gpus)
+    yield ("CPU", "model"), cpu.model
+    yield ("CPU", "packages"), len(cpu.packages)
+    yield ("CPU", "cores"), cpu.cores
+    yield ("CPU", "CPUs"), cpu.cpus
+    for numa in topology.numa_nodes:
+        subject = f"NUMA {numa.index}"
+        yield (subject, _THERE), True
+        yield (subject, "CPUs"), numa.cpus
+        yield (subject, _MEMORY), numa.memory_bytes
+
+
+_Links = Mapping[PciAddress, PcieLink | None]
+
+
+def _width(links: _Links, pci: PciAddress | None) -> int | None:
+    link = None if pci is None else links.get(pci)
+    return None if link is None else link.width
+
+
+def _gpu_facts(gpu: Gpu, links: _Links) -> Iterator[tuple[str, object]]:
+    yield "name", gpu.name
+    yield _MEMORY, gpu.memory_bytes
+    yield "NUMA node", gpu.numa_index
+    yield "PCIe width", _width(links, gpu.pci)
+    yield "hidden", gpu.is_hidden
+    yield "MIG", gpu.is_mig
+    yield "MIG devices", gpu.mig_devices
+    yield "partition", gpu.partition
+    yield "ECC", None if gpu.health is None else gpu.health.ecc_enabled
+    yield "fabric", None if gpu.fabric is None else gpu.fabric.state
+
+
+def _nic_facts(nic: Nic, links: _Links) -> Iterator[tuple[str, object]]:
+    yield "kind", nic.kind
+    yield "state", nic.state
+    yield _RATE, nic.rate_bytes_per_s
+    yield "NUMA node", nic.numa_index
+    yield "PCIe width", _width(links, nic.pci)
+    yield "firmware", nic.firmware
+    yield "bond", nic.bond
+
+
+def _active_links(topology: NodeTopology) -> dict[int, int]:
+    """A GPU's own count; else that of its pairs: the most through a switch, all of a mesh."""
+    active = {
+        gpu.index: sum(link.is_active is True for link in gpu.nvlinks)
+        for gpu in topology.gpus
+        if gpu.nvlinks is not None
+    }
+    of_pairs: dict[int, int] = {}
+    for link in topology.gpu_links:
+        if link.kind is LinkKind.NVLINK and link.count is not None:
+            for gpu in (link.a, link.b):
+                held = of_pairs.get(gpu, 0)
+                is_mesh = link.is_switched is False
+                of_pairs[gpu] = held + link.count if is_mesh else max(held, link.count)
+    return of_pairs | active
+
+
+# --- paths ---------------------------------------------------------------------------------------
+def _paths(topology: NodeTopology) -> tuple[object, ...]:
+    table = topology.paths
+    return () if table is None else (table.devices, table.cells)
+
+
+def _path_differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
+    """Pairs that are not as far apart as at `a`; how many NVLinks they have is told of the GPUs."""
+    here, there = _cells(a), _cells(b)
+    found = [
+        f"{visible(one, 20)}–{visible(other, 20)}: path {there[one, other]}, not {cell}"
+        for (one, other), cell in here.items()
+        if (one, other) in there and there[one, other] != cell
+    ]
+    if len(found) > _MOST_SHOWN:
+        return (*found[:2], f"{len(found) - 2} more paths differ")
+    return tuple(found)
+
+
+def _cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
+    table = topology.paths
+    if table is None:
+        return {}
+    return {
+        (one, other): PathKind.NV if cell.startswith("NV") else visible(cell, 8)
+        for row, (one, cells) in enumerate(zip(table.devices, table.cells, strict=False))
+        for other, cell in list(zip(table.devices, cells, strict=False))[row + 1 :]
+        if cell is not None
+    }

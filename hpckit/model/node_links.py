@@ -1,0 +1,105 @@
+"""What the links between a node's GPUs make together: all to all, in islands, or in a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkIsland:
+    """GPUs that links of one kind join, directly or through each other; `gpus` are indices.
+
+    `counts` is how many links each has where the island is full: every pair is joined, as through
+    a switch or by as many links as each other pair. A pair then has the smaller count of its two.
+    `counts` is None for a mesh; a GPU's own is None where the source does not count links.
+    """
+
+    kind: LinkKind
+    gpus: tuple[int, ...]
+    links: tuple[GpuLink, ...]
+    counts: tuple[int | None, ...] | None = None
+    is_switched: bool | None = None
+
+
+def link_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
+    """The islands of a node, by kind and first GPU; links of a GPU to itself are none."""
+    found = []
+    for kind in LinkKind:
+        links = tuple(link for link in topology.gpu_links if link.kind is kind and link.a != link.b)
+        found += [_island(kind, gpus, links) for gpus in _joined(links)]
+    return tuple(found)
+
+
+def _joined(links: Iterable[GpuLink]) -> tuple[frozenset[int], ...]:
+    groups: list[set[int]] = []
+    for link in links:
+        touched = [group for group in groups if link.a in group or link.b in group]
+        groups = [group for group in groups if group not in touched]
+        groups.append({link.a, link.b}.union(*touched))
+    return tuple(map(frozenset, sorted(groups, key=min)))
+
+
+def _island(kind: LinkKind, gpus: frozenset[int], links: tuple[GpuLink, ...]) -> LinkIsland:
+    own = tuple(link for link in links if link.a in gpus)
+    ordered = tuple(sorted(gpus))
+    switched = {link.is_switched for link in own}
+    return LinkIsland(
+        kind=kind,
+        gpus=ordered,
+        links=own,
+        counts=_counts(ordered, own),
+        is_switched=switched.pop() if len(switched) == 1 else None,
+    )
+
+
+def _counts(gpus: tuple[int, ...], links: tuple[GpuLink, ...]) -> tuple[int | None, ...] | None:
+    by_pair = {frozenset((link.a, link.b)): link.count for link in links}
+    if len(by_pair) != len(gpus) * (len(gpus) - 1) // 2:
+        return None
+    if None in by_pair.values():
+        return (None,) * len(gpus) if set(by_pair.values()) == {None} else None
+    most = dict.fromkeys(gpus, 0)
+    for pair, count in by_pair.items():
+        for gpu in pair:
+            most[gpu] = max(most[gpu], count or 0)
+    is_full = all(
+        by_pair[frozenset(pair)] == min(most[pair[0]], most[pair[1]])
+        for pair in combinations(gpus, 2)
+    )
+    return tuple(most[gpu] for gpu in gpus) if is_full else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReach:
+    """The GPUs that one GPU reaches by links of one kind and count; `is_all` is all others."""
+
+    kind: LinkKind
+    count: int | None
+    gpus: tuple[int, ...]
+    is_all: bool
+
+
+def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
+    """What each GPU that has links reaches, most links first."""
+    others: dict[int, dict[tuple[LinkKind, int | None], set[int]]] = {}
+    for link in topology.gpu_links:
+        if link.a != link.b:
+            for one, other in ((link.a, link.b), (link.b, link.a)):
+                key = (link.kind, link.count)
+                others.setdefault(one, {}).setdefault(key, set()).add(other)
+    shown = {gpu.index for gpu in topology.gpus if not gpu.is_hidden}
+    return {gpu: _reach(gpu, found, shown) for gpu, found in others.items()}
+
+
+def _reach(
+    gpu: int, found: dict[tuple[LinkKind, int | None], set[int]], shown: set[int]
+) -> tuple[GpuReach, ...]:
+    reach = [
+        GpuReach(kind=kind, count=count, gpus=tuple(sorted(gpus)), is_all=shown - {gpu} <= gpus)
+        for (kind, count), gpus in found.items()
+    ]
+    return tuple(sorted(reach, key=lambda one: (one.kind, -(one.count or 0))))

@@ -1,0 +1,273 @@
+"""The parts of a node in the words that people read, the same in text, in pictures and in tables.
+
+Sources: the PCI Express Base Specification (rates and encodings); units of NIC rates are those of
+their makers (Gb/s), of memory those of Linux (GiB).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
+from hpckit.model.index_list import IndexList, expand_indices
+from hpckit.model.pci import PciAddress, PcieLink
+
+_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6), (128.0, 7))
+_GEN_3_GT_PER_S: Final = 8.0
+_GIB: Final = 1024**3
+_NUMBERED: Final = re.compile(r"(.*?)(\d{1,9})", re.ASCII | re.DOTALL)
+_CPU_NOISE: Final = re.compile(
+    r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b",
+    re.ASCII,
+)
+_GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct\b|\bGeForce\b|\bOAM\b")
+_LAST_BYTE: Final = 0xFF
+_MANY_GIB: Final = 1000
+_WHOLE_FROM_GB: Final = 10
+_PAIR: Final = 2
+_HIDING: Final = frozenset({"R", "AL", "RLE", "RLO", "RLI", "AN"})
+_KINDS: Final = {
+    NicKind.INFINIBAND: "IB",
+    NicKind.ROCE: "RoCE",
+    NicKind.EFA: "EFA",
+    NicKind.SLINGSHOT: "Slingshot",
+    NicKind.GVNIC: "gVNIC",
+    NicKind.ETHERNET: "Ethernet",
+}
+ACTIVE: Final = "ACTIVE"
+
+
+def visible(text: str, most: int = 40) -> str:
+    """Text in which nothing hides or turns its neighbours round, of at most `most` characters.
+
+    Control characters, those written from right to left and combining ones become escapes.
+    """
+    shown = "".join(map(_seen, text[: most + 1])) if not text.isascii() or _hides(text) else text
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def _hides(text: str) -> bool:
+    return not text.isprintable()
+
+
+def _seen(char: str) -> str:
+    is_plain = (
+        char.isprintable()
+        and unicodedata.bidirectional(char) not in _HIDING
+        and not unicodedata.category(char).startswith("M")
+    )
+    if is_plain:
+        return char
+    return f"\\x{ord(char):02x}" if ord(char) <= _LAST_BYTE else f"\\u{ord(char):04x}"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes; East Asian wide characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def figure(value: float, digits: int = 0) -> str:
+    """A number with at most `digits` after the point; one that no float holds is `∞`."""
+    try:
+        text = f"{float(value):.{digits}f}"
+    except OverflowError:
+        return "∞"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def bit_rate(bytes_per_s: float) -> str:
+    """A rate as the makers of NICs give it: `400 Gb/s`."""
+    return f"{figure(_float(bytes_per_s) * 8 / 1e9, 1)} Gb/s"
+
+
+def byte_rate(bytes_per_s: float) -> str:
+    """A rate as the makers of GPUs give it: `450 GB/s`."""
+    giga = _float(bytes_per_s) / 1e9
+    return f"{figure(giga, 0 if giga >= _WHOLE_FROM_GB else 1)} GB/s"
+
+
+def memory(size_bytes: float) -> str:
+    """An amount of memory: `80 GiB`, `1.5 TiB`."""
+    gib = _float(size_bytes) / _GIB
+    return f"{figure(gib / 1024, 1)} TiB" if gib >= _MANY_GIB else f"{figure(gib)} GiB"
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def gpu_model(name: str) -> str:
+    """A GPU's name without its maker's: `H100 80GB HBM3`."""
+    return visible(" ".join(_GPU_NOISE.sub(" ", name[:200]).split()) or name, 28)
+
+
+def cpu_model(name: str) -> str:
+    """A CPU's name without trademarks and clock: `EPYC 9654`."""
+    return visible(" ".join(_CPU_NOISE.sub(" ", name[:200]).split()) or name, 32)
+
+
+def pcie_generation(gt_per_s: float) -> str:
+    """`gen5` of 32 GT/s; another rate is given as it is."""
+    for rate, generation in _GENERATIONS:
+        if abs(_float(gt_per_s) - rate) <= rate * 0.05:
+            return f"gen{generation}"
+    return f"{figure(gt_per_s, 1)} GT/s"
+
+
+def pcie_words(link: PcieLink | None) -> str:
+    """`gen5 x16`; what a link is below what it could be stands beside: `gen5 x8 of x16`.
+
+    A slower rate than the highest is what an idle device trains down to: `gen1 x16 (max gen5)`.
+    """
+    if link is None:
+        return ""
+    parts = []
+    if link.speed_gt_per_s is not None:
+        parts.append(pcie_generation(link.speed_gt_per_s))
+    if link.width is not None:
+        parts.append(f"x{figure(link.width)}")
+    if is_narrow(link):
+        parts.append(f"of x{figure(link.max_width or 0)}")
+    if link.speed_gt_per_s is not None and link.max_speed_gt_per_s is not None:
+        highest = pcie_generation(link.max_speed_gt_per_s)
+        if link.speed_gt_per_s < link.max_speed_gt_per_s and highest != parts[0]:
+            parts.append(f"(max {highest})")
+    return " ".join(parts)
+
+
+def is_narrow(link: PcieLink | None) -> bool:
+    """Whether a link has fewer lanes than it could have."""
+    return (
+        link is not None
+        and link.width is not None
+        and link.max_width is not None
+        and link.width < link.max_width
+    )
+
+
+def pcie_bytes_per_s(link: PcieLink | None) -> float | None:
+    """What a link carries in one direction, encoding taken off: 8b/10b to gen2, 128b/130b above."""
+    if link is None or link.speed_gt_per_s is None or link.width is None:
+        return None
+    share = 128 / 130 if link.speed_gt_per_s >= _GEN_3_GT_PER_S else 0.8
+    return _float(link.speed_gt_per_s) * _float(link.width) * share * 1e9 / 8
+
+
+def slot_name(address: PciAddress) -> str:
+    """An address as short as it stays clear: without the domain 0000 and the function 0."""
+    return visible(address.removeprefix("0000:").removesuffix(".0"), 16)
+
+
+def nic_kind(nic: Nic) -> str:
+    """`IB`, `RoCE` …; a NIC of unknown kind is `NIC`."""
+    return _KINDS[nic.kind] if nic.kind is not None else "NIC"
+
+
+def nic_rate(nic: Nic) -> str:
+    """`400 Gb/s IB`, or what of it is known."""
+    if nic.rate_bytes_per_s is None:
+        return nic_kind(nic)
+    return f"{bit_rate(nic.rate_bytes_per_s)} {nic_kind(nic)}"
+
+
+def is_down(nic: Nic) -> bool:
+    """Whether a NIC's state is known and is not ACTIVE."""
+    return nic.state is not None and nic.state.upper() not in {ACTIVE, "UP"}
+
+
+def is_storage(nic: Nic) -> bool:
+    """Whether a NIC is known to be for something else than jobs' messages."""
+    return nic.role is not None and nic.role is not NicRole.COMPUTE
+
+
+def gpu_label(gpu: Gpu) -> str:
+    """`GPU0`, as every tool's matrix has it."""
+    return f"GPU{figure(gpu.index)}"
+
+
+def natural(text: str) -> tuple[str, int]:
+    """A name's place in an order in which `mlx5_2` comes before `mlx5_10`."""
+    match = _NUMBERED.fullmatch(text)
+    return (match[1], int(match[2])) if match else (text, -1)
+
+
+def runs(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Names in natural order, those with consecutive numbers together."""
+    found: list[list[str]] = []
+    for name in sorted(set(names), key=natural):
+        if found and found[-1][-1] in _before(name):
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return tuple(map(tuple, found))
+
+
+def _before(name: str) -> tuple[str, ...]:
+    prefix, number = natural(name)
+    if number < 1:
+        return ()
+    digits = name.removeprefix(prefix)
+    padded = prefix + str(number - 1).zfill(len(digits))
+    return (padded,) if digits.startswith("0") else (padded, f"{prefix}{number - 1}")
+
+
+def names_shown(names: Sequence[str], most: int = 3) -> str:
+    """Names on a line: runs as `mlx5_0 … mlx5_7`, and more than `most` parts as first … last."""
+    parts = [part for run in runs(names) for part in _run_parts(run)]
+    if len(parts) <= most:
+        return " ".join(parts)
+    ordered = sorted(names, key=natural)
+    return f"{visible(ordered[0], 20)} … {visible(ordered[-1], 20)}"
+
+
+def _run_parts(run: tuple[str, ...]) -> tuple[str, ...]:
+    shown = tuple(visible(name, 20) for name in (run[0], run[-1]))
+    if len(run) > _PAIR:
+        return (f"{shown[0]} … {shown[1]}",)
+    return shown[: len(run)]
+
+
+def numbers_shown(names: Iterable[str]) -> str:
+    """Names with their numbers folded: `GPU0-3,7`, `c[1,3-4]` is `bracketed`."""
+    return _folded(names, "", "")
+
+
+def bracketed(names: Iterable[str]) -> str:
+    """Host names as Slurm folds them: `c[1,3-4]`. Source: scontrol(1), "show hostlist"."""
+    return _folded(names, "[", "]")
+
+
+def _folded(names: Iterable[str], opening: str, closing: str) -> str:
+    by_prefix: dict[str, list[str]] = {}
+    for run in runs(names):
+        prefix, _ = natural(run[0])
+        ends = [name.removeprefix(prefix) for name in (run[0], run[-1])]
+        by_prefix.setdefault(prefix, []).append("-".join(ends[: len(run)]))
+    return ",".join(_with_prefix(visible(at), of, opening, closing) for at, of in by_prefix.items())
+
+
+def _with_prefix(prefix: str, parts: list[str], opening: str, closing: str) -> str:
+    numbers = ",".join(parts)
+    is_one = len(parts) == 1 and "-" not in numbers
+    return prefix + numbers if is_one else f"{prefix}{opening}{numbers}{closing}"
+
+
+def cpus_shown(cpus: IndexList, most: int = 26) -> str:
+    """A list of CPUs, or its beginning and how many there are."""
+    text = visible(cpus, 2000)
+    if len(text) <= most:
+        return text
+    try:
+        count = f" ({len(expand_indices(cpus))})"
+    except ValueError:
+        count = ""
+    head = text[: most - len(count) - 2].rpartition(",")[0] or text[: most - 2]
+    return f"{head},…{count}"

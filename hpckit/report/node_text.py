@@ -1,0 +1,62 @@
+"""A node on one screen: what it is, where its devices sit, what is odd about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.node_finding import NodeFinding
+from hpckit.model.node_words import memory, numbers_shown
+from hpckit.model.pci import CLASS_OTHER_BRIDGE
+from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_notes import finding_lines, labelled, unknown_lines
+from hpckit.report.node_title import node_title
+from hpckit.report.node_tree import tree_lines
+
+NVIDIA: Final = 0x10DE
+_NEXT: Final = ("hpckit inspect --format matrix", "| --format svg > node.svg")
+_NARROWEST: Final = 40
+
+
+def node_lines(
+    topology: NodeTopology, findings: Sequence[NodeFinding] = (), *, width: int = 80
+) -> list[Line]:
+    """The default screen of `hpckit inspect`, in lines of at most `width` columns (40 or more)."""
+    width = max(width, _NARROWEST)
+    title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
+    notes = [*unknown_lines(topology.unknown, width), *finding_lines(findings, width)]
+    return [
+        *title,
+        Line(text=""),
+        *tree_lines(topology, width),
+        *_besides(topology, width),
+        Line(text=""),
+        *notes,
+        *labelled("next", _NEXT, width, Style.FAINT),
+    ]
+
+
+def title_texts(topology: NodeTopology, width: int) -> list[str]:
+    """The sentence about a node, in as many lines as it takes."""
+    parts = node_title(topology)
+    joined = (*(f"{part} ·" for part in parts[:-1]), parts[-1])
+    return wrapped(joined, width, further="  ")
+
+
+def _besides(topology: NodeTopology, width: int) -> list[Line]:
+    """What is in no place of the tree: NVSwitches, memory without CPUs."""
+    parts = []
+    switches = sum(
+        one.class_code == CLASS_OTHER_BRIDGE and one.vendor_id == NVIDIA for one in topology.pci
+    )
+    if switches:
+        parts.append(f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch")
+    kinds: dict[str, list[str]] = {}
+    for numa in topology.numa_nodes:
+        if numa.cpus == "":
+            kind = "" if numa.kind is None else f"{numa.kind.upper()} "
+            size = "" if numa.memory_bytes is None else f" of {memory(numa.memory_bytes)}"
+            kinds.setdefault(f"{kind}memory{size}", []).append(f"NUMA {numa.index}")
+    parts += [f"{numbers_shown(names)}: {what}" for what, names in kinds.items()]
+    return [Line(text=text) for text in wrapped(tuple(parts), width, between=" · ")]

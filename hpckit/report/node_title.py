@@ -1,0 +1,108 @@
+"""A node in one sentence: its name, CPUs, GPUs, NICs and driver, as far as each is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
+from hpckit.model.node_words import (
+    cpu_model,
+    gpu_model,
+    is_down,
+    is_storage,
+    memory,
+    nic_rate,
+    visible,
+)
+
+
+def node_title(topology: NodeTopology) -> tuple[str, ...]:
+    """The parts of the sentence; what is not known is left out, and what is made up says so."""
+    parts = (
+        _name(topology),
+        _cpus(topology),
+        _gpus(topology.gpus),
+        _accelerators(topology),
+        _nics(topology.nics),
+        ""
+        if topology.host.driver_version is None
+        else f"driver {visible(topology.host.driver_version, 20)}",
+        "synthetic: no real machine" if topology.source.is_synthetic else "",
+    )
+    return tuple(part for part in parts if part)
+
+
+def _name(topology: NodeTopology) -> str:
+    host = topology.host
+    known = host.name or host.product
+    return visible(known or f"a node ({topology.source.format})")
+
+
+def _cpus(topology: NodeTopology) -> str:
+    cpu = topology.cpu
+    models = [one.model or cpu.model or cpu.vendor for one in cpu.packages] or [
+        cpu.model or cpu.vendor
+    ]
+    counted = Counter(cpu_model(model or "CPU") for model in models)
+    text = " + ".join(
+        f"{count} × {model}" if cpu.packages else model for model, count in counted.items()
+    )
+    numa = sum(one.cpus != "" for one in topology.numa_nodes)
+    if text == "CPU":
+        return f"{numa} NUMA" if numa else ""
+    return f"{text} ({numa} NUMA)" if numa else text
+
+
+def gpu_kind(gpu: Gpu) -> str:
+    """`H100 80GB HBM3`, `MI300X 192 GiB`: a name, and the memory where the name lacks it."""
+    name = "GPU" if gpu.name is None else gpu_model(gpu.name)
+    if gpu.memory_bytes is None or "GB" in name.upper():
+        return name
+    return f"{name} {memory(gpu.memory_bytes)}"
+
+
+def _gpus(gpus: tuple[Gpu, ...]) -> str:
+    counted = Counter(gpu_kind(gpu) for gpu in gpus if not gpu.is_hidden)
+    parts = [_counted(count, kind, "GPU") for kind, count in counted.items()]
+    hidden = sum(gpu.is_hidden for gpu in gpus)
+    parts += [f"{hidden} hidden GPUs" if hidden > 1 else "1 hidden GPU"] if hidden else []
+    return " + ".join(parts)
+
+
+def _counted(count: int, kind: str, unnamed: str) -> str:
+    """`8 × H100`; of which no more is known than what they are: `8 GPUs`."""
+    if kind != unnamed:
+        return f"{count} × {kind}"
+    return f"{count} {kind}s" if count > 1 else f"1 {kind}"
+
+
+def _accelerators(topology: NodeTopology) -> str:
+    counted = Counter(visible(one.name, 24) for one in topology.accelerators)
+    return " + ".join(f"{count} × {name}" for name, count in counted.items())
+
+
+def _nics(nics: tuple[Nic, ...]) -> str:
+    physical = tuple(nic for nic in nics if not nic.is_virtual)
+    plain = [nic for nic in physical if not is_storage(nic)]
+    parts = _kinds(plain)
+    for role, word in ((NicRole.STORAGE, "storage"), (NicRole.OTHER, "other")):
+        of_role = [nic for nic in physical if nic.role is role]
+        parts += [f"{text} {word}" for text in _kinds(of_role)]
+    functions = len(nics) - len(physical)
+    return " + ".join([*parts, *([f"{functions} VFs"] if functions else [])])
+
+
+def _kinds(nics: Iterable[Nic]) -> list[str]:
+    nics = tuple(nics)
+    rates = {nic.kind: nic for nic in nics if nic.rate_bytes_per_s is not None}
+    counted: Counter[str] = Counter()
+    down: Counter[str] = Counter()
+    for nic in nics:
+        alike = rates.get(nic.kind) if nic.rate_bytes_per_s is None and is_down(nic) else None
+        counted[nic_rate(alike or nic)] += 1
+        down[nic_rate(alike or nic)] += is_down(nic)
+    return [
+        _counted(count, text, "NIC") + (f" ({down[text]} down)" if down[text] else "")
+        for text, count in counted.items()
+    ]

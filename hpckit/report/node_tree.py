@@ -1,0 +1,293 @@
+"""The devices of a node as a tree of lines: NUMA nodes, PCIe switches, GPUs, NICs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from hpckit.model.hardware import Accelerator, Gpu, LinkKind, Nic, NodeTopology
+from hpckit.model.index_list import IndexList
+from hpckit.model.node_links import GpuReach, gpu_reach
+from hpckit.model.node_paths import Nearest, nearest_nics
+from hpckit.model.node_places import Branch, Place, places
+from hpckit.model.node_words import (
+    columns,
+    cpus_shown,
+    figure,
+    is_down,
+    is_narrow,
+    memory,
+    names_shown,
+    nic_rate,
+    numbers_shown,
+    pcie_words,
+    slot_name,
+    visible,
+)
+from hpckit.model.path import PathKind
+from hpckit.model.pci import PciAddress, PcieLink
+from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_title import gpu_kind
+
+_WIDEST_CELL: Final = 24
+_CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
+_MANY_PLACES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A device's cells; those of one `form` share their columns."""
+
+    form: str
+    cells: tuple[str, ...]
+    style: Style = Style.PLAIN
+
+
+class _Facts:
+    """What rows look up about a node."""
+
+    def __init__(self, topology: NodeTopology) -> None:
+        self.links: dict[PciAddress, PcieLink | None] = {
+            one.address: one.effective or one.link for one in topology.pci
+        }
+        self.reach = gpu_reach(topology)
+        self.nearest = nearest_nics(topology)
+        self.gpu_name = _common(gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden)
+        self.beside_cpu = {link.gpu_index: link.kind for link in topology.cpu_links}
+
+    def pcie(self, address: PciAddress | None) -> PcieLink | None:
+        return None if address is None else self.links.get(address)
+
+
+def _common(texts: Iterable[str]) -> str | None:
+    found = set(texts)
+    return found.pop() if len(found) == 1 else None
+
+
+def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
+    """The tree; each line fits `width` columns, and devices that are alike share one."""
+    facts = _Facts(topology)
+    rows: list[tuple[str, str, _Row]] = []
+    for place in _with_empty_folded(places(topology)):
+        rows.append(("", "", _head(place)))
+        if not isinstance(place, str):
+            _walk(place.root, place, "", facts, rows)
+    return _aligned(rows, width)
+
+
+def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
+    """Of many NUMA nodes, those without devices share a line."""
+    if len(found) <= _MANY_PLACES:
+        return list(found)
+    empty = [f"NUMA {one.numa_index}" for one in found if not one.root.devices()]
+    shown: list[Place | str] = [one for one in found if one.root.devices()]
+    return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
+
+
+def place_title(place: Place) -> str:
+    """`package 0 · NUMA 1`, or what of it is known."""
+    if place.numa_index is None:
+        return "NUMA node not known"
+    package = "" if place.package_index is None else f"package {figure(place.package_index)} · "
+    return f"{package}NUMA {figure(place.numa_index)}"
+
+
+def _place_cpus(place: Place) -> IndexList | None:
+    """The CPUs of a NUMA node; where the source lacks them, those that all its GPUs name."""
+    if place.cpus is not None or place.numa_index is None:
+        return place.cpus
+    named = {device.cpus for device in place.root.devices() if isinstance(device, Gpu)}
+    return named.pop() if len(named) == 1 else None
+
+
+def _head(place: Place | str) -> _Row:
+    if isinstance(place, str):
+        return _Row(form="head", cells=(place,), style=Style.TITLE)
+    cells = [place_title(place)]
+    cpus = _place_cpus(place)
+    if cpus:
+        cells.append(f"· CPUs {cpus_shown(cpus, 40)}")
+    if place.numa is not None and place.numa.memory_bytes is not None:
+        cells.append(f"· {memory(place.numa.memory_bytes)}")
+    if not place.root.devices():
+        cells.append("· no devices")
+    return _Row(form="head", cells=tuple(cells), style=Style.TITLE)
+
+
+def _walk(
+    branch: Branch, place: Place, stem: str, facts: _Facts, rows: list[tuple[str, str, _Row]]
+) -> None:
+    parts: list[_Row | Branch] = [
+        *branch.branches,
+        *_gpu_rows(branch.gpus, place, facts),
+        *(_accelerator_row(one, facts) for one in branch.accelerators),
+        *_nic_rows(branch.nics, facts),
+    ]
+    for at, part in enumerate(parts):
+        is_last = at == len(parts) - 1
+        first, further = stem + ("└─ " if is_last else "├─ "), stem + ("   " if is_last else "│  ")
+        if isinstance(part, Branch):
+            rows.append((first, further, _switch_row(part, facts)))
+            _walk(part, place, further, facts, rows)
+        else:
+            rows.append((first, further, part))
+
+
+def _switch_row(branch: Branch, facts: _Facts) -> _Row:
+    if branch.bridge is None:
+        return _Row(form="switch", cells=("switch", "(from the matrix)"))
+    link = facts.pcie(branch.bridge.address)
+    return _Row(
+        form="switch",
+        cells=(f"switch {slot_name(branch.bridge.address)}", _pcie_cell(link)),
+        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+    )
+
+
+def _pcie_cell(link: PcieLink | None) -> str:
+    return pcie_words(link) + (" NARROW" if is_narrow(link) else "")
+
+
+def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
+    """A line a GPU; partitions of one share it where nothing but their number differs."""
+
+    def alike(gpu: Gpu) -> tuple[object, ...]:
+        cells = _gpu_cells(gpu, place, facts)
+        return (gpu.pci, cells) if gpu.pci is not None and gpu.partition else (gpu.index,)
+
+    rows = []
+    for _, group in groupby(gpus, key=alike):
+        same = tuple(group)
+        name = numbers_shown(f"GPU{figure(gpu.index)}" for gpu in same)
+        cells = (name, *_gpu_cells(same[0], place, facts))
+        is_odd = is_narrow(facts.pcie(same[0].pci)) or same[0].is_hidden
+        rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
+    return rows
+
+
+def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
+    if gpu.is_hidden:
+        return ("hidden here", _pcie_cell(facts.pcie(gpu.pci)), "", "")
+    nearest = facts.nearest.get(gpu.index)
+    return (
+        _links_cell(gpu, facts),
+        _pcie_cell(facts.pcie(gpu.pci)),
+        "" if nearest is None else _nearest_cell(nearest),
+        " · ".join(_remarks(gpu, place, facts)),
+    )
+
+
+def _links_cell(gpu: Gpu, facts: _Facts) -> str:
+    parts = [_reach_words(one) for one in facts.reach.get(gpu.index, ())]
+    active = sum(bool(link.is_active) for link in gpu.nvlinks or ())
+    if not parts and active:
+        parts.append(f"{active} NVLinks")
+    beside = facts.beside_cpu.get(gpu.index)
+    if beside is not None:
+        parts.append("C2C to CPU" if beside is LinkKind.C2C else f"{beside} to CPU")
+    return " ".join(parts)
+
+
+def _reach_words(reach: GpuReach) -> str:
+    count = "" if reach.count is None else figure(reach.count)
+    if reach.kind is LinkKind.NVLINK:
+        name = f"NV{count}"
+    else:
+        name = str(reach.kind) + (f"×{count}" if reach.count not in {None, 1} else "")
+    if reach.is_all:
+        return f"{name} to all"
+    return f"{name} to {numbers_shown(f'GPU{figure(gpu)}' for gpu in reach.gpus)}"
+
+
+def _nearest_cell(nearest: Nearest) -> str:
+    if nearest.kind not in _CLOSE:
+        return f"no close NIC ({nearest.kind})"
+    return f"↔ {names_shown([nic.name for nic in nearest.nics])} {nearest.kind}"
+
+
+def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
+    remarks = []
+    if facts.gpu_name is None:
+        remarks.append(gpu_kind(gpu))
+    if gpu.partition is not None:
+        remarks.append(f"partition {visible(gpu.partition, 12)}")
+    if gpu.is_mig:
+        count = "" if gpu.mig_devices is None else f" ({figure(gpu.mig_devices)})"
+        remarks.append(f"MIG{count}")
+    if gpu.own_numa_index is not None:
+        remarks.append(f"memory NUMA {figure(gpu.own_numa_index)}")
+    if gpu.cpus and gpu.cpus != _place_cpus(place):
+        remarks.append(f"CPUs {cpus_shown(gpu.cpus)}")
+    return remarks
+
+
+def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
+    slot = "" if one.pci is None else slot_name(one.pci)
+    driver = "" if one.driver is None else f"driver {visible(one.driver, 16)}"
+    link = facts.pcie(one.pci)
+    return _Row(
+        form="accelerator",
+        cells=(visible(one.name, 28), slot, _pcie_cell(link), driver),
+        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+    )
+
+
+def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
+    """A line for NICs of one branch that are alike."""
+    groups: dict[tuple[str, ...], list[Nic]] = {}
+    for nic in nics:
+        groups.setdefault(_nic_cells(nic, facts), []).append(nic)
+    rows = []
+    for cells, alike in groups.items():
+        names = names_shown([nic.name for nic in alike])
+        if len(alike) > 1:
+            names += f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
+        is_odd = is_down(alike[0]) or is_narrow(facts.pcie(alike[0].pci))
+        style = Style.WARNING if is_odd else Style.PLAIN
+        rows.append(_Row(form="nic", cells=(names, *cells), style=style))
+    return rows
+
+
+def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
+    remarks = []
+    if nic.role is not None and nic.role != "compute":
+        remarks.append(str(nic.role))
+    if nic.bond is not None and nic.bond != nic.name:
+        remarks.append(f"in {visible(nic.bond, 16)}")
+    if nic.is_virtual:
+        remarks.append("VF" if nic.physfn is None else f"VF of {slot_name(nic.physfn)}")
+    is_bare = nic.kind is None and nic.rate_bytes_per_s is None
+    return (
+        "" if is_bare else nic_rate(nic),
+        "" if nic.state is None else visible(nic.state, 12),
+        _pcie_cell(facts.pcie(nic.pci)),
+        " · ".join(remarks),
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, str, _Row]], width: int) -> list[Line]:
+    widths = _widths(rows)
+    lines = []
+    for first, further, row in rows:
+        if row.form == "head":
+            texts = wrapped(row.cells, width, further="  ")
+        else:
+            padded = tuple(
+                cell + " " * (widths[row.form, at] - columns(cell))
+                for at, cell in enumerate(row.cells)
+                if widths[row.form, at]
+            )
+            texts = wrapped(padded, width, first=first, further=further + "       ", between="  ")
+        lines += [Line(text=text, style=row.style) for text in texts]
+    return lines
+
+
+def _widths(rows: Iterable[tuple[str, str, _Row]]) -> dict[tuple[str, int], int]:
+    widths: dict[tuple[str, int], int] = {}
+    for _, _, row in rows:
+        for at, cell in enumerate(row.cells):
+            held = min(columns(cell), _WIDEST_CELL)
+            widths[row.form, at] = max(widths.get((row.form, at), 0), held)
+    return widths
