@@ -17,24 +17,30 @@ from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology, Unknown
 from hpckit.model.path import PathKind, PathTable
 from hpckit.model.pci import PciAddress
 
-NO_ADDRESS: Final = "the source has no PCI address of one of the two"
-NO_DEVICE: Final = "the PCI tree of the source lacks one of the two"
-NO_NUMA: Final = (
-    "they are on different root complexes and the NUMA node of one is unknown,"
-    " so this may be NODE or SYS"
-)
-NO_ROOT: Final = "the source tells NUMA nodes and no root complexes, so this may be PHB or NODE"
-NO_PLACE: Final = "the source tells neither root complexes nor NUMA nodes"
-
 _SUBJECT: Final = "paths"
 _MOST_NAMED: Final = 3
 
 
-class Answer(NamedTuple):
+class _Answer(NamedTuple):
     """A cell, or why there is none."""
 
     cell: str | None
     because: str = ""
+
+
+_ANSWERS: Final = {kind: _Answer(kind.value) for kind in PathKind}
+_PHB, _NODE, _SYS = (_ANSWERS[kind] for kind in (PathKind.PHB, PathKind.NODE, PathKind.SYS))
+_NO_ADDRESS: Final = _Answer(None, "the source has no PCI address of one of the two")
+_NO_DEVICE: Final = _Answer(None, "the PCI tree of the source lacks one of the two")
+_NO_NUMA: Final = _Answer(
+    None,
+    "they are on different root complexes and the NUMA node of one is unknown,"
+    " so this may be NODE or SYS",
+)
+_NO_ROOT: Final = _Answer(
+    None, "the source tells NUMA nodes and no root complexes, so this may be PHB or NODE"
+)
+_NO_PLACE: Final = _Answer(None, "the source tells neither root complexes nor NUMA nodes")
 
 
 def with_paths(topology: NodeTopology) -> NodeTopology:
@@ -108,33 +114,34 @@ class _Rule:
             topology.host.is_virtual_machine is False
         )
 
-    def between(self, a: PathDevice, b: PathDevice) -> Answer:
+    def between(self, a: PathDevice, b: PathDevice) -> _Answer:
         link = self._link(a.gpu_index, b.gpu_index)
         if link is not None:
-            return Answer(_cell(link))
+            return _Answer(_cell(link))
         if a.pci is None or b.pci is None:
-            return Answer(None, NO_ADDRESS)
+            return _NO_ADDRESS
         if a.pci not in self._tree or b.pci not in self._tree:
-            return Answer(None, NO_DEVICE)
+            return _NO_DEVICE
         shared = self._tree.shared(a.pci, b.pci)
-        return Answer(shared.value) if shared is not None else self._across(a, b, a.pci, b.pci)
+        return _ANSWERS[shared] if shared is not None else self._across(a, b, a.pci, b.pci)
 
     def _link(self, a: int | None, b: int | None) -> GpuLink | None:
         if a is None or b is None:
             return None
         return self._links.get((a, b)) or self._links.get((b, a))
 
-    def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> Answer:
-        roots = (self._tree.host_bridge(at_a), self._tree.host_bridge(at_b))
-        if None not in roots and roots[0] == roots[1]:
-            return Answer(PathKind.PHB.value)
+    def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> _Answer:
+        root_a, root_b = self._tree.host_bridge(at_a), self._tree.host_bridge(at_b)
+        has_roots = root_a is not None and root_b is not None
+        if has_roots and root_a == root_b:
+            return _PHB
         if a.numa_index is not None and b.numa_index is not None:
             if a.numa_index != b.numa_index:
-                return Answer(PathKind.SYS.value)
-            return Answer(None, NO_ROOT) if None in roots else Answer(PathKind.NODE.value)
-        if None in roots:
-            return Answer(None, NO_PLACE)
-        return Answer(PathKind.NODE.value) if self._is_one_node else Answer(None, NO_NUMA)
+                return _SYS
+            return _NODE if has_roots else _NO_ROOT
+        if not has_roots:
+            return _NO_PLACE
+        return _NODE if self._is_one_node else _NO_NUMA
 
 
 def _cell(link: GpuLink) -> str:
