@@ -52,6 +52,14 @@ def read_nvml(limit_s: float = DEFAULT_LIMIT_S) -> NvmlReading:
     return survey.reading(NvmlRefusal(reason=f"no answer within {limit_s:g} s"))
 
 
+class NvmlDriver:
+    """NVIDIA's driver through NVML."""
+
+    def read(self) -> NvmlReading:
+        """What NVML says of this node, and why not where it does not."""
+        return read_nvml()
+
+
 class _Survey:
     """One reading as it grows; `reading` may be called while `run` hangs in another thread."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,17 @@ def read_tree(root: Path, patterns: Iterable[str]) -> FileTree:
     for pattern in patterns:
         reader.read(pattern)
     return FileTree(texts=reader.texts, links=reader.links)
+
+
+class SysfsFiles:
+    """The files of the system below a root."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, patterns: Sequence[str]) -> FileTree:
+        """The files and links that match, by their path from the root."""
+        return read_tree(self._root, patterns)
 
 
 class _Reader:

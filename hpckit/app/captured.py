@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from hpckit.decide.complete import complete
+from hpckit.decide.merge import merge
+from hpckit.errors import ParseError
 from hpckit.model.hardware import NodeTopology
-from hpckit.parse.capture import parse_capture
+from hpckit.parse.capture import EXPECTED, parse_capture
+from hpckit.parse.kfd import parse_kfd
+from hpckit.parse.kfd_files import is_kfd_file
+from hpckit.parse.sysfs_patterns import sysfs_wanted
+from hpckit.parse.tar_stream import looks_like_tar
+from hpckit.parse.tarball import file_tree, find_kfd, parse_tarball_sysfs
 
 
 def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
-    """The machines in a capture, at least one. Raises ParseError."""
-    return tuple(complete(machine) for machine in parse_capture(data, name))
+    """The machines in a capture, at least one; only a text can hold several.
+
+    `name` is how errors call it. Raises ParseError for what is no capture of a machine.
+    """
+    machines = (_archived(data, name),) if looks_like_tar(data) else parse_capture(data, name)
+    return tuple(complete(machine) for machine in machines)
+
+
+def _archived(data: bytes, name: str) -> NodeTopology:
+    tree = file_tree(data, lambda path: sysfs_wanted(path) or is_kfd_file(path))
+    system, kfd = parse_tarball_sysfs(tree), find_kfd(tree)
+    if kfd is None:
+        if system is None:
+            raise ParseError(
+                "an archive without a machine in it",
+                tool=name, line_no=1, line=", ".join(sorted(tree.texts)[:3]), expected=EXPECTED,
+            )  # fmt: skip
+        return system
+    gpus = parse_kfd(tree, kfd)
+    return gpus if system is None else merge(system, gpus)

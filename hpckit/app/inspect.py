@@ -12,7 +12,8 @@ from hpckit.decide.merge import merge
 from hpckit.model.hardware import NodeTopology
 from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
 from hpckit.parse.nvml import parse_nvml
-from hpckit.parse.sysfs import SYSFS_PATTERNS, parse_sysfs
+from hpckit.parse.sysfs import parse_sysfs
+from hpckit.parse.sysfs_patterns import SYSFS_PATTERNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

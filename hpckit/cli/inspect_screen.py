@@ -34,9 +34,11 @@ def say_node(topology: NodeTopology, findings: Sequence[NodeFinding]) -> None:
 
 def say_nodes(seen: NodesSeen) -> None:
     """Print the groups of nodes that are alike, what is odd, and who did not answer."""
+    from hpckit.decide.grouping import silent_node
     from hpckit.report.node_group_text import group_lines
 
-    _say(group_lines(seen.groups, seen.silent, width=_width()))
+    silent = [silent_node(answer) for answer in seen.silent]
+    _say(group_lines(seen.groups, silent, width=_width()))
 
 
 def _width() -> int:

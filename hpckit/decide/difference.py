@@ -8,11 +8,10 @@ what changes while a node runs: temperatures, power, error counters, the rate of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hpckit.model.hardware import Gpu, LinkKind, Nic, NodeTopology
-from hpckit.model.node_group import NodeGroup
 from hpckit.model.node_words import (
     bit_rate,
     figure,
@@ -61,22 +60,6 @@ def differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
         for (what, before, after), subjects in changed.items()
     ]
     return (*found, *_path_differences(a, b))
-
-
-def group_nodes(nodes: Sequence[tuple[str, NodeTopology]]) -> tuple[NodeGroup, ...]:
-    """Hosts of one shape together, those of most hosts first; the others say what differs."""
-    by_shape: dict[str, list[tuple[str, NodeTopology]]] = {}
-    for host, topology in nodes:
-        by_shape.setdefault(shape(topology), []).append((host, topology))
-    largest = sorted(by_shape.values(), key=len, reverse=True)
-    groups: dict[tuple[str, ...], list[tuple[str, NodeTopology]]] = {}
-    for group in largest:
-        differs = differences(largest[0][0][1], group[0][1])
-        groups.setdefault(differs, []).extend(group)
-    return tuple(
-        NodeGroup(hosts=tuple(host for host, _ in group), topology=group[0][1], differs=differs)
-        for differs, group in groups.items()
-    )
 
 
 def _is_same(what: str, a: object, b: object) -> bool:

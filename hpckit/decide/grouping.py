@@ -5,33 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpckit.decide.difference import differences, shape
+from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer
 from hpckit.model.node_finding import NodeFinding, Severity
 
 
+_Key = tuple[tuple[str, ...], tuple[NodeFinding, ...]]
+
+
 def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
-    """The answers in groups of the same shape and the same findings, the largest group first.
+    """The answers in groups that are alike and have the same findings, the largest group first.
 
     Among groups of one size those with fewer findings come first, then in the order of the nodes.
+    Nodes whose sizes of memory are close are alike, as `differences` says.
     """
-    groups: dict[object, list[NodeAnswer]] = {}
-    for answer in answers:
-        if answer.topology is not None:
-            key = (shape(answer.topology), answer.findings)
-            groups.setdefault(key, []).append(answer)
-    ordered = sorted(groups.values(), key=lambda group: (-len(group), len(group[0].findings)))
-    return tuple(_group(group, ordered[0][0]) for group in ordered)
+    found = [(one, one.topology) for one in answers if one.topology is not None]
+    shapes: dict[object, list[tuple[NodeAnswer, NodeTopology]]] = {}
+    for answer, topology in found:
+        shapes.setdefault((shape(topology), answer.findings), []).append((answer, topology))
+    ordered = sorted(shapes.values(), key=lambda one: (-len(one), len(one[0][0].findings)))
+    groups: dict[_Key, list[tuple[NodeAnswer, NodeTopology]]] = {}
+    for one in ordered:
+        answer, topology = one[0]
+        differs = differences(ordered[0][0][1], topology)
+        groups.setdefault((differs, answer.findings), []).extend(one)
+    alike = [_group(one, differs) for (differs, _), one in groups.items()]
+    return tuple(sorted(alike, key=lambda group: -len(group.nodes)))
 
 
-def _group(group: Sequence[NodeAnswer], usual: NodeAnswer) -> AlikeNodes:
-    first = group[0]
-    if first.topology is None or usual.topology is None:
-        raise AssertionError("only answers with a topology are grouped")
+def _group(
+    group: Sequence[tuple[NodeAnswer, NodeTopology]], differs: tuple[str, ...]
+) -> AlikeNodes:
+    answer, topology = group[0]
     return AlikeNodes(
-        nodes=tuple(one.node for one in group),
-        topology=first.topology,
-        findings=first.findings,
-        differs=() if first is usual else differences(usual.topology, first.topology),
+        nodes=tuple(one.node for one, _ in group),
+        topology=topology,
+        findings=answer.findings,
+        differs=differs,
     )
 
 

@@ -1,4 +1,7 @@
-"""Any capture of a machine: what it is, is told from its content, not from its name."""
+"""A capture of a machine in one file: what it is, is told from its content, not from its name.
+
+Archives are read in hpckit.parse.tarball.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
 from hpckit.parse.nvidia_topo import is_topo_matrix, parse_topo_matrix
 from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
 from hpckit.parse.snapshot import is_snapshot, parse_snapshot
-from hpckit.parse.tarball import is_archive, parse_archive
 from hpckit.parse.xml_elements import parse_xml
 
 EXPECTED: Final = (
@@ -29,8 +31,6 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
     `name` is how errors call it. Raises ParseError for what is no capture of a machine.
     """
-    if is_archive(data):
-        return (parse_archive(data, name),)
     text = _text(data, name)
     head = text.lstrip()
     if head.startswith(_XML_STARTS):

@@ -30,6 +30,8 @@ KFD_PATTERNS: Final = tuple(
 )
 """What a probe reads below its root, as glob patterns; `kfd` is a symbolic link to follow."""
 
+_NAMES: Final = frozenset(pattern.rpartition("/")[2] for pattern in KFD_PATTERNS)
+
 MOST_NODES: Final = 1024
 _MOST_PROPERTIES: Final = 200
 
@@ -150,3 +152,8 @@ def properties(path: str, text: str) -> Properties:
 
 def _refusal(path: str, line_no: int, line: str, message: str, expected: str) -> ParseError:
     return refusal(message, tool=path[-120:], line_no=line_no, line=line, expected=expected)
+
+
+def is_kfd_file(path: str) -> bool:
+    """Whether a file of an archive may be one of these; where it lies there is not known yet."""
+    return path.rpartition("/")[2] in _NAMES

@@ -1,17 +1,27 @@
-"""Many nodes: which are alike, and what is different about the odd ones."""
+"""Many nodes: which are alike, what is odd about the others, and who did not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from hpckit.model.node_group import NodeGroup
-from hpckit.model.node_words import bracketed
+from hpckit.model.hostlist import fold_hosts
+from hpckit.model.node_answer import AlikeNodes
+from hpckit.model.node_finding import NodeFinding
+from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_notes import finding_lines
 from hpckit.report.node_title import node_title
 
+_MOST_HOSTS = 60
 
-def group_lines(groups: Sequence[NodeGroup], *, width: int = 80) -> list[Line]:
-    """A sentence a group, the largest as given; each way in which an odd one differs is a line."""
+
+def group_lines(
+    groups: Sequence[AlikeNodes], silent: Sequence[NodeFinding] = (), *, width: int = 80
+) -> list[Line]:
+    """A sentence a group, the largest first; how the others differ, and what is odd, below each.
+
+    `silent` are the findings of nodes that gave no answer.
+    """
     lines: list[Line] = []
     for group in groups:
         style = Style.WARNING if group.differs else Style.TITLE
@@ -19,21 +29,19 @@ def group_lines(groups: Sequence[NodeGroup], *, width: int = 80) -> list[Line]:
         for difference in group.differs:
             texts = wrapped(tuple(difference.split(" ")), width, first="  ", further="    ")
             lines += [Line(text=text, style=Style.WARNING) for text in texts]
-    return lines
+        lines += _findings(group.findings, width)
+    return [*lines, *finding_lines(silent, width)] if silent else lines
 
 
-def _head(group: NodeGroup, width: int) -> list[str]:
-    hosts = bracketed(group.hosts)
-    count = len(group.hosts)
+def _findings(findings: Sequence[NodeFinding], width: int) -> Iterator[Line]:
+    return iter(finding_lines(findings, width)) if findings else iter(())
+
+
+def _head(group: AlikeNodes, width: int) -> list[str]:
+    hosts = visible(fold_hosts(group.nodes), _MOST_HOSTS)
+    count = len(group.nodes)
     if group.differs:
-        return wrapped(
-            (
-                hosts,
-                f"{count} nodes" if count > 1 else "1 node",
-                "differ" if count > 1 else "differs",
-            ),
-            width,
-        )
+        return wrapped((hosts, f"{count} nodes differ" if count > 1 else "1 node differs"), width)
     about = node_title(group.topology)[1:]
     words = f"{count} nodes alike:" if count > 1 else "1 node:"
     parts = (f"{hosts} {words}", *(f"{part} ·" for part in about[:-1]), *about[-1:])
