@@ -119,11 +119,16 @@ class _Rule:
         if link is not None:
             return _Answer(_cell(link))
         if a.pci is None or b.pci is None:
-            return _NO_ADDRESS
+            return _SYS if self._is_far(a, b) else _NO_ADDRESS
         if a.pci not in self._tree or b.pci not in self._tree:
-            return _NO_DEVICE
+            return _SYS if self._is_far(a, b) else _NO_DEVICE
         shared = self._tree.shared(a.pci, b.pci)
         return _ANSWERS[shared] if shared is not None else self._across(a, b, a.pci, b.pci)
+
+    @staticmethod
+    def _is_far(a: PathDevice, b: PathDevice) -> bool:
+        is_known = a.numa_index is not None and b.numa_index is not None
+        return is_known and a.numa_index != b.numa_index
 
     def _link(self, a: int | None, b: int | None) -> GpuLink | None:
         if a is None or b is None:

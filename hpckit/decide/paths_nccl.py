@@ -106,10 +106,12 @@ class _Direct:
 
     def _across(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
         """Through the CPUs; NCCL puts all devices of NUMA node -1 on one."""
+        if a.numa_index is not None and b.numa_index is not None and a.numa_index != b.numa_index:
+            return NcclPath.SYS
         if a.pci not in self._tree or b.pci not in self._tree:
             return None
-        if a.numa_index is not None and b.numa_index is not None:
-            return NcclPath.PHB if a.numa_index == b.numa_index else NcclPath.SYS
+        if a.numa_index is not None and a.numa_index == b.numa_index:
+            return NcclPath.PHB
         roots = (self._tree.host_bridge(a.pci), self._tree.host_bridge(b.pci))
         is_one = roots[0] == roots[1] or self._is_one_node
         return NcclPath.PHB if a.numa_index == b.numa_index and is_one else None

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+
+_LINK_FIELDS: Final = tuple(field.name for field in dataclasses.fields(PcieLink))
 
 _BROADCOM: Final = 0x1000
 _PEX_GEN4: Final = 0xC010
@@ -69,20 +71,7 @@ class PciTree:
         What a bridge does not tell takes no part; None where none of them tells anything.
         """
         links = [one.link for one in self._way_up(address) if one.link is not None]
-        least = PcieLink(
-            speed_gt_per_s=min(
-                (each.speed_gt_per_s for each in links if each.speed_gt_per_s is not None),
-                default=None,
-            ),
-            width=min((each.width for each in links if each.width is not None), default=None),
-            max_speed_gt_per_s=min(
-                (each.max_speed_gt_per_s for each in links if each.max_speed_gt_per_s is not None),
-                default=None,
-            ),
-            max_width=min(
-                (each.max_width for each in links if each.max_width is not None), default=None
-            ),
-        )
+        least = PcieLink(**{name: _least(links, name) for name in _LINK_FIELDS})
         return None if least == PcieLink() else least
 
     def shared(self, a: PciAddress, b: PciAddress) -> PathKind | None:
@@ -139,6 +128,11 @@ class PciTree:
             return False
         generation = _broadcom_generation(upper_device, level=0)
         return generation is not None and generation == _broadcom_generation(lower_device, level=1)
+
+
+def _least(links: list[PcieLink], name: str) -> Any:
+    values = (getattr(link, name) for link in links)
+    return min((value for value in values if value is not None), default=None)
 
 
 def is_one_card(a: PciAddress, b: PciAddress) -> bool:

@@ -1,0 +1,237 @@
+"""The PCI devices, GPUs and NICs of NCCL's topology files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hpckit.model.hardware import Accelerator, Gpu, GpuVendor, Nic, NumaNode, Unknown
+from hpckit.model.index_list import IndexList, index_list
+from hpckit.model.pci import (
+    CLASS_ACCELERATOR,
+    GPU_CLASSES,
+    NIC_CLASSES,
+    PciAddress,
+    PciDevice,
+)
+from hpckit.parse.nccl_xml_nics import nic_of_net, nic_of_pci
+from hpckit.parse.nccl_xml_values import NcclAttributes
+from hpckit.parse.xml_elements import Element
+
+_VENDORS: Final = {0x10DE: GpuVendor.NVIDIA, 0x1002: GpuVendor.AMD, 0x8086: GpuVendor.INTEL}
+_BASE_GPU: Final = 0x03
+_BASE_NIC: Final = 0x02
+_GCN: Final = re.compile(r"\d{3}", re.ASCII)
+_GFX: Final = {"910": "gfx90a"}
+_MOST_INDEX: Final = 1 << 16
+_MOST_DEVICES: Final = 576
+"""NCCL_TOPO_MAX_NODES of NCCL's graph.h: more GPUs, or NICs, it does not take either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuElement:
+    """A GPU and its <gpu>; a preset has none."""
+
+    gpu: Gpu
+    element: Element | None
+
+
+@dataclass(slots=True)
+class Devices:
+    """What has been read; `pci` is in the order of the file, and `gpus` by index."""
+
+    pci: dict[PciAddress, PciDevice] = field(default_factory=dict)
+    gpus: list[GpuElement] = field(default_factory=list)
+    nics: list[Nic] = field(default_factory=list)
+    accelerators: list[Accelerator] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where an element is: below which bridge, and on which NUMA node."""
+
+    parent: PciAddress | None
+    numa: NumaNode | None
+
+
+def read_devices(cpus: Sequence[Element], attributes: NcclAttributes, *, is_rccl: bool) -> Devices:
+    """The devices below these <cpu> elements. Raises ParseError."""
+    reader = _Reader(attributes, is_rccl=is_rccl)
+    for cpu in cpus:
+        reader.read_cpu(cpu)
+    return reader.finished()
+
+
+class _Reader:
+    def __init__(self, attributes: NcclAttributes, *, is_rccl: bool) -> None:
+        self._attributes = attributes
+        self._is_rccl = is_rccl
+        self._found = Devices()
+        self._gpu_devs: list[int | None] = []
+        self._nic_devs: list[int | None] = []
+        self._classless = 0
+
+    def read_cpu(self, cpu: Element) -> None:
+        self._attributes.needed(cpu, "numaid")
+        index = self._attributes.integer(cpu, "numaid", least=-1, most=_MOST_INDEX)
+        indices = self._attributes.indices(cpu, "affinity")
+        numa = None
+        if index is not None and index >= 0:
+            numa = NumaNode(index=index, cpus=None if indices is None else index_list(indices))
+        else:
+            because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
+            subject = "the devices below that <cpu>"
+            self._found.unknown.append(Unknown(subject=subject, what="numa_index", because=because))
+        stack = [(cpu, _Place(parent=None, numa=numa))]
+        while stack:
+            element, place = stack.pop()
+            below = place if element is cpu else self._read_pci(element, place)
+            if element is cpu:
+                self._read_nets(element, place, None)
+            stack += [(child, below) for child in reversed(list(element.of("pci")))]
+
+    def finished(self) -> Devices:
+        found = self._found
+        self._tell_classless()
+        order = self._order(self._gpu_devs, "GPUs")
+        found.gpus = [
+            GpuElement(gpu=dataclasses.replace(one.gpu, index=index), element=one.element)
+            for index, one in sorted(zip(order, found.gpus, strict=True), key=lambda pair: pair[0])
+        ]
+        order = self._order(self._nic_devs, "NICs")
+        found.nics = [
+            dataclasses.replace(nic, index=index)
+            for index, nic in sorted(zip(order, found.nics, strict=True), key=lambda pair: pair[0])
+        ]
+        return found
+
+    def _order(self, devs: list[int | None], subject: str) -> list[int]:
+        known = [dev for dev in devs if dev is not None]
+        if len(known) == len(devs) == len(set(known)):
+            return known
+        if known:
+            because = "the file does not give each a dev of its own: they are numbered in its order"
+            self._found.unknown.append(Unknown(subject=subject, what="index", because=because))
+        return list(range(len(devs)))
+
+    def _read_pci(self, element: Element, place: _Place) -> _Place:
+        address = self._attributes.address(element, "busid")
+        is_again = address in self._found.pci
+        device = self._device(element, place, address)
+        if not is_again:
+            self._found.pci[address] = device
+        own = None if is_again else address
+        has_gpu = self._read_gpus(element, place, own)
+        has_net = self._read_nets(element, place, own)
+        if is_again and (has_gpu or has_net):
+            because = f"the file has two devices at {address}"
+            subject = "the later one"
+            self._found.unknown.append(Unknown(subject=subject, what="pci", because=because))
+        if not (has_gpu or has_net or is_again or list(element.of("pci"))):
+            self._by_class(element, device, place)
+        return _Place(parent=address, numa=place.numa)
+
+    def _device(self, element: Element, place: _Place, address: PciAddress) -> PciDevice:
+        attributes = self._attributes
+        return PciDevice(
+            address=address,
+            parent=place.parent if place.parent != address else None,
+            class_code=attributes.pci_class(element)[1],
+            vendor_id=attributes.vendor(element, "vendor"),
+            device_id=attributes.identity(element, "device"),
+            subsystem_vendor_id=attributes.identity(element, "subsystem_vendor"),
+            subsystem_device_id=attributes.identity(element, "subsystem_device"),
+            numa_index=None if place.numa is None else place.numa.index,
+            link=attributes.link(element),
+        )
+
+    def _read_gpus(self, pci: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = list(pci.of("gpu"))
+        for element in elements:
+            maker = self._attributes.vendor(pci, "vendor")
+            architecture = self._architecture(element)
+            guess = GpuVendor.AMD if self._is_rccl else architecture and GpuVendor.NVIDIA
+            part = self._attributes.integer(element, "mlopart", least=-1)
+            gpu = dataclasses.replace(
+                _gpu(address, place.numa),
+                vendor=_VENDORS.get(maker) if maker else guess,
+                architecture=architecture,
+                partition=None if part is None or part < 0 else str(part),
+                is_gdr=self._attributes.flag(element, "gdr"),
+            )
+            self._add_gpu(GpuElement(gpu=gpu, element=element), element)
+        return bool(elements)
+
+    def _architecture(self, element: Element) -> str | None:
+        """`sm` is a compute capability to NVIDIA, and to AMD a number of compute units."""
+        gcn = (element.get("gcn") or "").strip().partition(":")[0]
+        capability = self._attributes.integer(element, "sm", most=9999)
+        if not gcn and not self._is_rccl:
+            return f"sm_{capability}" if capability else None
+        is_number = _GCN.fullmatch(gcn) is not None
+        known = gcn.startswith("gfx") or is_number
+        return _GFX.get(gcn, f"gfx{gcn}" if is_number else gcn) if known else None
+
+    def _read_nets(self, parent: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = [net for nic in parent.of("nic") for net in nic.of("net")]
+        class_code = self._attributes.pci_class(parent)[1] if parent.tag == "pci" else None
+        for element in elements:
+            nic = nic_of_net(element, self._attributes, class_code)
+            numa = None if place.numa is None else place.numa.index
+            self._add_nic(dataclasses.replace(nic, pci=address, numa_index=numa), element)
+        return bool(elements)
+
+    def _dev(self, element: Element) -> int | None:
+        dev = self._attributes.integer(element, "dev", least=-1, most=_MOST_INDEX)
+        return None if dev is None or dev < 0 else dev
+
+    def _add_gpu(self, gpu: GpuElement, element: Element) -> None:
+        self._found.gpus.append(gpu)
+        self._gpu_devs.append(self._dev(element))
+        self._attributes.limit(element, len(self._found.gpus), _MOST_DEVICES)
+
+    def _add_nic(self, nic: Nic, element: Element) -> None:
+        self._found.nics.append(nic)
+        self._nic_devs.append(self._dev(element))
+        self._attributes.limit(element, len(self._found.nics), _MOST_DEVICES)
+
+    def _tell_classless(self) -> None:
+        if self._classless:
+            because = "the file does not give their class, which NCCL reads on the machine itself"
+            what = f"which of {self._classless} PCI devices they are"
+            self._found.unknown.append(Unknown(subject="GPUs, NICs", what=what, because=because))
+
+    def _by_class(self, element: Element, device: PciDevice, place: _Place) -> None:
+        """What a preset holds: a device without an element that says what it is."""
+        numa = None if place.numa is None else place.numa.index
+        base, code = self._attributes.pci_class(element)
+        vendor = device.vendor_id
+        if base is None:
+            self._classless += 1
+        if code == CLASS_ACCELERATOR and vendor is not None and vendor not in _VENDORS:
+            index = len(self._found.accelerators)
+            self._found.accelerators.append(
+                Accelerator(index=index, name=device.address, pci=device.address, numa_index=numa)
+            )
+        elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
+            if vendor is None or vendor in _VENDORS:
+                gpu = dataclasses.replace(
+                    _gpu(device.address, place.numa), vendor=_VENDORS.get(vendor or 0)
+                )
+                self._add_gpu(GpuElement(gpu=gpu, element=None), element)
+        elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
+            self._add_nic(dataclasses.replace(nic_of_pci(device), numa_index=numa), element)
+
+
+def _gpu(address: PciAddress | None, numa: NumaNode | None) -> Gpu:
+    return Gpu(
+        index=0,
+        pci=address,
+        numa_index=None if numa is None else numa.index,
+        cpus=None if numa is None else numa.cpus,
+        memory_numa=None if numa is None else IndexList(str(numa.index)),
+    )
