@@ -43,6 +43,20 @@ _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+# What the probe imports besides; a test runs it from the archive.
+_PROBE_MODULES = (
+    "adapters/{__init__,node_file,nvml,nvml_links,nvml_session,regular_file,sysfs}",
+    "app/{__init__,inspect}",
+    "decide/{__init__,complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
+    "decide/{paths,paths_devices,paths_nccl,pci_tree}",
+    "model/{__init__,file_tree,hardware,index_list,node_finding,nvml_reading,path,pci,rules,tree}",
+    "parse/{__init__,excerpt,infiniband,kfd,kfd_files,kfd_ids,node_file,probe_answer,xgmi}",
+    "parse/{nvml,nvml_gpu,nvml_links,nvml_words,sysfs,sysfs_cpu,sysfs_cpuinfo,sysfs_devices}",
+    "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree}",
+    "{errors,units}",
+)
+
+
 def pack_injob(target: Path) -> str:
     """Write the in-job zipapp to `target`, in place of what is there, and return its SHA-256.
 
@@ -50,7 +64,20 @@ def pack_injob(target: Path) -> str:
     and as byte code; another Python version reads the source. The file is its owner's alone and
     appears whole or not at all. Raises OSError when the folder cannot be written.
     """
-    data = _archive(_sources())
+    return _written(target, _archive(_sources()))
+
+
+def pack_probe(target: Path) -> str:
+    """The same with everything that the probe of a node needs, and nvidia-ml-py if it is here.
+
+    Raises OSError.
+    """
+    sources = {**_sources(), **_probe_sources(), **_nvml_binding()}
+    # Half a second of compiling, once an inspection, spares it each node.
+    return _written(target, _archive(sources, zipfile.ZIP_DEFLATED))
+
+
+def _written(target: Path, data: bytes) -> str:
     fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:
@@ -75,17 +102,37 @@ def _sources() -> dict[str, bytes]:
     return {"__main__.py": _MAIN.encode(), **sources}
 
 
-def _archive(sources: dict[str, bytes]) -> bytes:
+def _probe_sources() -> dict[str, bytes]:
+    package = resources.files("hpckit")
+    sources = {}
+    for pattern in _PROBE_MODULES:
+        folder, _, choice = pattern.partition("{")
+        for name in choice.rstrip("}").split(","):
+            path = f"{folder}{name}.py"
+            sources[f"hpckit/{path}"] = package.joinpath(path).read_bytes()
+    return sources
+
+
+def _nvml_binding() -> dict[str, bytes]:
+    """nvidia-ml-py is one module, pynvml.py; without it the nodes say that they lack it."""
+    found = importlib.util.find_spec("pynvml")
+    if found is None or found.origin is None:
+        return {}
+    return {"pynvml.py": Path(found.origin).read_bytes()}
+
+
+def _archive(sources: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     members = dict(sources)
     for name, source in sources.items():
         members[f"{name}c"] = _byte_code(name, source)
     buffer = io.BytesIO()
-    # Stored, not deflated: a few kilobytes are not worth the load of zlib in every rank.
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    # A rank's is stored, not deflated: a few kilobytes are not worth the load of zlib in each.
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name in sorted(members):
             info = zipfile.ZipInfo(name, date_time=_EPOCH)
             info.create_system = 3
             info.external_attr = 0o600 << 16
+            info.compress_type = compression
             archive.writestr(info, members[name])
     return buffer.getvalue()
 

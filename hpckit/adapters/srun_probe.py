@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpckit.adapters.command_log import Runner
-from hpckit.adapters.injob_archive import pack_injob
+from hpckit.adapters.injob_archive import pack_probe
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed, ToolTimeout
 from hpckit.model.node_answer import NodeAnswer, SlurmNode
@@ -115,7 +115,7 @@ class SrunProbe:
 def _packed(folder: Path) -> Path:
     archive = folder / "hpckit-injob.pyz"
     try:
-        pack_injob(archive)
+        pack_probe(archive)
     except OSError as error:
         raise _unwritable(folder, error) from error
     return archive
