@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpckit.model.node_group import NodeGroup
+from hpckit.model.node_title import node_title
 from hpckit.model.node_words import bracketed
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_title import node_title
 
 
 def group_lines(groups: Sequence[NodeGroup], *, width: int = 80) -> list[Line]:
@@ -26,14 +26,7 @@ def _head(group: NodeGroup, width: int) -> list[str]:
     hosts = bracketed(group.hosts)
     count = len(group.hosts)
     if group.differs:
-        return wrapped(
-            (
-                hosts,
-                f"{count} nodes" if count > 1 else "1 node",
-                "differ" if count > 1 else "differs",
-            ),
-            width,
-        )
+        return wrapped((hosts, f"{count} nodes differ" if count > 1 else "1 node differs"), width)
     about = node_title(group.topology)[1:]
     words = f"{count} nodes alike:" if count > 1 else "1 node:"
     parts = (f"{hosts} {words}", *(f"{part} ·" for part in about[:-1]), *about[-1:])
