@@ -28,8 +28,11 @@ _Facts = Mapping[tuple[str, str], object]
 
 _NEAR_FRAC: Final = 0.02
 _THERE: Final = "is there"
+_HIDDEN: Final = "hidden"
+_STATE: Final = "state"
 _MEMORY: Final = "memory"
 _RATE: Final = "rate"
+_WORDS: Final = {None: "unknown", True: "yes", False: "no"}
 _MOST_SHOWN: Final = 12
 
 
@@ -49,10 +52,9 @@ def differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
     lost = {subject for subject, what in here.keys() - there.keys() if what == _THERE}
     new = {subject for subject, what in there.keys() - here.keys() if what == _THERE}
     changed: dict[tuple[str, object, object], list[str]] = {}
-    for subject, what in sorted(here.keys() | there.keys()):
+    for subject, what in _changed(here, there, lost | new):
         values = here.get((subject, what)), there.get((subject, what))
-        if subject not in lost | new and not _is_same(what, *values):
-            changed.setdefault((what, *values), []).append(subject)
+        changed.setdefault((what, *values), []).append(subject)
     found = [f"{_subjects(lost)} missing"] if lost else []
     found += [f"{_subjects(new)} too many"] if new else []
     found += [
@@ -60,6 +62,23 @@ def differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
         for (what, before, after), subjects in changed.items()
     ]
     return (*found, *_path_differences(a, b))
+
+
+def _changed(here: _Facts, there: _Facts, besides: set[str]) -> list[tuple[str, str]]:
+    """The facts that differ, without those that follow from another that does."""
+    keys = [
+        (subject, what)
+        for subject, what in sorted(here.keys() | there.keys())
+        if subject not in besides
+        and not _is_same(what, here.get((subject, what)), there.get((subject, what)))
+    ]
+    hidden = {subject for subject, what in keys if what == _HIDDEN}
+    stated = {subject for subject, what in keys if what == _STATE}
+    return [
+        (subject, what)
+        for subject, what in keys
+        if (subject not in hidden or what == _HIDDEN) and (subject not in stated or what != _RATE)
+    ]
 
 
 def _is_same(what: str, a: object, b: object) -> bool:
@@ -71,9 +90,9 @@ def _is_same(what: str, a: object, b: object) -> bool:
 
 
 def _shown(what: str, value: object) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, int | float):
         if what == _MEMORY:
             return memory(value)
         return bit_rate(value) if what == _RATE else figure(value, 1)
@@ -110,7 +129,6 @@ def _node_facts(topology: NodeTopology) -> Iterator[tuple[tuple[str, str], objec
     yield ("node", "driver"), host.driver_version
     yield ("node", "kernel"), host.os_release
     yield ("node", "product"), host.product
-    yield ("node", "GPUs"), sum(not gpu.is_hidden for gpu in topology.gpus)
     yield ("CPU", "model"), cpu.model
     yield ("CPU", "packages"), len(cpu.packages)
     yield ("CPU", "cores"), cpu.cores
@@ -135,7 +153,7 @@ def _gpu_facts(gpu: Gpu, links: _Links) -> Iterator[tuple[str, object]]:
     yield _MEMORY, gpu.memory_bytes
     yield "NUMA node", gpu.numa_index
     yield "PCIe width", _width(links, gpu.pci)
-    yield "hidden", gpu.is_hidden
+    yield _HIDDEN, gpu.is_hidden
     yield "MIG", gpu.is_mig
     yield "MIG devices", gpu.mig_devices
     yield "partition", gpu.partition
@@ -145,7 +163,7 @@ def _gpu_facts(gpu: Gpu, links: _Links) -> Iterator[tuple[str, object]]:
 
 def _nic_facts(nic: Nic, links: _Links) -> Iterator[tuple[str, object]]:
     yield "kind", nic.kind
-    yield "state", nic.state
+    yield _STATE, nic.state
     yield _RATE, nic.rate_bytes_per_s
     yield "NUMA node", nic.numa_index
     yield "PCIe width", _width(links, nic.pci)

@@ -9,7 +9,6 @@ from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer
 from hpckit.model.node_finding import NodeFinding, Severity
 
-
 _Key = tuple[tuple[str, ...], tuple[NodeFinding, ...]]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from hpckit.model.hostlist import fold_hosts
 from hpckit.model.node_answer import AlikeNodes
 from hpckit.model.node_finding import NodeFinding
+from hpckit.model.node_title import node_title
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import finding_lines
-from hpckit.report.node_title import node_title
 
 _MOST_HOSTS = 60
 

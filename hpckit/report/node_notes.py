@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from hpckit.model.finding_group import group_findings, subjects_shown
 from hpckit.model.hardware import Unknown
 from hpckit.model.node_finding import NodeFinding, Severity
-from hpckit.model.node_words import names_shown, numbers_shown, visible
+from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
 
 _WORDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
@@ -22,26 +23,14 @@ _MOST_UNKNOWN: Final = 5
 _LONGEST: Final = 400
 
 
-def subjects_shown(subjects: Iterable[str]) -> str:
-    """What findings are about: `GPU0-3`, `mlx5_2 … mlx5_9`."""
-    names = tuple(dict.fromkeys(subjects))
-    if all(name.startswith("GPU") for name in names):
-        return visible(numbers_shown(names), 60)
-    return names_shown(names)
-
-
 def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
     """Findings, the gravest first; those that differ in their subject alone are one."""
-    groups: dict[tuple[Severity, str, str, str], list[str]] = {}
-    gravest = list(_WORDS)
-    for one in sorted(findings, key=lambda one: gravest.index(one.severity)):
-        key = (one.severity, one.rule, one.because, one.remedy)
-        groups.setdefault(key, []).append(one.subject)
+    groups = group_findings(findings)
     lines = [Line(text=f"findings {len(findings)}", style=Style.TITLE)] if findings else []
-    for (severity, _, because, remedy), subjects in list(groups.items())[:_MOST_FINDINGS]:
-        words = (f"{subjects_shown(subjects)}:", *_words(because))
-        lines += labelled(_WORDS[severity], words, width, _STYLES[severity])
-        lines += labelled("", _words(remedy), width, Style.FAINT)
+    for one in groups[:_MOST_FINDINGS]:
+        words = (f"{subjects_shown(one.subjects)}:", *_words(one.because))
+        lines += labelled(_WORDS[one.severity], words, width, _STYLES[one.severity])
+        lines += labelled("", _words(one.remedy), width, Style.FAINT)
     left = len(groups) - _MOST_FINDINGS
     if left > 0:
         lines += labelled("", (f"… {left} more: hpckit inspect --json",), width, Style.FAINT)

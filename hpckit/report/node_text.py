@@ -7,11 +7,11 @@ from typing import Final
 
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
+from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown
 from hpckit.model.pci import CLASS_OTHER_BRIDGE
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import finding_lines, labelled, unknown_lines
-from hpckit.report.node_title import node_title
 from hpckit.report.node_tree import tree_lines
 
 NVIDIA: Final = 0x10DE

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import Final
 
 from hpckit.model.hardware import Accelerator, Gpu, LinkKind, Nic, NodeTopology
-from hpckit.model.index_list import IndexList
 from hpckit.model.node_links import GpuReach, gpu_reach
 from hpckit.model.node_paths import Nearest, nearest_nics
 from hpckit.model.node_places import Branch, Place, places
+from hpckit.model.node_title import gpu_kind, place_cpus, place_title
 from hpckit.model.node_words import (
     columns,
     cpus_shown,
@@ -29,7 +29,6 @@ from hpckit.model.node_words import (
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PcieLink
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_title import gpu_kind
 
 _WIDEST_CELL: Final = 24
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
@@ -86,27 +85,11 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 
-def place_title(place: Place) -> str:
-    """`package 0 · NUMA 1`, or what of it is known."""
-    if place.numa_index is None:
-        return "NUMA node not known"
-    package = "" if place.package_index is None else f"package {figure(place.package_index)} · "
-    return f"{package}NUMA {figure(place.numa_index)}"
-
-
-def _place_cpus(place: Place) -> IndexList | None:
-    """The CPUs of a NUMA node; where the source lacks them, those that all its GPUs name."""
-    if place.cpus is not None or place.numa_index is None:
-        return place.cpus
-    named = {device.cpus for device in place.root.devices() if isinstance(device, Gpu)}
-    return named.pop() if len(named) == 1 else None
-
-
 def _head(place: Place | str) -> _Row:
     if isinstance(place, str):
         return _Row(form="head", cells=(place,), style=Style.TITLE)
     cells = [place_title(place)]
-    cpus = _place_cpus(place)
+    cpus = place_cpus(place)
     if cpus:
         cells.append(f"· CPUs {cpus_shown(cpus, 40)}")
     if place.numa is not None and place.numa.memory_bytes is not None:
@@ -218,7 +201,7 @@ def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
         remarks.append(f"MIG{count}")
     if gpu.own_numa_index is not None:
         remarks.append(f"memory NUMA {figure(gpu.own_numa_index)}")
-    if gpu.cpus and gpu.cpus != _place_cpus(place):
+    if gpu.cpus and gpu.cpus != place_cpus(place):
         remarks.append(f"CPUs {cpus_shown(gpu.cpus)}")
     return remarks
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hpckit.errors import ToolMissing
+from hpckit.errors import ToolMissing, ToolTimeout
 from hpckit.ports import CommandResult
 
 Answer = CommandResult | Exception
 SEPARATOR = "\x1f"
+
+
+class Late(CommandResult):
+    """What a command printed before it was given up."""
 
 
 def said(stdout: str = "", *, code: int = 0, stderr: str = "") -> CommandResult:
@@ -49,6 +53,17 @@ class ScriptedRunner:
         answer = told.pop(0) if len(told) > 1 else told[0]
         if isinstance(answer, Exception):
             raise answer
+        return answer
+
+    def listen(
+        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
+    ) -> CommandResult:
+        """The next answer of the program, its lines handed on; a Late one ends in ToolTimeout."""
+        answer = self.run(argv, timeout_s)
+        for line in answer.stdout.splitlines():
+            heard(line)
+        if isinstance(answer, Late):
+            raise ToolTimeout(argv, timeout_s, answer.stderr)
         return answer
 
     @property

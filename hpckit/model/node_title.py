@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
+from hpckit.model.index_list import IndexList
+from hpckit.model.node_places import Place
 from hpckit.model.node_words import (
     cpu_model,
+    figure,
     gpu_model,
     is_down,
     is_storage,
@@ -106,3 +109,19 @@ def _kinds(nics: Iterable[Nic]) -> list[str]:
         _counted(count, text, "NIC") + (f" ({down[text]} down)" if down[text] else "")
         for text, count in counted.items()
     ]
+
+
+def place_title(place: Place) -> str:
+    """`package 0 · NUMA 1`, or what of it is known."""
+    if place.numa_index is None:
+        return "NUMA node not known"
+    package = "" if place.package_index is None else f"package {figure(place.package_index)} · "
+    return f"{package}NUMA {figure(place.numa_index)}"
+
+
+def place_cpus(place: Place) -> IndexList | None:
+    """The CPUs of a NUMA node; where the source lacks them, those that all its GPUs name."""
+    if place.cpus is not None or place.numa_index is None:
+        return place.cpus
+    named = {device.cpus for device in place.root.devices() if isinstance(device, Gpu)}
+    return named.pop() if len(named) == 1 else None
