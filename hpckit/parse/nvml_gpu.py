@@ -112,7 +112,8 @@ def _indices(what: str, mask: Answer[tuple[int, ...]], doubts: Doubts) -> IndexL
 def _only(nodes: IndexList | None, doubts: Doubts) -> int | None:
     """The NUMA node, where there is one and no other."""
     if nodes is None:
-        doubts.note("numa_index", "NVML: the memory affinity is not known")
+        if because := doubts.because("memory_numa"):
+            doubts.note("numa_index", because)
         return None
     if not nodes.isdecimal():
         doubts.note("numa_index", f"NVML: memory affinity with several nodes, {nodes}")

@@ -5,7 +5,7 @@ Source of every number here: nvml.h as nvidia-ml-py 13.615 declares it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -150,29 +150,46 @@ class Doubts:
             return None
         return value
 
+    def because(self, what: str) -> str | None:
+        """The reason for one of them, if it is not known."""
+        return self._found.get(what)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the GPU answers nothing, or nothing more."""
+        return self._silence() is not None
+
+    def _silence(self) -> str | None:
+        for reason in self._found.values():
+            word = reason.removeprefix("NVML: ")
+            if word in LOST or word.startswith("no answer within"):
+                return reason
+        reasons = {self._found.get(what) for what in ("name", "uuid", "pci")}
+        return reasons.pop() if len(reasons) == 1 else None
+
     def found(self) -> tuple[Unknown, ...]:
-        """All of it; of a GPU that is lost one entry, not one for each question."""
-        entries = [
+        """All of it; of a GPU that is silent one entry, not one for each question."""
+        silence = self._silence()
+        found = {what: because for what, because in self._found.items() if because != silence}
+        if silence is not None:
+            found = {EVERYTHING: silence, **found}
+        return tuple(
             Unknown(subject=self.subject, what=what, because=because)
-            for what, because in self._found.items()
-        ]
-        for entry in entries:
-            reason = entry.because.removeprefix("NVML: ")
-            if reason in LOST or reason.startswith("no answer within"):
-                rest = [one for one in entries if one.because != entry.because]
-                return (replace(entry, what=EVERYTHING), *rest)
-        return tuple(entries)
+            for what, because in found.items()
+        )
 
 
 def shared(doubts: Iterable[Doubts]) -> tuple[Unknown, ...]:
-    """What is not known of GPUs; what holds of each of several is said once, of `GPUs`."""
+    """What is not known of GPUs; what holds of each of several that answer is said of `GPUs`."""
     everyone = list(doubts)
-    found = [entry for one in everyone for entry in one.found()]
-    alike: dict[tuple[str, str], int] = defaultdict(int)
-    for entry in found:
-        alike[entry.what, entry.because] += 1
+    answering = [one for one in everyone if not one.is_silent]
+    counts = Counter((entry.what, entry.because) for one in answering for entry in one.found())
+    of_all = {
+        key for key, count in counts.items() if len(answering) > 1 and count == len(answering)
+    }
     entries: dict[Unknown, None] = {}
-    for entry in found:
-        is_all = len(everyone) > 1 and alike[entry.what, entry.because] == len(everyone)
-        entries[replace(entry, subject=ALL_GPUS) if is_all else entry] = None
+    for one in everyone:
+        for entry in one.found():
+            is_of_all = not one.is_silent and (entry.what, entry.because) in of_all
+            entries[replace(entry, subject=ALL_GPUS) if is_of_all else entry] = None
     return tuple(entries)
