@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,6 +21,9 @@ CLOSE: Final = frozenset({PathKind.PIX, PathKind.PXB})
 
 _MOST_NAMED: Final = 8
 
+Cells = Mapping[tuple[str, str], str]
+"""(row, column) → what lies between the two."""
+
 Value = TypeVar("Value", bound=Hashable)
 
 
@@ -33,9 +36,13 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedNode:
-    """A node, and the number of GPUs that Slurm's gres says it has, None where nobody says."""
+    """A node, and the number of GPUs that Slurm's gres says it has, None where nobody says.
+
+    `cells` are `gpu_cells` of it.
+    """
 
     topology: NodeTopology
+    cells: Cells
     expected_gpus: int | None = None
 
     @property
@@ -105,19 +112,24 @@ def twins(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
     return list(groups.values())
 
 
-def known_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
-    """(row, column) → what lies between the two, for cells that are known and of a known word."""
+def gpu_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
+    """(row, column) → what lies between the two, one of them a GPU, for cells of a known word."""
     table = topology.paths
     if table is None:
         return {}
+    gpus = {gpu_name(gpu.index) for gpu in topology.gpus}
     words = {cell for cells in table.cells for cell in cells}
     known = {word for word in words if word is not None and kind_of(word) is not None}
-    return {
-        (row, column): cell
-        for row, cells in zip(table.devices, table.cells, strict=False)
-        for column, cell in zip(table.devices, cells, strict=False)
-        if cell is not None and cell in known
-    }
+    columns = [(at, name) for at, name in enumerate(table.devices) if name in gpus]
+    found: dict[tuple[str, str], str] = {}
+    for row, cells in zip(table.devices, table.cells, strict=False):
+        wanted = enumerate(table.devices) if row in gpus else columns
+        found |= {
+            (row, column): cell
+            for at, column in wanted
+            if at < len(cells) and (cell := cells[at]) is not None and cell in known
+        }
+    return found
 
 
 def kind_of(cell: str) -> PathKind | None:

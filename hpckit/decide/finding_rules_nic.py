@@ -86,10 +86,10 @@ def nic_missing(node: InspectedNode) -> Iterator[Evidence]:
 def no_close_nic(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `no-close-nic`; nothing where a hypervisor hides what is close."""
     close = _close(node)
-    missing = {one.subject for one in nic_missing(node)}
     without = [index for index, each in close.items() if not each]
-    if not close or any(pci_hidden(node)):
+    if not without or any(pci_hidden(node)):
         return
+    missing = {one.subject for one in nic_missing(node)}
     if len(without) == len(close):
         subject = GPUS if len(close) > 1 else gpu_name(without[0])
         yield Evidence(subject, f"no GPU has a NIC below its PCIe switch{_nearest(node, without)}")
@@ -107,7 +107,7 @@ def no_close_nic(node: InspectedNode) -> Iterator[Evidence]:
 
 
 def _nearest(node: InspectedNode, indices: list[int]) -> str:
-    kinds = {nearest_kind(node.topology, index, _for_jobs(node)) for index in indices}
+    kinds = {nearest_kind(node.cells, index, _for_jobs(node)) for index in indices}
     told = named(kind for kind in kinds if kind is not None)
     return f"; the nearest is {told} away" if told else ""
 
@@ -115,7 +115,11 @@ def _nearest(node: InspectedNode, indices: list[int]) -> str:
 def _close(node: InspectedNode) -> dict[int, frozenset[int]]:
     """GPU → the NICs for jobs that are close to it, down ones too: they are in their place."""
     wanted = {nic.index for nic in _for_jobs(node)}
-    return {index: each & wanted for index, each in close_nics(node.topology).items() if wanted}
+    return {
+        index: each & wanted
+        for index, each in close_nics(node.topology, node.cells).items()
+        if wanted
+    }
 
 
 def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:

@@ -20,7 +20,6 @@ from hpckit.decide.finding_rule import (
     InspectedNode,
     counted,
     gpu_name,
-    known_cells,
     named,
     twins,
 )
@@ -149,7 +148,7 @@ def _recorded_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
     names = {gpu_name(index): index for index in indices}
     return {
         (names[row], names[column]): link_count(cell) or 0
-        for (row, column), cell in known_cells(node.topology).items()
+        for (row, column), cell in node.cells.items()
         if row in names and column in names and row != column
     }
 

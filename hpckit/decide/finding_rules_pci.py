@@ -20,7 +20,6 @@ from hpckit.decide.finding_rule import (
     bridges,
     gpu_name,
     kind_of,
-    known_cells,
 )
 from hpckit.model.hardware import NicKind
 from hpckit.model.path import PathKind
@@ -162,7 +161,7 @@ def _one_kind(node: InspectedNode) -> str | None:
     names = {gpu_name(gpu.index) for gpu in node.gpus}
     kinds = {
         pair: kind
-        for pair, cell in known_cells(node.topology).items()
+        for pair, cell in node.cells.items()
         if names.intersection(pair) and (kind := kind_of(cell)) is not None and kind in _PCIE
     }
     if table is None or len(table.devices) < FLAT_FROM:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, natural_order
+from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, gpu_cells, natural_order
 from hpckit.decide.finding_rules import RULES
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding, Severity
@@ -34,7 +34,7 @@ def node_findings(
     `expected_gpus` is the number that Slurm's gres says the node has. Where a matrix or a link
     tells of paths they are used, so `paths` and the roles of NICs come first.
     """
-    node = InspectedNode(topology=topology, expected_gpus=expected_gpus)
+    node = InspectedNode(topology=topology, cells=gpu_cells(topology), expected_gpus=expected_gpus)
     found = [_finding(rule, seen) for rule in RULES for seen in rule.check(node)]
     return tuple(sorted(found, key=_place))
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hpckit.decide.finding_rule import CLOSE, gpu_name, kind_of, known_cells
+from hpckit.decide.finding_rule import CLOSE, Cells, gpu_name, kind_of
 from hpckit.model.hardware import Nic, NodeTopology
+from hpckit.model.path import PathKind
 
 
-def close_nics(topology: NodeTopology) -> dict[int, frozenset[int]]:
-    """GPU index → the indices of the NICs with a PIX or PXB path to it.
+def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]]:
+    """GPU index → the indices of the NICs with a PIX or PXB path to it, by `gpu_cells`.
 
     A GPU is there if its path to any NIC is known; one that the driver does not show is not.
     """
-    cells = known_cells(topology)
     found: dict[int, set[int]] = {}
     for gpu in topology.gpus:
         for nic in () if gpu.is_hidden else topology.nics:
@@ -23,19 +23,18 @@ def close_nics(topology: NodeTopology) -> dict[int, frozenset[int]]:
     return {index: frozenset(each) for index, each in found.items()}
 
 
-def nearest_kind(topology: NodeTopology, gpu_index: int, nics: tuple[Nic, ...]) -> str | None:
+def nearest_kind(cells: Cells, gpu_index: int, nics: tuple[Nic, ...]) -> str | None:
     """The nearest path from a GPU to any of these NICs; None where none is known."""
-    cells = known_cells(topology)
     kinds = [
         kind
         for nic in nics
         if (cell := _cell(cells, gpu_name(gpu_index), nic)) is not None
         and (kind := kind_of(cell)) is not None
     ]
-    return min(kinds, key=list(type(kinds[0])).index).value if kinds else None
+    return min(kinds, key=list(PathKind).index).value if kinds else None
 
 
-def _cell(cells: dict[tuple[str, str], str], gpu: str, nic: Nic) -> str | None:
+def _cell(cells: Cells, gpu: str, nic: Nic) -> str | None:
     names = (nic.name,) if nic.label is None else (nic.label, nic.name)
     pairs = (pair for name in names for pair in ((gpu, name), (name, gpu)))
     return next((cells[pair] for pair in pairs if pair in cells), None)

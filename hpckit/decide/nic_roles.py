@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.decide.finding_rule import counted
+from hpckit.decide.finding_rule import counted, gpu_cells
 from hpckit.decide.nic_nearness import close_nics
 from hpckit.model.hardware import Nic, NicKind, NicRole, NodeTopology
 from hpckit.model.pci import PciDevice
@@ -82,7 +82,7 @@ class _View:
             address.rpartition(".")[0]
             for address in {nic.pci for nic in topology.nics if nic.pci is not None}
         )
-        close = close_nics(topology)
+        close = close_nics(topology, gpu_cells(topology))
         self._close = frozenset[int]().union(*close.values())
         self._names = {nic.pci: nic.name for nic in topology.nics if nic.pci is not None}
         self._bonds = {nic.bond for nic in topology.nics if nic.bond in (nic.name, *nic.netdevs)}

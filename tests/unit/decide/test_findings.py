@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,8 @@ from tests.fakes.node import (
     with_cells,
     with_health,
 )
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md"
 
 # DGX-1 System Architecture (WP-08437), figure 4: the hybrid cube mesh.
 CUBE_MESH = """
@@ -560,6 +563,11 @@ def test_amd_node() -> None:
         ),
     )
     assert node_findings(node, expected_gpus=8) == ()
+
+
+def test_the_page_is_up_to_date() -> None:
+    """docs/reference/findings.md is what findings_page() says; `make docs` rewrites it."""
+    assert PAGE.read_text(encoding="utf-8") == findings_page()
 
 
 def test_rules_are_told_apart() -> None:
