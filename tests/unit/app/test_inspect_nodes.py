@@ -159,8 +159,9 @@ def test_srun_that_starts_nothing_says_why(tmp_path: Path) -> None:
 
 def test_nothing_is_left_in_the_shared_folder(tmp_path: Path) -> None:
     """The probe's archive is removed after the answers."""
-    Slurm(tmp_path, said(lines("c1", TWIN)), sinfo("c1"), names="c1\n").inspect("c1")
-    assert list(tmp_path.iterdir()) == []
+    shared = tmp_path / "shared"
+    Slurm(shared, said(lines("c1", TWIN)), sinfo("c1"), names="c1\n").inspect("c1")
+    assert list(shared.iterdir()) == []
 
 
 def test_fewer_gpus_than_slurm_gives_out_is_found(tmp_path: Path) -> None:
