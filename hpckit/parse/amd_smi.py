@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from hpckit.errors import ParseError
 from hpckit.model.hardware import Gpu, GpuVendor, NodeTopology, Source, Unknown
 from hpckit.model.pci import pci_address
 from hpckit.parse.excerpt import refusal
@@ -102,24 +101,9 @@ def parse_amd_smi_topology(text: str) -> NodeTopology:
 
 
 def _of_tables(text: str) -> GpuMatrices:
-    lines = text_lines(text)
-    reader = MatrixReader(lines, TOOL, _is_label, _is_title)
-    labels: tuple[str, ...] = ()
-    rows: dict[Matrix, Rows] = {}
-    at = 0
-    while at < len(lines):
-        title = _matrix_of(lines[at])
-        if title is None:
-            at += 1
-            continue
-        if title in rows and title is not Matrix.OTHER:
-            break
-        found, rows[title], following = reader.read(at, lines[at].strip())
-        if labels and found != labels:
-            message = f"got columns {' '.join(found)[:60]}"
-            raise _refusal(lines, at, message, f"those of the table before: {' '.join(labels)}")
-        labels, at = found, following
-    return _matrices([(index, label) for index, label in enumerate(labels)], rows)
+    reader = MatrixReader(text_lines(text), TOOL, _is_label, _is_title)
+    labels, rows = reader.read_all(_matrix_of, lambda _: None)
+    return _matrices(tuple(enumerate(labels)), rows)
 
 
 def _matrices(gpus: Sequence[tuple[int, str | None]], rows: Mapping[Matrix, Rows]) -> GpuMatrices:
@@ -146,10 +130,6 @@ def _is_title(line: str) -> bool:
 def _matrix_of(line: str) -> Matrix | None:
     match = _TITLE.fullmatch(line) if len(line) < LONGEST_TITLE else None
     return _TITLES.get(match[1]) if match else None
-
-
-def _refusal(lines: list[str], at: int, message: str, expected: str) -> ParseError:
-    return refusal(message, tool=TOOL, line_no=at + 1, line=lines[at], expected=expected)
 
 
 def _of_csv(text: str) -> GpuMatrices:

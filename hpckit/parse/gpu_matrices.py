@@ -100,6 +100,31 @@ class MatrixReader:
     is_label: Callable[[str], bool]
     ends: Callable[[str], bool]
 
+    def read_all(
+        self, matrix_of: Callable[[str], Matrix | None], other: Callable[[int], None]
+    ) -> tuple[tuple[str, ...], dict[Matrix, Rows]]:
+        """The labels, which all matrices share, and the matrices to the first that comes again.
+
+        `matrix_of` knows titles; `other` is called for a line that is none. Raises ParseError.
+        """
+        labels: tuple[str, ...] = ()
+        rows: dict[Matrix, Rows] = {}
+        at = 0
+        while at < len(self.lines):
+            title = matrix_of(self.lines[at])
+            if title is None:
+                other(at)
+                at += 1
+                continue
+            if title in rows and title is not Matrix.OTHER:
+                break
+            found, rows[title], following = self.read(at, self.lines[at].strip(" \t=:"))
+            if labels and found != labels:
+                expected = f"those of the matrix before: {' '.join(labels)}"
+                raise self.refuse(at, f"got columns {' '.join(found)[:60]}", 1, expected)
+            labels, at = found, following
+        return labels, rows
+
     def read(self, at: int, title: str) -> tuple[tuple[str, ...], Rows, int]:
         """The labels and rows below the title at line `at` (from 0), and the line after them.
 
@@ -109,7 +134,7 @@ class MatrixReader:
         rows: list[list[str]] = []
         while not (len(rows) == len(labels) and len(rows[-1]) == len(labels)):
             if at >= len(self.lines) or self.ends(self.lines[at]):
-                raise self._refuse(
+                raise self.refuse(
                     min(at, len(self.lines) - 1),
                     f"the matrix of {title!r} ends after {len(rows)} of {len(labels)} rows",
                     1,
@@ -132,7 +157,7 @@ class MatrixReader:
         if not labels or len(labels) > MOST_GPUS:
             what = "no columns" if not labels else f"{len(labels)} columns"
             expected = f"a row with the names of 1 to {MOST_GPUS} GPUs"
-            raise self._refuse(title_at, f"{title!r} has {what}", 1, expected)
+            raise self.refuse(title_at, f"{title!r} has {what}", 1, expected)
         return tuple(labels), at
 
     def _feed(self, at: int, labels: tuple[str, ...], rows: list[list[str]]) -> None:
@@ -143,10 +168,10 @@ class MatrixReader:
             if self.is_label(word):
                 self._open_row(at, word, column, labels, rows)
             elif not _CELL.fullmatch(word):
-                raise self._refuse(at, f"got {word[:40]!r}", column, "a cell such as 15 or XGMI")
+                raise self.refuse(at, f"got {word[:40]!r}", column, "a cell such as 15 or XGMI")
             elif len(rows[-1]) == len(labels):
                 expected = f"{len(labels)} cells, as there are columns"
-                raise self._refuse(at, f"got one more, {word[:40]!r}", column, expected)
+                raise self.refuse(at, f"got one more, {word[:40]!r}", column, expected)
             else:
                 rows[-1].append(word)
 
@@ -162,10 +187,10 @@ class MatrixReader:
     ) -> None:
         if rows and len(rows[-1]) < len(labels):
             got = f"the row of {labels[len(rows) - 1]} has {len(rows[-1])} cells"
-            raise self._refuse(at, got, column, f"{len(labels)}, as there are columns")
+            raise self.refuse(at, got, column, f"{len(labels)}, as there are columns")
         expected = labels[len(rows)] if len(rows) < len(labels) else "the end of the matrix"
         if word != expected:
-            raise self._refuse(at, f"got the row of {word[:40]!r}", column, expected)
+            raise self.refuse(at, f"got the row of {word[:40]!r}", column, expected)
         rows.append([])
 
     def _words(self, at: int) -> list[tuple[str, int]]:
@@ -195,7 +220,8 @@ class MatrixReader:
     def _is_cell(self, word: str) -> bool:
         return _CELL.fullmatch(word) is not None or self.is_label(word)
 
-    def _refuse(self, at: int, message: str, column: int, expected: str) -> ParseError:
+    def refuse(self, at: int, message: str, column: int, expected: str) -> ParseError:
+        """The error that points into line `at`."""
         line = self.lines[at] if self.lines else ""
         return refusal(
             message, tool=self.tool, line_no=at + 1, line=line, column=column, expected=expected

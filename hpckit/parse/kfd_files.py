@@ -115,6 +115,7 @@ def _files(tree: FileTree, root: str) -> Iterator[tuple[str, int, str]]:
 
 def _take(node: KfdNode, name: str, path: str, text: str) -> None:
     part = _OF_NODE.fullmatch(name)
+    text = text.rstrip("\0")  # GNU tar fills a file of sysfs up to the size that stat gives
     if name == "properties":
         node.properties = properties(path, text)
     elif name == "name":

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from hpckit.errors import ParseError
 from hpckit.model.hardware import Gpu, GpuUuid, NodeTopology, Source, Unknown
 from hpckit.model.index_list import MOST_INDICES
 from hpckit.model.pci import pci_address
-from hpckit.parse.excerpt import refusal
 from hpckit.parse.gpu_matrices import (
     LONGEST_TITLE,
     MOST_GPUS,
@@ -160,25 +158,14 @@ def _of_matrices(text: str) -> GpuMatrices:
     lines = text_lines(text)
     lines = lines[: _first_machine(lines)]
     reader = MatrixReader(lines, TOOL, _is_label, _is_title)
-    notes, rows = _Notes(), dict[Matrix, Rows]()
-    labels: tuple[str, ...] = ()
-    at = 0
-    while at < len(lines):
-        title = _matrix_of(lines[at])
-        if title is None:
-            _note(lines, at, notes)
-            at += 1
-            continue
-        found, rows[title], following = reader.read(at, lines[at].strip(" \t="))
-        if labels and found != labels:
-            message = f"got columns {' '.join(found)[:60]}"
-            raise _refusal(lines, at, message, f"those of the matrix before: {' '.join(labels)}")
-        if len({int(label[3:]) for label in found}) < len(found):
-            raise _refusal(lines, at, "two columns are of one GPU", "each GPU once")
-        labels, at = found, following
+    notes = _Notes()
+    labels, rows = reader.read_all(_matrix_of, lambda at: _note(reader, at, notes))
+    indices = tuple(int(label[3:]) for label in labels)
+    if len(set(indices)) < len(indices):
+        raise reader.refuse(0, f"got columns {' '.join(labels)[:60]}", 1, "each GPU once")
     if not rows and not notes.nodes and not notes.affinities:
-        raise _refusal(lines, 0, "there is no matrix", "such as 'Weight between two GPUs'")
-    return _matrices(tuple(int(label[3:]) for label in labels), rows, notes)
+        raise reader.refuse(0, "there is no matrix", 1, "such as 'Weight between two GPUs'")
+    return _matrices(indices, rows, notes)
 
 
 def _first_machine(lines: list[str]) -> int:
@@ -230,19 +217,17 @@ def _matrix_of(line: str) -> Matrix | None:
     return _TITLES.get(_title_of(line) or "")
 
 
-def _note(lines: list[str], at: int, notes: _Notes) -> None:
-    match = _OF_GPU.fullmatch(lines[at].rstrip()) if "GPU[" in lines[at] else None
+def _note(reader: MatrixReader, at: int, notes: _Notes) -> None:
+    line = reader.lines[at]
+    match = _OF_GPU.fullmatch(line.rstrip()) if "GPU[" in line else None
     if match is None:
-        if "(Topology) Numa" in lines[at]:
-            raise _refusal(lines, at, "got no NUMA node", "'GPU[0] : (Topology) Numa Node: 0'")
+        if "(Topology) Numa" in line:
+            raise reader.refuse(at, "got no NUMA node", 1, "'GPU[0] : (Topology) Numa Node: 0'")
         return
     value = (match["value"] or "").strip()
     if not notes.take(int(match["gpu"]), match["what"], value):
-        raise _refusal(lines, at, f"got {value[:40]!r}", "the number of a NUMA node, or -1")
-
-
-def _refusal(lines: list[str], at: int, message: str, expected: str) -> ParseError:
-    return refusal(message, tool=TOOL, line_no=at + 1, line=lines[at], expected=expected)
+        column = match.start("value") + 1
+        raise reader.refuse(at, f"got {value[:40]!r}", column, "the number of a NUMA node, or -1")
 
 
 def _of_json(text: str) -> GpuMatrices:

@@ -105,6 +105,15 @@ def test_json_below_other_output_and_inside_an_object() -> None:
     )
 
 
+def test_tables_quoted_in_a_report() -> None:
+    """Marks of quotation, colours, CRLF and a warning between rows change nothing."""
+    text = record_text("amd-smi-6.4", "synthetic-tables").replace("\n", "\r\n> ")
+    text = text.replace("> 0001:38", "> WARNING: cable 3, see the log\r\n> 0001:38")
+    text = "### GPUs\nGPU: 0\n    BDF: 0000:0c:00.0\n> \x1b[1m" + text + "\n```"
+    assert is_amd_smi_topology(text)
+    assert parse_amd_smi_topology(text) == record("synthetic-tables")
+
+
 def test_one_table_alone() -> None:
     """`amd-smi topology -w` prints one table."""
     text = record_text("amd-smi-6.4", "synthetic-tables")

@@ -211,6 +211,13 @@ def test_no_nodes() -> None:
             parse_kfd(FileTree(texts=texts), "topology")
 
 
+def test_files_that_tar_filled_up() -> None:
+    """GNU tar pads files of sysfs with NUL bytes; the node is the same."""
+    tree = record_tree("kfd-sysfs-6.8", "synthetic-two-gpus")
+    padded = {path: text.ljust(4096, "\0") for path, text in tree.texts.items()}
+    assert parse_kfd(FileTree(texts=padded), "topology") == parse_kfd(tree, "topology")
+
+
 def test_a_root_of_any_depth() -> None:
     """The folder can be the tree's own root, or have slashes around it."""
     tree = kfd_tree([CPU, gpu(0x100)], [])
@@ -248,3 +255,16 @@ def test_public_captures(path: Path) -> None:
     assert len(node.gpus) == gpus
     found = Counter((one.weight, one.count, one.bandwidth_bytes_per_s) for one in node.gpu_links)
     assert links is None or found == links
+
+
+def test_pairs_over_other_gpus_get_no_bandwidth_of_their_own() -> None:
+    """Of GPUs of which each has as many peers as links, a pair of weight 30 has none itself."""
+    first, second = range(1, 5), range(5, 9)
+    pairs = [(a, b, 15) for four in (first, second) for a in four for b in four if a != b]
+    nodes = [CPU, *(gpu(at << 8, gfx_target_version=90008) for at in (*first, *second))]
+    links: list[Link] = [(a, b, 11, w, 0) for a, b, w in (*pairs, (1, 5, 30), (5, 1, 30))]
+    tree = kfd_tree(nodes, links)
+    bandwidths = {
+        (one.weight, one.bandwidth_bytes_per_s) for one in parse_kfd(tree, "topology").gpu_links
+    }
+    assert bandwidths == {(15, 46e9), (30, None)}

@@ -159,7 +159,11 @@ def test_outputs_with_a_part_each_are_one_machine() -> None:
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU1 0 1\n", 3, "got the row of 'GPU1'"),
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0\nGPU1 1 0\n", 4, "has 1 cells"),
         (WEIGHTS.format(15) + "== Hops between two GPUs ==\nGPU0\nGPU0 0\n", 5, "got columns GPU0"),
-        ("== Hops between two GPUs ==\nGPU0 GPU00\nGPU0 0 0\nGPU00 0 0\n", 1, "of one GPU"),
+        (
+            "== Hops between two GPUs ==\nGPU0 GPU00\nGPU0 0 0\nGPU00 0 0\n",
+            1,
+            "got columns GPU0 GPU00",
+        ),
         ("GPU[0] : (Topology) Numa Node: zero\n", 1, "got 'zero'"),
         ('{"card0": {"(Topology) Numa Node": "0"}', 1, "Expecting"),
         ('{"system": 1, "(Topology) x": 2}', 1, "no such output"),
@@ -201,3 +205,19 @@ def test_the_gcds_of_an_mi250x() -> None:
     weights = sorted(link.weight or 0 for link in node.gpu_links)
     assert (weights.count(15), weights.count(30), weights.count(45)) == (12, 14, 2)
     assert [gpu.numa_index for gpu in node.gpus] == [3, 3, 1, 1, 0, 0, 2, 2]
+
+
+def test_a_row_whose_label_stands_alone() -> None:
+    """A row can be wrapped behind its label, and words of others can stand between rows."""
+    text = "== Link Type between two GPUs ==\nGPU0 GPU1\nGPU0\n0 XGMI\nwarning\nGPU1\nXGMI 0\n"
+    assert pair(parse_rocm_showtopo(text), 0, 1) is not None
+
+
+def test_what_other_options_say_of_a_gpu() -> None:
+    """The PCI bus and the unique id are taken; an address that is none is not."""
+    text = "GPU[0]: PCI Bus: 0000:C1:00.0\nGPU[0]: Unique ID: 0x2f\nGPU[1]: PCI Bus: 0000:41\n"
+    gpus = parse_rocm_showtopo(text + WEIGHTS.format(15)).gpus
+    assert [(gpu.pci, gpu.uuid) for gpu in gpus] == [
+        ("0000:c1:00.0", "GPU-000000000000002f"),
+        (None, None),
+    ]
