@@ -21,6 +21,9 @@ CELL_EXPECTED: Final = "X, NV with its number of links, PIX, PXB, PHB, NODE, SYS
 # SOC is what old drivers print for SYS; PSB is NVML_TOPOLOGY_INTERNAL, the switch of one board.
 _OTHER_WORDS: Final = {"N/A": None, "SOC": "SYS", "PSB": "PIX"}
 CELL_WORD: Final = r"(?:NODE|SYS|PIX|X|NV[1-9][0-9]?|PXB|PHB|SOC|PSB|N/A)"
+_PLAIN: Final = frozenset(
+    {"X", "PIX", "PXB", "PHB", "NODE", "SYS"} | {f"NV{count}" for count in range(1, 100)}
+)
 _CELL: Final = re.compile(rf"\s*({CELL_WORD})")
 _CUT_CELL: Final = re.compile(r"\s*(?:NV?|NOD?|N/|PX?|PI|PH|PS|SY?|SO)?\s*")
 _WORD: Final = re.compile(r"N/A|(?:(?!N/A)\S)+")
@@ -84,12 +87,18 @@ class Affinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoRow:
-    """A row that was read: as many `cells` as the text has, `starts` are where they begin."""
+    """A row that was read: as many `cells` as the text has."""
 
     line: TopoLine
     cells: tuple[str | None, ...]
-    starts: tuple[int, ...]
     affinity: Affinity = Affinity()
+
+    def start_of(self, index: int) -> int:
+        """The offset of a cell in the text."""
+        match = re.compile(rf"(?:\s*{CELL_WORD}){{{index}}}\s*").match(
+            self.line.text, self.line.start
+        )
+        return match.end() if match else self.line.start
 
 
 def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool = False) -> TopoRow:
@@ -99,24 +108,32 @@ def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool =
     `is_open` the text has lost the end of the header, and what stands below it is not read. Raises
     ParseError.
     """
+    cells, at = _cells(line, device_count)
+    if len(cells) == device_count:
+        affinity = _affinity(line, at, columns, is_open=is_open)
+        return TopoRow(line=line, cells=tuple(cells), affinity=affinity)
+    if not _CUT_CELL.fullmatch(line.text, at):
+        message = f"{line.label} has {len(cells)} of {device_count} cells, and then this"
+        raise line.refuse(message, at, CELL_EXPECTED)
+    if cells and str(cells[-1]).startswith("NV") and at == len(line.text):
+        cells.pop()  # NV1 may be the beginning of NV18
+    return TopoRow(line=line, cells=tuple(cells))
+
+
+def _cells(line: TopoLine, device_count: int) -> tuple[list[str | None], int]:
+    """The cells, as many as there are, and the offset behind them."""
+    words = line.text[line.start :].split(maxsplit=device_count)
+    if len(words) >= device_count and _PLAIN.issuperset(words[:device_count]):
+        end = len(line.text) - len("".join(words[device_count:]))
+        return list(words[:device_count]), len(line.text[:end].rstrip())
     cells: list[str | None] = []
-    starts: list[int] = []
     at = line.start
     while len(cells) < device_count and (match := _CELL.match(line.text, at)):
         word, at = match[1], match.end()
         if line.text[at : at + 1] in _LIST_CHARACTERS and word.startswith("NV"):
             word, at = _unglued(line, match)
         cells.append(_OTHER_WORDS.get(word, word))
-        starts.append(match.start(1))
-    if len(cells) == device_count:
-        affinity = _affinity(line, at, columns, is_open=is_open)
-        return TopoRow(line=line, cells=tuple(cells), starts=tuple(starts), affinity=affinity)
-    if not _CUT_CELL.fullmatch(line.text, at):
-        message = f"{line.label} has {len(cells)} of {device_count} cells, and then this"
-        raise line.refuse(message, at, CELL_EXPECTED)
-    if cells and str(cells[-1]).startswith("NV") and at == len(line.text):
-        cells.pop()  # NV1 may be the beginning of NV18
-    return TopoRow(line=line, cells=tuple(cells), starts=tuple(starts))
+    return cells, at
 
 
 def _unglued(line: TopoLine, match: re.Match[str]) -> tuple[str, int]:

@@ -117,7 +117,7 @@ def _check_rows(rows: list[TopoRow], devices: tuple[str, ...]) -> None:
             if (cell == "X") != is_self and not (is_self and cell is None):
                 message = f"{label} and {devices[index]} cannot be this"
                 expected = "X where a device meets itself and nowhere else"
-                raise row.line.refuse(message, row.starts[index], expected)
+                raise row.line.refuse(message, row.start_of(index), expected)
 
 
 def _check_short(rows: list[TopoRow], device_count: int, *, is_narrow: bool) -> None:

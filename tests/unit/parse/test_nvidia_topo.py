@@ -196,6 +196,14 @@ def test_six_runs_of_cpus_may_not_be_all() -> None:
     assert "six runs" in reasons(second, "cpus")["GPUs"]
 
 
+def test_many_runs_of_one_cpu_each_are_read() -> None:
+    """Old versions print all of them, each as a run from itself to itself."""
+    text = "\tGPU0\tmlx5_0\tCPU Affinity\nGPU0\t X \tSOC\t0-0,8-8,16-16,24-24,32-32,40-40,48-48\n"
+    node = only(text + "mlx5_0\tSOC\t X \t\n")
+    assert node.gpus[0].cpus == "0,8,16,24,32,40,48"
+    assert not reasons(node, "cpus")
+
+
 def test_a_gpu_without_cpus_keeps_its_numa_node() -> None:
     """In a cgroup that has none of a GPU's CPUs the column is blank, and NUMA follows it."""
     text = (
