@@ -1,7 +1,7 @@
 """What lies between the devices of a node in NCCL's words.
 
 Source: NCCL 2.30, src/graph/paths.cc (ncclTopoSetPaths, ncclTopoComputePaths) and topo.h. What
-depends on a communicator is left out: NCCL_P2P_LEVEL, GPUs without peer access, GPUDirect RDMA off.
+depends on a communicator is left out: NCCL_P2P_LEVEL, and GPUs without peer access.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ def nccl_paths(
     _through_peers(grid, gpus)
     _through_cpu_links(grid, devices, gpus, nics, topology)
     _through_relays(grid, devices, gpus, nics, _has_nvlink(topology, table))
+    _through_memory(grid, devices, gpus, nics)
     return tuple(tuple(row) for row in grid)
 
 
 def _from_cell(direct: _Direct, a: PathDevice, b: PathDevice, cell: str | None) -> NcclPath | None:
-    """A cell tells of links best, the PCI tree of switches."""
+    """A cell tells of links best, the PCI tree of switches; NUMA nodes say the rest."""
     word = None if cell is None else _OF_CELL.get(cell[:2] if cell.startswith("NV") else cell)
-    return word if word is NcclPath.NVL else direct.between(a, b) or word
+    if word is NcclPath.NVL:
+        return word
+    return direct.between(a, b) or word or direct.by_numa(a, b)
 
 
 class _Direct:
@@ -98,7 +101,8 @@ class _Direct:
         if a.pci is None or b.pci is None:
             return None
         if is_one_card(a.pci, b.pci):
-            return NcclPath.PIX
+            is_nic = a.gpu_index is None and b.gpu_index is None
+            return NcclPath.LOC if is_nic else NcclPath.PIX
         of_a, of_b = self._tree.switches(a.pci), self._tree.switches(b.pci)
         if not of_a or not of_b or of_a[-1] != of_b[-1]:
             return None
@@ -106,19 +110,28 @@ class _Direct:
 
     def _across(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
         """Through the CPUs; NCCL puts all devices of NUMA node -1 on one."""
-        if a.numa_index is not None and b.numa_index is not None and a.numa_index != b.numa_index:
-            return NcclPath.SYS
         if a.pci not in self._tree or b.pci not in self._tree:
             return None
-        if a.numa_index is not None and a.numa_index == b.numa_index:
-            return NcclPath.PHB
+        if a.numa_index is not None and b.numa_index is not None:
+            return self.by_numa(a, b)
         roots = (self._tree.host_bridge(a.pci), self._tree.host_bridge(b.pci))
         is_one = roots[0] == roots[1] or self._is_one_node
         return NcclPath.PHB if a.numa_index == b.numa_index and is_one else None
 
+    @staticmethod
+    def by_numa(a: PathDevice, b: PathDevice) -> NcclPath | None:
+        """What NCCL takes for devices that hang on a CPU, such as NICs without a PCI address."""
+        if a.numa_index is None or b.numa_index is None:
+            return None
+        return NcclPath.PHB if a.numa_index == b.numa_index else NcclPath.SYS
+
 
 def _is_worse(path: NcclPath | None, than: NcclPath) -> bool:
-    return path is None or _ORDER[path] > _ORDER[than]
+    return _rank(path) > _ORDER[than]
+
+
+def _rank(path: NcclPath | None) -> int:
+    return len(_ORDER) if path is None else _ORDER[path]
 
 
 def _through_peers(grid: _Grid, gpus: list[int]) -> None:
@@ -163,16 +176,29 @@ def _through_relays(
     nics: list[int],
     has_nvlink: bool,
 ) -> None:
-    """PXN: a NIC that is near a peer which NVLink reaches, and far from the GPU itself."""
-    if not has_nvlink:
-        return
-    for nic in nics:
-        own = {gpu: grid[gpu][nic] for gpu in gpus}
-        near = [gpu for gpu in gpus if not _is_worse(own[gpu], NcclPath.P2C)]
-        relays = [gpu for gpu in near if devices[gpu].is_gdr is not False]
-        if devices[nic].is_gdr is False:
+    """PXN: a NIC whose nearest GPU is one that NVLink reaches, and that is far from the GPU itself.
+
+    Of several nearest NCCL takes one, which by channels is mostly the first.
+    """
+    for nic in nics if has_nvlink else ():
+        relay = min(gpus, key=lambda gpu: _rank(grid[gpu][nic]), default=None)
+        if relay is None or _is_worse(grid[relay][nic], NcclPath.P2C):
+            continue
+        if devices[relay].is_gdr is False or devices[nic].is_gdr is False:
             continue
         for gpu in gpus:
-            is_linked = any(grid[gpu][relay] is NcclPath.NVL for relay in relays)
-            if is_linked and _is_worse(own[gpu], NcclPath.PXN):
+            if grid[gpu][relay] is NcclPath.NVL and _is_worse(grid[gpu][nic], NcclPath.PXN):
                 grid[gpu][nic] = NcclPath.PXN
+
+
+def _through_memory(
+    grid: _Grid, devices: Sequence[PathDevice], gpus: list[int], nics: list[int]
+) -> None:
+    """PHB at the least: a GPU and a NIC of which one has no GPUDirect RDMA."""
+    for gpu in gpus:
+        for nic in nics:
+            if devices[gpu].is_gdr is False or devices[nic].is_gdr is False:
+                for one, other in ((gpu, nic), (nic, gpu)):
+                    path = grid[one][other]
+                    if path is not None and not _is_worse(path, NcclPath.PHB):
+                        grid[one][other] = NcclPath.PHB

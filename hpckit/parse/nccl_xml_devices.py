@@ -127,10 +127,8 @@ class _Reader:
         own = None if is_again else address
         has_gpu = self._read_gpus(element, place, own)
         has_net = self._read_nets(element, place, own)
-        if is_again and (has_gpu or has_net):
-            because = f"the file has two devices at {address}"
-            subject = "the later one"
-            self._found.unknown.append(Unknown(subject=subject, what="pci", because=because))
+        if is_again:
+            self._found.unknown.append(_of_again(address, is_end=has_gpu or has_net))
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
         return _Place(parent=address, numa=place.numa)
@@ -225,6 +223,13 @@ class _Reader:
                 self._add_gpu(GpuElement(gpu=gpu, element=None), element)
         elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
             self._add_nic(dataclasses.replace(nic_of_pci(device), numa_index=numa), element)
+
+
+def _of_again(address: PciAddress, *, is_end: bool) -> Unknown:
+    because = f"the file has two devices at {address}"
+    if is_end:
+        return Unknown(subject="the later one", what="pci", because=because)
+    return Unknown(subject="switches", what="which is which: they are one here", because=because)
 
 
 def _gpu(address: PciAddress | None, numa: NumaNode | None) -> Gpu:

@@ -1,0 +1,183 @@
+"""A node as NCCL loads it: NCCL_TOPO_FILE.
+
+Source: NCCL 2.30, src/graph/xml.cc and topo.cc; RCCL, the same files. What a topology does not
+know is left out, never made up: NCCL looks on the machine for every attribute that is not there
+(ncclTopoGetXmlFromSys, ncclTopoGetXmlFromGpu, ncclTopoPopulateNics), and that is how `latency` and
+`maxconn` of a <net> come, which only the network plugin knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hpckit.errors import PlanError
+from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NicKind, NodeTopology
+from hpckit.model.index_list import expand_indices
+from hpckit.model.pci import PciAddress, PciDevice
+from hpckit.render.nccl_xml_devices import NcclLinks, gpu_element, net_element
+from hpckit.render.nccl_xml_text import MOST_CHARACTERS, MOST_ELEMENTS, XmlElement, xml_text
+from hpckit.render.nccl_xml_tree import NcclTree
+
+_HINT: Final = (
+    "inspect the machine itself, or a file that holds its PCI tree: hwloc XML, an archive of"
+    " sysfs, or NCCL's own dump"
+)
+_ARCHITECTURES: Final = {"aarch64": "arm64", "ppc64le": "ppc64"}
+_X86_FAMILY: Final = 0xF
+_BITS: Final = 32
+_MOST_NAMED: Final = 3
+
+
+def nccl_xml(topology: NodeTopology) -> str:
+    """The text of the file, version 1 for NCCL and 2 for RCCL.
+
+    It holds the GPUs that the driver shows, the NICs that are more than plain Ethernet, and the
+    switches above them. Raises PlanError where the topology has no GPUs, or no place in the PCI
+    tree for one, and where NCCL would not read so many elements; RenderError for a name that
+    NCCL cannot read.
+    """
+    gpus = [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    tree = NcclTree(topology)
+    _check(gpus, tree, topology.source.format)
+    is_rccl = any(gpu.vendor is GpuVendor.AMD for gpu in gpus) or any(
+        link.kind is LinkKind.XGMI for link in topology.gpu_links
+    )
+    root = _document(topology, gpus, tree, NcclLinks(topology, is_rccl=is_rccl))
+    if _count(root) > MOST_ELEMENTS:
+        merged = NcclLinks(topology, is_rccl=is_rccl, is_merged=True)
+        root = _document(topology, gpus, tree, merged)
+    if _count(root) > MOST_ELEMENTS:
+        raise PlanError(
+            "NCCL reads no topology file of this size",
+            have=f"{_count(root)} elements",
+            need=f"at most {MOST_ELEMENTS} (NCCL_TOPO_XML_MAX_NODES)",
+        )
+    return xml_text(root)
+
+
+def _count(root: XmlElement) -> int:
+    return sum(1 for _ in root.walk())
+
+
+def _check(gpus: Sequence[Gpu], tree: NcclTree, source: str) -> None:
+    if not gpus:
+        raise PlanError("NCCL's topology file is about GPUs", have="none", need="one", hint=_HINT)
+    lost = [f"GPU{gpu.index}" for gpu in gpus if tree.device(gpu.pci) is None]
+    if lost:
+        more = len(lost) - _MOST_NAMED
+        some = ", ".join(lost[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        raise PlanError(
+            "NCCL's topology file needs the place of every GPU in the PCI tree",
+            have=f"no such place for {some} (source: {source})",
+            need="the PCI address of each, and the bridges above it",
+            hint=_HINT,
+        )
+
+
+def _document(
+    topology: NodeTopology, gpus: Sequence[Gpu], tree: NcclTree, links: NcclLinks
+) -> XmlElement:
+    root = XmlElement("system", {"version": 2 if links.is_rccl else 1})
+    cpus: dict[int | None, XmlElement] = {}
+    pcis: dict[PciAddress, XmlElement] = {}
+
+    def cpu(index: int | None) -> XmlElement:
+        if index not in cpus:
+            cpus[index] = _cpu_element(topology, index)
+            root.children.append(cpus[index])
+        return cpus[index]
+
+    nics = [nic for nic in topology.nics if nic.kind is not NicKind.ETHERNET]
+    ends = [tree.device(gpu.pci) for gpu in gpus] + [tree.place(nic) for nic in nics]
+    kept = tree.kept([end for end in ends if end is not None])
+    for device in kept:
+        pcis[device.address] = _pci_element(device, tree)
+    for device in kept:
+        above = tree.parent(device)
+        parent = cpu(tree.numa_index(device)) if above is None else pcis[above.address]
+        parent.children.append(pcis[device.address])
+    for gpu in gpus:
+        element = gpu_element(gpu, links)
+        if element is not None and gpu.pci is not None:
+            pcis[gpu.pci].children.append(element)
+    for nic in nics:
+        place = tree.place(nic)
+        if place is not None:
+            _add_nic(pcis[place.address], nic, nics, place)
+        elif nic.pci is None and nic.numa_index in cpus:
+            _add_nic(cpus[nic.numa_index], nic, nics, None)
+    return root
+
+
+def _add_nic(parent: XmlElement, nic: Nic, nics: Sequence[Nic], place: PciDevice | None) -> None:
+    """Adds <net> to the one <nic> of its parent; a preset's NIC is a PCI device alone."""
+    if nic.name == nic.pci:
+        return
+    holder = next((child for child in parent.children if child.tag == "nic"), None)
+    if holder is None:
+        holder = XmlElement("nic", {})
+        parent.children.append(holder)
+    before = 0
+    if place is not None and nic.pci != place.address:
+        before = sum(1 for child in holder.children if child.tag == "net")
+    holder.children.append(net_element(nic, before))
+
+
+def _cpu_element(topology: NodeTopology, index: int | None) -> XmlElement:
+    cpu = topology.cpu
+    return XmlElement(
+        "cpu",
+        {
+            "numaid": -1 if index is None else index,
+            "affinity": _mask(topology, index),
+            "arch": None if cpu.arch is None else _ARCHITECTURES.get(cpu.arch, cpu.arch),
+            "vendor": cpu.vendor,
+            "familyid": None if cpu.family is None else _nccl_family(cpu.family),
+            "modelid": cpu.model_number,
+        },
+    )
+
+
+def _nccl_family(family: int) -> int:
+    """NCCL puts CPUID's extended family four bits up instead of adding it (family 25 is 175)."""
+    extended = family - _X86_FAMILY
+    return _X86_FAMILY + (extended << 4) if extended > 0 else family
+
+
+def _mask(topology: NodeTopology, index: int | None) -> str | None:
+    """The CPUs of a NUMA node as Linux's cpumap, as wide as the node has CPUs.
+
+    None where it would be longer than NCCL reads: over 896 CPUs.
+    """
+    by_index = {node.index: node.cpus for node in topology.numa_nodes}
+    cpus = by_index.get(index) if index is not None else None
+    if cpus is None:
+        return None
+    every = [at for known in by_index.values() for at in expand_indices(known or "")]
+    words = max(every, default=0) // _BITS + 1
+    bits = sum(1 << at for at in expand_indices(cpus))
+    parts = (bits >> _BITS * at & 0xFFFFFFFF for at in reversed(range(words)))
+    text = ",".join(f"{part:08x}" for part in parts)
+    return text if len(text) <= MOST_CHARACTERS else None
+
+
+def _pci_element(device: PciDevice, tree: NcclTree) -> XmlElement:
+    speed = tree.speed_gt_per_s(device)
+    return XmlElement(
+        "pci",
+        {
+            "busid": device.address,
+            "class": None if device.class_code is None else f"0x{device.class_code:04x}00",
+            "vendor": _hexadecimal(device.vendor_id),
+            "device": _hexadecimal(device.device_id),
+            "subsystem_vendor": _hexadecimal(device.subsystem_vendor_id),
+            "subsystem_device": _hexadecimal(device.subsystem_device_id),
+            "link_speed": None if speed is None else f"{speed:.1f} GT/s PCIe",
+            "link_width": tree.width(device),
+        },
+    )
+
+
+def _hexadecimal(value: int | None) -> str | None:
+    return None if value is None else f"0x{value:04x}"
