@@ -24,7 +24,7 @@ MOST_HOPS: Final = 40
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _WILD: Final = re.compile(r"[*\[]")
-_SIGN: Final = re.compile(r"([?!])")
+_SIGN: Final = re.compile(r"([?!~])")
 _CHOICE: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -59,19 +59,30 @@ class _Reader:
         self._is_whole = os.path.realpath(root) == "/"
         self._root = "" if self._is_whole else os.path.realpath(root)
         self._names: dict[str, tuple[str, ...]] = {}
+        self._targets: dict[str, str | None] = {}
         self._places: dict[str, str | None] = {"": self._root}
 
     def read(self, pattern: str) -> None:
         """Take what one pattern matches."""
         body, sign, other = (*_SIGN.split(pattern, maxsplit=1), "", "")[:3]
         *above, last = body.split("/")
-        for folder in self._folders(above):
-            if sign and self._holds(f"{folder}/{other}") is (sign == "!"):
-                continue
+        for folder in self._chosen(self._folders(above), sign, other):
             place = self._place(folder)
             if place is not None:
                 for name in self._matching(folder, last):
                     self._take(f"{folder}/{name}" if folder else name, f"{place}/{name}")
+
+    def _chosen(self, folders: list[str], sign: str, other: str) -> list[str]:
+        if not sign:
+            return folders
+        if sign != "~":
+            return [one for one in folders if self._holds(_joined(one, other)) is (sign == "?")]
+        first: dict[str, str] = {}
+        for folder in folders:
+            text = self.texts.get(_joined(folder, other))
+            if text is not None:
+                first.setdefault(text, folder)
+        return list(first.values())
 
     def _holds(self, path: str) -> bool:
         return path in self.texts or path in self.links
@@ -128,7 +139,7 @@ class _Reader:
             if part == "..":
                 here = here.rpartition("/")[0]
                 continue
-            target = _link_target(f"{self._root}{here}/{part}")
+            target = self._target(f"{here}/{part}")
             if target is None:
                 here = f"{here}/{part}"
                 continue
@@ -138,6 +149,11 @@ class _Reader:
             here = "" if target.startswith("/") else here
             todo.extend(target.split("/")[::-1])
         return self._root + here
+
+    def _target(self, here: str) -> str | None:
+        if here not in self._targets:
+            self._targets[here] = _link_target(self._root + here)
+        return self._targets[here]
 
     def _take(self, path: str, place: str) -> None:
         if len(self.texts) + len(self.links) >= MOST_FILES or self._holds(path):
@@ -149,6 +165,12 @@ class _Reader:
         target = _link_target(place)
         if target is not None:
             self.links[path] = target
+
+
+def _joined(folder: str, path: str) -> str:
+    while path.startswith("../"):
+        folder, path = folder.rpartition("/")[0], path[3:]
+    return f"{folder}/{path}"
 
 
 def _choices(part: str) -> list[str]:

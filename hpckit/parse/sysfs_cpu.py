@@ -83,10 +83,13 @@ def _siblings(tree: SysfsTree, cpu: int) -> str | None:
 def _packages(
     tree: SysfsTree, siblings: dict[int, str | None], model: str | None
 ) -> tuple[CpuPackage, ...]:
+    told = {cpu: _package(tree, cpu) for cpu in siblings}
+    of_core = {core: told[cpu] for cpu, core in siblings.items() if core and told[cpu] is not None}
     members: dict[int, list[int]] = {}
-    for cpu in siblings:
-        package = tree.integer(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
-        if package is not None and package >= 0:
+    for cpu, core in siblings.items():
+        # A live reading asks only the first thread of a core.
+        package = told[cpu] if told[cpu] is not None else of_core.get(core or "")
+        if package is not None:
             members.setdefault(package, []).append(cpu)
     return tuple(
         CpuPackage(
@@ -99,28 +102,36 @@ def _packages(
     )
 
 
+def _package(tree: SysfsTree, cpu: int) -> int | None:
+    package = tree.integer(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
+    return package if package is not None and package >= 0 else None
+
+
 def _l3_groups(tree: SysfsTree, cpus: list[int]) -> tuple[L3Group, ...]:
     groups: dict[IndexList, L3Group] = {}
-    seen: dict[str, IndexList] = {}
+    seen: set[tuple[str, str]] = set()
     for cpu in cpus:
-        for index in _l3_folders(tree, f"{CPUS}/cpu{cpu}/cache"):
+        cache = f"{CPUS}/cpu{cpu}/cache"
+        for name in tree.names(cache):
+            index = f"{cache}/{name}"
             text = tree.line(f"{index}/shared_cpu_list") or tree.line(f"{index}/shared_cpu_map")
-            if text is None or text in seen:
+            if text is None or (name, text) in seen:
                 continue
-            shared = tree.indices(f"{index}/shared_cpu_list")
-            if shared is None:
-                shared = tree.mask(f"{index}/shared_cpu_map") or ()
-            group = seen[text] = index_list(shared)
-            groups.setdefault(group, L3Group(cpus=group, size_bytes=_size(tree, f"{index}/size")))
+            seen.add((name, text))
+            if _is_l3(tree, index):
+                shared = tree.indices(f"{index}/shared_cpu_list")
+                if shared is None:
+                    shared = tree.mask(f"{index}/shared_cpu_map") or ()
+                group = index_list(shared)
+                size = _size(tree, f"{index}/size")
+                groups.setdefault(group, L3Group(cpus=group, size_bytes=size))
     return tuple(sorted(groups.values(), key=lambda one: expand_indices(one.cpus)[:1]))
 
 
-def _l3_folders(tree: SysfsTree, cache: str) -> Iterator[str]:
+def _is_l3(tree: SysfsTree, index: str) -> bool:
     """index3 is nearly always it; where a level is given, that counts."""
-    for name in tree.names(cache):
-        level = tree.integer(f"{cache}/{name}/level")
-        if level == _L3 or (level is None and name == "index3"):
-            yield f"{cache}/{name}"
+    level = tree.integer(f"{index}/level")
+    return level == _L3 or (level is None and index.endswith("/index3"))
 
 
 def _size(tree: SysfsTree, path: str) -> int | None:

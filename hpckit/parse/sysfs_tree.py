@@ -88,8 +88,17 @@ class SysfsTree:
         """What a file holds, None where it is absent."""
         found = self._texts.get(path)
         if found is None:
-            found = self._texts.get(self.real(path))
+            here = self._beside(path)
+            found = self._texts.get(here)
+            if found is None and here in self._links:
+                found = self._texts.get(self.real(here))
         return found
+
+    def _beside(self, path: str) -> str:
+        """A path whose folder is the one that its links lead to."""
+        folder, _, name = path.rpartition("/")
+        real = self.real(folder)
+        return f"{real}/{name}" if real else name
 
     def line(self, path: str) -> str | None:
         """The first line of a file without its blanks, None where it is absent or empty."""
@@ -103,13 +112,11 @@ class SysfsTree:
 
     def link(self, path: str) -> str | None:
         """Where a link leads, as a path from the root; None where there is none."""
-        folder, _, name = path.rpartition("/")
-        target = self._links.get(path)
-        if target is None:
-            target = self._links.get(f"{self.real(folder)}/{name}")
+        here = self._beside(path)
+        target = self._links.get(path) or self._links.get(here)
         if target is None:
             return None
-        return self.real(target if target.startswith("/") else f"{self.real(folder)}/{target}")
+        return self.real(target if target.startswith("/") else f"{here}/../{target}")
 
     def linked_name(self, path: str) -> str | None:
         """The last name of where a link leads, such as a driver's."""
@@ -125,7 +132,7 @@ class SysfsTree:
         """Whether there is such a file, link or folder."""
         return any(
             one in self._texts or one in self._links or bool(self._folder(one))
-            for one in (path, self.real(path))
+            for one in (path, self._beside(path))
         )
 
     def integer(self, path: str) -> int | None:

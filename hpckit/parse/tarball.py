@@ -18,11 +18,13 @@ from hpckit.parse.tar_members import (
     REGULAR,
     SYMBOLIC_LINK,
     WITHOUT_DATA,
+    Member,
     padded,
     tar_members,
 )
 from hpckit.parse.tar_stream import TarStream, refuse_tar
 
+_LINKS: Final = frozenset({HARD_LINK, SYMBOLIC_LINK})
 MOST_TEXT_BYTES: Final = 256 * 1024
 """Of one file: /proc/cpuinfo of 512 CPUs is longer, and its head says all that is asked."""
 
@@ -57,14 +59,8 @@ def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
     left = MOST_TEXTS_BYTES
     for member in tar_members(stream):
         path = _tidy(member.name)
-        if member.kind == SYMBOLIC_LINK:
-            if len(member.target) > MOST_PATH_CHARS:
-                expected = "a node's tree"
-                raise refuse_tar("a link's target is too long", name=path, expected=expected)
-            links[path] = member.target
-        elif member.kind == HARD_LINK:
-            if (target := _tidy(member.target)) in texts:
-                texts[path] = texts[target]
+        if member.kind in _LINKS:
+            _link(texts, links, path, member)
         elif member.kind in REGULAR and path and wanted(path):
             texts[path] = _text(stream, path, member.size)
             left -= min(member.size, MOST_TEXT_BYTES)
@@ -73,6 +69,16 @@ def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
         elif member.kind not in WITHOUT_DATA:
             stream.skip(padded(member.size))
     return FileTree(texts=texts, links=links)
+
+
+def _link(texts: dict[str, str], links: dict[str, str], path: str, member: Member) -> None:
+    """A symbolic link is kept as it is written; a hard one is the file of an earlier member."""
+    if len(member.target) > MOST_PATH_CHARS:
+        raise refuse_tar("a link's target is too long", name=path, expected="a node's tree")
+    if member.kind == SYMBOLIC_LINK:
+        links[path] = member.target
+    elif (text := texts.get(_tidy(member.target))) is not None:
+        texts[path] = text
 
 
 def _text(stream: TarStream, path: str, size: int) -> str:
