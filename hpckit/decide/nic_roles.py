@@ -68,6 +68,11 @@ def is_active(nic: Nic) -> bool:
     return nic.state is not None and nic.state.upper() == ACTIVE
 
 
+def is_down(nic: Nic) -> bool:
+    """Whether it is known to have no active port."""
+    return nic.state is not None and not is_active(nic)
+
+
 def rate_words(rate_bytes_per_s: float) -> str:
     """`400 Gb/s`."""
     return f"{rate_bytes_per_s * _BITS_PER_BYTE / 1e9:g} Gb/s"
@@ -119,7 +124,7 @@ class _View:
             kind=nic.kind,
             layer=None if nic.link_layer is None else nic.link_layer.lower(),
             card=self._card(nic),
-            rate_bytes_per_s=nic.rate_bytes_per_s if is_active(nic) else None,
+            rate_bytes_per_s=None if is_down(nic) else nic.rate_bytes_per_s,
         )
 
     def _card(self, nic: Nic) -> Hashable:
@@ -135,7 +140,7 @@ class _View:
         Where some port is up, those that are down have no say; where none is, Ethernet has none:
         nobody may have cabled it.
         """
-        up = {index: each for index, each in self._traits.items() if is_active(self._nics[index])}
+        up = {index: each for index, each in self._traits.items() if not is_down(self._nics[index])}
         fabric = {at: each for at, each in self._traits.items() if each.layer != ETHERNET}
         groups = Counter((up or fabric).values())
         if not groups:
@@ -154,7 +159,7 @@ class _View:
         alike = sum(each == main for each in self._traits.values())
         if traits == main or traits.kind in _JOBS_ONLY:
             return self._of_jobs(nic, traits, alike)
-        if not is_active(nic) and nic.state is not None:
+        if is_down(nic):
             return self._down(nic, traits, main)
         if traits.kind is not main.kind or traits.layer != main.layer:
             return _other_fabric(traits, main)
