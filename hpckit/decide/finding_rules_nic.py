@@ -16,7 +16,7 @@ from hpckit.decide.finding_rule import (
 )
 from hpckit.decide.finding_rules_pci import pci_hidden
 from hpckit.decide.nic_nearness import close_nics, nearest_kind
-from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, rate_words
+from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, is_down, rate_words
 from hpckit.model.hardware import Nic, NicKind, NicRole
 
 RAILS_FROM: Final = 4
@@ -26,7 +26,7 @@ RAILS_FROM: Final = 4
 def nic_down(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nic-down`: a NIC for jobs, as nic_roles has it."""
     for nic in node.topology.nics:
-        if nic.role is NicRole.COMPUTE and _is_down(nic):
+        if nic.role is NicRole.COMPUTE and is_down(nic):
             yield Evidence(nic.name, _down_words(nic) + _peers(node, nic))
 
 
@@ -34,7 +34,7 @@ def nic_unused(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nic-unused`: down, and not known to be for jobs; plain Ethernet is left out."""
     for nic in node.topology.nics:
         is_whole = nic.kind in RDMA and not nic.is_virtual and nic.physfn is None
-        if is_whole and nic.role is not NicRole.COMPUTE and _is_down(nic):
+        if is_whole and nic.role is not NicRole.COMPUTE and is_down(nic):
             yield Evidence(nic.name, _down_words(nic))
 
 
@@ -51,7 +51,7 @@ def nic_slow(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nic-slow`: below the rate of more than half of the NICs for jobs of its kind."""
     groups: dict[NicKind | None, list[Nic]] = {}
     for nic in node.topology.nics:
-        if nic.role is NicRole.COMPUTE and is_active(nic) and nic.rate_bytes_per_s:
+        if nic.role is NicRole.COMPUTE and not is_down(nic) and nic.rate_bytes_per_s:
             groups.setdefault(nic.kind, []).append(nic)
     for group in groups.values():
         usual = most_common(nic.rate_bytes_per_s for nic in group)
@@ -127,10 +127,6 @@ def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
     nics = node.topology.nics
     known = tuple(nic for nic in nics if nic.role is NicRole.COMPUTE)
     return known or tuple(nic for nic in nics if nic.role is None)
-
-
-def _is_down(nic: Nic) -> bool:
-    return nic.state is not None and not is_active(nic)
 
 
 def _down_words(nic: Nic) -> str:

@@ -17,13 +17,20 @@ from hpckit.model.hardware import (
     Unknown,
 )
 
-_VENDORS: Final = {
-    "nvml": GpuVendor.NVIDIA,
-    "kfd": GpuVendor.AMD,
-    "amdsmi": GpuVendor.AMD,
-    "rocm": GpuVendor.AMD,
-}
-"""Whose GPUs a driver's source shows, also where it shows none."""
+
+class _Driver(NamedTuple):
+    """A driver's interface: the word that is in its sources' formats, and whose GPUs it shows."""
+
+    word: str
+    vendor: GpuVendor
+
+
+_DRIVERS: Final = (
+    _Driver("NVML", GpuVendor.NVIDIA),
+    _Driver("KFD", GpuVendor.AMD),
+    _Driver("amd-smi", GpuVendor.AMD),
+    _Driver("rocm-smi", GpuVendor.AMD),
+)
 
 _ALL_GPUS: Final = "GPUs"
 
@@ -120,13 +127,21 @@ def _joined(gpu: Gpu, place: Gpu) -> Gpu:
 def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
     """Whose GPUs the driver would show; nobody's where it could not be asked."""
     vendors: set[GpuVendor | None] = {gpu.vendor for gpu in driver.gpus} - {None}
-    own = None if is_silent(driver) else _VENDORS.get(driver.source.format)
-    return vendors | ({own} if own is not None else set())
+    known = _driver(driver)
+    if known is not None and not is_silent(driver):
+        vendors.add(known.vendor)
+    return vendors
+
+
+def _driver(driver: NodeTopology) -> _Driver | None:
+    """By its source, where it shows no GPU that would tell."""
+    format_ = driver.source.format.lower()
+    return next((one for one in _DRIVERS if one.word.lower() in format_), None)
 
 
 def _word(driver: NodeTopology) -> str:
-    word = driver.source.format
-    return word.upper() if word in _VENDORS else word
+    known = _driver(driver)
+    return driver.source.format if known is None else known.word
 
 
 def is_silent(driver: NodeTopology) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -45,7 +44,7 @@ class _Traits:
 
     kind: NicKind | None
     layer: str | None
-    card: Hashable
+    card: tuple[tuple[int | None, int | None] | None, int]
     rate_bytes_per_s: float | None
 
 
@@ -66,6 +65,11 @@ def with_nic_roles(topology: NodeTopology) -> NodeTopology:
 def is_active(nic: Nic) -> bool:
     """Whether a port of it is up."""
     return nic.state is not None and nic.state.upper() == ACTIVE
+
+
+def is_down(nic: Nic) -> bool:
+    """Whether it is known to have no active port."""
+    return nic.state is not None and not is_active(nic)
 
 
 def rate_words(rate_bytes_per_s: float) -> str:
@@ -119,15 +123,15 @@ class _View:
             kind=nic.kind,
             layer=None if nic.link_layer is None else nic.link_layer.lower(),
             card=self._card(nic),
-            rate_bytes_per_s=nic.rate_bytes_per_s if is_active(nic) else None,
+            rate_bytes_per_s=None if is_down(nic) else nic.rate_bytes_per_s,
         )
 
-    def _card(self, nic: Nic) -> Hashable:
+    def _card(self, nic: Nic) -> tuple[tuple[int | None, int | None] | None, int]:
         """A kind of card: its PCI ids, and how many ports of it show."""
         device: PciDevice | None = None if nic.pci is None else self._devices.get(nic.pci)
         functions = 0 if nic.pci is None else self._functions[nic.pci.rpartition(".")[0]]
         ids = None if device is None else (device.vendor_id, device.device_id)
-        return (ids, functions)
+        return (None if ids == (None, None) else ids, functions)
 
     def _main_traits(self) -> _Traits | None:
         """What the NICs for jobs have in common: that of most, then the nearer to GPUs, the faster.
@@ -135,7 +139,7 @@ class _View:
         Where some port is up, those that are down have no say; where none is, Ethernet has none:
         nobody may have cabled it.
         """
-        up = {index: each for index, each in self._traits.items() if is_active(self._nics[index])}
+        up = {index: each for index, each in self._traits.items() if not is_down(self._nics[index])}
         fabric = {at: each for at, each in self._traits.items() if each.layer != ETHERNET}
         groups = Counter((up or fabric).values())
         if not groups:
@@ -151,22 +155,31 @@ class _View:
         return max(groups, key=weight)
 
     def _against(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
-        alike = sum(each == main for each in self._traits.values())
-        if traits == main or traits.kind in _JOBS_ONLY:
-            return self._of_jobs(nic, traits, alike)
-        if not is_active(nic) and nic.state is not None:
+        if is_down(nic) and traits.kind not in _JOBS_ONLY:
             return self._down(nic, traits, main)
-        if traits.kind is not main.kind or traits.layer != main.layer:
-            return _other_fabric(traits, main)
-        slower = (traits.rate_bytes_per_s or 0.0) < (main.rate_bytes_per_s or 0.0)
-        if slower and traits.card == main.card and self._stands_with(nic, main):
-            return Verdict(NicRole.COMPUTE, "a card like those for jobs, beside a GPU like them")
-        if slower and traits.rate_bytes_per_s and main.rate_bytes_per_s:
-            rates = (rate_words(traits.rate_bytes_per_s), rate_words(main.rate_bytes_per_s))
-            return Verdict(NicRole.STORAGE, f"{rates[0]} where most NICs have {rates[1]}")
+        if traits == main or traits.kind in _JOBS_ONLY:
+            alike = sum(each == traits for each in self._traits.values())
+            return self._of_jobs(nic, traits, alike)
+        if (traits.rate_bytes_per_s or 0.0) < (main.rate_bytes_per_s or 0.0):
+            return self._slower(nic, traits, main)
         if nic.index in self._close:
-            return Verdict(NicRole.COMPUTE, "beside a GPU")
-        return Verdict(None, None)
+            return Verdict(NicRole.COMPUTE, "beside a GPU, and as fast as those for jobs")
+        if (traits.kind, traits.layer) != (main.kind, main.layer):
+            return _other_fabric(traits, main)
+        is_even = traits.rate_bytes_per_s == main.rate_bytes_per_s
+        if is_even and None in (_ids(traits), _ids(main)):
+            return Verdict(NicRole.COMPUTE, "as fast as those for jobs")
+        return Verdict(None, "no slower than those for jobs, another card, and beside no GPU")
+
+    def _slower(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
+        if (traits.kind, traits.layer) != (main.kind, main.layer):
+            return _other_fabric(traits, main)
+        if traits.card == main.card and self._stands_with(nic, main):
+            return Verdict(NicRole.COMPUTE, "a card like those for jobs, beside a GPU like them")
+        if not traits.rate_bytes_per_s or not main.rate_bytes_per_s:
+            return Verdict(None, None)
+        rates = (rate_words(traits.rate_bytes_per_s), rate_words(main.rate_bytes_per_s))
+        return Verdict(NicRole.STORAGE, f"{rates[0]} where most NICs have {rates[1]}")
 
     def _of_jobs(self, nic: Nic, traits: _Traits, alike: int) -> Verdict:
         if traits.kind is NicKind.GVNIC and alike == 1:
@@ -193,14 +206,18 @@ class _View:
         if nic not in alike or (self._any_close(main) and not self._stands_with(nic, main)):
             return False
         is_alone = nic.pci is not None and self._functions[nic.pci.rpartition(".")[0]] == 1
-        up = sum(is_active(each) for each in alike)
-        return 2 * up > len(alike) or (is_alone and self._stands_with(nic, main))
+        up = sum(not is_down(each) for each in alike)
+        return up == 0 or 2 * up > len(alike) or (is_alone and self._stands_with(nic, main))
 
     def _stands_with(self, nic: Nic, main: _Traits) -> bool:
         return nic.index in self._close and self._any_close(main)
 
     def _any_close(self, main: _Traits) -> bool:
         return any(each == main and index in self._close for index, each in self._traits.items())
+
+
+def _ids(traits: _Traits) -> tuple[int | None, int | None] | None:
+    return traits.card[0]
 
 
 def _other_fabric(traits: _Traits, main: _Traits) -> Verdict:

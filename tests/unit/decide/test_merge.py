@@ -119,6 +119,18 @@ def test_nothing_shown() -> None:
     assert [gpu.is_hidden for gpu in merged.gpus] == [True, True]
 
 
+def test_nothing_shown_of_amd() -> None:
+    """KFD that shows no GPU hides AMD's, and leaves the others."""
+    base = kernel(2)
+    amd = dataclasses.replace(base.gpus[1], vendor=GpuVendor.AMD)
+    base = dataclasses.replace(base, gpus=(base.gpus[0], amd))
+    merged = merge(base, NodeTopology(source=Source(format="/sys/class/kfd")))
+    assert [(gpu.vendor, gpu.is_hidden) for gpu in merged.gpus] == [
+        (GpuVendor.NVIDIA, False),
+        (GpuVendor.AMD, True),
+    ]
+
+
 def test_driver_that_cannot_be_asked() -> None:
     """Without the driver's library the kernel's GPUs stand as they are, and the reason is kept."""
     silence = Unknown(subject="GPUs", what="gpus", because="NVML: LibraryNotFound")
@@ -236,4 +248,4 @@ def test_no_nvlinks_stay_none() -> None:
 def test_nothing_of_the_driver(count: int) -> None:
     """A driver of another vendor that shows nothing leaves the kernel's GPUs as they are."""
     base = kernel(count)
-    assert merge(base, NodeTopology(source=Source(format="kfd"))).gpus == base.gpus
+    assert merge(base, NodeTopology(source=Source(format="/sys/class/kfd"))).gpus == base.gpus

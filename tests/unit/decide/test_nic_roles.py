@@ -155,3 +155,32 @@ def test_near_ones_of_two_kinds() -> None:
     )
     node = dataclasses.replace(node_of(near, far), gpus=(Gpu(index=0),), paths=table)
     assert roles(node) == [NicRole.COMPUTE, None]
+
+
+def test_spare_port_without_rates() -> None:
+    """A source without rates tells a second port that is down all the same."""
+    up = dataclasses.replace(nic(0), rate_bytes_per_s=None)
+    down = dataclasses.replace(up, state="DOWN", pci=PciAddress("0000:04:00.1"))
+    assert roles(node_of(up, down)) == [NicRole.COMPUTE, NicRole.OTHER]
+
+
+def test_as_fast_elsewhere() -> None:
+    """What is as fast as those for jobs, another card and beside no GPU, may be for storage."""
+    whole = healthy_node()
+    far = dataclasses.replace(nic(8), pci=PciAddress("00f0:00:00.0"))
+    other = dataclasses.replace(card("00f0:00:00.0", CONNECTX_6), numa_index=0)
+    node = dataclasses.replace(whole, nics=(*whole.nics, far), pci=(*whole.pci, other))
+    assert roles(node)[8] is None
+    assert roles(dataclasses.replace(node, pci=whole.pci))[8] is NicRole.COMPUTE
+
+
+def test_faster_beside_a_gpu() -> None:
+    """RDMA over Ethernet beside a GPU, as fast as those for jobs, is for jobs."""
+    one = nic(0)
+    other = dataclasses.replace(nic(1), kind=NicKind.ROCE, link_layer="Ethernet")
+    table = PathTable(
+        devices=("GPU0", "mlx5_0", "mlx5_1"),
+        cells=(("X", "PIX", "PXB"), ("PIX", "X", "PXB"), ("PXB", "PXB", "X")),
+    )
+    node = dataclasses.replace(node_of(one, other), gpus=(Gpu(index=0),), paths=table)
+    assert roles(node) == [NicRole.COMPUTE, NicRole.COMPUTE]
