@@ -129,7 +129,9 @@ class Parts:
             count = "" if first.mig_devices is None else f" {figure(first.mig_devices)}"
             texts.append(f"MIG{count}")
         if len(gpus) > 1:
-            texts.append(f"{len(gpus)} × {visible(first.partition or 'parts', 8)}")
+            kind = first.partition or ""
+            word = f"× {visible(kind, 8)}" if kind.isalpha() else "partitions"
+            texts.append(f"{len(gpus)} {word}")
         if not self._has_one_kind:
             texts.append(gpu_kind(first))
         if first.pci is not None:
@@ -152,7 +154,9 @@ class Parts:
         link = self._pcie(first.pci)
         is_uniform = len(self._stacks[spot.above, spot.rect.x]) == 1
         self._spine(spot, link, is_labelled=is_uniform)
-        words = [Word(text=names_shown([nic.name for nic in spot.nics]), size=11, is_bold=True)]
+        words = [
+            Word(text=names_shown([nic.name for nic in spot.nics], most=1), size=11, is_bold=True)
+        ]
         texts = _nic_texts(spot.nics)
         texts += [] if is_uniform else [pcie_words(link)]
         about_it = " · ".join(text for text in texts if text)

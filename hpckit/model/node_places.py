@@ -18,6 +18,7 @@ from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice
 
 _DEEPEST: Final = 12
+_Where = int | IndexList | None
 _SWITCHED: Final = frozenset({PathKind.PIX, PathKind.PXB})
 _SAME_NUMA: Final = frozenset({PathKind.PIX, PathKind.PXB, PathKind.PHB, PathKind.NODE})
 
@@ -45,8 +46,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A NUMA node with CPUs and what hangs from it; `numa_index` None holds what is not placed.
+    """A NUMA node with CPUs and what hangs from it.
 
+    `numa_index` None holds what is not placed, apart for each `cpus` that GPUs name as beside them.
     `numa` is None for an index that devices name and the source does not describe.
     """
 
@@ -61,7 +63,7 @@ def places(topology: NodeTopology) -> tuple[Place, ...]:
     """The NUMA nodes that have CPUs or devices, by package and index; what is not placed last."""
     tree = _PciTree(topology.pci)
     lookup = PathLookup(topology.paths)
-    by_numa: dict[int | None, list[Branch]] = {
+    by_numa: dict[_Where, list[Branch]] = {
         numa.index: [] for numa in topology.numa_nodes if _has_cpus(numa)
     }
     for branch in (*_tree_branches(topology, tree), *_matrix_branches(topology, tree, lookup)):
@@ -75,12 +77,16 @@ def _has_cpus(numa: NumaNode) -> bool:
     return numa.cpus != "" and numa.kind not in {NumaKind.GPU, NumaKind.HBM}
 
 
-def _order_of_place(place: Place) -> tuple[bool, bool, int, int]:
+def _order_of_place(place: Place) -> tuple[bool, bool, int, int, bool, int]:
     package, index = place.package_index, place.numa_index
-    return (index is None, package is None, package or 0, index or 0)
+    first = min(_cpu_set(place.cpus or IndexList("")), default=0)
+    return (index is None, package is None, package or 0, index or 0, place.cpus is None, first)
 
 
-def _place(topology: NodeTopology, index: int | None, parts: Sequence[Branch]) -> Place:
+def _place(topology: NodeTopology, where: _Where, parts: Sequence[Branch]) -> Place:
+    if isinstance(where, str):
+        return Place(numa_index=None, cpus=where, root=_merged(parts, None))
+    index = where
     numa = next((numa for numa in topology.numa_nodes if numa.index == index), None)
     cpus = None if numa is None else numa.cpus
     package = None if numa is None else numa.package_index
@@ -249,10 +255,11 @@ def _inferred(branch: Branch) -> Branch:
     )
 
 
-def _numa_of(
-    branch: Branch, tree: _PciTree, lookup: PathLookup, topology: NodeTopology
-) -> int | None:
-    """The first NUMA node that a device of it, or a bridge above one, is known to be beside."""
+def _numa_of(branch: Branch, tree: _PciTree, lookup: PathLookup, topology: NodeTopology) -> _Where:
+    """The first NUMA node that a device of it, or a bridge above one, is known to be beside.
+
+    Where none is, the CPUs beside its first GPU.
+    """
     devices = branch.devices()
     for device in devices:
         at = tree.device(device.pci)
@@ -260,8 +267,11 @@ def _numa_of(
         for index in (device.numa_index, *(bridge.numa_index for bridge in above)):
             if index is not None:
                 return index
-    for device in devices:
-        for gpu in topology.gpus:
-            if gpu.numa_index is not None and lookup.kind(device, gpu) in _SAME_NUMA:
-                return gpu.numa_index
-    return None
+    beside = [_beside(device) for device in devices if isinstance(device, Gpu)]
+    for device in () if any(beside) else devices:
+        beside += [_beside(gpu) for gpu in topology.gpus if lookup.kind(device, gpu) in _SAME_NUMA]
+    return next((where for where in beside if where is not None), None)
+
+
+def _beside(gpu: Gpu) -> _Where:
+    return gpu.numa_index if gpu.numa_index is not None else gpu.cpus or None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
 from hpckit.model.index_list import IndexList
@@ -18,6 +19,9 @@ from hpckit.model.node_words import (
     nic_rate,
     visible,
 )
+
+_CPU: Final = "CPU"
+_VENDORS: Final = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 
 
 def node_title(topology: NodeTopology) -> tuple[str, ...]:
@@ -44,17 +48,19 @@ def _name(topology: NodeTopology) -> str:
 
 def _cpus(topology: NodeTopology) -> str:
     cpu = topology.cpu
-    models = [one.model or cpu.model or cpu.vendor for one in cpu.packages] or [
-        cpu.model or cpu.vendor
-    ]
-    counted = Counter(cpu_model(model or "CPU") for model in models)
-    text = " + ".join(
-        f"{count} × {model}" if cpu.packages else model for model, count in counted.items()
-    )
+    counted = Counter(_cpu_name(one.model or cpu.model, cpu.vendor) for one in cpu.packages)
+    text = " + ".join(f"{count} × {model}" for model, count in counted.items())
+    text = text or _cpu_name(cpu.model, cpu.vendor)
     numa = sum(one.cpus != "" for one in topology.numa_nodes)
-    if text == "CPU":
+    if text == _CPU:
         return f"{numa} NUMA" if numa else ""
     return f"{text} ({numa} NUMA)" if numa else text
+
+
+def _cpu_name(model: str | None, vendor: str | None) -> str:
+    if model is not None:
+        return cpu_model(model)
+    return _CPU if vendor is None else f"{visible(_VENDORS.get(vendor, vendor), 20)} {_CPU}"
 
 
 def gpu_kind(gpu: Gpu) -> str:
@@ -121,7 +127,7 @@ def place_title(place: Place) -> str:
 
 def place_cpus(place: Place) -> IndexList | None:
     """The CPUs of a NUMA node; where the source lacks them, those that all its GPUs name."""
-    if place.cpus is not None or place.numa_index is None:
+    if place.cpus is not None:
         return place.cpus
     named = {device.cpus for device in place.root.devices() if isinstance(device, Gpu)}
     return named.pop() if len(named) == 1 else None

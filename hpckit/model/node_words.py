@@ -23,7 +23,7 @@ _CPU_NOISE: Final = re.compile(
     r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b",
     re.ASCII,
 )
-_GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct\b|\bGeForce\b|\bOAM\b")
+_GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
 _LAST_BYTE: Final = 0xFF
 _MANY_GIB: Final = 1000
 _WHOLE_FROM_GB: Final = 10

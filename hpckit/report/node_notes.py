@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hpckit.model.finding_group import group_findings, subjects_shown
@@ -21,6 +22,7 @@ LABEL: Final = 9
 _MOST_FINDINGS: Final = 10
 _MOST_UNKNOWN: Final = 5
 _LONGEST: Final = 400
+_UNIT: Final = re.compile(r"_(?:bytes_per_s|bytes|gt_per_s|w|c)\b", re.ASCII)
 
 
 def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
@@ -50,19 +52,30 @@ def labelled(label: str, words: tuple[str, ...], width: int, style: Style) -> li
 
 def unknown_lines(unknown: Sequence[Unknown], width: int) -> list[Line]:
     """What is not known and why, a line a reason."""
-    groups: dict[str, dict[str, list[str]]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for one in unknown:
-        groups.setdefault(one.because, {}).setdefault(one.what, []).append(one.subject)
+        reasons.setdefault(one.because, {}).setdefault(one.subject, []).append(_property(one.what))
     lines: list[Line] = []
-    for because, whats in list(groups.items())[:_MOST_UNKNOWN]:
-        known = ", ".join(_of(what, subjects) for what, subjects in whats.items())
-        words = (*_words(known), "–", *_words(because))
+    for because, whats in list(reasons.items())[:_MOST_UNKNOWN]:
+        words = (*_words(", ".join(_known_by_none(whats))), "–", *_words(because))
         lines += labelled("" if lines else "unknown", words, width, Style.FAINT)
-    left = len(groups) - _MOST_UNKNOWN
+    left = len(reasons) - _MOST_UNKNOWN
     if left > 0:
         lines += labelled("", (f"… {left} more: hpckit inspect --json",), width, Style.FAINT)
     return lines
 
 
-def _of(what: str, subjects: Sequence[str]) -> str:
-    return f"{visible(what, 30).replace('_', ' ')} of {subjects_shown(subjects)}"
+def _property(what: str) -> str:
+    """A field's name as words, without its unit: `memory_bytes` is memory."""
+    return visible(_UNIT.sub("", what).replace("_", " ").replace(".", " "), 48)
+
+
+def _known_by_none(whats: Mapping[str, Sequence[str]]) -> list[str]:
+    """Subjects of which the same is unknown together: `name and uuid of GPU0-7`."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for subject, properties in whats.items():
+        together.setdefault(tuple(properties), []).append(subject)
+    return [
+        f"{', '.join(properties)} of {subjects_shown(subjects)}"
+        for properties, subjects in together.items()
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -137,17 +137,24 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
     """A line a GPU; partitions of one share it where nothing but their number differs."""
 
     def alike(gpu: Gpu) -> tuple[object, ...]:
-        cells = _gpu_cells(gpu, place, facts)
+        cells = _gpu_cells(replace(gpu, partition=None), place, facts)
         return (gpu.pci, cells) if gpu.pci is not None and gpu.partition else (gpu.index,)
 
     rows = []
     for _, group in groupby(gpus, key=alike):
         same = tuple(group)
         name = numbers_shown(f"GPU{figure(gpu.index)}" for gpu in same)
-        cells = (name, *_gpu_cells(same[0], place, facts))
+        one = f"partition {same[0].partition}" if same[0].partition is not None else None
+        shown = replace(same[0], partition=one if len(same) == 1 else _partitions(same))
+        cells = (name, *_gpu_cells(shown, place, facts))
         is_odd = is_narrow(facts.pcie(same[0].pci)) or same[0].is_hidden
         rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
     return rows
+
+
+def _partitions(gpus: Sequence[Gpu]) -> str:
+    kind = _common(gpu.partition or "" for gpu in gpus)
+    return f"{len(gpus)} partitions" + (f" {kind}" if kind else "")
 
 
 def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
@@ -195,7 +202,7 @@ def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
     if facts.gpu_name is None:
         remarks.append(gpu_kind(gpu))
     if gpu.partition is not None:
-        remarks.append(f"partition {visible(gpu.partition, 12)}")
+        remarks.append(visible(gpu.partition, 20))
     if gpu.is_mig:
         count = "" if gpu.mig_devices is None else f" ({figure(gpu.mig_devices)})"
         remarks.append(f"MIG{count}")
