@@ -60,7 +60,7 @@ _MANY_NODES = ("partition", "account", "reservation", "gpus_per_node", "shared_d
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(list(Severity)),
+    type=click.Choice([str(one.value) for one in Severity]),
     help="Exit 1 for a finding of this severity or above it.",
 )
 @click.option(
