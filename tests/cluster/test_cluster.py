@@ -3,12 +3,20 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+import tomllib
 
 import pytest
 
 from tests.cluster.cluster import CHECKOUT, Background, Cluster, eventually
 
 SBATCH = ("sbatch", "--parsable", "--output=/dev/null")
+LOOK_AT_NVML = """
+import socket, pynvml as nvml
+nvml.nvmlInit()
+gpus = [nvml.nvmlDeviceGetHandleByIndex(at) for at in range(nvml.nvmlDeviceGetCount())]
+links = sum(nvml.nvmlDeviceGetNvLinkState(gpu, link) for gpu in gpus for link in range(18))
+print(socket.gethostname(), len(gpus), nvml.nvmlSystemGetDriverVersion(), links)
+"""
 QOS_WORDS = "QOSMaxGRESPerUser"
 
 
@@ -119,10 +127,22 @@ def test_topology(cluster: Cluster) -> None:
 
 
 def test_what_a_node_pretends(cluster: Cluster) -> None:
-    """A node says what it pretends to be, and that it is made up."""
-    text = cluster.check(["cat", "/etc/hpckit/node.json"], host="c3")
-    assert '"node": "c3", "leaf": "leaf2"' in text
-    assert '"synthetic": true' in text
+    """A node says what machine it pretends to be, and that it is made up."""
+    node = tomllib.loads(cluster.check(["cat", "/etc/hpckit/node.toml"], host="c3"))
+    assert node == {
+        "schema": "hpckit.node/1",
+        "synthetic": True,
+        "sysroot": "/opt/hpckit/machines/dgx-h100-nic-down",
+        "nvml_profile": "/opt/hpckit/nvml-profiles/dgx-h100.toml",
+    }
+
+
+def test_gpus_that_a_job_sees(cluster: Cluster) -> None:
+    """In a job NVML shows the node's eight GPUs, and the one link that is dead on c2."""
+    srun = ["srun", "--nodes=4", "/opt/hpckit/bin/python", "-c", LOOK_AT_NVML]
+    lines = cluster.check(srun).splitlines()
+    links = {"c1": 144, "c2": 143, "c3": 144, "c4": 144}
+    assert sorted(lines) == [f"{name} 8 570.86.15-synthetic {of}" for name, of in links.items()]
 
 
 def test_reservation(cluster: Cluster) -> None:
