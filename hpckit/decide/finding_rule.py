@@ -36,7 +36,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedNode:
-    """A node, and the number of GPUs that Slurm's gres says it has, None where nobody says.
+    """A node, and how many GPUs Slurm's gres says are to be seen, None where nobody says.
 
     `cells` are `gpu_cells` of it.
     """

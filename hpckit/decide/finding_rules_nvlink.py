@@ -202,7 +202,9 @@ def _short_in(
 
 
 def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
-    """The fewest GPUs that all short pairs have a part in; none if that were more than half.
+    """The fewest GPUs that all short pairs have a part in.
+
+    None if that were more than half, or if all GPUs are as short: then it is by design.
 
     Where a single pair is short either end may be at fault, so both are named.
     """
@@ -225,7 +227,8 @@ def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
         found |= worst
         at_fault += len(worst)
         left = {(a, b) for a, b in left if a not in worst and b not in worst}
-    return sorted(found) if 2 * at_fault <= len(component) else []
+    is_design = 2 * at_fault > len(component) or found == component
+    return [] if is_design else sorted(found)
 
 
 def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:

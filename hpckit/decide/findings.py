@@ -31,8 +31,9 @@ def node_findings(
 ) -> tuple[NodeFinding, ...]:
     """What is odd about a node, the worst first, then by subject in natural order.
 
-    `expected_gpus` is the number that Slurm's gres says the node has. Where a matrix or a link
-    tells of paths they are used, so `paths` and the roles of NICs come first.
+    `expected_gpus` is how many Slurm's gres says this process should see: in a prolog those of the
+    node, in a job those that it was given. Paths and the roles of NICs are used, so
+    `paths.with_paths` and `nic_roles.with_nic_roles` come first.
     """
     node = InspectedNode(topology=topology, cells=gpu_cells(topology), expected_gpus=expected_gpus)
     found = [_finding(rule, seen) for rule in RULES for seen in rule.check(node)]

@@ -183,16 +183,37 @@ def test_cube_mesh() -> None:
     assert rules_of(matrix(CUBE_MESH)) == set()
 
 
-@pytest.mark.parametrize("hidden", [0b1, 0b11, 0b1000_1000, 0b1111_0000, 0b1101, 0b1100_1000])
-def test_part_of_cube_mesh(hidden: int) -> None:
-    """A part of a DGX-1, as a container or a virtual machine shows it, has no warning."""
-    kept = [index for index in range(8) if not hidden >> index & 1]
-    lines = [line.split() for line in CUBE_MESH.strip().splitlines()]
-    text = "\n".join(
-        " ".join([f"GPU{row}", *(lines[old][1 + column] for column in kept)])
-        for row, old in enumerate(kept)
-    )
-    assert [one for one in node_findings(matrix(text)) if one.severity is not Severity.NOTE] == []
+@pytest.mark.parametrize("words", [("NV1", "NV2"), ("NV1", "NV1")])
+def test_part_of_cube_mesh(words: tuple[str, str]) -> None:
+    """No part of a DGX-1, as a container or a virtual machine shows it, has a warning.
+
+    With P100 all its links are NV1.
+    """
+    mesh = CUBE_MESH.replace("NV1", words[0]).replace("NV2", words[1])
+    lines = [line.split() for line in mesh.strip().splitlines()]
+    for shown in range(1, 1 << 8):
+        kept = [index for index in range(8) if shown >> index & 1]
+        text = "\n".join(
+            " ".join([f"GPU{row}", *(lines[old][1 + column] for column in kept)])
+            for row, old in enumerate(kept)
+        )
+        findings = node_findings(matrix(text))
+        assert [one for one in findings if one.severity is not Severity.NOTE] == [], text
+
+
+def test_uneven_design() -> None:
+    """Where all GPUs, or more than half, would be short, it is a design that is not known here."""
+    ring = both_ways((0, 1), (1, 2), (2, 3), (3, 0), word="NV12")
+    assert subjects(even_matrix(4, "NV6", ring), "nvlink-fewer") == []
+    star = both_ways((0, 1), (0, 2), (0, 3), (0, 4), word="NV12")
+    assert subjects(even_matrix(5, "NV6", star), "nvlink-fewer") == []
+
+
+def test_uneven_mesh() -> None:
+    """Eight GPUs of which no more than half have the most links are no cube mesh."""
+    chain = both_ways(*((at, at + 1) for at in range(7)), word="NV1")
+    ends = both_ways((0, 1), (6, 7), (2, 3), word="NV2")
+    assert subjects(even_matrix(8, "SYS", chain | ends), "nvlink-fewer") == []
 
 
 def test_dead_link_in_cube_mesh() -> None:
@@ -312,6 +333,21 @@ def test_narrow_by_design() -> None:
         ),
     )
     assert rules_of(slot) == {"pcie-narrow"}
+
+
+@pytest.mark.parametrize(
+    ("narrow_ones", "rule"), [((1,), "pcie-width"), ((1, 2), "pcie-narrow"), ((), None)]
+)
+def test_slot_unknown(narrow_ones: tuple[int, ...], rule: str | None) -> None:
+    """Where no slot is told, a narrow GPU is a warning if more than half of its twins are wide."""
+    node = healthy_node(4)
+    flat = tuple(
+        dataclasses.replace(one, parent=None) for one in node.pci if one.device_id is not None
+    )
+    node = dataclasses.replace(node, pci=flat)
+    for index in narrow_ones:
+        node = change_device(node, gpu_address(index), narrow(8))
+    assert rules_of(node) == ({rule} if rule else set())
 
 
 def test_slow_generation() -> None:
