@@ -9,6 +9,7 @@ from typing import Final
 from hpckit.decide.findings import node_findings
 from hpckit.decide.grouping import group_alike
 from hpckit.errors import ConfigError
+from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer, SlurmNode
 from hpckit.parse.srun_probe import words_about
@@ -88,5 +89,13 @@ def _judged(
         return NodeAnswer(node=node.name, because=because if said is None else f"{because}: {said}")
     if answer.topology is None:
         return answer
-    findings = node_findings(answer.topology, expected_gpus=node.gpus or None)
+    findings = node_findings(answer.topology, expected_gpus=_expected_gpus(node, answer.topology))
     return replace(answer, findings=findings)
+
+
+def _expected_gpus(node: SlurmNode, topology: NodeTopology) -> int | None:
+    """What Slurm gives out on the node, unless it hides GPUs from who did not ask for them."""
+    is_hiding = any(gpu.is_hidden for gpu in topology.gpus)
+    if not node.gpus or (is_hiding and len(topology.gpus) >= node.gpus):
+        return None
+    return node.gpus
