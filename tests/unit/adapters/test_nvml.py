@@ -155,7 +155,9 @@ def test_driver_before_535(with_profile: WithProfile) -> None:
 
 def test_dead_nvlink(library: Path) -> None:
     """One dead link of GPU5 leaves 17 to each of its peers, and 18 between the others."""
-    topology = of_profile(library, "dgx-h100-dead-nvlink").look().topology
+    look = of_profile(library, "dgx-h100-dead-nvlink").look()
+    topology = look.topology
+    assert look.device(5)["links"][7]["remote_type"] == {"reason": "not asked"}
     down = {g.index: [n.index for n in g.nvlinks or () if not n.is_active] for g in topology.gpus}
     assert down == {at: [7] if at == 5 else [] for at in range(8)}
     assert {(5 in (link.a, link.b), link.count) for link in topology.gpu_links} == {
