@@ -100,13 +100,12 @@ def package_of_nodes(
     Raises ParseError.
     """
     above = _packages_above(tree)
-    cpus = {one.index: set(expand_indices(one.cpus or "")) for one in packages}
+    of_cpu = {cpu: one.index for one in packages for cpu in expand_indices(one.cpus or "")}
     found: dict[int, int] = {}
     for node in nodes:
-        own = expand_indices(node.cpus or "")
-        near = [index for index, those in cpus.items() if not those.isdisjoint(own)]
+        near = {of_cpu[cpu] for cpu in expand_indices(node.cpus or "") if cpu in of_cpu}
         if len(near) == 1:
-            found[node.index] = near[0]
+            found[node.index] = near.pop()
         elif not near and node.index in above:
             found[node.index] = above[node.index]
     return found

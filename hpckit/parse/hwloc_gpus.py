@@ -87,11 +87,13 @@ def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[F
     candidates = sorted(_candidates(tree, pci), key=_order)
     libraries = {library for one in candidates for library in one.numbers}
     own_nodes = _own_nodes(tree)
+    # Of the partitions of a GPU often only the first is given a name.
+    names = {id(one.function): name for one in reversed(candidates) if (name := _name(one))}
     found: list[FoundGpu] = []
     for index, one in zip(_indices(candidates), candidates, strict=True):
         gpu = Gpu(
             index=index,
-            name=_name(one, candidates),
+            name=_name(one) or names.get(id(one.function)),
             vendor=one.vendor,
             pci=one.pci.address if one.pci else None,
             uuid=_uuid(one.os_devices),
@@ -192,16 +194,14 @@ def _order(one: _Candidate) -> tuple[int, int, str, int]:
 
 def _indices(candidates: list[_Candidate]) -> list[int]:
     """The libraries' numbers where no two are alike, the next free ones for the rest."""
-    firsts = [
-        next((one.numbers[lib] for lib in _LIBRARIES if lib in one.numbers), None)
-        for one in candidates
-    ]
     taken: set[int] = set()
+    after = 0
     found: list[int] = []
-    for first in firsts:
-        is_free = first is not None and first not in taken
-        index = first if first is not None and is_free else max(taken, default=-1) + 1
+    for one in candidates:
+        own = next((one.numbers[library] for library in _LIBRARIES if library in one.numbers), None)
+        index = after if own is None or own in taken else own
         taken.add(index)
+        after = max(after, index + 1)
         found.append(index)
     return found
 
@@ -211,14 +211,9 @@ def _is_hidden(one: _Candidate, libraries: set[str]) -> bool:
     return bool(lists) and not one.numbers
 
 
-def _name(one: _Candidate, candidates: list[_Candidate]) -> str | None:
-    """What a library calls it; of partitions often only the first is given a name."""
-    siblings = [other for other in candidates if other.function and other.function is one.function]
-    for candidate in (one, *siblings):
-        name = _said(candidate.os_devices, "GPUModel", "LevelZeroModel")
-        if name:
-            return name
-    return one.pci.name if one.pci else None
+def _name(one: _Candidate) -> str | None:
+    said = _said(one.os_devices, "GPUModel", "LevelZeroModel")
+    return said or (one.pci.name if one.pci else None)
 
 
 def _said(os_devices: tuple[HwlocObject, ...], *names: str) -> str | None:

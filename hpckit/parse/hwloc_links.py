@@ -6,12 +6,14 @@ direction, to GPUs, NVSwitches or CPUs) and topology-rsmi.c (XGMIBandwidth, XGMI
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from hpckit.model.hardware import CpuLink, Gpu, GpuLink, GpuVendor, LinkKind
-from hpckit.model.pci import PciDevice
-from hpckit.parse.hwloc_distances import Matrix, matrix, objects_of
+from hpckit.model.pci import PciAddress, PciDevice
+from hpckit.parse.hwloc_distances import matrix, objects_of
 from hpckit.parse.hwloc_gpus import FoundGpu
 from hpckit.parse.hwloc_numa import Places
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
@@ -27,147 +29,123 @@ _FIGURES: Final = ((0x1D80, 20_000), (0x2900, 25_000), (0x3400, 50_000))
 _ASSUMED_XGMI: Final = 100_000
 
 
-class _Nvlinks:
-    """NVLinkBandwidth by what its rows are."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A matrix, what its rows are, and the GPUs among them by row."""
 
-    def __init__(self, found: Matrix, objects: tuple[HwlocObject | None, ...]) -> None:
-        self.rows = found.rows
-        self.switches = [
-            at for at, one in enumerate(objects) if one is not None and one.kind is Kind.PCI
-        ]
-        self.cpus = [
-            (at, one)
-            for at, one in enumerate(objects)
-            if one is not None and one.kind not in {Kind.PCI, Kind.OS}
-        ]
+    values: tuple[tuple[int, ...], ...]
+    objects: tuple[HwlocObject | None, ...]
+    gpus: dict[int, Gpu]
 
-    def to_switches(self, row: int) -> int:
-        """MB/s from a row to all switches."""
-        return sum(self.rows[row][at] for at in self.switches)
+    def pairs(self) -> Iterator[tuple[int, int, Gpu, Gpu]]:
+        """Row and column of each two GPUs, the one with the lower number first."""
+        ordered = sorted(self.gpus.items(), key=lambda one: one[1].index)
+        for (row, gpu), (column, other) in combinations(ordered, 2):
+            yield row, column, gpu, other
 
 
-def gpu_links(
-    tree: HwlocTree, found: tuple[FoundGpu, ...], pci: tuple[PciDevice, ...]
-) -> tuple[GpuLink, ...]:
-    """The links between GPUs, by pairs of their indices. Raises ParseError."""
-    links = [*_nvlinks(tree, found, pci), *_xgmi(tree, found)]
-    return tuple(sorted(links, key=lambda link: (link.a, link.b)))
-
-
-def cpu_links(
+def links(
     tree: HwlocTree, places: Places, found: tuple[FoundGpu, ...], pci: tuple[PciDevice, ...]
-) -> tuple[CpuLink, ...]:
-    """NVLinks to the CPUs of POWER. Raises ParseError."""
-    read = _read(tree, found, "NVLinkBandwidth")
-    if read is None:
-        return ()
-    values, objects, of_row = read
-    nvlinks = _Nvlinks(values, objects)
-    return tuple(
-        CpuLink(
-            gpu_index=gpu.index,
-            kind=LinkKind.NVLINK,
-            numa_index=places.numa_index(cpu),
-            count=_count(values.rows[row][at], gpu, pci),
-            bandwidth_bytes_per_s=values.rows[row][at] * _MB,
-        )
-        for row, gpu in of_row.items()
-        for at, cpu in nvlinks.cpus
-        if values.rows[row][at]
-    )
+) -> tuple[tuple[GpuLink, ...], tuple[CpuLink, ...]]:
+    """The links between GPUs by pairs of their numbers, and those to the CPUs of POWER.
 
-
-def _nvlinks(
-    tree: HwlocTree, found: tuple[FoundGpu, ...], pci: tuple[PciDevice, ...]
-) -> list[GpuLink]:
-    """Direct links; else, of two GPUs at switches, what the one with less has to them.
-
-    Which switches does not matter: those of the two boards of a DGX-2 are joined behind.
+    Raises ParseError.
     """
-    read = _read(tree, found, "NVLinkBandwidth")
-    if read is None:
-        return []
-    values, objects, of_row = read
-    nvlinks = _Nvlinks(values, objects)
-    links: list[GpuLink] = []
-    for (row, gpu), (column, other) in combinations(of_row.items(), 2):
-        direct = min(values.rows[row][column], values.rows[column][row])
-        switched = min(nvlinks.to_switches(row), nvlinks.to_switches(column))
-        if direct or switched:
-            links.append(
-                GpuLink(
-                    a=min(gpu.index, other.index),
-                    b=max(gpu.index, other.index),
-                    kind=LinkKind.NVLINK,
-                    count=_count(direct or switched, gpu, pci),
-                    bandwidth_bytes_per_s=(direct or switched) * _MB,
-                    is_switched=switched > 0,
-                )
-            )
-    return links
-
-
-def _xgmi(tree: HwlocTree, found: tuple[FoundGpu, ...]) -> list[GpuLink]:
-    """Pairs joined by XGMI; figures only where they are not hwloc's constants for all pairs."""
-    read = _read(tree, found, "XGMIBandwidth")
-    if read is None:
-        return _peers(found)
-    values, _, of_row = read
-    hops = _read(tree, found, "XGMIHops")
-    pairs = list(combinations(of_row.items(), 2))
-    is_assumed = {values.rows[a][b] for (a, _), (b, _) in pairs} <= {0, _ASSUMED_XGMI}
-    return [
-        GpuLink(
-            a=min(gpu.index, other.index),
-            b=max(gpu.index, other.index),
-            kind=LinkKind.XGMI,
-            bandwidth_bytes_per_s=None if is_assumed else values.rows[row][column] * _MB,
-            hops=None if is_assumed or hops is None else _between(hops, gpu, other),
-        )
-        for (row, gpu), (column, other) in pairs
-        if values.rows[row][column]
+    ids = {device.address: device.device_id for device in pci}
+    nvlinks = _rows(tree, found, "NVLinkBandwidth")
+    xgmi = _rows(tree, found, "XGMIBandwidth")
+    hops = _rows(tree, found, "XGMIHops")
+    between = [
+        *(_nvlinks(nvlinks, ids) if nvlinks else ()),
+        *(_xgmi(xgmi, hops) if xgmi else _peers(found)),
     ]
+    to_cpus = _cpu_links(nvlinks, places, ids) if nvlinks else ()
+    return tuple(sorted(between, key=lambda link: (link.a, link.b))), tuple(to_cpus)
 
 
-def _peers(found: tuple[FoundGpu, ...]) -> list[GpuLink]:
-    """Pairs of which each names the other, where a file has names and no matrix."""
-    peers = {
-        name: set((info(device.element, "XGMIPeers") or "").split())
-        for one in found
-        for name, device in one.os_devices.items()
-    }
-    links: list[GpuLink] = []
-    for one, other in combinations(found, 2):
-        if any(name in peers[of] for of in one.os_devices for name in other.os_devices):
-            links.append(GpuLink(a=one.gpu.index, b=other.gpu.index, kind=LinkKind.XGMI))
-    return links
-
-
-_Read = tuple[Matrix, tuple[HwlocObject | None, ...], dict[int, Gpu]]
-
-
-def _read(tree: HwlocTree, found: tuple[FoundGpu, ...], name: str) -> _Read | None:
-    """A matrix, its objects, and the GPUs among them by row."""
+def _rows(tree: HwlocTree, found: tuple[FoundGpu, ...], name: str) -> _Rows | None:
     values = matrix(tree, name)
     if values is None:
         return None
     objects = objects_of(tree, values)
     of_device = {id(device): one.gpu for one in found for device in one.os_devices.values()}
-    of_row = {at: of_device[id(one)] for at, one in enumerate(objects) if id(one) in of_device}
-    return values, objects, of_row
+    gpus = {at: of_device[id(one)] for at, one in enumerate(objects) if id(one) in of_device}
+    firsts = {gpu.index: at for at, gpu in reversed(gpus.items())}
+    return _Rows(values.rows, objects, {at: gpus[at] for at in sorted(firsts.values())})
 
 
-def _between(hops: _Read, gpu: Gpu, other: Gpu) -> int | None:
-    values, _, of_row = hops
-    rows = {one.index: row for row, one in of_row.items()}
-    if gpu.index not in rows or other.index not in rows:
+def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink]:
+    """Direct links; else, of two GPUs at switches, what the one with less has to them.
+
+    Which switches does not matter: those of the two boards of a DGX-2 are joined behind.
+    """
+    switches = [at for at, one in enumerate(rows.objects) if one and one.kind is Kind.PCI]
+    to_switches = {row: sum(rows.values[row][at] for at in switches) for row in rows.gpus}
+    for row, column, gpu, other in rows.pairs():
+        direct = min(rows.values[row][column], rows.values[column][row])
+        switched = min(to_switches[row], to_switches[column])
+        if direct or switched:
+            yield GpuLink(
+                a=gpu.index,
+                b=other.index,
+                kind=LinkKind.NVLINK,
+                count=_count(direct or switched, gpu, ids),
+                bandwidth_bytes_per_s=(direct or switched) * _MB,
+                is_switched=switched > 0,
+            )
+
+
+def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -> Iterator[CpuLink]:
+    for row, gpu in rows.gpus.items():
+        for at, one in enumerate(rows.objects):
+            value = rows.values[row][at]
+            if value and one and one.kind not in {Kind.PCI, Kind.OS}:
+                yield CpuLink(
+                    gpu_index=gpu.index,
+                    kind=LinkKind.NVLINK,
+                    numa_index=places.numa_index(one),
+                    count=_count(value, gpu, ids),
+                    bandwidth_bytes_per_s=value * _MB,
+                )
+
+
+def _xgmi(rows: _Rows, hops: _Rows | None) -> Iterator[GpuLink]:
+    """Pairs joined by XGMI; figures only where they are not hwloc's constants for all pairs."""
+    said = {rows.values[row][column] for row, column, _, _ in rows.pairs()}
+    is_assumed = said <= {0, _ASSUMED_XGMI}
+    row_of = {gpu.index: row for row, gpu in hops.gpus.items()} if hops else {}
+    for row, column, gpu, other in rows.pairs():
+        value = rows.values[row][column]
+        far = None
+        if hops and not is_assumed and {gpu.index, other.index} <= row_of.keys():
+            far = hops.values[row_of[gpu.index]][row_of[other.index]] or None
+        if value:
+            yield GpuLink(
+                a=gpu.index,
+                b=other.index,
+                kind=LinkKind.XGMI,
+                bandwidth_bytes_per_s=None if is_assumed else value * _MB,
+                hops=far,
+            )
+
+
+def _peers(found: tuple[FoundGpu, ...]) -> Iterator[GpuLink]:
+    """Pairs of which one names the other, where a file has names and no matrix."""
+    of_name = {name: one.gpu.index for one in found for name in one.os_devices}
+    pairs = {
+        (one.gpu.index, of_name[peer])
+        for one in found
+        for device in one.os_devices.values()
+        for peer in (info(device.element, "XGMIPeers") or "").split()
+        if peer in of_name
+    }
+    for a, b in {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}:
+        yield GpuLink(a=a, b=b, kind=LinkKind.XGMI)
+
+
+def _count(mb_per_s: int, gpu: Gpu, ids: dict[PciAddress, int | None]) -> int | None:
+    device_id = ids.get(gpu.pci) if gpu.pci else None
+    if device_id is None or gpu.vendor is not GpuVendor.NVIDIA:
         return None
-    return values.rows[rows[gpu.index]][rows[other.index]] or None
-
-
-def _count(mb_per_s: int, gpu: Gpu, pci: tuple[PciDevice, ...]) -> int | None:
-    device = next((one for one in pci if one.address == gpu.pci), None)
-    if device is None or device.device_id is None or gpu.vendor is not GpuVendor.NVIDIA:
-        return None
-    figure = next((figure for end, figure in _FIGURES if device.device_id < end), None)
+    figure = next((figure for end, figure in _FIGURES if device_id < end), None)
     return mb_per_s // figure if figure and mb_per_s % figure == 0 else None

@@ -83,7 +83,7 @@ def _of_function(
     tree: HwlocTree, places: Places, device: PciDevice | None, group: list[HwlocObject]
 ) -> Iterable[Nic]:
     rdma = [one for one in group if _is_rdma(tree, one)]
-    netdevs = [one for one in group if one not in rdma]
+    netdevs = [one for one in group if not _is_rdma(tree, one)]
     for at, one in enumerate(rdma):
         yield _nic(tree, places, device, one, netdevs if at == 0 else [])
     for one in () if rdma else netdevs:

@@ -6,7 +6,7 @@ Sources: hwloc's documentation, "Memory kinds" (the subtypes of NUMA nodes) and 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpckit.model.hardware import NumaKind, NumaNode
 from hpckit.model.index_list import IndexList, index_list
@@ -23,44 +23,52 @@ _KINDS: Final = {
 }
 
 
+class _Place(NamedTuple):
+    numa_index: int | None
+    cpus: IndexList | None
+    memory: IndexList | None
+
+
 class Places:
-    """The CPUs and NUMA nodes beside an object; asked once an object, as many devices share one."""
+    """The CPUs and NUMA nodes beside a device; read once a place, as many devices share one."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[NumaNode, ...]) -> None:
         self._tree = tree
-        self._nodes = {node.index: node for node in nodes}
+        self._nodes = {node.index for node in nodes}
         self._with_cpus = {node.index for node in nodes if node.cpus}
-        self._known: dict[int, frozenset[int]] = {}
-
-    def nodes(self, place: HwlocObject) -> frozenset[int]:
-        """All NUMA nodes of a place."""
-        key = id(place)
-        if key not in self._known:
-            found = members(self._tree.document, place.element, "nodeset")
-            self._known[key] = (found or frozenset()) & self._nodes.keys()
-        return self._known[key]
+        self._known: dict[int, _Place] = {}
 
     def numa_index(self, device: HwlocObject) -> int | None:
         """The one node whose CPUs are beside a device; None if there are several, or none."""
-        nodes = self.nodes(device.place)
-        candidates = nodes & self._with_cpus or nodes
-        return next(iter(candidates)) if len(candidates) == 1 else None
-
-    def is_anywhere(self, device: HwlocObject) -> bool:
-        """Whether the file puts a device beside the whole machine, though it has several nodes."""
-        return device.place is self._tree.machine and self.numa_index(device) is None
+        return self._of(device).numa_index
 
     def cpus(self, device: HwlocObject) -> IndexList | None:
-        """The CPUs beside a device, None if that is all and it might not be."""
-        if self.is_anywhere(device):
-            return None
-        found = members(self._tree.document, device.place.element, "cpuset")
-        return None if found is None else index_list(found)
+        """The CPUs beside a device; None if it is put beside a whole machine of several nodes."""
+        return self._of(device).cpus
 
     def memory(self, device: HwlocObject) -> IndexList | None:
-        """The NUMA nodes beside a device, those without CPUs included."""
-        nodes = self.nodes(device.place)
-        return None if self.is_anywhere(device) or not nodes else index_list(nodes)
+        """The NUMA nodes beside a device, those without CPUs included, where its CPUs are known."""
+        return self._of(device).memory
+
+    def _of(self, device: HwlocObject) -> _Place:
+        key = id(device.place)
+        if key not in self._known:
+            self._known[key] = self._read(device.place)
+        return self._known[key]
+
+    def _read(self, place: HwlocObject) -> _Place:
+        document = self._tree.document
+        nodes = (members(document, place.element, "nodeset") or frozenset()) & self._nodes
+        candidates = nodes & self._with_cpus or nodes
+        numa_index = next(iter(candidates)) if len(candidates) == 1 else None
+        cpus = members(document, place.element, "cpuset")
+        if place is self._tree.machine and numa_index is None:
+            return _Place(None, None, None)
+        return _Place(
+            numa_index,
+            None if cpus is None else index_list(cpus),
+            index_list(nodes) if nodes else None,
+        )
 
 
 def numa_nodes(tree: HwlocTree) -> tuple[NumaNode, ...]:
@@ -76,7 +84,9 @@ def numa_nodes(tree: HwlocTree) -> tuple[NumaNode, ...]:
         if number in found:
             raise tree.document.refuse(one.element, f"NUMA node {number} twice", "each node once")
         found[number] = one
+    order = sorted(found)
     distances = numa_distances(tree)
+    is_whole = distances.keys() == found.keys()
     cpus = _owned(tree, found)
     return tuple(
         NumaNode(
@@ -84,9 +94,9 @@ def numa_nodes(tree: HwlocTree) -> tuple[NumaNode, ...]:
             cpus=cpus[number],
             memory_bytes=whole(tree.document, found[number].element, "local_memory") or None,
             kind=numa_kind(found[number]),
-            distances=_row(distances.get(number, {}), sorted(found)),
+            distances=tuple(distances[number][other] for other in order) if is_whole else None,
         )
-        for number in sorted(found)
+        for number in order
     )
 
 
@@ -111,7 +121,3 @@ def _owned(tree: HwlocTree, found: dict[int, HwlocObject]) -> dict[int, IndexLis
 
 def _comes_later(node: HwlocObject) -> bool:
     return numa_kind(node) not in {None, NumaKind.DRAM}
-
-
-def _row(row: dict[int, int], nodes: list[int]) -> tuple[int, ...] | None:
-    return tuple(row[node] for node in nodes) if row.keys() == set(nodes) else None

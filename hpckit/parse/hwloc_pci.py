@@ -7,7 +7,7 @@ hwloc__pci_link_speed (what pci_link_speed is).
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from hpckit.parse.hwloc_numa import Places
@@ -15,8 +15,7 @@ from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.parse.hwloc_values import decimal, info
 
 _TYPE: Final = re.compile(
-    r"(?P<class_code>[0-9a-f]{4}) \[(?P<vendor_id>[0-9a-f]{4}):(?P<device_id>[0-9a-f]{4})\]"
-    r" \[(?P<subsystem_vendor_id>[0-9a-f]{4}):(?P<subsystem_device_id>[0-9a-f]{4})\]"
+    r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\] \[([0-9a-f]{4}):([0-9a-f]{4})\]"
     r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
     re.ASCII | re.IGNORECASE,
 )
@@ -24,6 +23,14 @@ _GB: Final = 1e9
 _BUSES: Final = re.compile(
     r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.ASCII | re.IGNORECASE
 )
+
+
+class _Ids(NamedTuple):
+    class_code: int | None = None
+    vendor: int | None = None
+    device: int | None = None
+    subsystem_vendor: int | None = None
+    subsystem_device: int | None = None
 
 
 def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
@@ -62,32 +69,35 @@ def _lacks_bridge(tree: HwlocTree, one: HwlocObject) -> bool:
 def _device(tree: HwlocTree, places: Places, one: HwlocObject) -> PciDevice:
     speed = decimal(tree.document, one.element, "pci_link_speed")
     above = one.parent.function if one.parent else None
+    ids = _ids(tree, one)
     return PciDevice(
         address=tree.address(one),
         parent=tree.address(above) if above else None,
         host_bridge=_host_bridge(tree, one),
-        **_ids(tree, one),
+        class_code=ids.class_code,
+        vendor_id=ids.vendor,
+        device_id=ids.device,
+        subsystem_vendor_id=ids.subsystem_vendor,
+        subsystem_device_id=ids.subsystem_device,
         name=info(one.element, "PCIDevice") or one.name or None,
         numa_index=places.numa_index(one),
         link=PcieLink(bandwidth_bytes_per_s=speed * _GB) if speed else None,
     )
 
 
-def _ids(tree: HwlocTree, one: HwlocObject) -> dict[str, int | None]:
+def _ids(tree: HwlocTree, one: HwlocObject) -> _Ids:
     """The numbers of pci_type; 0000 in place of a vendor is one that was not read."""
     text = one.element.get("pci_type")
     if text is None:
-        return {}
+        return _Ids()
     match = _TYPE.fullmatch(text)
     if match is None:
         expected = "class, ids and revision, as 0302 [10de:2335] [10de:18bf] a1"
         raise tree.document.refuse(one.element, f"pci_type is {text[:60]!r}", expected)
-    ids: dict[str, int | None] = {
-        name: int(digits, 16) for name, digits in match.groupdict().items()
-    }
-    if not ids["subsystem_vendor_id"]:
-        ids |= {"subsystem_vendor_id": None, "subsystem_device_id": None}
-    return ids if ids["vendor_id"] else {}
+    found = _Ids(*(int(digits, 16) for digits in match.groups()))
+    if not found.vendor:
+        return _Ids()
+    return found if found.subsystem_vendor else _Ids(*found[:3])
 
 
 def _host_bridge(tree: HwlocTree, one: HwlocObject) -> str | None:

@@ -50,7 +50,9 @@ def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Un
         return
     names = ["GPUs", *(f"GPU{gpu.index}" for gpu in topology.gpus)]
     if not any(one.is_numbered for one in found):
-        because = "the file has no device of NVML, CUDA, ROCm SMI or Level Zero: counted by bus id"
+        because = (
+            "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
+        )
         yield Unknown(subject="GPUs", what="index", because=because)
     because = "hwloc does not record it"
     yield Unknown(subject="GPUs", what="architecture", because=because)

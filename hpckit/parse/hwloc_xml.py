@@ -11,7 +11,7 @@ from dataclasses import replace
 from hpckit.model.hardware import NodeTopology, Source
 from hpckit.parse.hwloc_cpu import cpu_topology, host, package_of_nodes, said_of_machine
 from hpckit.parse.hwloc_gpus import accelerators, gpus
-from hpckit.parse.hwloc_links import cpu_links, gpu_links
+from hpckit.parse.hwloc_links import links
 from hpckit.parse.hwloc_nics import nics
 from hpckit.parse.hwloc_numa import Places, numa_nodes
 from hpckit.parse.hwloc_objects import HwlocTree
@@ -40,14 +40,15 @@ def parse_hwloc_xml(document: XmlDocument) -> NodeTopology:
     packages = package_of_nodes(tree, nodes, cpu.packages)
     pci = pci_devices(tree, places)
     found = gpus(tree, places, pci)
+    between, to_cpus = links(tree, places, found, pci)
     topology = NodeTopology(
         source=Source(format=FORMAT, is_synthetic=said_of_machine(tree, "Backend") == "Synthetic"),
         host=host(tree),
         cpu=cpu,
         numa_nodes=tuple(replace(one, package_index=packages.get(one.index)) for one in nodes),
         gpus=tuple(one.gpu for one in found),
-        gpu_links=gpu_links(tree, found, pci),
-        cpu_links=cpu_links(tree, places, found, pci),
+        gpu_links=between,
+        cpu_links=to_cpus,
         nics=nics(tree, places, pci),
         accelerators=accelerators(tree, places, pci),
         pci=pci,
