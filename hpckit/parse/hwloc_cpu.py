@@ -16,7 +16,10 @@ from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.parse.hwloc_values import info, members, os_index, whole
 
 # The DMI names that hypervisors give to their machines.
-_VIRTUAL_PRODUCTS: Final = ("Virtual Machine", "KVM", "VirtualBox", "HVM domU", "OpenStack")
+_VIRTUAL_PRODUCTS: Final = (
+    *("Virtual Machine", "KVM", "VirtualBox", "HVM domU", "OpenStack", "Google Compute Engine"),
+    "Alibaba Cloud",
+)
 _CPUID: Final = re.compile(r"\d{1,8}", re.ASCII)
 _VIRTUAL_VENDORS: Final = ("QEMU", "VMware", "Xen", "Bochs", "innotek")
 
@@ -29,16 +32,18 @@ def said_of_machine(tree: HwlocTree, name: str) -> str | None:
 def host(tree: HwlocTree) -> Host:
     """The machine as a whole."""
     product = said_of_machine(tree, "DMIProductName") or said_of_machine(tree, "PlatformModel")
-    vendor = said_of_machine(tree, "DMISysVendor") or ""
-    is_virtual = (product or "").startswith(_VIRTUAL_PRODUCTS) or vendor.startswith(
-        _VIRTUAL_VENDORS
-    )
     return Host(
         name=said_of_machine(tree, "HostName"),
         product=product,
         os_release=said_of_machine(tree, "OSRelease"),
-        is_virtual_machine=True if is_virtual else None,
+        is_virtual_machine=_is_virtual(product or "", said_of_machine(tree, "DMISysVendor") or ""),
     )
+
+
+def _is_virtual(product: str, vendor: str) -> bool | None:
+    if product.startswith(_VIRTUAL_PRODUCTS) or vendor.startswith(_VIRTUAL_VENDORS):
+        return True
+    return True if vendor == "Amazon EC2" and "metal" not in product else None
 
 
 def cpu_topology(tree: HwlocTree) -> CpuTopology:

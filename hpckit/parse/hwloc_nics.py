@@ -1,7 +1,8 @@
 """The network devices of hwloc's XML.
 
 Sources: hwloc, hwloc.h (types of OS devices: numbers up to 2.x, bits from 3.0 on) and
-topology-linux.c (what is said of a port); ibverbs, enum ibv_port_state; pci.ids.
+topology-linux.c (what is said of a port); ibverbs, enum ibv_port_state; pci.ids and
+Linux's drivers (ids of virtual functions).
 """
 
 from __future__ import annotations
@@ -44,13 +45,19 @@ _LAYERS: Final = {
 _AMAZON: Final = 0x1D0F
 _GOOGLE: Final = 0x1AE0
 _CRAY: Final = 0x17DB
-_MELLANOX: Final = 0x15B3
 # Chelsio speaks iWARP, Cisco usNIC through the same interface.
 _NO_ROCE: Final = frozenset({0x1425, 0x1137})
-# ConnectX-2 and -3, -4, -4 Lx, -5, -5 Ex, -6, and all after.
-_MELLANOX_VIRTUAL: Final = frozenset(
-    {0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}
-)
+# Virtual functions by maker: Mellanox, Intel (igbvf, ixgbevf, iavf), Broadcom (bnxt_en).
+_VIRTUAL: Final = {
+    0x15B3: frozenset({0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}),
+    0x8086: frozenset(
+        {0x10CA, 0x1520, 0x10ED, 0x1515, 0x1565, 0x15A8, 0x15C5, 0x154C, 0x1571, 0x37CD, 0x1889}
+    ),
+    0x14E4: frozenset(
+        {0x1606, 0x1607, 0x1608, 0x1609, 0x16C1, 0x16CB, 0x16D3, 0x16DC, 0x16E1, 0x16E5}
+        | {0x1806, 0x1807, 0x1808, 0x1809}
+    ),
+}
 
 
 def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
@@ -165,8 +172,8 @@ def _is_virtual(device: PciDevice | None) -> bool | None:
     """Whether pci.ids has it as a virtual function; the file itself does not tell."""
     if device is None:
         return None
-    is_mellanox = device.vendor_id == _MELLANOX and device.device_id in _MELLANOX_VIRTUAL
-    return True if is_mellanox or "Virtual Function" in (device.name or "") else None
+    is_listed = device.device_id in _VIRTUAL.get(device.vendor_id or 0, ())
+    return True if is_listed or "Virtual Function" in (device.name or "") else None
 
 
 def _said(one: HwlocObject, name: str) -> str | None:

@@ -189,6 +189,8 @@ def test_locality_beside_the_whole_machine() -> None:
     [
         ([("DMIProductName", "Virtual Machine")], True),
         ([("DMISysVendor", "QEMU"), ("DMIProductName", "Standard PC (Q35 + ICH9, 2009)")], True),
+        ([("DMISysVendor", "Amazon EC2"), ("DMIProductName", "p5.48xlarge")], True),
+        ([("DMISysVendor", "Amazon EC2"), ("DMIProductName", "g4dn.metal")], None),
         ([("DMIProductName", "ProLiant XL675d Gen10 Plus")], None),
     ],
 )

@@ -175,7 +175,9 @@ def test_states(states: list[str], expected: str) -> None:
     ("says", "name", "expected"),
     [
         ("0207 [15b3:101e]", "", True),
-        ("0200 [8086:154c]", "Ethernet Virtual Function 700 Series", True),
+        ("0200 [8086:1520]", "", True),
+        ("0200 [14e4:1806]", "", True),
+        ("0200 [1590:0001]", "Ethernet Virtual Function 700 Series", True),
         (CX7_IB, "MT2910 Family [ConnectX-7]", None),
     ],
 )
