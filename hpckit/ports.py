@@ -86,16 +86,29 @@ class CommandRunner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardCommand:
+    """A command that was listened to; `is_late` is one that was ended for taking too long."""
+
+    stderr: str
+    returncode: int | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was ended, or not even begun, when the time was up."""
+        return self.returncode is None
+
+
 class CommandListener(Protocol):
     """Runs external commands whose output counts while they run."""
 
     def listen(
-        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
-    ) -> CommandResult:
-        """The result of `argv`, in a clean environment.
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command, in their order; all share the time and run side by side.
 
-        `heard` gets each line of stdout, without its end, soon after it was printed; those of a
-        command that takes too long as well. Raises ToolMissing, ToolTimeout.
+        They run in a clean environment. `heard` gets each line of their stdout, without its end,
+        soon after it was printed. Raises ToolMissing.
         """
         ...
 

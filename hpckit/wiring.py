@@ -150,14 +150,14 @@ def command_runner() -> CommandRunner:
 
 
 def _runner() -> Runner:
-    from hpckit.adapters.process import ProcessRunner
+    from hpckit.adapters.listener import ListeningRunner
 
     path = os.environ.get("HPCKIT_COMMAND_LOG")
     if not path:
-        return ProcessRunner()
+        return ListeningRunner()
     from hpckit.adapters.command_log import LoggedRunner
 
-    return LoggedRunner(ProcessRunner(), Path(path), clock())
+    return LoggedRunner(ListeningRunner(), Path(path), clock())
 
 
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:

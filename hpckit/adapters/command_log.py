@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hpckit.errors import StorageFailed
-from hpckit.ports import Clock, CommandListener, CommandResult, CommandRunner
+from hpckit.ports import Clock, CommandListener, CommandResult, CommandRunner, HeardCommand
 
 SCHEMA = "hpckit.command/1"
 
@@ -38,13 +38,20 @@ class LoggedRunner:
         return result
 
     def listen(
-        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
-    ) -> CommandResult:
-        """The same for a command whose output counts while it runs."""
-        with self._recorded(argv) as codes:
-            result = self._runner.listen(argv, timeout_s, heard)
-            codes.append(result.returncode)
-        return result
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command, on record once all have ended."""
+        begun_s = self._clock.now_s()
+        ended: Sequence[HeardCommand] = ()
+        with self._open() as file:
+            try:
+                ended = self._runner.listen(commands, timeout_s, heard)
+            finally:
+                codes = [one.returncode for one in ended] or [None] * len(commands)
+                with contextlib.suppress(OSError):
+                    for argv, code in zip(commands, codes, strict=True):
+                        file.write(self._line(argv, begun_s, code))
+        return ended
 
     @contextlib.contextmanager
     def _recorded(self, argv: Sequence[str]) -> Iterator[list[int]]:

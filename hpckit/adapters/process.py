@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from hpckit.errors import AdapterError, ToolMissing, ToolTimeout
@@ -29,7 +28,6 @@ _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
 # English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
 _READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 _SHELL_SIGNAL_BASE = 128
-_LISTEN_S = 0.1
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -54,36 +52,25 @@ class ProcessRunner:
         UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole process group is killed.
         Raises ToolMissing, ToolTimeout, AdapterError.
         """
-        env = _scrubbed(self._environment) if environment is None else environment
-        return _ran(argv, timeout_s, env, None)
+        # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
+        out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+        try:
+            env = self.clean_environment() if environment is None else environment
+            code = _finish(start(argv, out, err, env), argv, timeout_s, err)
+            return CommandResult(returncode=code, stdout=text_of(out), stderr=text_of(err))
+        finally:
+            os.close(out)
+            os.close(err)
 
-    def listen(
-        self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
-    ) -> CommandResult:
-        """The same, in the cleaned environment; `heard` gets the lines of stdout meanwhile."""
-        return _ran(argv, timeout_s, _scrubbed(self._environment), heard)
-
-
-def _ran(
-    argv: Sequence[str],
-    timeout_s: float,
-    env: Mapping[str, str],
-    heard: Callable[[str], None] | None,
-) -> CommandResult:
-    # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
-    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
-    try:
-        listener = None if heard is None else _Listener(out, heard)
-        code = _finish(_start(argv, out, err, env), argv, timeout_s, err, listener)
-        return CommandResult(returncode=code, stdout=_text(out), stderr=_text(err))
-    finally:
-        os.close(out)
-        os.close(err)
+    def clean_environment(self) -> dict[str, str]:
+        """The runner's environment without the variables that would change what is asked for."""
+        return _scrubbed(self._environment)
 
 
-def _start(
+def start(
     argv: Sequence[str], out: int, err: int, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
+    """A command that writes to these files. Raises ToolMissing, AdapterError."""
     try:
         return subprocess.Popen(
             list(argv),
@@ -120,56 +107,24 @@ def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **_READABLE}
 
 
-class _Listener:
-    """Hands on the whole lines of a growing file, each once."""
-
-    def __init__(self, fd: int, heard: Callable[[str], None]) -> None:
-        self._fd = fd
-        self._heard = heard
-        self._at = 0
-
-    def listen(self, *, is_end: bool = False) -> None:
-        """Hand on what has come; at the end also a last line without its end."""
-        new = os.pread(self._fd, os.fstat(self._fd).st_size - self._at, self._at)
-        if not is_end:
-            new = new[: new.rfind(b"\n") + 1]
-        self._at += len(new)
-        for line in new.decode("utf-8", errors="replace").splitlines():
-            self._heard(line)
-
-
 def _finish(
-    process: subprocess.Popen[bytes],
-    argv: Sequence[str],
-    timeout_s: float,
-    err: int,
-    listener: _Listener | None,
+    process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float, err: int
 ) -> int:
     try:
-        code = process.wait(timeout_s) if listener is None else _hear(process, timeout_s, listener)
+        code = process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise ToolTimeout(argv, timeout_s, _text(err)) from error
+        raise ToolTimeout(argv, timeout_s, text_of(err)) from error
     finally:
-        _kill_group(process)
+        kill_group(process)
+    return shell_code(code)
+
+
+def shell_code(code: int) -> int:
+    """A process's code as a shell has it: 128+N when it was ended by signal N."""
     return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
-def _hear(process: subprocess.Popen[bytes], timeout_s: float, listener: _Listener) -> int:
-    end_s = time.monotonic() + timeout_s
-    while True:
-        left_s = end_s - time.monotonic()
-        try:
-            code = process.wait(max(0.0, min(_LISTEN_S, left_s)))
-        except subprocess.TimeoutExpired:
-            listener.listen(is_end=left_s <= _LISTEN_S)
-            if left_s <= _LISTEN_S:
-                raise
-        else:
-            listener.listen(is_end=True)
-            return code
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     """End the process and what it started, unless it has ended."""
     # Popen.wait may have reaped it before an interrupt came through; until then neither its id
     # nor its group's can be another's.
@@ -178,7 +133,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _text(fd: int) -> str:
+def text_of(fd: int) -> str:
+    """What is in a file so far, wrong bytes replaced."""
     return os.pread(fd, os.fstat(fd).st_size, 0).decode("utf-8", errors="replace")
 
 

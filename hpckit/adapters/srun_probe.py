@@ -12,7 +12,7 @@ from pathlib import Path
 from hpckit.adapters.command_log import Runner
 from hpckit.adapters.injob_archive import pack_probe
 from hpckit.adapters.slurm_cli import SlurmCli
-from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed, ToolTimeout
+from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed
 from hpckit.model.node_answer import NodeAnswer, SlurmNode
 from hpckit.parse.probe_answer import AnswerReader, error_in
 from hpckit.parse.sinfo_nodes import (
@@ -24,7 +24,7 @@ from hpckit.parse.sinfo_nodes import (
 )
 from hpckit.parse.snapshot import decode_snapshot
 from hpckit.parse.srun_probe import srun_probe_argv
-from hpckit.ports import NodeQuestion
+from hpckit.ports import HeardCommand, NodeQuestion
 
 _CANCEL_S = 30.0
 _MINUTE_S = 60
@@ -70,28 +70,43 @@ class SrunProbe:
 
         Raises StorageFailed, ToolMissing, and ToolFailed when no node was asked at all.
         """
-        reader, answered = AnswerReader(), 0
+        reader = AnswerReader()
+        silent = list(question.nodes)
 
         def hear(line: str) -> None:
-            nonlocal answered
             found = reader.read(line)
-            if found is not None:
-                answered += 1
+            if found is not None and found[0] in silent:
+                silent.remove(found[0])
                 heard(_answer(*found))
 
         with self._archive() as archive:
-            name = archive.parent.name.lstrip(".")
-            argv = srun_probe_argv(
-                question.nodes, self._python, str(archive), _options(question, name)
-            )
-            try:
-                result = self._runner.listen(argv, question.timeout_s, hear)
-            except ToolTimeout as error:
-                self._cancel(question, name)
-                return [*reader.other, *error.stderr.splitlines()]
-        if result.returncode != 0 and not answered:
-            raise ToolFailed(argv, result.returncode, result.stderr)
-        return [*reader.other, *result.stderr.splitlines()]
+            # One srun is one job. But a node that hangs can hold up the start of all of them
+            # (slurm.conf, PrologFlags=Alloc): then, in the other half of the time, each is asked
+            # by itself.
+            limit_s = question.timeout_s / (2 if len(silent) > 1 else 1)
+            ended = self._run(question, [tuple(silent)], archive, limit_s, hear)
+            if ended[0].returncode and len(silent) == len(question.nodes):
+                raise ToolFailed(("srun",), ended[0].returncode, ended[0].stderr)
+            if ended[0].is_late and silent and len(question.nodes) > 1:
+                groups = [(node,) for node in silent]
+                ended += self._run(question, groups, archive, limit_s, hear)
+        return [*reader.other, *(line for one in ended for line in one.stderr.splitlines())]
+
+    def _run(
+        self,
+        question: NodeQuestion,
+        groups: Sequence[tuple[str, ...]],
+        archive: Path,
+        limit_s: float,
+        hear: Callable[[str], None],
+    ) -> list[HeardCommand]:
+        name = archive.parent.name.lstrip(".")
+        options = _options(question, name, limit_s)
+        commands = [srun_probe_argv(group, self._python, str(archive), options) for group in groups]
+        ended = list(self._runner.listen(commands, limit_s, hear))
+        if any(one.is_late for one in ended) and question.job_id is None:
+            self._cancel(name)
+        return ended
 
     @contextmanager
     def _archive(self) -> Iterator[Path]:
@@ -105,11 +120,10 @@ class SrunProbe:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _cancel(self, question: NodeQuestion, name: str) -> None:
-        """Give an allocation of our own back; that of a job is the user's."""
-        if question.job_id is None:
-            with suppress(AdapterError):
-                self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
+    def _cancel(self, name: str) -> None:
+        """Give back allocations of our own; that of a job is the user's."""
+        with suppress(AdapterError):
+            self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
 
 
 def _packed(folder: Path) -> Path:
@@ -128,7 +142,7 @@ def _unwritable(folder: Path, error: OSError) -> StorageFailed:
     )
 
 
-def _options(question: NodeQuestion, name: str) -> list[str]:
+def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
     if question.job_id is not None:
         return [f"--jobid={question.job_id}"]
     said = {
@@ -137,11 +151,11 @@ def _options(question: NodeQuestion, name: str) -> list[str]:
         "reservation": question.reservation,
         "gpus-per-node": question.gpus_per_node,
     }
-    minutes = int(question.timeout_s // _MINUTE_S) + 2
+    minutes = int(limit_s // _MINUTE_S) + 2
     return [
         f"--job-name={name}",
         f"--time={minutes}",
-        f"--immediate={max(1, int(question.timeout_s))}",
+        f"--immediate={max(1, int(limit_s))}",
         *(f"--{option}={value}" for option, value in said.items() if value is not None),
     ]
 

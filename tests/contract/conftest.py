@@ -13,6 +13,7 @@ import pytest
 
 from hpckit.adapters.clock import SystemClock
 from hpckit.adapters.job_index import SqliteJobIndex
+from hpckit.adapters.listener import ListeningRunner
 from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.adapters.process import ProcessRunner
 from hpckit.adapters.slurm_submitter import SlurmSubmitter
@@ -75,7 +76,7 @@ def command_runner(request: pytest.FixtureRequest) -> CommandRunner:
 @pytest.fixture(params=["real", "fake"])
 def command_listener(request: pytest.FixtureRequest) -> CommandListener:
     """Each CommandListener."""
-    return ProcessRunner() if request.param == "real" else _fake_runner()
+    return ListeningRunner() if request.param == "real" else _fake_runner()
 
 
 def _fake_runner() -> FakeCommandRunner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpckit.errors import ToolMissing, ToolTimeout
-from hpckit.ports import CommandListener, CommandResult, CommandRunner
+from hpckit.ports import CommandListener, CommandResult, CommandRunner, HeardCommand
 
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")
@@ -33,18 +33,23 @@ def test_a_command_that_takes_too_long_is_ended(command_runner: CommandRunner) -
     assert caught.value.argv == SLEEPING
 
 
-def test_lines_are_heard_as_well_as_returned(command_listener: CommandListener) -> None:
-    """Each line of stdout is handed to `heard`, and the result holds all of them."""
+def test_lines_are_heard_and_the_end_is_told(command_listener: CommandListener) -> None:
+    """Each line of stdout is handed to `heard`; stderr and the code come back."""
     lines: list[str] = []
-    result = command_listener.listen(SPEAKING, 10, lines.append)
-    assert (lines, result.stdout, result.returncode) == (["out"], "out\n", 3)
+    (ended,) = command_listener.listen([SPEAKING], 10, lines.append)
+    assert (lines, ended) == (["out"], HeardCommand(stderr="err\n", returncode=3))
 
 
-def test_what_was_said_before_the_end_of_patience_was_heard(
-    command_listener: CommandListener,
-) -> None:
-    """The lines of a command that takes too long are handed on before ToolTimeout is raised."""
+def test_a_late_command_was_heard_and_hides_no_other(command_listener: CommandListener) -> None:
+    """What a command said before the time was up counts, and so does another that ended."""
     lines: list[str] = []
-    with pytest.raises(ToolTimeout):
-        command_listener.listen(SPEAKING_THEN_SLEEPING, 0.5, lines.append)
-    assert lines == ["first", "second"]
+    late, ended = command_listener.listen([SPEAKING_THEN_SLEEPING, SPEAKING], 2, lines.append)
+    assert late.is_late
+    assert ended.returncode == 3
+    assert sorted(lines) == ["first", "out", "second"]
+
+
+def test_nobody_listens_to_what_is_missing(command_listener: CommandListener) -> None:
+    """A program that is not there raises ToolMissing."""
+    with pytest.raises(ToolMissing):
+        command_listener.listen([("no-such-tool",)], 10, print)

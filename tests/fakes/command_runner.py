@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hpckit.errors import ToolMissing, ToolTimeout
-from hpckit.ports import CommandResult
+from hpckit.ports import CommandResult, HeardCommand
 
 
 class FakeCommandRunner:
@@ -35,10 +35,19 @@ class FakeCommandRunner:
         return self._answers[tuple(argv)]
 
     def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """The answers, their lines handed on; a program that takes too long is late."""
+        return [self._heard(argv, timeout_s, heard) for argv in commands]
+
+    def _heard(
         self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
-    ) -> CommandResult:
-        """The answer for `argv`, and its lines for `heard`. Raises ToolMissing, ToolTimeout."""
+    ) -> HeardCommand:
         known = self._answers.get(tuple(argv))
         for line in known.stdout.splitlines() if known is not None else ():
             heard(line)
-        return self.run(argv, timeout_s)
+        try:
+            answer = self.run(argv, timeout_s)
+        except ToolTimeout:
+            return HeardCommand(stderr="")
+        return HeardCommand(stderr=answer.stderr, returncode=answer.returncode)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hpckit.errors import ToolMissing, ToolTimeout
-from hpckit.ports import CommandResult
+from hpckit.errors import ToolMissing
+from hpckit.ports import CommandResult, HeardCommand
 
 Answer = CommandResult | Exception
 SEPARATOR = "\x1f"
@@ -56,15 +56,19 @@ class ScriptedRunner:
         return answer
 
     def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """The next answers of the programs, their lines handed on; a Late one is late."""
+        return [self._heard(argv, timeout_s, heard) for argv in commands]
+
+    def _heard(
         self, argv: Sequence[str], timeout_s: float, heard: Callable[[str], None]
-    ) -> CommandResult:
-        """The next answer of the program, its lines handed on; a Late one ends in ToolTimeout."""
+    ) -> HeardCommand:
         answer = self.run(argv, timeout_s)
         for line in answer.stdout.splitlines():
             heard(line)
-        if isinstance(answer, Late):
-            raise ToolTimeout(argv, timeout_s, answer.stderr)
-        return answer
+        code = None if isinstance(answer, Late) else answer.returncode
+        return HeardCommand(stderr=answer.stderr, returncode=code)
 
     @property
     def programs(self) -> list[str]:
