@@ -82,7 +82,7 @@ docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site
 .PHONY: bench
 bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli
 	@test -f tests/bench/$(SUITE).py || { echo "no suite $(SUITE); there are: $(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 1; }
-	$(BIN)/python tests/bench/$(SUITE).py
+	$(BIN)/python -m tests.bench.$(SUITE)  # as a file, inspect.py would hide the module of that name
 
 ifneq ($(VENV_STATE),ok)
 .PHONY: $(VENV)/.runtime

@@ -170,7 +170,7 @@ class _Reader:
 def _joined(folder: str, path: str) -> str:
     while path.startswith("../"):
         folder, path = folder.rpartition("/")[0], path[3:]
-    return f"{folder}/{path}"
+    return f"{folder}/{path}" if folder else path
 
 
 def _choices(part: str) -> list[str]:

@@ -32,7 +32,9 @@ def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknow
     A core is a distinct list of thread siblings: core numbers repeat on some machines.
     """
     online = tree.indices(f"{CPUS}/online")
-    present = [cpu for cpu in cpu_indices(tree) if online is None or cpu in frozenset(online)]
+    present = cpu_indices(tree)
+    if online is not None:
+        present = sorted(frozenset(online).intersection(present))
     siblings = {cpu: _siblings(tree, cpu) for cpu in present}
     cpus = online if online is not None else [cpu for cpu in present if siblings[cpu]]
     topology = CpuTopology(

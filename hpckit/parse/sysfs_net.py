@@ -33,7 +33,8 @@ _VIRTUAL_FUNCTIONS: Final = frozenset(
 )
 
 _NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
-_NO_PCI: Final = "no link leads from the device to its place on the PCI tree"
+_NO_PCI: Final = "no link leads from it to a place on the PCI tree; USB devices have none"
+_NO_RATE: Final = "its driver gives no rate, or one in other words than Gb/sec and Mb/s"
 _NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
 
 
@@ -57,12 +58,9 @@ def parse_nics(
     netdevs = list(_netdevs(tree))
     bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
     found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
-    owners = {nic.pci for nic in found if nic.pci}
-    found = [
-        _with_netdevs(nic, [one for one in netdevs if nic.pci and one.pci == nic.pci], bonds)
-        for nic in found
-    ]
-    found += [_plain(one, bonds) for one in netdevs if one.pci is None or one.pci not in owners]
+    found = [_with_netdevs(nic, netdevs, bonds) for nic in found]
+    owned = {name for nic in found for name in nic.netdevs}
+    found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
     nics = tuple(replace(_on_tree(nic, pci), index=index) for index, nic in enumerate(found))
     return nics, tuple(_unknown(nics))
 
@@ -77,12 +75,19 @@ def _netdevs(tree: SysfsTree) -> Iterator[_Netdev]:
         yield _Netdev(
             name=printable(name),
             pci=device_address(tree, folder),
-            state=_STATES.get(operstate, operstate.upper()) if operstate else None,
+            state=_state(operstate),
             rate_bytes_per_s=_bytes_per_s(tree.line(f"{folder}/speed")),
             driver=tree.linked_name(f"{folder}/device/driver"),
             master=tree.linked_name(f"{folder}/master"),
             physfn=physical_function(tree, folder),
         )
+
+
+def _state(operstate: str | None) -> str | None:
+    """RFC 2863's words; "unknown" is what drivers leave it at that never set it."""
+    if operstate is None or operstate == "unknown":
+        return None
+    return _STATES.get(operstate, operstate.upper())
 
 
 def _bytes_per_s(line: str | None) -> float | None:
@@ -106,15 +111,16 @@ def _cxi(tree: SysfsTree) -> Iterator[Nic]:
 
 
 def _with_netdevs(nic: Nic, netdevs: list[_Netdev], bonds: frozenset[str]) -> Nic:
-    masters = {one.master for one in netdevs if one.master in bonds}
-    found = replace(
-        nic,
-        netdevs=tuple(one.name for one in netdevs),
-        bond=nic.bond or (masters.pop() if len(masters) == 1 else None),
-    )
-    if nic.kind is not NicKind.SLINGSHOT or not netdevs:
+    """The NIC with its network devices; one that is a bond has those of all its members."""
+    own = [one for one in netdevs if nic.pci and one.pci == nic.pci]
+    masters = {one.master for one in own if one.master in bonds}
+    bond = masters.pop() if len(masters) == 1 else None
+    if nic.bond and bond:
+        own = [one for one in netdevs if one in own or one.master == bond]
+    found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)
+    if nic.kind is not NicKind.SLINGSHOT or not own:
         return found
-    best = max(netdevs, key=lambda one: (one.state == "ACTIVE", one.rate_bytes_per_s or 0))
+    best = max(own, key=lambda one: (one.state == "ACTIVE", one.rate_bytes_per_s or 0))
     return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
 
 
@@ -159,3 +165,6 @@ def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
             yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
         elif nic.numa_index is None:
             yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)
+        if nic.rate_bytes_per_s is None:
+            because = _NO_RATE if nic.state == "ACTIVE" else "no port of it is active"
+            yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)

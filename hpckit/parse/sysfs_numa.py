@@ -34,7 +34,8 @@ def parse_numa(
     matches = (_NODE.fullmatch(name) for name in tree.names(NODES))
     indices = sorted(int(match[1]) for match in matches if match)
     kinds = _Kinds(tree, cpu)
-    nodes = [_node(tree, index, cpu) for index in indices]
+    online = frozenset(expand_indices(cpu.cpus)) if cpu.cpus else None
+    nodes = [_node(tree, index, online) for index in indices]
     bare = [node for node in nodes if node.distances and len(node.distances) != len(nodes)]
     found = tuple(kinds.with_kind(_tidied(node, nodes, cpu.packages, not bare)) for node in nodes)
     unknown = [
@@ -64,13 +65,13 @@ def gpu_numa(tree: SysfsTree) -> dict[str, int]:
     return found
 
 
-def _node(tree: SysfsTree, index: int, cpu: CpuTopology) -> NumaNode:
+def _node(tree: SysfsTree, index: int, online: frozenset[int] | None) -> NumaNode:
     folder = f"{NODES}/node{index}"
     cpus = tree.indices(f"{folder}/cpulist")
     if cpus is None:
         cpus = tree.mask(f"{folder}/cpumap")
-    if cpus is not None and cpu.cpus is not None:
-        cpus = tuple(sorted(frozenset(cpus).intersection(expand_indices(cpu.cpus))))
+    if cpus is not None and online is not None:
+        cpus = tuple(sorted(online.intersection(cpus)))
     total = _TOTAL.search(tree.text(f"{folder}/meminfo") or "")
     return NumaNode(
         index=index,

@@ -20,6 +20,8 @@ MOST_HOPS: Final = 40
 _MOST_STEPS: Final = 1024
 """Names on one way, far more than any in /sys: a circle of links ends somewhere."""
 
+_STEPS: Final = frozenset({"", ".", ".."})
+
 _Folder: TypeAlias = "dict[str, _Folder]"
 
 _INTEGER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
@@ -60,7 +62,12 @@ class SysfsTree:
         """Where a path leads, with every link on the way followed; `..` stays below the root."""
         found = self._real.get(path)
         if found is None:
-            found = self._real[path] = self._followed(path)
+            folder, _, name = path.rpartition("/")
+            base = self._real.get(folder)
+            here = f"{base}/{name}" if base else name
+            is_plain = base is not None and here not in self._links
+            found = here if is_plain and name not in _STEPS else self._followed(path)
+            self._real[path] = found
         return found
 
     def _followed(self, path: str) -> str:

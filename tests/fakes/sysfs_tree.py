@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from hpckit.model.index_list import index_list
 
@@ -67,6 +68,9 @@ class Machine:
             core + thread * cores for thread in range(self.threads) for core in range(first, last)
         ]
 
+
+_Buses: TypeAlias = tuple[int, int, int] | None
+"""Of a bridge: its own bus, the first and the last below it."""
 
 GPU = Card(device=0x2330, vendor=0x10DE, class_code=0x0302, driver="nvidia")
 _BUSES = (0x15, 0x37, 0x48, 0x59, 0x97, 0xB7, 0xC7, 0xD7)
@@ -255,37 +259,34 @@ def _write_numa(files: _Files, machine: Machine) -> None:
 def _write_switch(files: _Files, machine: Machine, switch: Switch) -> None:
     root, bus = f"sys/devices/pci0000:{switch.bus:02x}", switch.bus
     last = bus + 2 + len(switch.cards)
+    cpus = machine.cpus_of(switch.numa_index, machine.numa_nodes)
+    near = (None if machine.is_guest else switch.numa_index, cpus)
     port = Card(device=0x352A, vendor=0x8086, class_code=0x0604, driver="pcieport")
     inner = replace(port, device=0xC030, vendor=0x1000)
     place = f"{root}/0000:{bus:02x}:01.0"
-    _write_device(files, machine, switch, place, port, (bus, bus + 1, last))
+    _write_device(files, near, place, port, (bus, bus + 1, last))
     place = f"{place}/0000:{bus + 1:02x}:00.0"
-    _write_device(files, machine, switch, place, inner, (bus + 1, bus + 2, last))
+    _write_device(files, near, place, inner, (bus + 1, bus + 2, last))
     for at, card in enumerate(switch.cards):
         below, end = f"{place}/0000:{bus + 2:02x}:{at:02x}.0", bus + 3 + at
-        _write_device(files, machine, switch, below, inner, (bus + 2, end, end))
+        _write_device(files, near, below, inner, (bus + 2, end, end))
         end_place = f"{below}/0000:{end:02x}:00.0"
-        _write_device(files, machine, switch, end_place, card, None)
+        _write_device(files, near, end_place, card, None)
         _write_function(files, machine, end_place, card)
 
 
 def _write_device(
-    files: _Files,
-    machine: Machine,
-    switch: Switch,
-    place: str,
-    card: Card,
-    buses: tuple[int, int, int] | None,
+    files: _Files, near: tuple[int | None, list[int]], place: str, card: Card, buses: _Buses
 ) -> None:
-    address = place.rpartition("/")[2]
-    cpus = machine.cpus_of(switch.numa_index, machine.numa_nodes)
+    """`near` are the NUMA node, None being unknown, and the CPUs that are local."""
+    address, (numa_index, cpus) = place.rpartition("/")[2], near
     values = {
         "class": f"0x{card.class_code:04x}00",
         "vendor": f"0x{card.vendor:04x}",
         "device": f"0x{card.device:04x}",
         "subsystem_vendor": f"0x{card.vendor:04x}",
         "subsystem_device": "0x0001",
-        "numa_node": str(-1 if machine.is_guest else switch.numa_index),
+        "numa_node": str(-1 if numa_index is None else numa_index),
         "local_cpulist": index_list(cpus),
         "local_cpus": _mask(cpus),
         "current_link_speed": "32.0 GT/s PCIe",
@@ -309,7 +310,7 @@ def _uevent(card: Card, address: str) -> Iterator[str]:
     yield f"PCI_SLOT_NAME={address}"
 
 
-def _config(card: Card, buses: tuple[int, int, int] | None) -> bytes:
+def _config(card: Card, buses: _Buses) -> bytes:
     """The header alone, which is what a user may read (PCI Local Bus Specification 3.0, 6.1)."""
     data = bytearray(64)
     data[0:2], data[2:4] = card.vendor.to_bytes(2, "little"), card.device.to_bytes(2, "little")
