@@ -1,0 +1,85 @@
+"""Captures of real machines: each is read, told apart by its content, and judged with care."""
+
+from __future__ import annotations
+
+import bz2
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from hpckit.app.captured import inspect_capture
+from hpckit.decide.findings import node_findings
+from hpckit.errors import ParseError
+from hpckit.model.node_finding import Severity
+from tests.corpus import corpus_file, corpus_files
+
+CAPTURES = (
+    "nvidia-smi-topo/**/*.txt",
+    "nccl-topo-xml/**/*.xml",
+    "hwloc-xml/*",
+    "rocm/**/*.txt",
+    "kfd-sysfs/*",
+    "ib-fabric/*sys-class-infiniband*",
+)
+MEDIAN_S = 0.050
+NO_TOPOLOGY = "nccl-topo-xml/azure/ncv4-graph.xml"
+
+
+@pytest.mark.parametrize("path", corpus_files(*CAPTURES))
+def test_every_capture_is_read(path: Path) -> None:
+    """Each capture gives a machine with CPUs, GPUs or NICs in it, whatever its file is called."""
+    machines = inspect_capture(path.read_bytes(), "capture")
+    assert machines
+    for machine in machines:
+        assert machine.cpu.cpus or machine.gpus or machine.nics or machine.numa_nodes
+
+
+@pytest.mark.parametrize("path", corpus_files("nvidia-smi-topo/**/*.txt"))
+def test_no_healthy_design_is_a_warning(path: Path) -> None:
+    """None of the recorded matrices has a finding above a note: by-design mixes are no faults."""
+    for machine in inspect_capture(path.read_bytes(), "capture"):
+        odd = [one for one in node_findings(machine) if one.severity is not Severity.NOTE]
+        assert odd == []
+
+
+def test_half_of_the_captures_take_less_than_50_ms() -> None:
+    """The median over all captures, parsed and completed, is below 50 ms."""
+    paths = sorted(path for pattern in CAPTURES for path in corpus_file("").glob(pattern))
+    times = []
+    for path in paths:
+        data = path.read_bytes()
+        begun_s = time.perf_counter()
+        inspect_capture(data, path.name)
+        times.append(time.perf_counter() - begun_s)
+    assert statistics.median(times) < MEDIAN_S
+
+
+def test_hwloc_and_nvidia_smi_agree() -> None:
+    """PRRTE's turin is what its `topo -m` says: NV6 between all four GPUs, NUMA 1, 2, 6 and 7."""
+    data = corpus_file("hwloc-xml/prrte-turin-4gpu-nvml.xml").read_bytes()
+    (machine,) = inspect_capture(data, "turin")
+    assert machine.paths is not None
+    assert [[cell for cell in row[:4] if cell != "X"] for row in machine.paths.cells[:4]] == [
+        ["NV6"] * 3
+    ] * 4
+    assert [gpu.numa_index for gpu in machine.gpus] == [1, 2, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x1f\x8b" + b"\0" * 20,
+        bz2.compress(b"no tar"),
+        b"<?xml version='1.0'?><html/>",
+        b"<!DOCTYPE a [<!ENTITY b 'c'>]><system>&b;</system>",
+        b"{}",
+        "Übersicht".encode("utf-16"),
+    ],
+)
+def test_anything_else_is_refused(data: bytes) -> None:
+    """What holds no machine raises ParseError."""
+    with pytest.raises(ParseError):
+        inspect_capture(data, "thing")
