@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from hpckit.model.file_tree import FileTree
+from hpckit.parse.sysfs_tree import followed
 
 MOST_BYTES: Final = 64 * 1024
 """Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
 
 MOST_FILES: Final = 100_000
-MOST_HOPS: Final = 40
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _WILD: Final = re.compile(r"[*\[]")
@@ -68,9 +68,8 @@ class _Reader:
         *above, last = body.split("/")
         for folder in self._chosen(self._folders(above), sign, other):
             place = self._place(folder)
-            if place is not None:
-                for name in self._matching(folder, last):
-                    self._take(f"{folder}/{name}" if folder else name, f"{place}/{name}")
+            for name in self._matching(folder, last) if place is not None else ():
+                self._take(f"{folder}/{name}" if folder else name, f"{place}/{name}")
 
     def _chosen(self, folders: list[str], sign: str, other: str) -> list[str]:
         if not sign:
@@ -110,11 +109,10 @@ class _Reader:
         if names is None:
             place = self._place(folder)
             try:
-                found = os.listdir(place or "/") if place is not None else []  # noqa: PTH208  as below
-                names = tuple(sorted(found))
+                found = os.listdir(place or "/") if place is not None else []  # noqa: PTH208
             except OSError:
-                names = ()
-            self._names[folder] = names
+                found = []
+            names = self._names[folder] = tuple(sorted(found))
         return names
 
     def _place(self, folder: str) -> str | None:
@@ -122,37 +120,16 @@ class _Reader:
         if self._is_whole:
             return f"/{folder}" if folder else ""
         if folder not in self._places:
-            self._places[folder] = self._followed(folder)
+            above, _, name = folder.rpartition("/")
+            start = self._place(above)
+            start = start if start is None else start[len(self._root) + 1 :]
+            real = start if start is None else followed(name, self._target, start=start)
+            self._places[folder] = real if real is None else f"{self._root}/{real}".rstrip("/")
         return self._places[folder]
-
-    def _followed(self, folder: str) -> str | None:
-        """A folder's place with links followed inside the root, as chroot(2) would."""
-        above, _, name = folder.rpartition("/")
-        start = self._place(above)
-        if start is None:
-            return None
-        todo, here, hops = [name], start[len(self._root) :], 0
-        while todo:
-            part = todo.pop()
-            if part in {"", "."}:
-                continue
-            if part == "..":
-                here = here.rpartition("/")[0]
-                continue
-            target = self._target(f"{here}/{part}")
-            if target is None:
-                here = f"{here}/{part}"
-                continue
-            hops += 1
-            if hops > MOST_HOPS:
-                return None
-            here = "" if target.startswith("/") else here
-            todo.extend(target.split("/")[::-1])
-        return self._root + here
 
     def _target(self, here: str) -> str | None:
         if here not in self._targets:
-            self._targets[here] = _link_target(self._root + here)
+            self._targets[here] = _link_target(f"{self._root}/{here}")
         return self._targets[here]
 
     def _take(self, path: str, place: str) -> None:

@@ -120,14 +120,16 @@ def _l3_groups(tree: SysfsTree, cpus: list[int]) -> tuple[L3Group, ...]:
             if text is None or (name, text) in seen:
                 continue
             seen.add((name, text))
-            if _is_l3(tree, index):
-                shared = tree.indices(f"{index}/shared_cpu_list")
-                if shared is None:
-                    shared = tree.mask(f"{index}/shared_cpu_map") or ()
-                group = index_list(shared)
-                size = _size(tree, f"{index}/size")
+            shared = _shared(tree, index) if _is_l3(tree, index) else ()
+            if shared:
+                group, size = index_list(shared), _size(tree, f"{index}/size")
                 groups.setdefault(group, L3Group(cpus=group, size_bytes=size))
     return tuple(sorted(groups.values(), key=lambda one: expand_indices(one.cpus)[:1]))
+
+
+def _shared(tree: SysfsTree, index: str) -> tuple[int, ...]:
+    listed = tree.indices(f"{index}/shared_cpu_list")
+    return listed or tree.mask(f"{index}/shared_cpu_map") or ()
 
 
 def _is_l3(tree: SysfsTree, index: str) -> bool:

@@ -21,6 +21,8 @@ _PARTS: Final = {
     ("0x41", "0xd40"): "Neoverse-V1",
     ("0x41", "0xd49"): "Neoverse-N2",
     ("0x41", "0xd4f"): "Neoverse-V2",
+    ("0x41", "0xd85"): "Cortex-X925",
+    ("0x41", "0xd87"): "Cortex-A725",
     ("0x46", "0x001"): "A64FX",
 }
 

@@ -7,6 +7,7 @@ A live reading holds `sys/class/net/eth0/speed` under that name; an archive hold
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from hpckit.errors import ParseError
@@ -66,30 +67,10 @@ class SysfsTree:
             base = self._real.get(folder)
             here = f"{base}/{name}" if base else name
             is_plain = base is not None and here not in self._links
-            found = here if is_plain and name not in _STEPS else self._followed(path)
-            self._real[path] = found
+            if not is_plain or name in _STEPS:
+                here = followed(path, self._links.get) or path
+            found = self._real[path] = here
         return found
-
-    def _followed(self, path: str) -> str:
-        todo, done, hops = path.split("/")[::-1], "", 0
-        for _ in range(_MOST_STEPS):
-            if not todo:
-                break
-            name = todo.pop()
-            if name in {"", "."}:
-                continue
-            if name == "..":
-                done = done.rpartition("/")[0]
-                continue
-            here = f"{done}/{name}" if done else name
-            target = self._links.get(here)
-            if target is None or hops >= MOST_HOPS:
-                done = here
-                continue
-            hops += 1
-            done = "" if target.startswith("/") else done
-            todo.extend(target.split("/")[::-1])
-        return done
 
     def text(self, path: str) -> str | None:
         """What a file holds, None where it is absent."""
@@ -177,6 +158,35 @@ class SysfsTree:
         message = f"{printable(path)} holds what is not understood"
         shown = line.partition("\n")[0]
         return refusal(message, tool="sysfs", line_no=1, line=shown, expected=expected)
+
+
+def followed(path: str, target_of: Callable[[str], str | None], *, start: str = "") -> str | None:
+    """Where a path from the folder `start` leads, links being followed as if the root were `/`.
+
+    `start` has no link in it; `target_of` gives the target of a link, None for what is none. None
+    is a circle, or more links than Linux follows.
+    """
+    todo, done, hops = path.split("/")[::-1], start, 0
+    for _ in range(_MOST_STEPS):
+        if not todo:
+            return done
+        name = todo.pop()
+        if name in {"", "."}:
+            continue
+        if name == "..":
+            done = done.rpartition("/")[0]
+            continue
+        here = f"{done}/{name}" if done else name
+        target = target_of(here)
+        if target is None:
+            done = here
+            continue
+        hops += 1
+        if hops > MOST_HOPS:
+            return None
+        done = "" if target.startswith("/") else done
+        todo.extend(target.split("/")[::-1])
+    return None
 
 
 def printable(text: str) -> str:

@@ -93,6 +93,13 @@ def test_a_cache_of_another_level_is_no_l3() -> None:
     assert not node({f"{folder}/shared_cpu_list": "0-3", f"{folder}/level": "2"}).cpu.l3
 
 
+def test_a_cache_of_no_cpu_is_none() -> None:
+    """A CPU that is offline shares its cache with none, which is no group."""
+    folder = f"{CPU}/cpu0/cache/index3"
+    texts = {f"{folder}/shared_cpu_list": "\n", f"{folder}/shared_cpu_map": "00000000"}
+    assert node(texts).cpu.l3 == ()
+
+
 def test_memory_of_two_sockets() -> None:
     """A NUMA node has its CPUs, memory, package and distances."""
     first, second = record("two-sockets").numa_nodes
