@@ -14,6 +14,7 @@ from typing import Final
 from hpckit.model.hardware import Gpu, LinkKind, Nic, NodeTopology
 from hpckit.model.node_group import NodeGroup
 from hpckit.model.node_words import (
+    as_float,
     bit_rate,
     figure,
     gpu_label,
@@ -99,11 +100,12 @@ def group_nodes(nodes: Sequence[tuple[str, NodeTopology]]) -> tuple[NodeGroup, .
 
 
 def _is_same(what: str, a: object, b: object) -> bool:
-    if a == b or what != _MEMORY:
-        return a == b
-    if not isinstance(a, int | float) or not isinstance(b, int | float):
+    if a == b or repr(a) == repr(b):  # the latter for what is no number, and so not itself
+        return True
+    if what != _MEMORY or not isinstance(a, int | float) or not isinstance(b, int | float):
         return False
-    return abs(a - b) <= _NEAR_FRAC * max(abs(a), abs(b))
+    small, large = sorted((abs(as_float(a)), abs(as_float(b))))
+    return small >= large * (1 - _NEAR_FRAC)
 
 
 def _shown(what: str, value: object) -> str:
