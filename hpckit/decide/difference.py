@@ -13,6 +13,7 @@ from typing import Final
 
 from hpckit.model.hardware import Gpu, LinkKind, Nic, NodeTopology
 from hpckit.model.node_words import (
+    as_float,
     bit_rate,
     figure,
     gpu_label,
@@ -82,11 +83,12 @@ def _changed(here: _Facts, there: _Facts, besides: set[str]) -> list[tuple[str, 
 
 
 def _is_same(what: str, a: object, b: object) -> bool:
-    if a == b or what != _MEMORY:
-        return a == b
-    if not isinstance(a, int | float) or not isinstance(b, int | float):
+    if a == b or repr(a) == repr(b):  # the latter for what is no number, and so not itself
+        return True
+    if what != _MEMORY or not isinstance(a, int | float) or not isinstance(b, int | float):
         return False
-    return abs(a - b) <= _NEAR_FRAC * max(abs(a), abs(b))
+    small, large = sorted((abs(as_float(a)), abs(as_float(b))))
+    return small >= large * (1 - _NEAR_FRAC)
 
 
 def _shown(what: str, value: object) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import isfinite, log2
+from math import log2
 from typing import Final
 
 from hpckit.draw.svg import Look, Stroke
 from hpckit.model.hardware import LinkKind
 from hpckit.model.node_finding import Severity
+from hpckit.model.node_words import as_float
 
 PANEL: Final = Look(fill="#f6f8fa", stroke="#d0d7de", width=1, radius=8)
 CPU: Final = Look(fill="#fff4d6", stroke="#9a6700")
@@ -43,9 +44,10 @@ _MANY_LINKS: Final = 3
 
 def wire_width(bytes_per_s: float | None) -> float:
     """A wire's width: it grows by one pixel with each doubling of the bandwidth."""
-    if bytes_per_s is None or not bytes_per_s > 0 or not isfinite(bytes_per_s):
+    rate = as_float(bytes_per_s or 0)
+    if not rate > 0:
         return _UNKNOWN_WIDTH
-    return min(_WIDEST, 1 + log2(1 + bytes_per_s / _GIGA / 4))
+    return min(_WIDEST, 1 + log2(1 + rate / _GIGA / 4))
 
 
 def pcie_stroke(bytes_per_s: float | None) -> Stroke:

@@ -20,7 +20,8 @@ _GEN_3_GT_PER_S: Final = 8.0
 _GIB: Final = 1024**3
 _NUMBERED: Final = re.compile(r"(.*?)(\d{1,9})", re.ASCII | re.DOTALL)
 _CPU_NOISE: Final = re.compile(
-    r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b",
+    r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b"
+    r"|, altivec supported$",
     re.ASCII,
 )
 _GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
@@ -82,22 +83,23 @@ def figure(value: float, digits: int = 0) -> str:
 
 def bit_rate(bytes_per_s: float) -> str:
     """A rate as the makers of NICs give it: `400 Gb/s`."""
-    return f"{figure(_float(bytes_per_s) * 8 / 1e9, 1)} Gb/s"
+    return f"{figure(as_float(bytes_per_s) * 8 / 1e9, 1)} Gb/s"
 
 
 def byte_rate(bytes_per_s: float) -> str:
     """A rate as the makers of GPUs give it: `450 GB/s`."""
-    giga = _float(bytes_per_s) / 1e9
+    giga = as_float(bytes_per_s) / 1e9
     return f"{figure(giga, 0 if giga >= _WHOLE_FROM_GB else 1)} GB/s"
 
 
 def memory(size_bytes: float) -> str:
     """An amount of memory: `80 GiB`, `1.5 TiB`."""
-    gib = _float(size_bytes) / _GIB
+    gib = as_float(size_bytes) / _GIB
     return f"{figure(gib / 1024, 1)} TiB" if gib >= _MANY_GIB else f"{figure(gib)} GiB"
 
 
-def _float(value: float) -> float:
+def as_float(value: float) -> float:
+    """The nearest float; infinity for a number that none holds."""
     try:
         return float(value)
     except OverflowError:
@@ -106,7 +108,7 @@ def _float(value: float) -> float:
 
 def gpu_model(name: str) -> str:
     """A GPU's name without its maker's: `H100 80GB HBM3`."""
-    return visible(" ".join(_GPU_NOISE.sub(" ", name[:200]).split()) or name, 28)
+    return visible(" ".join(_GPU_NOISE.sub("", name[:200]).split()) or name, 28)
 
 
 def cpu_model(name: str) -> str:
@@ -117,7 +119,7 @@ def cpu_model(name: str) -> str:
 def pcie_generation(gt_per_s: float) -> str:
     """`gen5` of 32 GT/s; another rate is given as it is."""
     for rate, generation in _GENERATIONS:
-        if abs(_float(gt_per_s) - rate) <= rate * 0.05:
+        if abs(as_float(gt_per_s) - rate) <= rate * 0.05:
             return f"gen{generation}"
     return f"{figure(gt_per_s, 1)} GT/s"
 
@@ -158,7 +160,7 @@ def pcie_bytes_per_s(link: PcieLink | None) -> float | None:
     if link is None or link.speed_gt_per_s is None or link.width is None:
         return None
     share = 128 / 130 if link.speed_gt_per_s >= _GEN_3_GT_PER_S else 0.8
-    return _float(link.speed_gt_per_s) * _float(link.width) * share * 1e9 / 8
+    return as_float(link.speed_gt_per_s) * as_float(link.width) * share * 1e9 / 8
 
 
 def slot_name(address: PciAddress) -> str:

@@ -1,0 +1,202 @@
+"""Any node: values of the model as a snapshot from anywhere may hold them, sense or none."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from hpckit.model.hardware import (
+    Accelerator,
+    CpuLink,
+    CpuPackage,
+    CpuTopology,
+    Gpu,
+    GpuFabric,
+    GpuLink,
+    Host,
+    LinkKind,
+    Nic,
+    NicKind,
+    NicRole,
+    NodeTopology,
+    NumaKind,
+    NumaNode,
+    NvLink,
+    Source,
+    Unknown,
+)
+from hpckit.model.index_list import IndexList
+from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.path import PathTable
+from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+
+HOSTILE = (
+    "</text><script>alert(1)</script>",
+    '"><!--',
+    "]]>&amp;&#x0;",
+    "\x1b[2J\x1b]0;title\x07",
+    "a\nb\r\tc\x00",
+    "\u202egpu\u2066",
+    "שלום",
+    "e\u0301" * 40,
+    "漢字" * 60,
+    "x" * 5000,
+    "9" * 4500,
+    "\ud800",
+    "",
+)
+
+texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12), st.just("mlx5_3"))
+maybe_text = st.one_of(st.none(), texts)
+indices = st.one_of(st.integers(0, 9), st.integers(-3, 10**6), st.just(10**400))
+maybe_index = st.one_of(st.none(), st.integers(0, 3), indices)
+numbers = st.one_of(
+    st.sampled_from((0.0, 2.5, 32.0, 5e10)),
+    st.floats(),
+    st.integers(-(10**3), 10**15),
+    st.just(10**400),
+)
+maybe_number = st.one_of(st.none(), numbers)
+maybe_integer = st.one_of(st.none(), st.integers(0, 20), indices)
+maybe_bool = st.one_of(st.none(), st.booleans())
+addresses = st.one_of(
+    st.integers(0, 12).map(lambda at: PciAddress(f"0000:{at:02x}:00.0")), texts.map(PciAddress)
+)
+cpu_lists = st.one_of(st.sampled_from(("", "0-3", "4-7", "0-95")), texts).map(IndexList)
+
+
+def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.one_of(st.none(), strategy)
+
+
+_links = st.builds(
+    PcieLink,
+    speed_gt_per_s=maybe_number,
+    width=maybe_integer,
+    max_speed_gt_per_s=maybe_number,
+    max_width=maybe_integer,
+)
+_pci = st.builds(
+    PciDevice,
+    address=addresses,
+    parent=_maybe(addresses),
+    class_code=st.sampled_from((None, 0x0604, 0x0302, 0x0680)),
+    vendor_id=st.sampled_from((None, 0x10DE)),
+    numa_index=maybe_index,
+    link=_maybe(_links),
+    effective=_maybe(_links),
+    physfn=_maybe(addresses),
+)
+_gpus = st.builds(
+    Gpu,
+    index=indices,
+    name=maybe_text,
+    pci=_maybe(addresses),
+    memory_bytes=maybe_integer,
+    numa_index=maybe_index,
+    own_numa_index=maybe_index,
+    cpus=_maybe(cpu_lists),
+    is_mig=maybe_bool,
+    mig_devices=maybe_integer,
+    partition=maybe_text,
+    nvlinks=_maybe(st.lists(st.builds(NvLink, index=indices), max_size=3).map(tuple)),
+    fabric=_maybe(st.builds(GpuFabric, state=maybe_text)),
+    is_hidden=st.booleans(),
+)
+_nics = st.builds(
+    Nic,
+    index=indices,
+    name=texts,
+    label=maybe_text,
+    kind=_maybe(st.sampled_from(NicKind)),
+    pci=_maybe(addresses),
+    numa_index=maybe_index,
+    state=maybe_text,
+    rate_bytes_per_s=maybe_number,
+    bond=maybe_text,
+    is_virtual=maybe_bool,
+    physfn=_maybe(addresses),
+    role=_maybe(st.sampled_from(NicRole)),
+)
+_gpu_links = st.builds(
+    GpuLink,
+    a=st.one_of(st.integers(0, 9), indices),
+    b=st.one_of(st.integers(0, 9), indices),
+    kind=st.sampled_from(LinkKind),
+    count=maybe_integer,
+    bandwidth_bytes_per_s=maybe_number,
+    is_switched=maybe_bool,
+)
+_numa = st.builds(
+    NumaNode,
+    index=indices,
+    cpus=_maybe(cpu_lists),
+    memory_bytes=maybe_integer,
+    package_index=maybe_index,
+    kind=_maybe(st.sampled_from(NumaKind)),
+)
+_cells = st.one_of(st.none(), st.sampled_from(("X", "NV4", "PIX", "PXB", "NODE", "SYS")), texts)
+_paths = st.builds(
+    PathTable,
+    devices=st.lists(
+        st.one_of(st.sampled_from(("GPU0", "GPU1", "NIC0", "mlx5_3")), texts), max_size=5
+    ).map(tuple),
+    cells=st.lists(st.lists(_cells, max_size=6).map(tuple), max_size=6).map(tuple),
+)
+
+
+def _some(strategy: st.SearchStrategy[object], most: int) -> st.SearchStrategy[object]:
+    return st.lists(strategy, max_size=most).map(tuple)
+
+
+topologies: st.SearchStrategy[NodeTopology] = st.builds(
+    NodeTopology,
+    source=st.builds(Source, format=texts, is_synthetic=st.booleans()),
+    host=st.builds(Host, name=maybe_text, product=maybe_text, driver_version=maybe_text),
+    cpu=st.builds(
+        CpuTopology,
+        vendor=maybe_text,
+        model=maybe_text,
+        packages=_some(
+            st.builds(CpuPackage, index=indices, cpus=_maybe(cpu_lists), model=maybe_text), 2
+        ),
+    ),
+    numa_nodes=_some(_numa, 6),
+    gpus=_some(_gpus, 6),
+    gpu_links=_some(_gpu_links, 8),
+    cpu_links=_some(
+        st.builds(
+            CpuLink,
+            gpu_index=indices,
+            kind=st.sampled_from(LinkKind),
+            bandwidth_bytes_per_s=maybe_number,
+        ),
+        2,
+    ),
+    nics=_some(_nics, 8),
+    accelerators=_some(
+        st.builds(
+            Accelerator,
+            index=indices,
+            name=texts,
+            pci=_maybe(addresses),
+            driver=maybe_text,
+            numa_index=maybe_index,
+        ),
+        2,
+    ),
+    pci=_some(_pci, 10),
+    paths=_maybe(_paths),
+    unknown=_some(st.builds(Unknown, subject=texts, what=texts, because=texts), 8),
+)
+
+findings: st.SearchStrategy[tuple[NodeFinding, ...]] = st.lists(
+    st.builds(
+        NodeFinding,
+        rule=texts,
+        severity=st.sampled_from(Severity),
+        subject=st.one_of(st.sampled_from(("GPU0", "mlx5_3", "node")), texts),
+        because=texts,
+        remedy=texts,
+    ),
+    max_size=14,
+).map(tuple)

@@ -1,0 +1,70 @@
+"""Any node is shown as text and as a picture, and no name in it breaks either."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from xml.etree import ElementTree as ET
+
+from defusedxml.ElementTree import fromstring
+from hypothesis import HealthCheck, given, settings
+
+from hpckit.decide.difference import differences, group_nodes, shape
+from hpckit.draw.node import node_svg
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.node_finding import NodeFinding
+from hpckit.model.node_words import columns
+from hpckit.report.line import Line
+from hpckit.report.node_group_text import group_lines
+from hpckit.report.node_text import node_lines
+from tests.property.node_values import findings, topologies
+from tests.svg_boxes import boxes
+
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWN = {f"{SVG}{tag}" for tag in ("svg", "title", "desc", "g", "rect", "path", "text", "circle")}
+any_node = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _moves_nothing(lines: list[Line], width: int) -> bool:
+    return all(line.text.isprintable() and columns(line.text) <= width for line in lines)
+
+
+@any_node
+@given(topologies, findings)
+def test_text_of_any_node_stays_in_its_lines(
+    topology: NodeTopology, found: tuple[NodeFinding, ...]
+) -> None:
+    """No line is wider than asked for, and none holds what a terminal acts on."""
+    assert _moves_nothing(node_lines(topology, found), 80)
+    assert _moves_nothing(node_lines(topology, found, width=40), 40)
+
+
+@any_node
+@given(topologies, findings)
+def test_picture_of_any_node_is_plain_svg(
+    topology: NodeTopology, found: tuple[NodeFinding, ...]
+) -> None:
+    """It parses, holds no element that is not drawn here, and no attribute that acts."""
+    root: ET.Element = fromstring(node_svg(topology, found))
+    for element in root.iter():
+        assert element.tag in DRAWN
+        assert not [name for name in element.attrib if name.startswith("on") or "href" in name]
+        assert "nan" not in "".join(element.attrib.values()).replace("nano", "")
+
+
+@any_node
+@given(topologies)
+def test_boxes_of_any_node_do_not_overlap(topology: NodeTopology) -> None:
+    """However many devices hang wherever, no box lies over another."""
+    found = boxes(fromstring(node_svg(topology)))
+    assert [pair for pair in combinations(found, 2) if pair[0].overlaps(pair[1])] == []
+
+
+@any_node
+@given(topologies, topologies)
+def test_a_node_does_not_differ_from_itself(a: NodeTopology, b: NodeTopology) -> None:
+    """Differences of a node to itself are none, and every host is in one group."""
+    assert differences(a, a) == ()
+    groups = group_nodes((("n1", a), ("n2", b), ("n3", a)))
+    assert sorted(host for group in groups for host in group.hosts) == ["n1", "n2", "n3"]
+    assert shape(a) != shape(b) or len(groups) == 1
+    assert _moves_nothing(group_lines(groups), 80)

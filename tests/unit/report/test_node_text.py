@@ -1,0 +1,309 @@
+"""The screen of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from hpckit.decide.difference import group_nodes
+from hpckit.model.hardware import (
+    Accelerator,
+    Gpu,
+    Host,
+    LinkKind,
+    NicRole,
+    NodeTopology,
+    Source,
+    Unknown,
+)
+from hpckit.model.index_list import IndexList
+from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.node_words import columns
+from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_group_text import group_lines
+from hpckit.report.node_text import node_lines
+from tests.fakes.machine_parts import with_dead_link, with_nic_down
+from tests.fakes.machines import (
+    MACHINES,
+    cpu_only,
+    dgx_1v,
+    dgx_h100,
+    four_gpu_box,
+    gb200_tray,
+    hidden_gpus,
+    many_functions,
+    matrix_only,
+    mi300x,
+    partitions,
+    sixteen_v100,
+)
+
+BARE = NodeTopology(source=Source(format="fake"))
+
+
+def _finding(severity: Severity, subject: str, because: str = "it is odd") -> NodeFinding:
+    return NodeFinding(
+        rule="rule", severity=severity, subject=subject, because=because, remedy="mend it"
+    )
+
+
+def _texts(lines: list[Line]) -> list[str]:
+    return [line.text for line in lines]
+
+
+def _find(topology: NodeTopology, word: str) -> Line:
+    return next(line for line in node_lines(topology)[2:] if word in line.text)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_lines_fit_the_width(machine: Callable[[], NodeTopology], width: int) -> None:
+    """No line is wider than the terminal, and none ends in a blank."""
+    for line in node_lines(machine(), width=width):
+        assert columns(line.text) <= width
+        assert line.text == line.text.rstrip()
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_machine_fits_a_screen(machine: Callable[[], NodeTopology]) -> None:
+    """No machine takes more than 60 lines, one of 16 GPUs and 40 NICs neither."""
+    assert len(node_lines(machine())) <= 60
+
+
+def test_a_node_is_one_sentence() -> None:
+    """The first lines say host, CPUs, GPUs, NICs by kind and rate, driver, and that it is made up.
+
+    What breaks over lines breaks between these.
+    """
+    assert _texts(node_lines(dgx_h100())[:3]) == [
+        "node012 · 2 × Xeon Platinum 8480C (2 NUMA) · 8 × H100 80GB HBM3 ·",
+        "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage · driver 570.124.06 ·",
+        "  synthetic: no real machine",
+    ]
+
+
+def test_real_machine_is_not_called_synthetic() -> None:
+    """The word is there for what is made up alone."""
+    real = replace(dgx_h100(), source=Source(format="fake"))
+    assert "synthetic" not in " ".join(_texts(node_lines(real)))
+
+
+def test_tree_of_a_node() -> None:
+    """NUMA nodes, switches, GPUs with links and closest NICs, NICs with rate and state."""
+    assert _texts(node_lines(dgx_h100()))[4:9] == [
+        "package 0 · NUMA 0 · CPUs 0-55,112-167 · 1 TiB",
+        "├─ switch 11:00  gen5 x16",
+        "│  ├─ GPU0  NV18 to all  gen5 x16  ↔ mlx5_0 mlx5_1 PIX",
+        "│  ├─ GPU1  NV18 to all  gen5 x16  ↔ mlx5_0 mlx5_1 PIX",
+        "│  └─ mlx5_0 mlx5_1 (2)  400 Gb/s IB  ACTIVE  gen5 x16",
+    ]
+    assert _find(dgx_h100(), "mlx5_8").text.split("  ")[-1] == "storage"
+    assert _find(dgx_h100(), "NVSwitch").text == "4 NVSwitches"
+
+
+def test_mesh_names_its_peers() -> None:
+    """Links that do not go to all say where they go, most first."""
+    assert "NV2 to GPU3-4 NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
+
+
+def test_links_to_the_cpu_and_own_memory() -> None:
+    """Grace's GPUs name the link to their CPU and the NUMA node of their memory."""
+    line = _find(gb200_tray(), "GPU1 ")
+    assert "C2C to CPU" in line.text
+    assert line.text.endswith("memory NUMA 10")
+    assert _find(gb200_tray(), "GPU memory").text == "NUMA 2,10,18,26: GPU memory of 186 GiB"
+
+
+def test_no_close_nic_is_said() -> None:
+    """A GPU whose NICs are all behind another NUMA node or root complex has none that is close."""
+    assert "no close NIC (SYS)" in _find(four_gpu_box(), "GPU0").text
+    assert "no close NIC (NODE)" in _find(four_gpu_box(), "GPU2").text
+
+
+def test_fewer_lanes_are_marked() -> None:
+    """A narrow link is a warning in word and style."""
+    line = _find(four_gpu_box(), "GPU2")
+    assert "gen4 x8 of x16 NARROW" in line.text
+    assert line.style is Style.WARNING
+    assert _find(four_gpu_box(), "GPU3").style is Style.PLAIN
+
+
+def test_port_down_is_marked() -> None:
+    """A NIC that is down stands on its own line, and the sentence counts it."""
+    node = with_nic_down(dgx_h100(), "mlx5_1")
+    assert _find(node, "DOWN").style is Style.WARNING
+    assert "8 × 400 Gb/s IB (1 down)" in " ".join(_texts(node_lines(node)))
+
+
+def test_virtual_functions_are_folded() -> None:
+    """40 virtual functions of a card are a line."""
+    assert "mlx5_2 … mlx5_41 (40 VFs)" in _find(many_functions(), "VFs)").text
+    assert "1 × 100 Gb/s RoCE + 40 VFs" in " ".join(_texts(node_lines(many_functions())))
+
+
+def test_partitions_are_folded() -> None:
+    """Partitions of one GPU are a line."""
+    line = _find(partitions(), "GPU0-7")
+    assert line.text.endswith("8 partitions CPX")
+
+
+def test_one_partition_is_named() -> None:
+    """A partition alone says which it is."""
+    gpus = tuple(replace(gpu, partition="SPX") for gpu in mi300x().gpus)
+    assert _find(replace(mi300x(), gpus=gpus), "GPU0 ").text.endswith("partition SPX")
+
+
+def test_hidden_gpus_are_shown_as_hidden() -> None:
+    """What a container hides is in the tree, marked, and counted in the sentence."""
+    assert "hidden here" in _find(hidden_gpus(), "GPU7").text
+    assert "2 × H100 80GB HBM3 + 6 hidden GPUs" in " ".join(_texts(node_lines(hidden_gpus())))
+
+
+def test_matrix_shows_what_it_tells() -> None:
+    """Without a tree, switches are said to come from the matrix, CPUs from the GPUs' affinity."""
+    text = "\n".join(_texts(node_lines(matrix_only())))
+    assert "a node (nvidia-smi topo -m) · 8 GPUs · 9 NICs" in text
+    assert "NUMA 0 · CPUs 0-55,112-167\n├─ switch  (from the matrix)" in text
+    assert "│  └─ mlx5_0 mlx5_1 (2)\n" in text
+
+
+def test_numa_nodes_without_devices_share_a_line() -> None:
+    """Of many NUMA nodes, those with nothing are one line."""
+    assert _find(cpu_only(), "no devices").text == "NUMA 0-1,3-7 · no devices"
+
+
+def test_gpus_of_several_kinds_are_named_each() -> None:
+    """Models are named in the tree where they differ, affinities where they are not the node's."""
+    gpus = (
+        Gpu(index=0, name="NVIDIA A100-SXM4-40GB", is_mig=True, mig_devices=7),
+        Gpu(index=1, name="Tesla T4", cpus=IndexList("8-15")),
+        Gpu(index=2, name="Tesla T4", cpus=IndexList("0-7"), numa_index=0),
+        Gpu(index=3, name="Tesla T4", cpus=IndexList("1,3"), numa_index=0),
+    )
+    node = replace(BARE, gpus=gpus)
+    assert _find(node, "GPU0").text.endswith("A100-SXM4-40GB · MIG (7)")
+    assert _find(node, "GPU3").text.endswith("Tesla T4 · CPUs 1,3")
+
+
+def test_accelerators_are_placed() -> None:
+    """A device for computing that is no GPU is named with its driver."""
+    one = Accelerator(index=0, name="HL-225", driver="habanalabs", numa_index=1)
+    node = replace(BARE, accelerators=(one,))
+    assert _texts(node_lines(node))[:4] == [
+        "a node (fake) · 1 × HL-225",
+        "",
+        "NUMA 1",
+        "└─ HL-225  driver habanalabs",
+    ]
+
+
+def test_links_without_peers_are_counted() -> None:
+    """Where peers are unknown, active NVLinks still are; XGMI has its count."""
+    node = dgx_h100()
+    assert "  18 NVLinks  " in _find(replace(node, gpu_links=()), "GPU0").text
+    links = tuple(replace(link, kind=LinkKind.XGMI, count=4) for link in node.gpu_links)
+    assert "XGMI×4 to all" in _find(replace(node, gpu_links=links), "GPU0").text
+
+
+def test_roles_and_bonds_are_said() -> None:
+    """A NIC's remarks stand at its end."""
+    nic = replace(dgx_h100().nics[0], role=NicRole.OTHER, bond="bond0", is_virtual=True)
+    node = replace(dgx_h100(), nics=(nic,))
+    assert _find(node, "mlx5_0  ").text.endswith("other · in bond0 · VF")
+
+
+def test_findings_come_gravest_first() -> None:
+    """Each has its severity's word, its subject and evidence, and its remedy below."""
+    found = (_finding(Severity.NOTE, "node"), _finding(Severity.ERROR, "mlx5_3"))
+    lines = node_lines(BARE, found)
+    at = _texts(lines).index("findings 2")
+    assert _texts(lines)[at + 1 : at + 5] == [
+        "error    mlx5_3: it is odd",
+        "         mend it",
+        "note     node: it is odd",
+        "         mend it",
+    ]
+    assert [line.style for line in lines[at + 1 : at + 4]] == [
+        Style.ERROR,
+        Style.FAINT,
+        Style.NOTE,
+    ]
+
+
+def test_findings_of_one_cause_are_one() -> None:
+    """40 ports that are down are one finding; the count says 40."""
+    found = [_finding(Severity.WARNING, f"mlx5_{at}") for at in range(40)]
+    texts = _texts(node_lines(BARE, found))
+    assert "findings 40" in texts
+    assert "warn     mlx5_0 … mlx5_39: it is odd" in texts
+    gpus = [_finding(Severity.WARNING, f"GPU{at}") for at in (0, 1, 5)]
+    assert "warn     GPU0-1,5: it is odd" in _texts(node_lines(BARE, gpus))
+
+
+def test_many_findings_are_cut_with_a_count() -> None:
+    """Beyond ten causes the rest is counted and said where to find."""
+    found = [_finding(Severity.NOTE, "node", f"cause {at}") for at in range(13)]
+    texts = _texts(node_lines(BARE, found))
+    assert "         … 3 more: hpckit inspect --json" in texts
+
+
+def test_unknown_is_a_line_a_reason() -> None:
+    """What one reason keeps unknown is told together, in words without units."""
+    unknown = (
+        Unknown(subject="GPU0", what="memory_bytes", because="NVML is not there"),
+        Unknown(subject="GPU1", what="memory_bytes", because="NVML is not there"),
+        Unknown(subject="node", what="acs", because="needs root"),
+    )
+    texts = _texts(node_lines(replace(BARE, unknown=unknown)))
+    assert "unknown  memory of GPU0-1 – NVML is not there" in texts
+    assert "         acs of node – needs root" in texts
+
+
+def test_many_reasons_are_cut_with_a_count() -> None:
+    """Beyond five reasons the rest is counted."""
+    unknown = tuple(Unknown(subject="node", what="x", because=f"b{at}") for at in range(7))
+    assert "         … 2 more: hpckit inspect --json" in _texts(
+        node_lines(replace(BARE, unknown=unknown))
+    )
+
+
+def test_what_to_ask_next_is_last() -> None:
+    """The last line has the commands for more."""
+    assert _texts(node_lines(BARE))[-1] == (
+        "next     hpckit inspect --format matrix | --format svg > node.svg"
+    )
+
+
+def test_hostile_names_stay_in_their_line() -> None:
+    """A host name that would clear the screen is shown as its escapes."""
+    node = replace(sixteen_v100(), host=Host(name="\x1b[2Jnode\n"))
+    assert node_lines(node)[0].text.startswith("\\x1b[2Jnode\\x0a · ")
+
+
+def test_words_longer_than_a_line_are_broken() -> None:
+    """Nothing is lost where a word does not fit a line, of wide characters neither."""
+    assert wrapped(("漢" * 30,), 40) == ["漢" * 20, "漢" * 10]
+    assert wrapped((), 40, first="error  ") == ["error"]
+    assert wrapped((), 40) == []
+
+
+def test_groups_of_nodes() -> None:
+    """Alike nodes are a sentence; odd ones are named with what differs."""
+    nodes = (
+        ("c1", dgx_h100()),
+        ("c2", with_dead_link(dgx_h100(), 5)),
+        ("c3", dgx_h100()),
+        ("c4", dgx_h100()),
+    )
+    lines = group_lines(group_nodes(nodes))
+    assert _texts(lines) == [
+        "c[1,3-4] 3 nodes alike: 2 × Xeon Platinum 8480C (2 NUMA) · 8 × H100 80GB HBM3 ·",
+        "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage ·",
+        "  driver 570.124.06 · synthetic: no real machine",
+        "c2 1 node differs",
+        "  GPU5: active NVLinks 17, not 18",
+    ]
+    assert lines[-1].style is Style.WARNING
+    assert _texts(group_lines(group_nodes((("c1", BARE),)))) == ["c1 1 node:"]
