@@ -47,7 +47,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _PROBE_MODULES = (
     "adapters/{__init__,node_file,nvml,nvml_links,nvml_session,regular_file,sysfs}",
     "app/{__init__,inspect}",
-    "decide/{__init__,complete,finding_rule,merge,merge_paths,merge_pci,nic_nearness,nic_roles}",
+    "decide/{__init__,complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
     "decide/{paths,paths_devices,paths_nccl,pci_tree}",
     "model/{__init__,file_tree,hardware,index_list,node_finding,nvml_reading,path,pci,rules,tree}",
     "parse/{__init__,excerpt,infiniband,kfd,kfd_files,kfd_ids,node_file,probe_answer,xgmi}",

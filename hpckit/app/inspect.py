@@ -9,8 +9,6 @@ from dataclasses import replace
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
-from hpckit.decide.merge_paths import extended
-from hpckit.decide.paths import with_paths
 from hpckit.model.hardware import NodeTopology
 from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
 from hpckit.parse.nvml import parse_nvml
@@ -34,15 +32,4 @@ def inspect_here(
         topology = merge(topology, parse_kfd(tree, KFD_ROOT))
     topology = merge(topology, parse_nvml(driver.read()))
     source = replace(topology.source, format="live", is_live=True, is_synthetic=is_synthetic)
-    return complete(_with_all_paths(replace(topology, source=source)))
-
-
-def _with_all_paths(topology: NodeTopology) -> NodeTopology:
-    """The driver tells of paths between GPUs; those to the NICs follow from the PCI tree."""
-    derived = with_paths(replace(topology, paths=None))
-    if topology.paths is None or derived.paths is None:
-        return derived if topology.paths is None else topology
-    paths = extended(topology.paths, derived.paths)
-    is_whole = all(None not in row for row in paths.cells)
-    unknown = topology.unknown if is_whole else derived.unknown
-    return with_paths(replace(derived, paths=paths, unknown=unknown))
+    return complete(replace(topology, source=source))

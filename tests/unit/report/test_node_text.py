@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.decide.difference import group_nodes
 from hpckit.model.hardware import (
     Accelerator,
     Gpu,
@@ -24,6 +23,7 @@ from hpckit.model.node_words import columns
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines
+from tests.fakes.answers import grouped
 from tests.fakes.machine_parts import with_dead_link, with_nic_down
 from tests.fakes.machines import (
     MACHINES,
@@ -297,7 +297,7 @@ def test_groups_of_nodes() -> None:
         ("c3", dgx_h100()),
         ("c4", dgx_h100()),
     )
-    lines = group_lines(group_nodes(nodes))
+    lines = group_lines(grouped(nodes))
     assert _texts(lines) == [
         "c[1,3-4] 3 nodes alike: 2 × Xeon Platinum 8480C (2 NUMA) · 8 × H100 80GB HBM3 ·",
         "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage ·",
@@ -306,4 +306,4 @@ def test_groups_of_nodes() -> None:
         "  GPU5: active NVLinks 17, not 18",
     ]
     assert lines[-1].style is Style.WARNING
-    assert _texts(group_lines(group_nodes((("c1", BARE),)))) == ["c1 1 node:"]
+    assert _texts(group_lines(grouped((("c1", BARE),)))) == ["c1 1 node:"]

@@ -1,0 +1,14 @@
+"""Answers of nodes, as `hpckit inspect --nodes` gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpckit.decide.grouping import group_alike
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.node_answer import AlikeNodes, NodeAnswer
+
+
+def grouped(nodes: Sequence[tuple[str, NodeTopology]]) -> tuple[AlikeNodes, ...]:
+    """These nodes in groups that are alike, without findings."""
+    return group_alike([NodeAnswer(node=name, topology=topology) for name, topology in nodes])
