@@ -29,7 +29,25 @@ from tests.fakes.machines import (
 from tests.fakes.odd_machines import MACHINES, accelerators, hidden_gpus, partitions
 from tests.svg_boxes import SVG, Box, boxes, extent
 
-every_machine = pytest.mark.parametrize("machine", MACHINES, ids=lambda one: one.__name__)
+
+def idle_and_narrow() -> NodeTopology:
+    """GPUs on wires as short as can be, whose links say all that a link can say."""
+    node = four_gpu_box()
+    pci = tuple(
+        replace(one, effective=replace(one.effective, speed_gt_per_s=2.5, width=8, max_width=16))
+        if one.effective is not None and one.class_code == CLASS_3D
+        else one
+        for one in node.pci
+    )
+    return replace(node, pci=pci, nics=())
+
+
+def long_names() -> NodeTopology:
+    """Everything has a name that no box can hold."""
+    node = dgx_h100()
+    gpus = tuple(replace(gpu, name=f"GPU {gpu.index} WWWWWWWWWWWWWWWW") for gpu in node.gpus)
+    nics = tuple(replace(nic, name=f"mlx5_{nic.index}_" + "m" * 40) for nic in node.nics)
+    return replace(node, gpus=gpus, nics=nics, host=Host(name="W" * 300))
 
 
 def _root(topology: NodeTopology, *findings: NodeFinding) -> Element:
@@ -43,6 +61,11 @@ def _labels(root: Element) -> list[Element]:
 
 def _all_text(root: Element) -> str:
     return " ".join(text.text or "" for text in root.iter(f"{SVG}text"))
+
+
+every_machine = pytest.mark.parametrize(
+    "machine", (*MACHINES, idle_and_narrow, long_names), ids=lambda one: one.__name__
+)
 
 
 @every_machine
