@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.draw import node_looks as looks
-from hpckit.draw.node_band import Band, band_height, draw_links, gpu_spots
+from hpckit.draw.node_band import Band, band_height, draw_links, gpu_spots, is_crossed
 from hpckit.draw.node_legend import draw_findings, draw_legend
 from hpckit.draw.node_page import MARGIN, Page, page
 from hpckit.draw.node_parts import Parts
@@ -33,14 +33,17 @@ def node_svg(topology: NodeTopology, findings: Sequence[NodeFinding] = ()) -> st
     """
     found = places(topology)
     islands = _drawn_islands(topology)
-    halves = len([place for place in found if place.root.devices()]) > 1
     drawing = Drawing()
     real = replace(topology, source=replace(topology.source, is_synthetic=False))
     name, *parts = node_title(real)
     top = _TITLE_SIZE + MARGIN + 14
-    laid = page(found, top, band_height(islands, has_halves=halves))
-    lines = broken(parts, _TEXT_SIZE, laid.width - 2 * MARGIN, " · ")
-    laid = page(found, top + len(lines) * _LINE + 6, band_height(islands, has_halves=halves))
+    trial = page(found, top, band_height(islands, is_crossed=False))
+    lines = broken(parts, _TEXT_SIZE, trial.width - 2 * MARGIN, " · ")
+    crossed = trial.band is not None and is_crossed(
+        islands, Band(rect=trial.band, spots=gpu_spots(trial.spots))
+    )
+    top += len(lines) * _LINE + 6
+    laid = page(found, top, band_height(islands, is_crossed=crossed))
     _draw_title(drawing, (name, *lines), laid, is_synthetic=topology.source.is_synthetic)
     groups = group_findings(findings)
     _draw_page(drawing, topology, groups, laid)

@@ -27,14 +27,17 @@ def is_bar(island: LinkIsland) -> bool:
     return island.counts is not None and (len(island.gpus) > _PAIR or bool(island.is_switched))
 
 
-def band_height(islands: Sequence[LinkIsland], *, has_halves: bool) -> float | None:
-    """The room that the links take between two rows of GPUs; None where there are none."""
+def band_height(islands: Sequence[LinkIsland], *, is_crossed: bool) -> float | None:
+    """The room that the links take between two rows of GPUs; None where there are none.
+
+    Arcs that cross it (`is_crossed`) take more.
+    """
     if not islands:
         return None
     bars = sum(map(is_bar, islands))
     height = bars * (_BAR_H + _LANE) + (_LANE if bars else 0)
     if bars < len(islands):
-        height += _MESH_H if has_halves else _ONE_SIDE_H
+        height += _MESH_H if is_crossed else _ONE_SIDE_H
     return height
 
 
@@ -140,11 +143,28 @@ def _draw_arcs(drawing: Drawing, links: Sequence[GpuLink], band: Band, *, top: f
         stroke = pair_stroke(link.kind, link.count, link.bandwidth_bytes_per_s)
         drawing.wire(curve(points), stroke)
         if len(drawn) <= _FEW_ARCS and link.count is not None:
-            x, y = (sum(point[axis] for point in points) / 4 for axis in range(2))
-            y += 3 * (points[1][1] - points[0][1]) / 8 if points[0][1] == points[3][1] else 0
-            text = _count_words(link.kind, link.count)
-            word = Word(text=text, size=_LABEL_SIZE, anchor="middle")
-            drawing.label(x, y, word)
+            word = Word(text=_count_words(link.kind, link.count), size=_LABEL_SIZE, anchor="middle")
+            drawing.label(*_label_at(points), word)
+
+
+def _label_at(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Over the middle of an arc; beyond the peak of one that comes back to its side."""
+    x, y = ((points[0][axis] + points[3][axis]) / 2 for axis in range(2))
+    bend = points[1][1] - points[0][1]
+    if points[0][1] != points[3][1]:
+        return x, y + 3
+    return x, y + 0.75 * bend + (15 if bend > 0 else -8)
+
+
+def is_crossed(islands: Sequence[LinkIsland], band: Band) -> bool:
+    """Whether an arc goes from one side of the room for links to the other."""
+    return any(
+        band.is_above(band.spots[link.a]) != band.is_above(band.spots[link.b])
+        for island in islands
+        if not is_bar(island)
+        for link in island.links
+        if link.a in band.spots and link.b in band.spots
+    )
 
 
 def _anchors(links: Sequence[GpuLink], band: Band) -> dict[tuple[int, int], tuple[float, float]]:

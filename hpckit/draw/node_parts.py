@@ -18,6 +18,7 @@ from hpckit.model.node_words import (
     cpus_shown,
     figure,
     gpu_label,
+    gpu_model,
     is_down,
     is_narrow,
     is_storage,
@@ -133,7 +134,7 @@ class Parts:
             word = f"× {visible(kind, 8)}" if kind.isalpha() else "partitions"
             texts.append(f"{len(gpus)} {word}")
         if not self._has_one_kind:
-            texts.append(gpu_kind(first))
+            texts.append("GPU" if first.name is None else gpu_model(first.name))
         if first.pci is not None:
             texts.append(slot_name(first.pci))
         return texts
@@ -157,8 +158,7 @@ class Parts:
         words = [
             Word(text=names_shown([nic.name for nic in spot.nics], most=1), size=11, is_bold=True)
         ]
-        texts = _nic_texts(spot.nics)
-        texts += [] if is_uniform else [pcie_words(link)]
+        texts = _nic_texts(spot.nics) if is_uniform else _unlike_texts(first, link)
         about_it = " · ".join(text for text in texts if text)
         words += [Word(text=about_it, size=_SMALL)] if about_it else []
         about = [
@@ -240,6 +240,17 @@ def _nic_texts(nics: Sequence[Nic]) -> list[str]:
     texts += [rate] if first.kind is not None or first.rate_bytes_per_s is not None else []
     texts += [str(first.role)] if is_storage(first) else []
     return texts
+
+
+def _unlike_texts(nic: Nic, link: PcieLink | None) -> list[str]:
+    """For NICs whose stack has links of several kinds: the link is told before the NIC's kind."""
+    rate = nic.rate_bytes_per_s
+    state = [visible(nic.state, 10)] if nic.state is not None and is_down(nic) else []
+    return [
+        *state,
+        *([] if is_narrow(link) or rate is None else [bit_rate(rate)]),
+        pcie_words(link),
+    ]
 
 
 def _middle(text: str, size: float, *, is_bold: bool = False) -> Word:

@@ -30,7 +30,7 @@ from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PcieLink
 from hpckit.report.line import Line, Style, wrapped
 
-_WIDEST_CELL: Final = 24
+_WIDEST_CELL: Final = 28
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
 _MANY_PLACES: Final = 4
 

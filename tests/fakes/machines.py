@@ -5,7 +5,6 @@ Figures (lanes, links, rates) are those of the makers' data sheets; addresses an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hpckit.model.hardware import (
@@ -281,8 +280,7 @@ def matrix_only() -> NodeTopology:
     names = (*(f"GPU{at}" for at in range(8)), *(f"NIC{at}" for at in range(9)))
     table = node.paths
     assert table is not None
-    keep = [*range(8), *range(8, 17)]
-    cells = tuple(tuple(table.cells[a][b] for b in keep) for a in keep)
+    cells = tuple(row[:17] for row in table.cells[:17])
     links = all_to_all(8, 18, LinkKind.NVLINK, 0, is_switched=True)
     links = tuple(replace(link, bandwidth_bytes_per_s=None, is_switched=None) for link in links)
     return NodeTopology(
@@ -361,44 +359,3 @@ def many_functions() -> NodeTopology:
     )
     node = replace(node, gpus=gpus, nics=nics, pci=(*node.pci, *functions), paths=None)
     return paths_by_hand(replace(node, host=Host(name="vm-host-9", driver_version="550.54")))
-
-
-def hidden_gpus() -> NodeTopology:
-    """The node of `dgx_h100` as a container with two of its GPUs shows it."""
-    node = dgx_h100()
-    gpus = tuple(
-        replace(gpu, is_hidden=True, name=None, nvlinks=None, uuid=None)
-        if gpu.index not in {0, 1}
-        else gpu
-        for gpu in node.gpus
-    )
-    links = tuple(link for link in node.gpu_links if {link.a, link.b} == {0, 1})
-    return replace(node, gpus=gpus, gpu_links=links)
-
-
-def partitions() -> NodeTopology:
-    """The node of `mi300x` with 8 partitions a GPU (CPX), each a GPU for the driver."""
-    node = mi300x()
-    gpus = tuple(
-        replace(gpu, index=8 * gpu.index + part, partition="CPX", memory_bytes=24 * GIB, uuid=None)
-        for gpu in node.gpus
-        for part in range(8)
-    )
-    links = all_to_all(64, None, LinkKind.XGMI, 0, is_switched=False)
-    links = tuple(replace(link, bandwidth_bytes_per_s=None) for link in links)
-    return paths_by_hand(replace(node, gpus=gpus, gpu_links=links))
-
-
-MACHINES: tuple[Callable[[], NodeTopology], ...] = (
-    dgx_h100,
-    four_gpu_box,
-    sixteen_v100,
-    gb200_tray,
-    mi300x,
-    dgx_1v,
-    matrix_only,
-    cpu_only,
-    many_functions,
-    hidden_gpus,
-    partitions,
-)

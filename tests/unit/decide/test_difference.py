@@ -19,7 +19,8 @@ from hpckit.model.hardware import (
 from hpckit.model.path import PathTable
 from tests.fakes.answers import grouped
 from tests.fakes.machine_parts import GIB, with_dead_link, with_nic_down
-from tests.fakes.machines import MACHINES, dgx_1v, dgx_h100, four_gpu_box, hidden_gpus, mi300x
+from tests.fakes.machines import dgx_1v, dgx_h100, four_gpu_box, mi300x
+from tests.fakes.odd_machines import MACHINES, hidden_gpus
 
 
 def _with_gpu(topology: NodeTopology, at: int, **changes: object) -> NodeTopology:

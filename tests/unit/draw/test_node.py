@@ -11,26 +11,43 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from hpckit.draw.node import node_svg
-from hpckit.model.hardware import Host, NodeTopology, Source
+from hpckit.model.hardware import GpuLink, Host, LinkKind, NodeTopology, Source
 from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.pci import CLASS_3D
 from tests.fakes.machine_parts import with_dead_link, with_nic_down
 from tests.fakes.machines import (
-    MACHINES,
     cpu_only,
     dgx_1v,
     dgx_h100,
     four_gpu_box,
     gb200_tray,
-    hidden_gpus,
     many_functions,
     matrix_only,
     mi300x,
-    partitions,
     sixteen_v100,
 )
+from tests.fakes.odd_machines import MACHINES, accelerators, hidden_gpus, partitions
 from tests.svg_boxes import SVG, Box, boxes, extent
 
-every_machine = pytest.mark.parametrize("machine", MACHINES, ids=lambda one: one.__name__)
+
+def idle_and_narrow() -> NodeTopology:
+    """GPUs on wires as short as can be, whose links say all that a link can say."""
+    node = four_gpu_box()
+    pci = tuple(
+        replace(one, effective=replace(one.effective, speed_gt_per_s=2.5, width=8, max_width=16))
+        if one.effective is not None and one.class_code == CLASS_3D
+        else one
+        for one in node.pci
+    )
+    return replace(node, pci=pci, nics=())
+
+
+def long_names() -> NodeTopology:
+    """Everything has a name that no box can hold."""
+    node = dgx_h100()
+    gpus = tuple(replace(gpu, name=f"GPU {gpu.index} WWWWWWWWWWWWWWWW") for gpu in node.gpus)
+    nics = tuple(replace(nic, name=f"mlx5_{nic.index}_" + "m" * 40) for nic in node.nics)
+    return replace(node, gpus=gpus, nics=nics, host=Host(name="W" * 300))
 
 
 def _root(topology: NodeTopology, *findings: NodeFinding) -> Element:
@@ -44,6 +61,11 @@ def _labels(root: Element) -> list[Element]:
 
 def _all_text(root: Element) -> str:
     return " ".join(text.text or "" for text in root.iter(f"{SVG}text"))
+
+
+every_machine = pytest.mark.parametrize(
+    "machine", (*MACHINES, idle_and_narrow, long_names), ids=lambda one: one.__name__
+)
 
 
 @every_machine
@@ -217,6 +239,78 @@ def test_hidden_gpus_are_drawn_as_hidden() -> None:
     """GPUs that a container hides are there, and say that they are hidden."""
     words = [box.words() for box in boxes(_root(hidden_gpus()), "gpu")]
     assert sum("hidden here" in text for text in words) == 6
+
+
+def test_accelerators_are_boxes() -> None:
+    """Devices that are no GPUs have boxes with their names; a finding finds them by it."""
+    finding = NodeFinding(
+        rule="odd", severity=Severity.NOTE, subject="HL-225", because="odd", remedy="look"
+    )
+    root = _root(accelerators(), finding)
+    assert [box.words() for box in boxes(root, "accelerator")][:2] == [
+        "HL-225 11:00",
+        "HL-225 12:00",
+    ]
+    assert len(list(root.iter(f"{SVG}circle"))) == 9
+
+
+def test_cards_of_a_stack_that_differ_say_so() -> None:
+    """Where the NICs of a stack have unlike links, each tells its own; else the stack does."""
+    node = four_gpu_box()
+    assert "gen4 x8" in _all_text(_root(node))
+    pci = tuple(
+        replace(one, effective=replace(one.effective, width=4))
+        if one.address == "0000:a1:00.1" and one.effective is not None
+        else one
+        for one in node.pci
+    )
+    words = [box.words() for box in boxes(_root(replace(node, pci=pci)), "nic")]
+    assert words[0].endswith("gen4 x8")
+    assert "gen4 x4" in words[1]
+
+
+def test_few_pairs_are_labelled() -> None:
+    """Bridges between two GPUs each have their count beside their arc."""
+    links = tuple(
+        GpuLink(a=a, b=a + 1, kind=LinkKind.NVLINK, count=4, bandwidth_bytes_per_s=1e11)
+        for a in (0, 2)
+    )
+    root = _root(replace(four_gpu_box(), gpu_links=links))
+    assert _all_text(root).count("NV4") == 2
+    assert boxes(root, "bar") == []
+
+
+def test_mig_and_models_are_in_the_box() -> None:
+    """A GPU that is cut up says so, and GPUs of several kinds say which they are."""
+    node = four_gpu_box()
+    mixed = (replace(node.gpus[0], name="Tesla T4", is_mig=True, mig_devices=7), *node.gpus[1:])
+    words = [box.words() for box in boxes(_root(replace(node, gpus=mixed)), "gpu")]
+    assert words[0] == "GPU0 MIG 7 Tesla T4"
+    assert words[1] == "GPU1 L40S 41:00"
+
+
+def test_idle_links_say_what_they_could_be() -> None:
+    """A link that trained down has its highest generation beside it."""
+    node = four_gpu_box()
+    pci = tuple(
+        replace(one, effective=replace(one.effective, speed_gt_per_s=2.5))
+        if one.effective is not None and one.class_code == CLASS_3D
+        else one
+        for one in node.pci
+    )
+    text = _all_text(_root(replace(node, pci=pci)))
+    assert "gen1 x16 (max gen4)" in text
+
+
+def test_many_findings_end_in_a_count() -> None:
+    """Below the picture stand twelve causes, and how many more there are."""
+    found = [
+        NodeFinding(
+            rule="odd", severity=Severity.NOTE, subject="node", because=f"b{at}", remedy="r"
+        )
+        for at in range(15)
+    ]
+    assert "… and 3 more" in _all_text(_root(dgx_h100(), *found))
 
 
 def test_link_to_the_cpu_is_in_the_legend() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hpckit.model.hardware import GpuLink, LinkKind
 from hpckit.model.node_links import gpu_reach, link_islands
 from tests.fakes.machine_parts import with_dead_link
-from tests.fakes.machines import dgx_1v, dgx_h100, hidden_gpus
+from tests.fakes.machines import dgx_1v, dgx_h100
+from tests.fakes.odd_machines import hidden_gpus
 
 
 def _pair(a: int, b: int, count: int | None) -> GpuLink:

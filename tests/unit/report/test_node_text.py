@@ -26,19 +26,17 @@ from hpckit.report.node_text import node_lines
 from tests.fakes.answers import grouped
 from tests.fakes.machine_parts import with_dead_link, with_nic_down
 from tests.fakes.machines import (
-    MACHINES,
     cpu_only,
     dgx_1v,
     dgx_h100,
     four_gpu_box,
     gb200_tray,
-    hidden_gpus,
     many_functions,
     matrix_only,
     mi300x,
-    partitions,
     sixteen_v100,
 )
+from tests.fakes.odd_machines import MACHINES, hidden_gpus, partitions
 
 BARE = NodeTopology(source=Source(format="fake"))
 
@@ -300,8 +298,8 @@ def test_groups_of_nodes() -> None:
     lines = group_lines(grouped(nodes))
     assert _texts(lines) == [
         "c[1,3-4] 3 nodes alike: 2 × Xeon Platinum 8480C (2 NUMA) · 8 × H100 80GB HBM3 ·",
-        "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage ·",
-        "  driver 570.124.06 · synthetic: no real machine",
+        "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage · driver 570.124.06 ·",
+        "  synthetic: no real machine",
         "c2 1 node differs",
         "  GPU5: active NVLinks 17, not 18",
     ]
