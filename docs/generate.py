@@ -22,10 +22,12 @@ from typing import Any
 import click
 import msgspec
 
+from hpckit.app.captured import inspect_capture
 from hpckit.cli.main import COMMANDS, cli
-from hpckit.decide.findings import findings_page
+from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
+from hpckit.draw.node import node_svg
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.node_finding import NodeFinding
@@ -111,6 +113,7 @@ def pages() -> dict[str, str]:
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),
+        "dgx-h100.svg": node_picture(),
         schema_file(TOPOLOGY_SCHEMA): _as_json(topology_schema()),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
         schema_file(SITE_SCHEMA): _as_json(site_schema()),
@@ -425,6 +428,13 @@ def topology_page() -> str:
         doc = _unwrapped(inspect.cleandoc(cls.__doc__ or ""))
         parts.append(f"## {title}\n\n{doc}\n\n{_table(('key', 'type'), rows)}\n")
     return "".join(parts).rstrip() + "\n"
+
+
+def node_picture() -> str:
+    """The picture of the made-up machine in examples/."""
+    data = (REFERENCE.parents[1] / "examples" / "dgx-h100.json").read_bytes()
+    (machine,) = inspect_capture(data, "examples/dgx-h100.json")
+    return node_svg(machine, node_findings(machine))
 
 
 def _model_classes(cls: type) -> Iterator[type]:
