@@ -191,7 +191,7 @@ def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict
     else:
         from hpckit.cli.inspect_screen import say_node
 
-        say_node(topology, findings)
+        say_node(topology, findings, params["file"])
 
 
 def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:

@@ -25,11 +25,16 @@ _STYLES: Final[dict[Style, dict[str, Any]]] = {
 _WIDEST: Final = 120
 
 
-def say_node(topology: NodeTopology, findings: Sequence[NodeFinding]) -> None:
-    """Print one node."""
-    from hpckit.report.node_text import node_lines
+def say_node(
+    topology: NodeTopology, findings: Sequence[NodeFinding], file: str | None = None
+) -> None:
+    """Print one node, this one or that of a file."""
+    import shlex
 
-    _say(node_lines(topology, findings, width=_width()))
+    from hpckit.report.node_text import COMMAND, node_lines
+
+    command = COMMAND if file is None else f"{COMMAND} {shlex.quote(file)}"
+    _say(node_lines(topology, findings, width=_width(), command=command))
 
 
 def say_nodes(seen: NodesSeen) -> None:

@@ -10,7 +10,7 @@ from hpckit.draw.node_band import is_bar
 from hpckit.draw.node_page import MARGIN
 from hpckit.draw.node_parts import beside_words
 from hpckit.draw.svg import Drawing, Rect, Stroke, Word, broken, path, text_width
-from hpckit.model.finding_group import FindingGroup, subjects_shown
+from hpckit.model.finding_group import FindingGroup, sentence
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_links import LinkIsland
 from hpckit.model.node_paths import Device
@@ -113,7 +113,7 @@ def draw_findings(
     y += 8 if findings else 0
     for number, one in enumerate(findings[:_MOST_FINDINGS], 1):
         drawing.badge(MARGIN + 8, y - 4, str(number), looks.FINDINGS[one.severity])
-        text = f"{one.severity}: {subjects_shown(one.subjects)}: {one.because}"
+        text = f"{one.severity}: {sentence(one)}"
         room = width - 2 * MARGIN - 26
         for line in broken(text.split(" "), _SIZE, room):
             drawing.label(MARGIN + 26, y, Word(text=line, size=_SIZE))

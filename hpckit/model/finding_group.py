@@ -36,6 +36,13 @@ def group_findings(findings: Iterable[NodeFinding]) -> tuple[FindingGroup, ...]:
     return tuple(sorted(found, key=lambda one: gravest.index(one.severity)))
 
 
+def sentence(group: FindingGroup) -> str:
+    """What was found, beginning with what it is about, which most evidence does by itself."""
+    subjects = subjects_shown(group.subjects)
+    is_named = group.because.startswith(subjects)
+    return group.because if is_named else f"{subjects}: {group.because}"
+
+
 def subjects_shown(subjects: Iterable[str]) -> str:
     """What findings are about: `GPU0-3`, `mlx5_2 … mlx5_9`."""
     names = tuple(dict.fromkeys(subjects))

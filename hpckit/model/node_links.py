@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 
 from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology
 
@@ -84,15 +84,28 @@ class GpuReach:
 
 
 def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
-    """What each GPU that has links reaches, most links first."""
+    """What each GPU that has links reaches, most links first.
+
+    In a full island it is all others with the GPU's own count: that a twin has fewer is the twin's.
+    """
     others: dict[int, dict[tuple[LinkKind, int | None], set[int]]] = {}
-    for link in topology.gpu_links:
-        if link.a != link.b:
-            for one, other in ((link.a, link.b), (link.b, link.a)):
-                key = (link.kind, link.count)
-                others.setdefault(one, {}).setdefault(key, set()).add(other)
+    for island in link_islands(topology):
+        for one, other, count in _reached(island):
+            others.setdefault(one, {}).setdefault((island.kind, count), set()).add(other)
     shown = {gpu.index for gpu in topology.gpus if not gpu.is_hidden}
     return {gpu: _reach(gpu, found, shown) for gpu, found in others.items()}
+
+
+def _reached(island: LinkIsland) -> Iterator[tuple[int, int, int | None]]:
+    """Each GPU with each that it reaches, and by how many links."""
+    if island.counts is not None:
+        counts = dict(zip(island.gpus, island.counts, strict=True))
+        for one, other in permutations(island.gpus, 2):
+            yield one, other, counts[one]
+        return
+    for link in island.links:
+        yield link.a, link.b, link.count
+        yield link.b, link.a, link.count
 
 
 def _reach(

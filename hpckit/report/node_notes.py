@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hpckit.model.finding_group import group_findings, subjects_shown
+from hpckit.model.finding_group import group_findings, sentence, subjects_shown
 from hpckit.model.hardware import Unknown
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import visible
@@ -30,7 +30,7 @@ def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
     groups = group_findings(findings)
     lines = [Line(text=f"findings {len(findings)}", style=Style.TITLE)] if findings else []
     for one in groups[:_MOST_FINDINGS]:
-        words = (f"{subjects_shown(one.subjects)}:", *_words(one.because))
+        words = _words(sentence(one))
         lines += labelled(_WORDS[one.severity], words, width, _STYLES[one.severity])
         lines += labelled("", _words(one.remedy), width, Style.FAINT)
     left = len(groups) - _MOST_FINDINGS

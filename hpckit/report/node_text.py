@@ -8,21 +8,30 @@ from typing import Final
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
-from hpckit.model.node_words import memory, numbers_shown
+from hpckit.model.node_words import memory, numbers_shown, visible
 from hpckit.model.pci import CLASS_OTHER_BRIDGE
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import finding_lines, labelled, unknown_lines
 from hpckit.report.node_tree import tree_lines
 
 NVIDIA: Final = 0x10DE
-_NEXT: Final = ("hpckit inspect --format matrix", "| --format svg > node.svg")
+COMMAND: Final = "hpckit inspect"
+_NEXT: Final = ("--format matrix", "| --format svg > node.svg")
 _NARROWEST: Final = 40
+_LONGEST: Final = 200
 
 
 def node_lines(
-    topology: NodeTopology, findings: Sequence[NodeFinding] = (), *, width: int = 80
+    topology: NodeTopology,
+    findings: Sequence[NodeFinding] = (),
+    *,
+    width: int = 80,
+    command: str = COMMAND,
 ) -> list[Line]:
-    """The default screen of `hpckit inspect`, in lines of at most `width` columns (40 or more)."""
+    """The default screen of `hpckit inspect`, in lines of at most `width` columns (40 or more).
+
+    `command` is what showed it; the last line says what it can show besides.
+    """
     width = max(width, _NARROWEST)
     title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
     notes = [*unknown_lines(topology.unknown, width), *finding_lines(findings, width)]
@@ -33,7 +42,7 @@ def node_lines(
         *_besides(topology, width),
         Line(text=""),
         *notes,
-        *labelled("next", _NEXT, width, Style.FAINT),
+        *labelled("next", (visible(command, _LONGEST), *_NEXT), width, Style.FAINT),
     ]
 
 
