@@ -238,28 +238,13 @@ def _run_parts(run: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def numbers_shown(names: Iterable[str]) -> str:
-    """Names with their numbers folded: `GPU0-3,7`, `c[1,3-4]` is `bracketed`."""
-    return _folded(names, "", "")
-
-
-def bracketed(names: Iterable[str]) -> str:
-    """Host names as Slurm folds them: `c[1,3-4]`. Source: scontrol(1), "show hostlist"."""
-    return _folded(names, "[", "]")
-
-
-def _folded(names: Iterable[str], opening: str, closing: str) -> str:
+    """Names with their numbers folded: `GPU0-3,7`."""
     by_prefix: dict[str, list[str]] = {}
     for run in runs(names):
         prefix, _ = natural(run[0])
         ends = [name.removeprefix(prefix) for name in (run[0], run[-1])]
         by_prefix.setdefault(prefix, []).append("-".join(ends[: len(run)]))
-    return ",".join(_with_prefix(visible(at), of, opening, closing) for at, of in by_prefix.items())
-
-
-def _with_prefix(prefix: str, parts: list[str], opening: str, closing: str) -> str:
-    numbers = ",".join(parts)
-    is_one = len(parts) == 1 and "-" not in numbers
-    return prefix + numbers if is_one else f"{prefix}{opening}{numbers}{closing}"
+    return ",".join(visible(prefix) + ",".join(parts) for prefix, parts in by_prefix.items())
 
 
 def cpus_shown(cpus: IndexList, most: int = 26) -> str:

@@ -8,7 +8,6 @@ from hpckit.model.hardware import Nic, NicKind
 from hpckit.model.index_list import IndexList
 from hpckit.model.node_words import (
     bit_rate,
-    bracketed,
     byte_rate,
     columns,
     cpu_model,
@@ -155,13 +154,11 @@ def test_names_fold(names: list[str], shown: str) -> None:
     assert names_shown(names) == shown
 
 
-def test_numbers_fold_as_slurm_folds_hosts() -> None:
-    """`c[1,3-4]`, leading zeros kept; GPUs without brackets."""
-    assert bracketed(["c3", "c1", "c4"]) == "c[1,3-4]"
-    assert bracketed(["n009", "n010", "n1"]) == "n[1,009-010]"
-    assert bracketed(["login"]) == "login"
-    assert bracketed(["a1", "b2"]) == "a1,b2"
+def test_numbers_fold() -> None:
+    """Runs of numbers behind one name are folded, leading zeros kept."""
     assert numbers_shown(["GPU0", "GPU1", "GPU5"]) == "GPU0-1,5"
+    assert numbers_shown(["n009", "n010", "n1"]) == "n1,009-010"
+    assert numbers_shown(["node", "GPU3"]) == "GPU3,node"
 
 
 def test_long_lists_of_cpus_are_cut() -> None:
