@@ -109,14 +109,20 @@ class _Direct:
         return NcclPath.PIX if of_a[0] == of_b[0] else NcclPath.PXB
 
     def _across(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
-        """Through the CPUs; NCCL puts all devices of NUMA node -1 on one."""
+        """Through the CPUs; NCCL puts all devices of NUMA node -1 on one of its own.
+
+        In its own tree None is that; in a full one it may be that the source does not say.
+        """
         if a.pci not in self._tree or b.pci not in self._tree:
             return None
+        is_same = a.numa_index == b.numa_index
         if a.numa_index is not None and b.numa_index is not None:
             return self.by_numa(a, b)
         roots = (self._tree.host_bridge(a.pci), self._tree.host_bridge(b.pci))
+        if roots == (None, None):
+            return NcclPath.PHB if is_same else NcclPath.SYS
         is_one = roots[0] == roots[1] or self._is_one_node
-        return NcclPath.PHB if a.numa_index == b.numa_index and is_one else None
+        return NcclPath.PHB if is_same and is_one else None
 
     @staticmethod
     def by_numa(a: PathDevice, b: PathDevice) -> NcclPath | None:

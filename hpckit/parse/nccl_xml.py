@@ -30,6 +30,8 @@ _PLACES: Final = {
     "pcilink": {"pci"},
 }
 _FAMILY_MORE: Final = 0xF
+_MOST_FAMILY: Final = 0xFFF
+_MOST_DISPLAYED: Final = _FAMILY_MORE + 0xFF
 
 
 def is_nccl_xml(document: XmlDocument) -> bool:
@@ -112,7 +114,8 @@ def _cpu(cpus: list[Element], attributes: NcclAttributes) -> CpuTopology:
         return next((cpu.attributes[name].strip() for cpu in cpus if cpu.get(name)), None)
 
     def number(name: str) -> int | None:
-        return next((attributes.integer(cpu, name) for cpu in cpus if cpu.get(name)), None)
+        told = (attributes.integer(cpu, name, most=_MOST_FAMILY) for cpu in cpus if cpu.get(name))
+        return next(told, None)
 
     family = number("familyid")
     return CpuTopology(
@@ -123,13 +126,16 @@ def _cpu(cpus: list[Element], attributes: NcclAttributes) -> CpuTopology:
     )
 
 
-def _display_family(family: int) -> int:
+def _display_family(family: int) -> int | None:
     """The family as CPUID's users add it up; NCCL puts the extended family four bits up.
 
-    Source: ncclTopoGetXmlFromCpu; CPUID leaf 1 adds the extended family where the family is 15.
+    None for a number that is neither. Source: ncclTopoGetXmlFromCpu; CPUID leaf 1, where the
+    extended family is added to a family of 15.
     """
     extended = family >> 4
-    return _FAMILY_MORE + extended if extended and family & 0xF == _FAMILY_MORE else family
+    if extended and family & 0xF == _FAMILY_MORE:
+        return _FAMILY_MORE + extended
+    return family if family <= _MOST_DISPLAYED else None
 
 
 def _numa_nodes(cpus: list[Element], attributes: NcclAttributes) -> tuple[NumaNode, ...]:

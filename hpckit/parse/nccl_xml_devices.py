@@ -74,6 +74,7 @@ class _Reader:
         self._gpu_devs: list[int | None] = []
         self._nic_devs: list[int | None] = []
         self._classless = 0
+        self._has_side_links = False
 
     def read_cpu(self, cpu: Element) -> None:
         self._attributes.needed(cpu, "numaid")
@@ -97,6 +98,10 @@ class _Reader:
     def finished(self) -> Devices:
         found = self._found
         self._tell_classless()
+        if self._has_side_links:
+            because = "the file has <pcilink>, which paths do not follow"
+            what = "which of them are joined beside the tree"
+            found.unknown.append(Unknown(subject="switches", what=what, because=because))
         order = self._order(self._gpu_devs, "GPUs")
         found.gpus = [
             GpuElement(gpu=dataclasses.replace(one.gpu, index=index), element=one.element)
@@ -120,6 +125,7 @@ class _Reader:
 
     def _read_pci(self, element: Element, place: _Place) -> _Place:
         address = self._attributes.address(element, "busid")
+        self._has_side_links = self._has_side_links or any(element.of("pcilink"))
         is_again = address in self._found.pci
         device = self._device(element, place, address)
         if not is_again:
@@ -181,6 +187,12 @@ class _Reader:
             nic = nic_of_net(element, self._attributes, class_code)
             numa = None if place.numa is None else place.numa.index
             self._add_nic(dataclasses.replace(nic, pci=address, numa_index=numa), element)
+            if nic.rate_bytes_per_s is None:
+                said = element.get("speed")
+                because = f"the file says {said} Mbit/s" if said else "the file does not say it"
+                self._found.unknown.append(
+                    Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)
+                )
         return bool(elements)
 
     def _dev(self, element: Element) -> int | None:

@@ -114,6 +114,8 @@ def _read_link(
     if is_nvlink:
         _add_nvlinks(found.nvlinks[gpu.index], count, remote, address)
         attributes.limit(element, len(found.nvlinks[gpu.index]), _MOST_LINKS)
+    if count == 0:
+        return
     if remote is NvLinkRemote.NPU:
         found.to_cpu[gpu.index] += count
     elif remote is NvLinkRemote.SWITCH:

@@ -26,6 +26,9 @@ _HINT: Final = (
 _ARCHITECTURES: Final = {"aarch64": "arm64", "ppc64le": "ppc64"}
 _X86_FAMILY: Final = 0xF
 _BITS: Final = 32
+_GPU_CLASS: Final = "0x03"
+_NIC_CLASS: Final = "0x02"
+"""What NCCL writes for a class that it cannot read (ncclTopoFillGpu, ncclTopoFillNet)."""
 _MOST_NAMED: Final = 3
 
 
@@ -91,16 +94,19 @@ def _document(
     nics = [nic for nic in topology.nics if nic.kind is not NicKind.ETHERNET]
     ends = [tree.device(gpu.pci) for gpu in gpus] + [tree.place(nic) for nic in nics]
     kept = tree.kept([end for end in ends if end is not None])
+    classes = dict.fromkeys((nic.pci for nic in nics), _NIC_CLASS)
+    classes |= dict.fromkeys((gpu.pci for gpu in gpus), _GPU_CLASS)
     for device in kept:
-        pcis[device.address] = _pci_element(device, tree)
+        pcis[device.address] = _pci_element(device, tree, classes.get(device.address))
     for device in kept:
         above = tree.parent(device)
         parent = cpu(tree.numa_index(device)) if above is None else pcis[above.address]
         parent.children.append(pcis[device.address])
     for gpu in gpus:
-        element = gpu_element(gpu, links)
-        if element is not None and gpu.pci is not None:
-            pcis[gpu.pci].children.append(element)
+        if gpu.pci is not None:
+            below = pcis[gpu.pci].children
+            element = gpu_element(gpu, links, is_leaf=not below)
+            below += [] if element is None else [element]
     for nic in nics:
         place = tree.place(nic)
         if place is not None:
@@ -162,13 +168,14 @@ def _mask(topology: NodeTopology, index: int | None) -> str | None:
     return text if len(text) <= MOST_CHARACTERS else None
 
 
-def _pci_element(device: PciDevice, tree: NcclTree) -> XmlElement:
-    speed = tree.speed_gt_per_s(device)
+def _pci_element(device: PciDevice, tree: NcclTree, general: str | None) -> XmlElement:
+    """The <pci> of a device; `general` is the class to write where its own is not known."""
+    code, speed = device.class_code, tree.speed_gt_per_s(device)
     return XmlElement(
         "pci",
         {
             "busid": device.address,
-            "class": None if device.class_code is None else f"0x{device.class_code:04x}00",
+            "class": general if code is None else f"0x{code:04x}00",
             "vendor": _hexadecimal(device.vendor_id),
             "device": _hexadecimal(device.device_id),
             "subsystem_vendor": _hexadecimal(device.subsystem_vendor_id),

@@ -41,6 +41,10 @@ class NcclLinks:
         self._addresses = {gpu.index: gpu.pci for gpu in topology.gpus}
         self._classes = {device.address: device.class_code for device in topology.pci}
 
+    def is_alone(self, gpu: Gpu) -> bool:
+        """Whether no other GPU, such as a part of the same one, has its PCI address."""
+        return list(self._addresses.values()).count(gpu.pci) == 1
+
     def elements(self, gpu: Gpu) -> list[XmlElement]:
         """The <nvlink> or <xgmi>, then the <c2c> of a GPU."""
         tag = "xgmi" if self.is_rccl else "nvlink"
@@ -75,8 +79,8 @@ class NcclLinks:
         is_gpu = remote is NvLinkRemote.GPU or (
             address is not None and address in self._addresses.values()
         )
-        if is_gpu and address is not None:
-            return address, self._class(address)
+        if is_gpu:
+            return address or _UNSEEN, self._class(address)
         if remote is NvLinkRemote.NPU:
             return address or _UNSEEN, _CPU_CLASS
         return _UNSEEN if self._is_merged else address or _UNSEEN, _SWITCH_CLASS
@@ -106,8 +110,8 @@ class NcclLinks:
             found[_UNSEEN, _SWITCH_CLASS] = switched
         return found
 
-    def _class(self, address: PciAddress) -> str:
-        code = self._classes.get(address)
+    def _class(self, address: PciAddress | None) -> str:
+        code = None if address is None else self._classes.get(address)
         return _GPU_CLASS if code is None else f"0x{code:04x}00"
 
     def _c2c(self, link: CpuLink) -> XmlElement | None:
@@ -117,13 +121,14 @@ class NcclLinks:
         return XmlElement("c2c", {"bw": each, "count": link.count})
 
 
-def gpu_element(gpu: Gpu, links: NcclLinks) -> XmlElement | None:
+def gpu_element(gpu: Gpu, links: NcclLinks, *, is_leaf: bool) -> XmlElement | None:
     """The <gpu> of a device; None of one of which only its place is known, as in a preset.
 
     `rank` is the index: NCCL writes its own over it.
     """
     children = links.elements(gpu)
-    if gpu.architecture is None and not children and gpu.is_gdr is None:
+    is_known = gpu.architecture is not None or gpu.is_gdr is not None or bool(children)
+    if not is_known and is_leaf and links.is_alone(gpu):
         return None
     match = _SM.fullmatch(gpu.architecture or "")
     return XmlElement(

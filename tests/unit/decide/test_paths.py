@@ -138,6 +138,12 @@ def test_a_device_without_address_is_unknown_with_reason() -> None:
     assert "lacks" in _reasons(treeless)[0]
 
 
+def test_two_numa_nodes_are_sys_without_a_tree() -> None:
+    """Devices of different NUMA nodes are SYS even where the source has no address of one."""
+    gpus = tuple(Gpu(index=at, numa_index=at) for at in range(2))
+    assert _cell(NodeTopology(source=Source(format="test"), gpus=gpus)) == "SYS"
+
+
 def test_reasons_are_told_once() -> None:
     """Many cells with one reason are one entry that names three and counts the rest."""
     gpus = tuple(Gpu(index=at) for at in range(4))

@@ -79,9 +79,11 @@ def test_one_numa_node_is_phb() -> None:
 
 
 def test_numa_minus_one_is_one_cpu_to_nccl() -> None:
-    """Where no NUMA node is known, NCCL's own file puts all below one CPU."""
-    words = _nccl(_node(_device("01:00.0"), _device("02:00.0"), gpus=("01:00.0", "02:00.0")))
+    """Devices of no known NUMA node are below one CPU in NCCL's own file, far from all others."""
+    pci = (_device("01:00.0"), _device("02:00.0"), _device("03:00.0", numa=0))
+    words = _nccl(_node(*pci, gpus=("01:00.0", "02:00.0"), nics=("03:00.0",)))
     assert words[0][1] is NcclPath.PHB
+    assert words[0][2] is NcclPath.SYS
 
 
 def test_different_root_complexes_without_numa_are_unknown() -> None:
@@ -164,6 +166,35 @@ def test_no_pxn_over_xgmi_or_without_gpudirect() -> None:
     assert _nccl(dataclasses.replace(topology, gpus=deaf))[0][2] is NcclPath.SYS
     nics = (dataclasses.replace(topology.nics[0], is_gdr=False),)
     assert _nccl(dataclasses.replace(topology, nics=nics))[0][2] is NcclPath.SYS
+
+
+def test_no_gpudirect_makes_a_near_nic_go_through_memory() -> None:
+    """A NIC on the GPU's own switch is PHB where one of the two has no GPUDirect RDMA."""
+    topology = _relay_node()
+    nics = (dataclasses.replace(topology.nics[0], is_gdr=False),)
+    words = _nccl(dataclasses.replace(topology, nics=nics))
+    assert (words[1][2], words[2][1]) == (NcclPath.PHB, NcclPath.PHB)
+
+
+def test_ports_of_one_card_are_one_nic_to_nccl() -> None:
+    """NCCL makes one NIC of a card's functions, so their path is LOC; of two GPUs it is PIX."""
+    pci = (_device("01:00.0"), _device("01:00.1"))
+    nics = _node(*pci, gpus=(), nics=("01:00.0", "01:00.1"))
+    assert _nccl(nics)[0][1] is NcclPath.LOC
+    assert _nccl(_node(*pci, gpus=("01:00.0", "01:00.1")))[0][1] is NcclPath.PIX
+
+
+def test_a_nic_without_address_hangs_on_its_cpu() -> None:
+    """NCCL attaches such a NIC to a CPU: PHB or SYS by NUMA node, unless a tool printed better."""
+    topology = _node(*FAR, gpus=("01:00.0", "02:00.0"))
+    nic = Nic(index=0, name="net0", numa_index=1)
+    words = _nccl(dataclasses.replace(topology, nics=(nic,)))
+    assert [words[at][2] for at in range(2)] == [NcclPath.SYS, NcclPath.PHB]
+    table = PathTable(
+        devices=("GPU1", "net0"), cells=(("X", "PIX"), ("PIX", "X")), is_recorded=True
+    )
+    recorded = dataclasses.replace(topology, nics=(nic,), paths=table)
+    assert _nccl(recorded)[0][1] is NcclPath.PIX
 
 
 def test_c2c_to_the_cpu_of_the_nearest_nic_is_p2c() -> None:
