@@ -71,8 +71,9 @@ def _is_partial(topology: NodeTopology, table: PathTable, tree: PciTree) -> bool
 
 
 def _labelled(topology: NodeTopology) -> NodeTopology:
-    rows = [nic.index for nic in topology.nics if is_listed(nic)]
-    labels = {index: f"NIC{row}" for row, index in enumerate(rows)}
+    named = () if topology.paths is None else topology.paths.devices
+    rows = [nic for nic in topology.nics if is_listed(nic)]
+    labels = {nic.index: f"NIC{row}" for row, nic in enumerate(rows) if nic.name not in named}
     nics = tuple(
         dataclasses.replace(nic, label=nic.label or labels.get(nic.index)) for nic in topology.nics
     )

@@ -194,7 +194,7 @@ def test_a_nic_without_address_hangs_on_its_cpu() -> None:
         devices=("GPU1", "net0"), cells=(("X", "PIX"), ("PIX", "X")), is_recorded=True
     )
     recorded = dataclasses.replace(topology, nics=(nic,), paths=table)
-    assert _nccl(recorded)[0][1] is NcclPath.PIX
+    assert _nccl(recorded)[1][2] is NcclPath.PIX
 
 
 def test_c2c_to_the_cpu_of_the_nearest_nic_is_p2c() -> None:
