@@ -61,6 +61,7 @@ class _Reader:
         self._names: dict[str, tuple[str, ...]] = {}
         self._targets: dict[str, str | None] = {}
         self._places: dict[str, str | None] = {"": self._root}
+        self._linked: set[str] = set()
 
     def read(self, pattern: str) -> None:
         """Take what one pattern matches."""
@@ -68,8 +69,13 @@ class _Reader:
         *above, last = body.split("/")
         for folder in self._chosen(self._folders(above), sign, other):
             place = self._place(folder)
-            for name in self._matching(folder, last) if place is not None else ():
-                self._take(f"{folder}/{name}" if folder else name, f"{place}/{name}")
+            names = [
+                name
+                for name in (self._matching(folder, last) if place is not None else ())
+                if not self._holds(f"{folder}/{name}" if folder else name)
+            ]
+            if place is not None and names:
+                self._take_all(folder, place, names, last)
 
     def _chosen(self, folders: list[str], sign: str, other: str) -> list[str]:
         if not sign:
@@ -132,14 +138,32 @@ class _Reader:
             self._targets[here] = _link_target(f"{self._root}/{here}")
         return self._targets[here]
 
-    def _take(self, path: str, place: str) -> None:
-        if len(self.texts) + len(self.links) >= MOST_FILES or self._holds(path):
+    def _take_all(self, folder: str, place: str, names: list[str], last: str) -> None:
+        """Read files of one folder, from it, so that the kernel looks its path up once."""
+        try:
+            above = os.open(place or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, ValueError):
             return
-        text = _text(place)
+        try:
+            for name in names:
+                if len(self.texts) + len(self.links) >= MOST_FILES:
+                    return
+                path = f"{folder}/{name}" if folder else name
+                # What was a link in the folder before is one in this: then no open is in vain.
+                kind = last if "*" in last else name
+                self._take(path, name, above, is_link=kind in self._linked)
+                if path in self.links:
+                    self._linked.add(kind)
+        finally:
+            os.close(above)
+
+    def _take(self, path: str, name: str, above: int, *, is_link: bool) -> None:
+        target = _link_target(name, above) if is_link else None
+        text = _text(name, above) if target is None else None
         if text is not None:
             self.texts[path] = text
             return
-        target = _link_target(place)
+        target = target or (None if is_link else _link_target(name, above))
         if target is not None:
             self.links[path] = target
 
@@ -162,17 +186,17 @@ def _as_expression(part: str) -> re.Pattern[str]:
     return re.compile("".join(wild.get(piece) or re.escape(piece) for piece in pieces), re.DOTALL)
 
 
-def _link_target(place: str) -> str | None:
+def _link_target(place: str, above: int | None = None) -> str | None:
     try:
-        return os.readlink(place)  # noqa: PTH115  a Path a link would be half of the time
+        return os.readlink(place, dir_fd=above)
     except OSError:
         return None
 
 
-def _text(place: str) -> str | None:
-    """What a regular file holds; None for anything else, and for what cannot be read."""
+def _text(name: str, above: int) -> str | None:
+    """What a regular file of a folder holds; None for anything else, and what cannot be read."""
     try:
-        file = os.open(place, _FLAGS)
+        file = os.open(name, _FLAGS, dir_fd=above)
     except (OSError, ValueError):
         return None
     try:

@@ -1,4 +1,5 @@
-"""How long it takes to read and understand a node, beside hwloc's lstopo on the same tree.
+"""How long it takes to read and understand a node, beside hwloc's lstopo on the same tree; what
+hpckit's own code takes in a container with 8 fake H100 and 40 NICs; what 512 answers take.
 
 Each pair is timed in turns, so a busy machine slows both sides alike; the figure is the median.
 Exits 1 when one is over its limit. The tree is a made-up machine of 256 CPUs, 8 GPUs and 40 NICs;
@@ -17,18 +18,59 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from hpckit.adapters.sysfs import read_tree
+from hpckit.decide.complete import complete
+from hpckit.decide.findings import node_findings
+from hpckit.decide.grouping import group_alike
+from hpckit.model.node_answer import NodeAnswer
+from hpckit.model.tree import to_tree
+from hpckit.parse.probe_answer import AnswerReader, answer_lines
+from hpckit.parse.snapshot import decode_snapshot
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_patterns import RECORDED_PATTERNS, SYSFS_PATTERNS
-from tests.bench.cli import Figure, medians_ms, table
+from tests.bench.cli import ASK, ROOT, Figure, medians_ms, table
+from tests.fakes.machines import dgx_h100
 from tests.fakes.sysfs_tree import forty_nics, write_machine
 
 LSTOPO = ("lstopo", "--of", "xml")
 MOST_TIMES = 3
+OWN_MS = 50
+MERGE_MS = 2000
+NODES = 512
+IMAGE = "hpckit-cluster:trixie-mpi"
+MACHINE = "/opt/hpckit/machines/forty-nics"
+PROFILE = "/opt/hpckit/nvml-profiles/dgx-h100.toml"
+
+OWN = """
+import gc, json, sys, time
+gc.set_threshold(50_000)  # as the command line does
+begun_s = time.perf_counter()
+from pathlib import Path
+import pynvml
+from hpckit.adapters.nvml import NvmlDriver
+from hpckit.adapters.sysfs import SysfsFiles
+from hpckit.app.inspect import inspect_here
+from hpckit.decide.findings import node_findings
+from hpckit.report.node_text import node_lines
+imported_s = time.perf_counter()
+node = inspect_here(SysfsFiles(Path(sys.argv[1])), NvmlDriver(), is_synthetic=True)
+lines = node_lines(node, node_findings(node))
+done_s = time.perf_counter()
+assert (len(node.gpus), len(node.nics)) == (8, 40), (len(node.gpus), len(node.nics))
+print(json.dumps([1000 * (imported_s - begun_s), 1000 * (done_s - imported_s)]))
+"""
+"""One inspection in a fresh process: milliseconds of the imports, and of everything after them."""
+
+ROUNDS = """
+import json, statistics, subprocess, sys
+each = [sys.executable, "-c", sys.argv[1], sys.argv[2]]
+runs = [json.loads(subprocess.check_output(each)) for _ in range(2 + int(sys.argv[3]))][2:]
+print(json.dumps([statistics.median(one) for one in zip(*runs)]))
+"""
 
 
 def lstopo_s(root: Path) -> float:
@@ -61,6 +103,85 @@ def beside_lstopo(name: str, root: Path, patterns: tuple[str, ...], rounds: int)
     )
 
 
+def own_code(rounds: int) -> Figure | None:
+    """Milliseconds of hpckit's own code for a whole inspection; None where no engine answers."""
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run(ASK, capture_output=True, check=False).returncode:
+        return None
+    subprocess.run([ROOT / "docker" / "cluster", "build"], check=True, capture_output=True)
+    inside = [docker, "run", "--rm", "--network=none", f"--env=HPCKIT_FAKE_NVML={PROFILE}",
+              "--entrypoint=/opt/hpckit/bin/python", IMAGE, "-c", ROUNDS, OWN, MACHINE,
+              str(rounds)]  # fmt: skip
+    done = subprocess.run(inside, check=True, capture_output=True, text=True)
+    imports_ms, own_ms = json.loads(done.stdout)
+    return Figure(
+        name="inspect: own code in a container (base: imports)",
+        value=own_ms,
+        unit="ms",
+        limit=OWN_MS,
+        base_ms=imports_ms,
+        measured_ms=own_ms,
+    )
+
+
+def decoded(lines: list[str]) -> list[NodeAnswer]:
+    """The answers of many nodes as they come in."""
+    reader = AnswerReader()
+    found = [one for line in lines if (one := reader.read(line)) is not None]
+    return [
+        NodeAnswer(node=node, topology=decode_snapshot(document))
+        for node, document in found
+        if document is not None
+    ]
+
+
+def merged(lines: list[str]) -> None:
+    """What becomes of them: findings, and groups of nodes that are alike."""
+    answers = [
+        replace(one, findings=node_findings(one.topology, expected_gpus=8))
+        for one in decoded(lines)
+        if one.topology is not None
+    ]
+    (group,) = group_alike(answers)
+    if len(group.nodes) != NODES:
+        raise SystemExit(f"{len(group.nodes)} of {NODES} nodes are alike")
+
+
+def timed_s(run: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    begun_s = time.perf_counter()
+    run()
+    return time.perf_counter() - begun_s
+
+
+def lines_of_nodes() -> Iterator[str]:
+    """What the probes of many nodes print."""
+    node = complete(dgx_h100())
+    for index in range(NODES):
+        numa = tuple(
+            replace(one, memory_bytes=(one.memory_bytes or 0) + 4096 * index)
+            for one in node.numa_nodes
+        )
+        document = json.dumps(to_tree(replace(node, numa_nodes=numa))).encode()
+        yield from answer_lines(f"n{index}", document)
+
+
+def merging(rounds: int) -> Figure:
+    """Milliseconds from the lines of 512 probes to their groups, beside decoding alone."""
+    lines = list(lines_of_nodes())
+    base_ms, measured_ms = medians_ms(
+        lambda: timed_s(lambda: decoded(lines)), lambda: timed_s(lambda: merged(lines)), rounds
+    )
+    return Figure(
+        name=f"{NODES} answers merged (base: decoded)",
+        value=measured_ms,
+        unit="ms",
+        limit=MERGE_MS,
+        base_ms=base_ms,
+        measured_ms=measured_ms,
+    )
+
+
 def archived_trees(folder: Path) -> Iterator[tuple[str, Path]]:
     """The trees of the corpus that hwloc can read, unpacked below a folder."""
     corpus = os.environ.get("HPCKIT_CORPUS")
@@ -80,7 +201,8 @@ def measure(rounds: int) -> list[Figure]:
         figures = [beside_lstopo("256 CPUs, 40 NICs (synthetic)", root, SYSFS_PATTERNS, rounds)]
         for name, tree in archived_trees(Path(folder)):
             figures.append(beside_lstopo(name, tree, RECORDED_PATTERNS, rounds))
-    return figures
+    inside = own_code(rounds)
+    return [*figures, merging(min(rounds, 3)), *([] if inside is None else [inside])]
 
 
 def main() -> int:
