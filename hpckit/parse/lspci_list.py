@@ -21,6 +21,7 @@ from hpckit.parse.sysfs_tree import printable
 
 TOOL: Final = "lspci"
 _LONGEST: Final = 2000
+_MOST_HEADS: Final = 65536
 
 _ADDRESS: Final = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
 _CLASSES: Final = "|".join(re.escape(name) for name in CLASSES)
@@ -108,9 +109,13 @@ def read_list(lines: Sequence[str]) -> dict[PciAddress, Listed]:
     """
     found: dict[PciAddress, Listed] = {}
     one: Listed | None = None
+    heads = 0
     for line_no, line in enumerate(lines, start=1):
         head = _HEAD.fullmatch(line)
         if head is not None:
+            heads += 1
+            if heads > _MOST_HEADS:
+                raise _refuse("too many devices", line_no, line, f"at most {_MOST_HEADS}")
             new = Listed(device=_device(head), line_no=line_no)
             one = found.setdefault(new.device.address, new)
             if one is not new:

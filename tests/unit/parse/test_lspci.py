@@ -282,8 +282,10 @@ def test_a_dead_device_is_told() -> None:
         ("-[0000:00]---00.0  a\n-[0000:00]---00.0-[01]--\n-[0000:01]---00.0\n"
          "-[0000:00]---00.0-[01]---00.0\n", 4, "elsewhere"),
         ("01:00.0 Bridge: a\n01:00.0 Bridge: b\n", 2, "another device than in line 1"),
+        ("00:00.0 Bridge: x\n" * 65_537, 65_537, "too many devices"),
         ("nothing\n", 1, "there is no device"),
     ],
+    ids=["bus", "numa", "link", "twice", "column", "slot", "gap", "moved", "two", "many", "none"],
 )  # fmt: skip
 def test_what_is_not_in_the_format_is_refused(text: str, line_no: int, message: str) -> None:
     """The error says which line, and what is wrong with it."""
