@@ -10,16 +10,19 @@ from hpckit.parse.capture import EXPECTED, parse_capture
 from hpckit.parse.kfd import parse_kfd
 from hpckit.parse.kfd_files import is_kfd_file
 from hpckit.parse.sysfs_patterns import sysfs_wanted
-from hpckit.parse.tar_stream import looks_like_tar
+from hpckit.parse.tar_stream import compressed_text, looks_like_tar
 from hpckit.parse.tarball import file_tree, find_kfd, parse_tarball_sysfs
 
 
 def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     """The machines in a capture, at least one; only a text can hold several.
 
-    `name` is how errors call it. Raises ParseError for what is no capture of a machine.
+    A text may be compressed with gzip, bzip2 or xz, as an archive may. `name` is how errors call
+    it. Raises ParseError for what is no capture of a machine.
     """
-    machines = (_archived(data, name),) if looks_like_tar(data) else parse_capture(data, name)
+    text = compressed_text(data)
+    is_archive = text is None and looks_like_tar(data)
+    machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
     return tuple(complete(machine) for machine in machines)
 
 

@@ -107,8 +107,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
 
     Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
     an NCCL or RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`,
-    `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of hwloc-gather-topology,
-    /sys/class/kfd or /sys/class/infiniband. - is standard input.
+    `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a tarball of
+    hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     if params["as_json"]:
         params["format_"] = "json"

@@ -12,6 +12,7 @@ from hpckit.model.hardware import NodeTopology
 from hpckit.parse.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
+from hpckit.parse.lspci import is_lspci, parse_lspci
 from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
 from hpckit.parse.nvidia_topo import is_topo_matrix, parse_topo_matrix
 from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
@@ -20,8 +21,8 @@ from hpckit.parse.xml_elements import parse_xml
 
 EXPECTED: Final = (
     "a snapshot of `hpckit inspect --json`, an NCCL or RCCL topology XML, an lstopo XML, the text "
-    "of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of "
-    "hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband"
+    "of `nvidia-smi topo -m`, `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a "
+    "tarball of hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband"
 )
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
@@ -43,6 +44,8 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
         return (parse_amd_smi_topology(text),)
     if is_rocm_showtopo(text):
         return (parse_rocm_showtopo(text),)
+    if is_lspci(text):
+        return (parse_lspci(text),)
     raise _unknown(name, text)
 
 

@@ -14,6 +14,9 @@ from hpckit.parse.excerpt import refusal
 MOST_BYTES: Final = 256 * 1024**2
 """Of the unpacked archive: the tree of a large machine is a tenth of that."""
 
+MOST_TEXT_BYTES: Final = 64 * 1024**2
+"""Of an unpacked capture that is one text: as much as of one that is not compressed."""
+
 _CHUNK_BYTES: Final = 1024**2
 _PIECE_BYTES: Final = 64 * 1024
 _MOST_STREAMS: Final = 10_000
@@ -25,11 +28,32 @@ _BZIP2: Final = b"BZh"
 _XZ: Final = b"\xfd7zXZ\x00"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _USTAR: Final = slice(257, 262)
+_HEADER_BYTES: Final = 512
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def looks_like_tar(data: bytes) -> bool:
     """Whether these bytes begin as a tar archive does, or as a compressed file."""
     return data.startswith((_GZIP, _BZIP2, _XZ, _ZSTD)) or data[_USTAR] == b"ustar"
+
+
+def compressed_text(data: bytes) -> bytes | None:
+    """What a compressed file holds, if that is no archive: None for an archive, and for plain data.
+
+    A header of tar has NULs in it, also one from before POSIX, and text has none but in UTF-16.
+    Raises ParseError for what does not unpack, and for more than MOST_TEXT_BYTES.
+    """
+    if not data.startswith((_GZIP, _BZIP2, _XZ)):
+        return None
+    stream = TarStream(data)
+    head = stream.take(_HEADER_BYTES)
+    if not head or (b"\0" in head and not head.startswith(_UTF_16)):
+        return None
+    text = head + stream.take(MOST_TEXT_BYTES)
+    if len(text) > MOST_TEXT_BYTES:
+        expected = f"at most {MOST_TEXT_BYTES // 1024**2} MiB of text"
+        raise refuse_tar("it unpacks to more than a capture of nodes", expected=expected)
+    return text
 
 
 def refuse_tar(message: str, *, name: str = "", expected: str = "a tar archive") -> ParseError:
