@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hpckit.model.file_tree import FileTree
+from hpckit.model.index_list import expand_indices
 from hpckit.parse.sysfs_tree import followed
 
 MOST_BYTES: Final = 64 * 1024
@@ -24,6 +25,7 @@ MOST_FILES: Final = 100_000
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _WILD: Final = re.compile(r"[*\[]")
+_CPU: Final = re.compile(r"(?:^|/)cpu(\d{1,6})(?:/|$)", re.ASCII)
 _SIGN: Final = re.compile(r"([?!~])")
 _CHOICE: Final = re.compile(r"\{([^{}]*)\}")
 
@@ -62,6 +64,7 @@ class _Reader:
         self._targets: dict[str, str | None] = {}
         self._places: dict[str, str | None] = {"": self._root}
         self._linked: set[str] = set()
+        self._spared: set[str] = set()
 
     def read(self, pattern: str) -> None:
         """Take what one pattern matches."""
@@ -82,15 +85,21 @@ class _Reader:
             return folders
         if sign != "~":
             return [one for one in folders if self._holds(_joined(one, other)) is (sign == "?")]
-        first: dict[str, str] = {}
+        chosen, told = [], set[int]()
         for folder in folders:
-            text = self.texts.get(_joined(folder, other))
-            if text is not None:
-                first.setdefault(text, folder)
-        return list(first.values())
+            listed = _joined(folder, other)
+            if _cpu_of(folder) in told:
+                self._spared.add(listed)
+                continue
+            chosen.append(folder)
+            place = self._place(folder)
+            if place is not None and not self._holds(listed):
+                self._take_all(folder, place, [other], other)
+            told.update(_indices(self.texts.get(listed, "")))
+        return chosen
 
     def _holds(self, path: str) -> bool:
-        return path in self.texts or path in self.links
+        return path in self.texts or path in self.links or path in self._spared
 
     def _folders(self, parts: list[str]) -> list[str]:
         found = [""]
@@ -168,10 +177,21 @@ class _Reader:
             self.links[path] = target
 
 
-def _joined(folder: str, path: str) -> str:
-    while path.startswith("../"):
-        folder, path = folder.rpartition("/")[0], path[3:]
-    return f"{folder}/{path}" if folder else path
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _cpu_of(folder: str) -> int | None:
+    found = _CPU.search(folder)
+    return int(found[1]) if found else None
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    """The CPUs of a list; none of what is no list, which the parser will refuse."""
+    try:
+        return expand_indices(text)
+    except ValueError:
+        return ()
 
 
 def _choices(part: str) -> list[str]:

@@ -7,7 +7,7 @@ cputopology.rst; proc_pid_status(5); cpuset(7).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hpckit.model.hardware import CpuPackage, CpuTopology, L3Group, Unknown
@@ -32,10 +32,10 @@ def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknow
     A core is a distinct list of thread siblings: core numbers repeat on some machines.
     """
     online = tree.indices(f"{CPUS}/online")
-    present = cpu_indices(tree)
+    siblings = _cores(tree, cpu_indices(tree))
     if online is not None:
-        present = sorted(frozenset(online).intersection(present))
-    siblings = {cpu: _siblings(tree, cpu) for cpu in present}
+        siblings = {cpu: siblings[cpu] for cpu in sorted(siblings.keys() & set(online))}
+    present = list(siblings)
     cpus = online if online is not None else [cpu for cpu in present if siblings[cpu]]
     topology = CpuTopology(
         arch=info.arch,
@@ -69,6 +69,17 @@ def _unknown(cpu: CpuTopology) -> Iterator[Unknown]:
         yield Unknown(subject="node", what="allowed", because=because)
 
 
+def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
+    """Each CPU's core, ascending; a live reading asks one thread, which tells of the others."""
+    cores: dict[int, str | None] = {}
+    for cpu in cpus:
+        if cores.get(cpu) is None:
+            cores[cpu] = _siblings(tree, cpu)
+            for other in tree.indices(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list") or ():
+                cores.setdefault(other, cores[cpu])
+    return dict(sorted(cores.items()))
+
+
 def _siblings(tree: SysfsTree, cpu: int) -> str | None:
     folder = f"{CPUS}/cpu{cpu}/topology"
     listed = tree.line(f"{folder}/thread_siblings_list")
@@ -85,12 +96,11 @@ def _siblings(tree: SysfsTree, cpu: int) -> str | None:
 def _packages(
     tree: SysfsTree, siblings: dict[int, str | None], model: str | None
 ) -> tuple[CpuPackage, ...]:
-    told = {cpu: _package(tree, cpu) for cpu in siblings}
-    of_core = {core: told[cpu] for cpu, core in siblings.items() if core and told[cpu] is not None}
+    told = _packages_told(tree, siblings)
+    of_core = {core: told[cpu] for cpu, core in siblings.items() if core and cpu in told}
     members: dict[int, list[int]] = {}
     for cpu, core in siblings.items():
-        # A live reading asks only the first thread of a core.
-        package = told[cpu] if told[cpu] is not None else of_core.get(core or "")
+        package = told.get(cpu, of_core.get(core or ""))
         if package is not None:
             members.setdefault(package, []).append(cpu)
     return tuple(
@@ -102,6 +112,17 @@ def _packages(
         )
         for package in sorted(members)
     )
+
+
+def _packages_told(tree: SysfsTree, cpus: Iterable[int]) -> dict[int, int]:
+    """CPU → package; a live reading asks one CPU, which tells of the others in its package."""
+    told: dict[int, int] = {}
+    for cpu in cpus:
+        package = None if cpu in told else _package(tree, cpu)
+        if package is not None:
+            others = tree.indices(f"{CPUS}/cpu{cpu}/topology/core_siblings_list") or ()
+            told |= dict.fromkeys((cpu, *others), package)
+    return told
 
 
 def _package(tree: SysfsTree, cpu: int) -> int | None:

@@ -2,9 +2,10 @@
 
 A pattern is a path from the root. In a name, `*` stands for any part of it and `[0-9]` for a
 digit; `{a,b}` is a choice of names. At the end, `?c` keeps to the folders in which an earlier
-pattern found a `c`, `!c` to the others, and `~c` to the first of those that hold the same in `c`,
-which is a path from there. Where a symbolic link matches, its target is taken as text. Files that
-only root can read are not among them (Linux, Documentation/ABI).
+pattern found a `c`, and `!c` to the others. `~c` is for folders of CPUs: `c`, a list of CPUs, is
+read too, and those in it are passed over, as they would say the same. Where a symbolic link
+matches, its target is taken as text. Files that only root can read are not among them (Linux,
+Documentation/ABI).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 from typing import Final
 
 _CPU: Final = "sys/devices/system/cpu"
-_SIBLINGS: Final = "../../topology/thread_siblings_list"
 _NODE: Final = "sys/devices/system/node"
 _PCI: Final = "sys/bus/pci/devices"
 _NET: Final = "sys/class/net"
@@ -30,10 +30,9 @@ SYSFS_PATTERNS: Final[tuple[str, ...]] = (
     "sys/class/dmi/id/{product_name,sys_vendor}",
     "sys/hypervisor/type",
     f"{_CPU}/{{online,present}}",
-    f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list",
-    f"{_CPU}/cpu[0-9]*/topology/physical_package_id~thread_siblings_list",
+    f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list~thread_siblings_list",
+    f"{_CPU}/cpu[0-9]*/topology/physical_package_id~core_siblings_list",
     f"{_CPU}/cpu[0-9]*/topology/{{physical_package_id,core_id,thread_siblings}}!thread_siblings_list",
-    f"{_CPU}/cpu[0-9]*/cache/index3/shared_cpu_list~{_SIBLINGS}",
     f"{_CPU}/cpu[0-9]*/cache/index3/{{level,size}}~shared_cpu_list",
     f"{_NODE}/node[0-9]*/{{cpulist,distance,meminfo}}",
     f"{_NODE}/node[0-9]*/cpumap!cpulist",
@@ -70,10 +69,11 @@ RECORDED_PATTERNS: Final[tuple[str, ...]] = (
 
 _CPUSET_FILES: Final = ("cpus", "cpuset.cpus", "cpuset.effective_cpus", "cpuset.cpus.effective")
 _CHOICE: Final = re.compile(r"[{},]")
+_SIGN: Final = re.compile(r"[?!~]")
 
 
 def _last_names(patterns: tuple[str, ...]) -> frozenset[str]:
-    lasts = (re.split("[?!~]", pattern)[0].rpartition("/")[2] for pattern in patterns)
+    lasts = (part.rpartition("/")[2] for pattern in patterns for part in _SIGN.split(pattern))
     return frozenset(name for last in lasts for name in _CHOICE.split(last) if name)
 
 

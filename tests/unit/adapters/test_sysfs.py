@@ -37,7 +37,7 @@ def test_only_what_matches_is_read(tmp_path: Path) -> None:
 
 
 def test_conditions(tmp_path: Path) -> None:
-    """`?` keeps to folders with a file, `!` to those without, `~` to one of those that agree."""
+    """`?` keeps to folders in which a file was found, `!` to those without."""
     write(
         tmp_path,
         {
@@ -49,10 +49,19 @@ def test_conditions(tmp_path: Path) -> None:
     assert set(read_tree(tmp_path, [*seen, "*/x?u"]).texts) == {"a/x", "a/k", "a/u", "b/k", "d/k"}
     without = read_tree(tmp_path, [*seen, "*/x!k"]).texts
     assert [path for path in without if path.endswith("x")] == ["c/x"]
-    once = read_tree(tmp_path, [*seen, "*/x~k"]).texts
-    assert [path for path in once if path.endswith("x")] == ["a/x", "d/x"]
-    beside = read_tree(tmp_path, [*seen, "*/x~../a/k"]).texts
-    assert [path for path in beside if path.endswith("x")] == ["a/x"]
+
+
+def test_cpus_that_say_the_same_are_passed_over(tmp_path: Path) -> None:
+    """`~c` reads `c` and the file of one CPU of each list; `!c` does not take the others for it."""
+    write(
+        tmp_path,
+        {
+            "cpu0/x": "0", "cpu0/k": "0,2", "cpu1/x": "1", "cpu1/k": "1,3",
+            "cpu2/x": "2", "cpu2/k": "0,2", "cpu3/x": "3", "cpu3/k": "no list", "cpu4/x": "4",
+        },
+    )  # fmt: skip
+    texts = read_tree(tmp_path, ["cpu[0-9]*/x~k", "cpu[0-9]*/x!k"]).texts
+    assert sorted(texts) == ["cpu0/k", "cpu0/x", "cpu1/k", "cpu1/x", "cpu4/x"]
 
 
 def test_links_are_followed_and_told(tmp_path: Path) -> None:
