@@ -127,6 +127,7 @@ class _Rule:
 
     def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
         self._tree = tree
+        self._placed = tree.addresses
         self._links = {(link.a, link.b): link for link in topology.gpu_links if link.count != 0}
         # Linux says -1 on a machine of one node that has no NUMA tables; in a VM it may be a
         # guest's one node over a host's several.
@@ -140,7 +141,7 @@ class _Rule:
             return _Answer(_cell(link))
         if a.pci is None or b.pci is None:
             return _SYS if self._is_far(a, b) else _NO_ADDRESS
-        if a.pci not in self._tree or b.pci not in self._tree:
+        if a.pci not in self._placed or b.pci not in self._placed:
             return _SYS if self._is_far(a, b) else _NO_DEVICE
         shared = self._tree.shared(a.pci, b.pci)
         return _ANSWERS[shared] if shared is not None else self._across(a, b, a.pci, b.pci)

@@ -69,6 +69,7 @@ class _Direct:
 
     def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
         self._tree = tree
+        self._placed = tree.addresses
         self._links = {
             pair: link.kind
             for link in topology.gpu_links
@@ -113,14 +114,13 @@ class _Direct:
 
         In its own tree None is that; in a full one it may be that the source does not say.
         """
-        at_a, at_b = a.pci, b.pci
-        if at_a is None or at_b is None or at_a not in self._tree or at_b not in self._tree:
+        if a.pci not in self._placed or b.pci not in self._placed:
             return None
-        is_same = a.numa_index == b.numa_index
         if a.numa_index is not None and b.numa_index is not None:
             return self.by_numa(a, b)
-        roots = (self._tree.host_bridge(at_a), self._tree.host_bridge(at_b))
-        if roots == (None, None):
+        is_same = a.numa_index == b.numa_index
+        roots = [one and self._tree.host_bridge(one) for one in (a.pci, b.pci)]
+        if roots == [None, None]:
             return NcclPath.PHB if is_same else NcclPath.SYS
         is_one = roots[0] == roots[1] or self._is_one_node
         return NcclPath.PHB if is_same and is_one else None

@@ -13,7 +13,7 @@ Two kinds of tree come in, told apart by whether a device knows its root complex
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Final
 
 from hpckit.model.path import PathKind
@@ -37,8 +37,10 @@ class PciTree:
         self._switches: dict[PciAddress, tuple[PciAddress, ...]] = {}
         self._host_bridges: dict[PciAddress, str | None] = {}
 
-    def __contains__(self, address: object) -> bool:
-        return address in self._devices
+    @property
+    def addresses(self) -> Set[PciAddress]:
+        """The addresses of the devices."""
+        return self._devices.keys()
 
     def above(self, address: PciAddress) -> tuple[PciAddress, ...]:
         """The bridges above a device, the nearest first; a circle ends where it would close."""

@@ -158,9 +158,8 @@ class _Reader:
         for element in elements:
             maker = self._attributes.vendor(pci, "vendor")
             architecture = self._architecture(element)
-            guess = GpuVendor.AMD if self._is_rccl else None
-            if guess is None and architecture:
-                guess = GpuVendor.NVIDIA
+            guess = None if architecture is None else GpuVendor.NVIDIA
+            guess = GpuVendor.AMD if self._is_rccl else guess
             part = self._attributes.integer(element, "mlopart", least=-1)
             gpu = dataclasses.replace(
                 _gpu(address, place.numa),

@@ -38,7 +38,7 @@ def _device(
     )
 
 
-def pair(
+def _pair(
     *devices: PciDevice, host: Host | None = None, numa_nodes: tuple[NumaNode, ...] = ()
 ) -> NodeTopology:
     """A GPU at the last device but one, a NIC at the last."""
@@ -63,7 +63,7 @@ def _reasons(topology: NodeTopology) -> list[str]:
     return [one.because for one in with_paths(topology).unknown if one.subject == "paths"]
 
 
-def two_roots(*numa: int | None) -> tuple[PciDevice, ...]:
+def _two_roots(*numa: int | None) -> tuple[PciDevice, ...]:
     """A device in each of two root complexes."""
     return (
         _device("00:01.0", host_bridge="pci0000:00", numa=numa[0]),
@@ -79,18 +79,18 @@ def test_one_root_complex_is_phb() -> None:
         _device("00:05.0", host_bridge="pci0000:00"),
         _device("00:06.0", host_bridge="pci0000:00"),
     )
-    assert _cell(pair(*flat)) == "PHB"
+    assert _cell(_pair(*flat)) == "PHB"
 
 
 @pytest.mark.parametrize(("numa", "expected"), [((0, 0), "NODE"), ((0, 1), "SYS")])
 def test_two_root_complexes_follow_numa(numa: tuple[int, int], expected: str) -> None:
     """Different root complexes are NODE on one NUMA node and SYS on two."""
-    assert _cell(pair(*two_roots(*numa))) == expected
+    assert _cell(_pair(*_two_roots(*numa))) == expected
 
 
 def test_unknown_numa_is_not_node() -> None:
     """Where one NUMA node is unknown the cell is None, and the reason names both words."""
-    topology = pair(*two_roots(0, None))
+    topology = _pair(*_two_roots(0, None))
     assert _cell(topology) is None
     assert any("NODE or SYS" in reason for reason in _reasons(topology))
 
@@ -100,16 +100,18 @@ def test_one_numa_node_of_a_real_machine_is_node() -> None:
     node = (NumaNode(index=0),)
     for is_virtual, expected in ((False, "NODE"), (True, None), (None, None)):
         host = Host(is_virtual_machine=is_virtual)
-        assert _cell(pair(*two_roots(None, None), host=host, numa_nodes=node)) == expected
+        assert _cell(_pair(*_two_roots(None, None), host=host, numa_nodes=node)) == expected
 
 
 def test_a_tree_without_root_complexes_cannot_tell_phb_from_node() -> None:
     """Of NCCL's file two devices beside each other below a CPU are None, with the reason."""
-    topology = pair(_device("01:00.0", numa=0), _device("02:00.0", numa=0))
+    topology = _pair(_device("01:00.0", numa=0), _device("02:00.0", numa=0))
     assert _cell(topology) is None
     assert any("PHB or NODE" in reason for reason in _reasons(topology))
-    assert _cell(pair(_device("01:00.0", numa=0), _device("02:00.0", numa=1))) == "SYS"
-    assert _cell(pair(_device("01:00.0"), _device("02:00.0"))) is None
+    assert _cell(_pair(_device("01:00.0", numa=0), _device("02:00.0", numa=1))) == "SYS"
+    nowhere = _pair(_device("01:00.0"), _device("02:00.0"))
+    assert _cell(nowhere) is None
+    assert any("neither" in reason for reason in _reasons(nowhere))
 
 
 def test_links_come_before_the_tree() -> None:
@@ -129,7 +131,7 @@ def test_links_come_before_the_tree() -> None:
 
 def test_a_device_without_address_is_unknown_with_reason() -> None:
     """No address, or one that the tree lacks, is None and says so."""
-    topology = pair(_device("01:00.0"), _device("02:00.0"))
+    topology = _pair(_device("01:00.0"), _device("02:00.0"))
     bare = dataclasses.replace(topology, gpus=(Gpu(index=0),))
     assert _cell(bare) is None
     assert "address" in _reasons(bare)[0]
@@ -185,7 +187,7 @@ def test_a_recorded_table_keeps_its_cells() -> None:
         _device("02:00.0", "01:00.0"),
         _device("02:01.0", "01:00.0"),
     )
-    found = with_paths(dataclasses.replace(pair(*switch), paths=table))
+    found = with_paths(dataclasses.replace(_pair(*switch), paths=table))
     assert found.paths is not None
     assert found.paths.cells == table.cells
     assert found.paths.is_recorded

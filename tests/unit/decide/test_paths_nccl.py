@@ -158,6 +158,23 @@ def test_a_linked_peer_beside_the_nic_makes_pxn() -> None:
     assert words[2][0] is NcclPath.SYS
 
 
+def test_a_relay_is_linked_and_near() -> None:
+    """A GPU without a link to the relay does not use it, and one across the CPU is no relay."""
+    topology = _relay_node()
+    unlinked = Gpu(index=2, pci=pci_address("02:00.0"))
+    pci = (*topology.pci, _device("02:00.0", numa=0))
+    three = dataclasses.replace(topology, gpus=(*topology.gpus, unlinked), pci=pci)
+    assert _nccl(three)[2][3] is NcclPath.SYS
+    far = _node(*FAR, gpus=("01:00.0", "02:00.0"), nics=("03:00.0",), links=(_nvlink(0, 1),))
+    assert _nccl(far)[0][2] is NcclPath.SYS
+
+
+def test_a_pair_of_no_links_is_not_linked() -> None:
+    """A pair that is said to have no link has the path of the tree."""
+    none = dataclasses.replace(_nvlink(0, 1), count=0)
+    assert _nccl(_node(*FAR, gpus=("01:00.0", "02:00.0"), links=(none,)))[0][1] is NcclPath.SYS
+
+
 def test_no_pxn_over_xgmi_or_without_gpudirect() -> None:
     """RCCL does not relay by itself, and nothing relays where GPUDirect RDMA is not there."""
     assert _nccl(_relay_node(LinkKind.XGMI))[0][2] is NcclPath.SYS
