@@ -230,15 +230,21 @@ def read_capture(file: str) -> tuple[bytes, str]:
         raise StorageFailed(f"{file} cannot be read: {reason}") from error
 
 
+def gpu_driver() -> GpuDriver:
+    """NVIDIA's driver."""
+    from hpckit.adapters.nvml import NvmlDriver
+
+    return NvmlDriver()
+
+
 def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, bool]:
     """What reads this node, and whether what it says is made up; `sysroot` is in place of `/`."""
     from hpckit.adapters.node_file import node_settings
-    from hpckit.adapters.nvml import NvmlDriver
     from hpckit.adapters.sysfs import SysfsFiles
 
     settings = node_settings()
     files = SysfsFiles(Path(sysroot or settings.sysroot))
-    return files, NvmlDriver(), settings.is_synthetic
+    return files, gpu_driver(), settings.is_synthetic
 
 
 def node_probe(shared: Path) -> NodeProbe:

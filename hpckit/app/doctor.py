@@ -11,7 +11,14 @@ from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
-from hpckit.ports import ClusterProbe, ClusterView, CommandRunner, JobFolders, JobIndex
+from hpckit.ports import (
+    ClusterProbe,
+    ClusterView,
+    CommandRunner,
+    GpuDriver,
+    JobFolders,
+    JobIndex,
+)
 
 _TIMEOUT_S = 5.0
 
@@ -148,6 +155,18 @@ def _words(view: ClusterView) -> str:
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def examine_gpus(driver: GpuDriver) -> Finding:
+    """Which NVIDIA GPUs the driver shows here, or why none."""
+    reading = driver.read()
+    if reading.refused is not None:
+        text = f"NVML: {reading.refused.reason}; needed for NVIDIA GPUs in `hpckit inspect`"
+        hint = "on a login node this is as it should be"
+        return Finding(level=Level.NOTE, subject="GPUs", text=text, hint=hint)
+    version = reading.driver_version if isinstance(reading.driver_version, str) else "unknown"
+    text = f"{len(reading.devices)} NVIDIA GPUs · driver {version}"
+    return Finding(level=Level.OK, subject="GPUs", text=text)
 
 
 def _job_root(folders: JobFolders, job_root: Path, submitter: SubmitterKind) -> Finding:

@@ -25,13 +25,13 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     """Say what this machine has and lacks; exit 1 if something needed is missing."""
     from hpckit import wiring
-    from hpckit.app.doctor import examine
+    from hpckit.app.doctor import examine, examine_gpus
     from hpckit.app.sites import load_site
     from hpckit.app.submit import expand_job_root
 
     caller = wiring.caller()
     spec = load_site(wiring.resources(), site)
-    findings = examine(
+    looked_at = examine(
         wiring.command_runner(),
         wiring.job_folders(),
         wiring.job_index(),
@@ -40,6 +40,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         site=spec,
         probe=wiring.cluster_probe() if spec.submitter is SubmitterKind.SLURM else None,
     )
+    findings = [*looked_at, examine_gpus(wiring.gpu_driver())]
     if as_json:
         output.document(_document(findings))
     else:

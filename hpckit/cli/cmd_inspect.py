@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpckit.cli import output
+from hpckit.cli.job_options import complete_site
 from hpckit.model.node_finding import Severity
 
 if TYPE_CHECKING:
@@ -96,10 +97,9 @@ _MANY_NODES = ("partition", "account", "reservation", "gpus_per_node", "shared_d
 )
 @click.option(
     "--site",
-    default="local",
-    show_default=True,
     envvar="HPCKIT_SITE",
-    help="With --nodes or --job: the site whose job_root it is.",
+    shell_complete=complete_site,
+    help="With --nodes or --job: the site whose job_root that folder is.",
 )
 @click.pass_context  # fmt: skip
 def command(ctx: click.Context, /, **params: Any) -> None:

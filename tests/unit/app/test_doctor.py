@@ -10,6 +10,7 @@ from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine
 from hpckit.errors import ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
+from hpckit.model.nvml_reading import NvmlDeviceReading, NvmlReading, NvmlRefusal
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
 from hpckit.parse.site_file import parse_site_file
@@ -194,3 +195,30 @@ def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> Non
     probe = FakeClusterProbe(ParseError("x", tool="x", line_no=1, line="x", expected="x"))
     assert seen(probe, tmp_path, answers=False) == []
     assert probe.asked == []
+
+
+class _Driver:
+    """A driver that answers what it is given."""
+
+    def __init__(self, reading: NvmlReading) -> None:
+        self._reading = reading
+
+    def read(self) -> NvmlReading:
+        """The reading."""
+        return self._reading
+
+
+def test_gpus_are_counted() -> None:
+    """Where NVML answers, doctor says how many GPUs it shows and which driver."""
+    reading = NvmlReading(
+        driver_version="570.86.15", devices=tuple(NvmlDeviceReading(index=i) for i in range(8))
+    )
+    found = examine_gpus(_Driver(reading))
+    assert (found.level, found.text) == (Level.OK, "8 NVIDIA GPUs · driver 570.86.15")
+
+
+def test_a_machine_without_nvml_is_a_note() -> None:
+    """Where NVML does not answer, doctor says why and what needs it."""
+    found = examine_gpus(_Driver(NvmlReading(refused=NvmlRefusal(reason="LibraryNotFound"))))
+    assert found.level is Level.NOTE
+    assert "LibraryNotFound" in found.text
