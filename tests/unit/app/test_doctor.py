@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
-from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine
+from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
 from hpckit.errors import ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
