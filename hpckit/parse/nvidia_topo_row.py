@@ -101,6 +101,9 @@ class TopoRow:
         return match.end() if match else self.line.start
 
 
+_HALF: Final = re.compile(r"NV\d", re.ASCII)
+
+
 def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool = False) -> TopoRow:
     """The cells and affinities of a row; `columns` are those that the header has behind devices.
 
@@ -110,6 +113,8 @@ def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool =
     """
     cells, at = _cells(line, device_count)
     if len(cells) == device_count:
+        if is_open and at == len(line.text) and _HALF.fullmatch(cells[-1] or ""):
+            cells[-1] = None  # the line may have been cut as well: NV1 of NV18
         affinity = _affinity(line, at, columns, is_open=is_open)
         return TopoRow(line=line, cells=tuple(cells), affinity=affinity)
     if not _CUT_CELL.fullmatch(line.text, at):

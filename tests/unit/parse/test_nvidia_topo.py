@@ -392,3 +392,13 @@ def test_each_machine_of_a_public_text_is_a_node() -> None:
         {18},
         {18},
     ]
+
+
+def test_half_a_count_at_the_edge_of_a_narrow_text_is_not_one() -> None:
+    """Where header and rows end at one width, NV1 in the last column may be NV18."""
+    text = (
+        "      GPU0  GPU1  GP\nGPU0   X    PIX   NV1\nGPU1  PIX    X    NV1\nGPU2  NV18  NV18   X"
+    )
+    (node,) = parse_topo_matrix(text)
+    assert node.paths is not None
+    assert [row[2] for row in node.paths.cells] == [None, None, "X"]
