@@ -519,6 +519,17 @@ def test_silent_driver(reason: str, rule: str) -> None:
     assert rules_of(dataclasses.replace(node, gpus=(), nics=(), paths=None)) == set()
 
 
+@pytest.mark.parametrize("reason", ["NVML: DriverNotLoaded", "NVML: LibraryNotFound"])
+@pytest.mark.parametrize("vendor", [GpuVendor.AMD, GpuVendor.INTEL])
+def test_nvml_silent_of_others(reason: str, vendor: GpuVendor) -> None:
+    """That NVML cannot be asked is as it should be where all GPUs are another maker's."""
+    silence = Unknown(subject="GPUs", what="gpus", because=reason)
+    node = dataclasses.replace(healthy_node(), unknown=(silence,))
+    gpus = tuple(dataclasses.replace(one, vendor=vendor) for one in node.gpus)
+    found_rules = rules_of(dataclasses.replace(node, gpus=gpus))
+    assert found_rules.isdisjoint({"driver-silent", "driver-library-missing"})
+
+
 @pytest.mark.parametrize(
     ("health", "rule"),
     [
