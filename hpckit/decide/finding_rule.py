@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from hpckit.model.hardware import Gpu, NodeTopology
+from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import Severity
 from hpckit.model.path import PathKind, path_kind
 from hpckit.model.pci import PciAddress, PciDevice
@@ -86,15 +86,6 @@ def named(names: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def natural_order(text: str) -> tuple[str | tuple[int, str], ...]:
-    """A key that sorts GPU2 before GPU10."""
-    parts = re.split(r"([0-9]+)", text)
-    return tuple(
-        (len(part.lstrip("0")), part.lstrip("0")) if at % 2 else part
-        for at, part in enumerate(parts)
-    )
 
 
 def most_common(values: Iterable[Value]) -> Value | None:
