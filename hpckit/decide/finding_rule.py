@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -11,7 +11,6 @@ from hpckit.model.hardware import Gpu, NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import Severity
 from hpckit.model.path import PathKind, path_kind
-from hpckit.model.pci import PciAddress, PciDevice
 
 GPUS: Final = "GPUs"
 """The subject of a finding about all GPUs of a node."""
@@ -129,13 +128,3 @@ def kind_of(cell: str) -> PathKind | None:
         return path_kind(cell)
     except ValueError:
         return None
-
-
-def bridges(devices: dict[PciAddress, PciDevice], address: PciAddress) -> Iterator[PciDevice]:
-    """The device at an address and the bridges above it, the nearest first."""
-    seen: set[PciAddress] = set()
-    at = devices.get(address)
-    while at is not None and at.address not in seen:
-        yield at
-        seen.add(at.address)
-        at = None if at.parent is None else devices.get(at.parent)
