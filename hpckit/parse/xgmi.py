@@ -37,6 +37,7 @@ XGMI_LINK_BYTES_PER_S: Final = MappingProxyType(
 """One x16 link in one direction, by architecture.
 
 MI100 has 23 GT/s a lane, MI200 25, MI300 32 and MI350 38.4.
+
 Sources: AMD's instinct documentation of MI100 and MI250; amdgpu_xgmi.h (16, 25 and 32 GT/s).
 """
 
