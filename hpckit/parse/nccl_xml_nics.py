@@ -40,7 +40,9 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
         name=name,
         kind=_kind(name, class_code),
         rate_bytes_per_s=rate,
-        ports=(NicPort(index=port, rate_bytes_per_s=rate),) if port is not None and port > 0 else (),
+        ports=(NicPort(index=port, rate_bytes_per_s=rate),)
+        if port is not None and port > 0
+        else (),
         guid=(element.get("guid") or "").strip() or None,
         bond=name if _BOND.fullmatch(name) else None,
         is_gdr=attributes.flag(element, "gdr"),
