@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from hpckit.model.hardware import Gpu, NodeTopology
+from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import Severity
 from hpckit.model.path import PathKind, path_kind
-from hpckit.model.pci import PciAddress, PciDevice
 
 GPUS: Final = "GPUs"
 """The subject of a finding about all GPUs of a node."""
@@ -88,15 +87,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def natural_order(text: str) -> tuple[str | tuple[int, str], ...]:
-    """A key that sorts GPU2 before GPU10."""
-    parts = re.split(r"([0-9]+)", text)
-    return tuple(
-        (len(part.lstrip("0")), part.lstrip("0")) if at % 2 else part
-        for at, part in enumerate(parts)
-    )
-
-
 def most_common(values: Iterable[Value]) -> Value | None:
     """The value of more than half of them, else None."""
     counts = Counter(values)
@@ -138,13 +128,3 @@ def kind_of(cell: str) -> PathKind | None:
         return path_kind(cell)
     except ValueError:
         return None
-
-
-def bridges(devices: dict[PciAddress, PciDevice], address: PciAddress) -> Iterator[PciDevice]:
-    """The device at an address and the bridges above it, the nearest first."""
-    seen: set[PciAddress] = set()
-    at = devices.get(address)
-    while at is not None and at.address not in seen:
-        yield at
-        seen.add(at.address)
-        at = None if at.parent is None else devices.get(at.parent)

@@ -15,7 +15,7 @@ from hpckit.decide.finding_rule import (
     named,
     twins,
 )
-from hpckit.model.hardware import Gpu, GpuHealth
+from hpckit.model.hardware import Gpu, GpuHealth, GpuVendor
 from hpckit.model.index_list import index_list
 from hpckit.model.pci import PciDevice
 
@@ -56,8 +56,10 @@ def library_missing(node: InspectedNode) -> Iterator[Evidence]:
 def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
     for unknown in node.topology.unknown:
         is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
-        if node.gpus and unknown.what == "gpus" and is_missing is is_library:
-            shown = counted(len(node.gpus), "GPU")
+        # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+        concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
+        if concerned and unknown.what == "gpus" and is_missing is is_library:
+            shown = counted(len(concerned), "GPU")
             yield Evidence(GPUS, f"there are {shown}, and nothing more is known: {unknown.because}")
             return
 

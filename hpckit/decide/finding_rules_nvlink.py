@@ -34,6 +34,12 @@ WHOLE_MESH: Final = 8
 
 PAIR: Final = 2
 
+MOST_BRIDGED: Final = 4
+"""Cards that one bridge joins at most (H200 NVL's); more are on a board with switches."""
+
+BOARDS: Final = frozenset({8, 16})
+"""GPUs of a board with switches (HGX, DGX-2), so one more GPU beside them may be a card."""
+
 Pairs = dict[tuple[int, int], int]
 """(GPU, GPU) → links as the first one's row tells them, 0 where there are none."""
 
@@ -49,6 +55,25 @@ def fewer_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
             for one in _short_in(pairs, component, {gpu.index: gpu for gpu in group}):
                 if one.subject not in seen:
                     yield one
+        for one in _off_the_board(pairs, group):
+            if one.subject not in seen:
+                yield one
+
+
+def _off_the_board(pairs: Pairs, group: list[Gpu]) -> Iterator[Evidence]:
+    """GPUs without NVLinks where the others make up the rest of a board with switches."""
+    components = _components(pairs)
+    linked = components[0] if len(components) == 1 else frozenset[int]()
+    if len(linked) <= MOST_BRIDGED or len(group) not in BOARDS:
+        return
+    if max(pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group):
+        return
+    told = {row for row, _ in pairs}
+    for gpu in group:
+        if gpu.index in told and gpu.index not in linked:
+            name = gpu_name(gpu.index)
+            others = f"the other {len(linked)} GPUs of its board have"
+            yield Evidence(name, f"{name} has no NVLink to another GPU, {others}{_inactive(gpu)}")
 
 
 def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:

@@ -17,10 +17,10 @@ from hpckit.decide.finding_rule import (
     GPUS,
     Evidence,
     InspectedNode,
-    bridges,
     gpu_name,
     kind_of,
 )
+from hpckit.decide.pci_tree import PciTree
 from hpckit.model.hardware import NicKind
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice
@@ -73,20 +73,18 @@ def _alike(node: InspectedNode) -> list[list[_Lanes]]:
 
 
 def _devices(node: InspectedNode) -> Iterator[_Lanes]:
-    tree = {device.address: device for device in node.topology.pci}
+    tree = PciTree(node.topology.pci)
     for gpu in node.topology.gpus:
         yield _lanes(tree, gpu.pci, gpu_name(gpu.index), ("gpu", gpu.vendor, gpu.name))
     for nic in node.topology.nics:
         if nic.kind not in (None, NicKind.ETHERNET) and not nic.is_virtual and nic.physfn is None:
-            device = None if nic.pci is None else tree.get(nic.pci)
+            device = next(iter(_way(tree, nic.pci)), None)
             ids = None if device is None else (device.vendor_id, device.device_id)
             yield _lanes(tree, nic.pci, nic.name, ("nic", ids, nic.rate_bytes_per_s))
 
 
-def _lanes(
-    tree: dict[PciAddress, PciDevice], address: PciAddress | None, subject: str, twin_of: Hashable
-) -> _Lanes:
-    way = [] if address is None else list(bridges(tree, address))
+def _lanes(tree: PciTree, address: PciAddress | None, subject: str, twin_of: Hashable) -> _Lanes:
+    way = _way(tree, address)
     steps = [pair for at, pair in enumerate(pairwise(way)) if at % 2 == 0]
     for below, above in steps:
         most = _both(below, above)
@@ -100,6 +98,10 @@ def _lanes(
                 is_fault=True,
             )
     return _of_device(way, subject, twin_of)
+
+
+def _way(tree: PciTree, address: PciAddress | None) -> list[PciDevice]:
+    return [] if address is None else tree.way_up(address)
 
 
 def _of_device(way: list[PciDevice], subject: str, twin_of: Hashable) -> _Lanes:
@@ -147,9 +149,9 @@ def _flat_tree(node: InspectedNode) -> str | None:
     """In a virtual machine, GPUs and NICs hang on the root without the switches between them."""
     if not node.topology.host.is_virtual_machine:
         return None
-    tree = {device.address: device for device in node.topology.pci}
+    tree = PciTree(node.topology.pci)
     addresses = [gpu.pci for gpu in node.gpus] + [nic.pci for nic in node.topology.nics]
-    ways = [list(bridges(tree, at)) for at in addresses if at is not None and at in tree]
+    ways = [way for at in addresses if (way := _way(tree, at))]
     if len(ways) < FLAT_FROM or max(map(len, ways)) > 1:
         return None
     return f"no bridge is above any of {len(ways)} GPUs and NICs"

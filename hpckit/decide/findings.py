@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, gpu_cells, natural_order
+from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, gpu_cells
 from hpckit.decide.finding_rules import RULES
 from hpckit.model.hardware import NodeTopology
+from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import NodeFinding, Severity
 
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.NOTE)

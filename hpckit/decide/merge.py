@@ -32,6 +32,9 @@ _DRIVERS: Final = (
     _Driver("rocm-smi", GpuVendor.AMD),
 )
 
+_GUESSES_NUMA: Final = "KFD"
+"""Counts nodes with CPUs alone, and puts a GPU of none into the first (parse/kfd)."""
+
 _ALL_GPUS: Final = "GPUs"
 
 WHOLE: Final = "gpus"
@@ -51,10 +54,11 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     """The node that both show: the kernel's tree, and the driver's GPUs joined to it by address.
 
     The driver's GPUs keep their order and what it says of them; the kernel fills what it does not
-    say. After them stand GPUs of other vendors, then, with `is_hidden`, those of the driver's
-    vendor that the kernel has and the driver does not show. Where the two contradict each other
-    the driver's word stands, and `disagreements` has both. `paths` are the driver's, between GPUs;
-    `paths.with_paths` adds the NICs. Nothing unknown is kept that either side knows.
+    say, and knows NUMA nodes better than KFD. After them stand GPUs of other vendors, then, with
+    `is_hidden`, those of the driver's vendor that the kernel has and the driver does not show.
+    Where the two contradict each other the driver's word stands, and `disagreements` has both.
+    `paths` are the driver's, between GPUs; `paths.with_paths` adds the NICs. Nothing unknown is
+    kept that either side knows.
     """
     union = _united(sysfs, driver)
     merged = dataclasses.replace(
@@ -92,9 +96,12 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
 def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
     places = GpuPlaces(sysfs)
     seen = {gpu.index: place for gpu in driver.gpus if (place := places.gpu_at(gpu)) is not None}
-    shown = tuple(
-        gpu if gpu.index not in seen else _joined(gpu, seen[gpu.index]) for gpu in driver.gpus
+    is_guess = _word(driver) == _GUESSES_NUMA
+    said = tuple(
+        dataclasses.replace(gpu, numa_index=None) if is_guess and gpu.index in seen else gpu
+        for gpu in driver.gpus
     )
+    shown = tuple(gpu if gpu.index not in seen else _joined(gpu, seen[gpu.index]) for gpu in said)
     vendors = _vendors(driver)
     met = {gpu.index for gpu in seen.values()}
     rest = [gpu for gpu in sysfs.gpus if gpu.index not in met]
@@ -115,7 +122,7 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
         of_sysfs=of_sysfs,
         of_driver={gpu.index: gpu.index for gpu in driver.gpus},
         disagreements=tuple(
-            one for gpu in driver.gpus for one in places.against(gpu, driver, _word(driver))
+            one for gpu in said for one in places.against(gpu, driver, _word(driver))
         ),
     )
 

@@ -55,16 +55,21 @@ class PciTree:
         self._above[address] = tuple(chain)
         return self._above[address]
 
+    def way_up(self, address: PciAddress) -> list[PciDevice]:
+        """The device at an address and the bridges above it, the nearest first."""
+        way = (address, *self.above(address))
+        return [self._devices[each] for each in way if each in self._devices]
+
     def host_bridge(self, address: PciAddress) -> str | None:
         """The root complex of a device, None in a tree that names none."""
         if address not in self._host_bridges:
-            named = (one.host_bridge for one in self._way_up(address))
+            named = (one.host_bridge for one in self.way_up(address))
             self._host_bridges[address] = next((name for name in named if name), None)
         return self._host_bridges[address]
 
     def numa_index(self, address: PciAddress) -> int | None:
         """The NUMA node of a device, or of the nearest bridge above it that has one."""
-        known = (one.numa_index for one in self._way_up(address))
+        known = (one.numa_index for one in self.way_up(address))
         return next((index for index in known if index is not None), None)
 
     def effective(self, address: PciAddress) -> PcieLink | None:
@@ -72,7 +77,7 @@ class PciTree:
 
         What a bridge does not tell takes no part; None where none of them tells anything.
         """
-        links = [one.link for one in self._way_up(address) if one.link is not None]
+        links = [one.link for one in self.way_up(address) if one.link is not None]
         least = PcieLink(**{name: _least(links, name) for name in _LINK_FIELDS})
         return None if least == PcieLink() else least
 
@@ -119,10 +124,6 @@ class PciTree:
             dataclasses.replace(device, effective=self.effective(device.address))
             for device in devices
         )
-
-    def _way_up(self, address: PciAddress) -> list[PciDevice]:
-        way = (address, *self.above(address))
-        return [self._devices[each] for each in way if each in self._devices]
 
     def _are_one(self, upper: PciAddress, lower: PciAddress) -> bool:
         upper_device, lower_device = self._devices.get(upper), self._devices.get(lower)

@@ -11,16 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hpckit.model.gpu_ids import GPU_VENDORS, gpu_vendor
 from hpckit.model.hardware import Accelerator, Gpu, GpuUuid, GpuVendor
-from hpckit.model.pci import CLASS_ACCELERATOR, GPU_CLASSES, PciAddress, PciDevice, pci_address
+from hpckit.model.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, pci_address
 from hpckit.parse.hwloc_numa import Places, numa_kind
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.parse.hwloc_values import info, node_index, size_bytes
 
-_NVIDIA: Final = 0x10DE
-_AMD: Final = 0x1002
 _INTEL: Final = 0x8086
-_VENDORS: Final = {_NVIDIA: GpuVendor.NVIDIA, _AMD: GpuVendor.AMD, _INTEL: GpuVendor.INTEL}
 
 # The libraries that number GPUs, in the order in which their word counts, and whose GPUs they are.
 _LIBRARIES: Final = {
@@ -31,9 +29,6 @@ _LIBRARIES: Final = {
 }
 _NUMBERED: Final = re.compile(r"(nvml|cuda|rsmi|ze)(\d{1,4})", re.ASCII)
 
-# Rage XL, RV100 and ES1000: the graphics of servers before 2015.
-_AMD_SERVER_GRAPHICS: Final = frozenset({0x4752, 0x5159, 0x515E, 0x5969})
-_INTEL_INTEGRATED: Final = ":00:02.0"
 _XEON_PHI: Final = range(0x2250, 0x2260)
 _MEMORY_SIZES: Final = (
     "RSMIVRAMSize",
@@ -72,9 +67,8 @@ class _Candidate:
 
     @property
     def vendor(self) -> GpuVendor | None:
-        if self.pci and self.pci.vendor_id in _VENDORS:
-            return _VENDORS[self.pci.vendor_id]
-        return next((_LIBRARIES[library] for library in self.numbers), None)
+        vendor = GPU_VENDORS.get(self.pci.vendor_id or 0) if self.pci else None
+        return vendor or next((_LIBRARIES[library] for library in self.numbers), None)
 
 
 def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[FoundGpu, ...]:
@@ -131,7 +125,7 @@ def accelerators(
 def _is_accelerator(device: PciDevice) -> bool:
     if device.vendor_id == _INTEL and device.device_id in _XEON_PHI:
         return True
-    return device.class_code == CLASS_ACCELERATOR and device.vendor_id not in {_NVIDIA, _AMD}
+    return device.class_code == CLASS_ACCELERATOR and gpu_vendor(device) is None
 
 
 def _candidates(tree: HwlocTree, pci: tuple[PciDevice, ...]) -> Iterator[_Candidate]:
@@ -174,14 +168,7 @@ def _without_function(os_devices: Iterable[HwlocObject]) -> Iterator[_Candidate]
 def _is_gpu(device: PciDevice, os_devices: tuple[HwlocObject, ...]) -> bool:
     if any(_NUMBERED.fullmatch(one.name) for one in os_devices):
         return True
-    if device.class_code not in GPU_CLASSES or device.vendor_id not in _VENDORS:
-        return False
-    if device.vendor_id == _AMD:
-        return device.device_id not in _AMD_SERVER_GRAPHICS
-    if device.vendor_id == _INTEL:
-        is_integrated = device.address.endswith(_INTEL_INTEGRATED)
-        return device.class_code != CLASS_ACCELERATOR and not is_integrated
-    return True
+    return gpu_vendor(device) is not None
 
 
 def _order(one: _Candidate) -> tuple[int, int, str, int]:

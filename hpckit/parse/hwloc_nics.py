@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hostlist import natural_order
 from hpckit.model.pci import CLASS_ETHERNET, CLASS_FABRIC, CLASS_INFINIBAND, PciDevice
 from hpckit.parse.hwloc_numa import Places
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
@@ -75,15 +76,8 @@ def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[N
     for group in groups.values():
         device = functions.get(id(group[0].card))
         found.extend(_of_function(tree, places, device, group))
-    found.sort(key=lambda nic: (nic.kind is NicKind.ETHERNET, natural(nic.name)))
+    found.sort(key=lambda nic: (nic.kind is NicKind.ETHERNET, natural_order(nic.name)))
     return tuple(replace(nic, index=index) for index, nic in enumerate(found))
-
-
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that puts `mlx5_10` after `mlx5_9`."""
-    return tuple(
-        (text, int(digits or "0")) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,9})", name)
-    )
 
 
 def _of_function(
@@ -116,7 +110,7 @@ def _nic(
         state=active or (ports[0].state if ports else None),
         link_layer=_LAYERS.get(kind) if kind else None,
         ports=ports,
-        netdevs=tuple(sorted((netdev.name for netdev in netdevs), key=natural)),
+        netdevs=tuple(sorted((netdev.name for netdev in netdevs), key=natural_order)),
         guid=_said(one, "NodeGUID"),
         bond=one.name if "_bond_" in one.name else None,
         is_virtual=_is_virtual(device),

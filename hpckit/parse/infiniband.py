@@ -12,9 +12,10 @@ from typing import Final
 
 from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hostlist import natural_order
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.sysfs_pci import address_in
-from hpckit.parse.sysfs_tree import SysfsTree, natural, printable
+from hpckit.parse.sysfs_tree import SysfsTree, printable
 
 _PORT: Final = re.compile(r"\d{1,4}", re.ASCII)
 _STATE: Final = re.compile(r"\d{1,2}: ?([A-Za-z_ ]{1,40})", re.ASCII)
@@ -42,7 +43,7 @@ def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
     """The same of a tree that is being read already. Software devices are left out."""
     # rxe and siw name the netdev that they run over; a device of hardware has no such file.
     names = [name for name in tree.names(root) if not tree.has(f"{root}/{name}/parent")]
-    nics = [_nic(tree, f"{root}/{name}", name) for name in sorted(names, key=natural)]
+    nics = [_nic(tree, f"{root}/{name}", name) for name in sorted(names, key=natural_order)]
     return tuple(replace(nic, index=index) for index, nic in enumerate(nics))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hpckit.model.gpu_ids import GPU_VENDORS
 from hpckit.model.hardware import Accelerator, Gpu, GpuVendor, Nic, NumaNode, Unknown
 from hpckit.model.index_list import IndexList, index_list
 from hpckit.model.pci import (
@@ -21,7 +22,6 @@ from hpckit.parse.nccl_xml_nics import nic_of_net, nic_of_pci
 from hpckit.parse.nccl_xml_values import NcclAttributes
 from hpckit.parse.xml_elements import Element
 
-_VENDORS: Final = {0x10DE: GpuVendor.NVIDIA, 0x1002: GpuVendor.AMD, 0x8086: GpuVendor.INTEL}
 _BASE_GPU: Final = 0x03
 _BASE_NIC: Final = 0x02
 _GCN: Final = re.compile(r"\d{3}", re.ASCII)
@@ -163,7 +163,7 @@ class _Reader:
             part = self._attributes.integer(element, "mlopart", least=-1)
             gpu = dataclasses.replace(
                 _gpu(address, place.numa),
-                vendor=_VENDORS.get(maker) if maker else guess,
+                vendor=GPU_VENDORS.get(maker) if maker else guess,
                 architecture=architecture,
                 partition=None if part is None or part < 0 else str(part),
                 is_gdr=self._attributes.flag(element, "gdr"),
@@ -223,15 +223,15 @@ class _Reader:
         vendor = device.vendor_id
         if base is None:
             self._classless += 1
-        if code == CLASS_ACCELERATOR and vendor is not None and vendor not in _VENDORS:
+        if code == CLASS_ACCELERATOR and vendor is not None and vendor not in GPU_VENDORS:
             index = len(self._found.accelerators)
             self._found.accelerators.append(
                 Accelerator(index=index, name=device.address, pci=device.address, numa_index=numa)
             )
         elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
-            if vendor is None or vendor in _VENDORS:
+            if vendor is None or vendor in GPU_VENDORS:
                 gpu = dataclasses.replace(
-                    _gpu(device.address, place.numa), vendor=_VENDORS.get(vendor or 0)
+                    _gpu(device.address, place.numa), vendor=GPU_VENDORS.get(vendor or 0)
                 )
                 self._add_gpu(GpuElement(gpu=gpu, element=None), element)
         elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):

@@ -22,6 +22,7 @@ from hpckit.model.hardware import (
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.nccl_xml_devices import Devices, GpuElement
 from hpckit.parse.nccl_xml_values import NcclAttributes
+from hpckit.parse.xgmi import XGMI_LINK_BYTES_PER_S
 from hpckit.parse.xml_elements import Element
 
 LINK_BYTES_PER_S: Final = {
@@ -34,18 +35,12 @@ LINK_BYTES_PER_S: Final = {
     "sm_90": 25e9,
     "sm_100": 50e9,
     "sm_103": 50e9,
-    "gfx908": 46e9,
-    "gfx90a": 50e9,
-    "gfx940": 64e9,
-    "gfx941": 64e9,
-    "gfx942": 64e9,
-    "gfx950": 76.8e9,
+    **XGMI_LINK_BYTES_PER_S,
 }
 """One link in one direction, as the data sheets have it; NCCL's own figures are lower.
 
 Sources: P100 80 GB/s over 4 links, V100 150 over 6 (Turing's links are the same), A100 300 over 12,
-RTX A6000 56.25 over 4, H100 450 over 18, B200 900 over 18; AMD's documentation of MI100 (23 GT/s a
-lane, 16 lanes), MI250X (25), MI300X (32) and MI350X (38.4).
+RTX A6000 56.25 over 4, H100 450 over 18, B200 900 over 18; those of AMD are with their figures.
 """
 
 _GPU_CLASSES: Final = ("0x03", "0x12")

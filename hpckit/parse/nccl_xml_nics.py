@@ -32,7 +32,7 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
     """
     name = attributes.needed(element, "name")
     speed = attributes.integer(element, "speed", least=-(1 << 31))
-    port = attributes.integer(element, "port", most=255)
+    port = attributes.integer(element, "port", least=-1, most=255)
     is_rate = speed is not None and 0 < speed <= _MOST_MBIT_PER_S
     rate = speed * _BYTES_PER_S_OF_MBIT if speed is not None and is_rate else None
     return Nic(
@@ -40,7 +40,9 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
         name=name,
         kind=_kind(name, class_code),
         rate_bytes_per_s=rate,
-        ports=(NicPort(index=port, rate_bytes_per_s=rate),) if port else (),
+        ports=(NicPort(index=port, rate_bytes_per_s=rate),)
+        if port is not None and port > 0
+        else (),
         guid=(element.get("guid") or "").strip() or None,
         bond=name if _BOND.fullmatch(name) else None,
         is_gdr=attributes.flag(element, "gdr"),

@@ -19,8 +19,8 @@ _CLASS = re.compile(r"0x([0-9a-f]{2})([0-9a-f]{2})?(?:[0-9a-f]{2})?", re.ASCII |
 _MOST: Final = 1 << 63
 _SIXTEEN_BITS: Final = 0xFFFF
 _MOST_LANES: Final = 32
-_NO_LANES: Final = frozenset({0, 255})
-"""Linux and NVML say 0 or 255 (all bits of the register) where the width is not known."""
+_NO_LANES: Final = frozenset({0, 63, 255})
+"""Linux says 0, 63 or 255 where the width is not known: none, or all bits of what answers not."""
 
 
 class NcclAttributes:

@@ -10,32 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from hpckit.model.gpu_ids import gpu_vendor
 from hpckit.model.hardware import Accelerator, Gpu, GpuUuid, GpuVendor, NumaNode, Unknown
-from hpckit.model.pci import (
-    CLASS_3D,
-    CLASS_ACCELERATOR,
-    CLASS_DISPLAY,
-    CLASS_VGA,
-    PciAddress,
-    PciDevice,
-    pci_address,
-)
+from hpckit.model.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, pci_address
 from hpckit.parse.sysfs_numa import GPUS, gpu_numa
 from hpckit.parse.sysfs_pci import sort_key
 from hpckit.parse.sysfs_tree import SysfsTree, printable
-
-_NVIDIA: Final = 0x10DE
-_AMD: Final = 0x1002
-_INTEL: Final = 0x8086
-_DISPLAYS: Final = frozenset({CLASS_VGA, CLASS_3D, CLASS_DISPLAY})
-
-_GPU_CLASSES: Final = {
-    _NVIDIA: (GpuVendor.NVIDIA, _DISPLAYS),
-    _AMD: (GpuVendor.AMD, _DISPLAYS | {CLASS_ACCELERATOR}),
-    _INTEL: (GpuVendor.INTEL, _DISPLAYS),
-}
-_INTEL_INTEGRATED: Final = "0000:00:02."
-"""Where Intel's graphics within a CPU are, and their virtual functions (i915, intel_vgpu)."""
 
 _ACCELERATORS: Final = {
     0x1DA3: {
@@ -110,14 +90,6 @@ def parse_gpus(
         for index, device in enumerate(found)
     )
     return gpus, tuple(_unknown(gpus))
-
-
-def gpu_vendor(device: PciDevice) -> GpuVendor | None:
-    """Who made it, if it is a GPU to compute on: a server's own display is none."""
-    vendor, classes = _GPU_CLASSES.get(device.vendor_id or 0, (None, frozenset[int]()))
-    if vendor is GpuVendor.INTEL and device.address.startswith(_INTEL_INTEGRATED):
-        return None
-    return vendor if device.class_code in classes else None
 
 
 def parse_accelerators(pci: Iterable[PciDevice]) -> tuple[Accelerator, ...]:

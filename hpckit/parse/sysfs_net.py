@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, Unknown
+from hpckit.model.hostlist import natural_order
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
-from hpckit.parse.sysfs_tree import SysfsTree, natural, printable
+from hpckit.parse.sysfs_tree import SysfsTree, printable
 
 NET: Final = "sys/class/net"
 INFINIBAND: Final = "sys/class/infiniband"
@@ -66,7 +67,7 @@ def parse_nics(
 
 
 def _netdevs(tree: SysfsTree) -> Iterator[_Netdev]:
-    for name in sorted(tree.names(NET), key=natural):
+    for name in sorted(tree.names(NET), key=natural_order):
         folder = f"{NET}/{name}"
         port_name = tree.line(f"{folder}/phys_port_name") or ""
         if not tree.has(f"{folder}/device") or _REPRESENTOR.fullmatch(port_name):
@@ -98,7 +99,7 @@ def _bytes_per_s(line: str | None) -> float | None:
 
 
 def _cxi(tree: SysfsTree) -> Iterator[Nic]:
-    for name in sorted(tree.names(CXI), key=natural):
+    for name in sorted(tree.names(CXI), key=natural_order):
         folder = f"{CXI}/{name}"
         yield Nic(
             index=0,

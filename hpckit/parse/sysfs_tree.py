@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from hpckit.errors import ParseError
 from hpckit.model.file_tree import FileTree
+from hpckit.model.hostlist import natural_order
 from hpckit.model.index_list import EXPECTED, expand_indices, indices_of_mask
 from hpckit.parse.excerpt import refusal
 
@@ -26,7 +27,6 @@ _STEPS: Final = frozenset({"", ".", ".."})
 _Folder: TypeAlias = "dict[str, _Folder]"
 
 _INTEGER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
-_RUNS: Final = re.compile(r"(\d{1,18})", re.ASCII)
 _LONGEST_NAME: Final = 200
 
 
@@ -114,7 +114,7 @@ class SysfsTree:
     def names(self, folder: str) -> list[str]:
         """What lies in a folder, as people count: `cpu2` before `cpu10`."""
         found = self._folder(folder).keys() | self._folder(self.real(folder)).keys()
-        return sorted(found, key=natural)
+        return sorted(found, key=natural_order)
 
     def has(self, path: str) -> bool:
         """Whether there is such a file, link or folder."""
@@ -192,14 +192,6 @@ def followed(path: str, target_of: Callable[[str], str | None], *, start: str = 
 def printable(text: str) -> str:
     """A name or description that can be shown and written as JSON."""
     return "".join(char if char.isprintable() else "?" for char in text[:_LONGEST_NAME])
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts names as people count: `mlx5_2` before `mlx5_10`."""
-    parts = _RUNS.split(name)
-    return tuple(
-        (1, int(part), part) if at % 2 else (0, 0, part) for at, part in enumerate(parts) if part
-    )
 
 
 def placed(tree: FileTree, prefix: str, onto: str = "") -> FileTree:

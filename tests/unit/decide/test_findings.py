@@ -94,6 +94,30 @@ def test_order() -> None:
 # --- NVLinks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("count", "without", "rule"),
+    [
+        (8, (3,), "nvlink-fewer"),
+        (8, (3, 6), "nvlink-fewer"),
+        (9, (8,), "nvlink-none"),  # a card beside the board
+        (5, (4,), "nvlink-none"),  # the display of a DGX Station
+        (8, (4, 5, 6, 7), "nvlink-none"),  # four of eight cards with a bridge
+    ],
+)
+def test_no_nvlinks_in_a_matrix(count: int, without: tuple[int, ...], rule: str) -> None:
+    """A GPU that is off the NVLinks of its board is a warning, a card without a bridge is none."""
+    every = range(count)
+    rows = [
+        " ".join(
+            "X" if a == b else "SYS" if a in without or b in without else "NV18" for b in every
+        )
+        for a in every
+    ]
+    node = matrix("\n".join(f"GPU{at} {row}" for at, row in enumerate(rows)))
+    assert subjects(node, rule) == [f"GPU{index}" for index in without]
+    assert rules_of(node) & {"nvlink-fewer", "nvlink-none"} == {rule}
+
+
 def test_dead_link_of_nvml() -> None:
     """A GPU with 17 of 18 active links is named, with the link, and its seven peers are not."""
     node = change_gpu(healthy_node(), 5, lambda _: gpu(5, inactive=(11,)))
@@ -517,6 +541,17 @@ def test_silent_driver(reason: str, rule: str) -> None:
     node = dataclasses.replace(healthy_node(), unknown=(silence,))
     assert rules_of(node) == {rule}
     assert rules_of(dataclasses.replace(node, gpus=(), nics=(), paths=None)) == set()
+
+
+@pytest.mark.parametrize("reason", ["NVML: DriverNotLoaded", "NVML: LibraryNotFound"])
+@pytest.mark.parametrize("vendor", [GpuVendor.AMD, GpuVendor.INTEL])
+def test_nvml_silent_of_others(reason: str, vendor: GpuVendor) -> None:
+    """That NVML cannot be asked is as it should be where all GPUs are another maker's."""
+    silence = Unknown(subject="GPUs", what="gpus", because=reason)
+    node = dataclasses.replace(healthy_node(), unknown=(silence,))
+    gpus = tuple(dataclasses.replace(one, vendor=vendor) for one in node.gpus)
+    found_rules = rules_of(dataclasses.replace(node, gpus=gpus))
+    assert found_rules.isdisjoint({"driver-silent", "driver-library-missing"})
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,19 @@ def test_nothing_shown_of_amd() -> None:
     ]
 
 
+@pytest.mark.parametrize("told", [None, 3])
+def test_numa_of_kfd(told: int | None) -> None:
+    """KFD has a GPU of no node in its first, and counts past nodes without CPUs; sysfs knows."""
+    amd = Gpu(index=0, vendor=GpuVendor.AMD, pci=gpu_address(0), numa_index=told)
+    because = Unknown(subject="GPU0", what="numa_index", because="numa_node is -1")
+    unknown = () if told is not None else (because,)
+    base = NodeTopology(source=Source(format="sysfs"), gpus=(amd,), unknown=unknown)
+    said = dataclasses.replace(amd, numa_index=0)
+    merged = merge(base, NodeTopology(source=Source(format="/sys/class/kfd"), gpus=(said,)))
+    assert merged.gpus[0].numa_index == told
+    assert (merged.disagreements, merged.unknown) == ((), unknown)
+
+
 def test_driver_that_cannot_be_asked() -> None:
     """Without the driver's library the kernel's GPUs stand as they are, and the reason is kept."""
     silence = Unknown(subject="GPUs", what="gpus", because="NVML: LibraryNotFound")

@@ -28,3 +28,9 @@ def test_names_that_differ_in_their_last_number_are_folded(names: list[str], fol
 def test_numbers_sort_by_value() -> None:
     """`c2` comes before `c10`."""
     assert sorted(["c10", "c2"], key=natural_order) == ["c2", "c10"]
+
+
+def test_names_with_numbers_of_any_length() -> None:
+    """Names are ordered by their numbers, however long these are."""
+    long = "e" + "9" * 5000
+    assert sorted(["e10", long, "e9", "e"], key=natural_order) == ["e", "e9", "e10", long]

@@ -147,6 +147,14 @@ def test_what_linux_does_not_know_of_a_link_is_none() -> None:
     assert found[next(iter(found))].vendor_id is None
 
 
+def test_registers_that_nobody_answers_are_no_error() -> None:
+    """Six bits of ones are a width that is not known, and port -1 is none."""
+    pci = '<pci busid="0000:01:00.0" class="0x020700" link_width="63">'
+    found = _parse(_cpu(pci + '<nic><net name="mlx5_0" port="-1"/></nic></pci>'))
+    assert found.pci[0].link is None
+    assert found.nics[0].ports == ()
+
+
 def test_the_first_host_of_a_domain_is_the_node() -> None:
     """Of a file with several hosts the first is read, and the others are counted."""
     found = _record("nccl-topo-xml-1/synthetic-grace")

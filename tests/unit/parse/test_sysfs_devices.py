@@ -11,7 +11,6 @@ from hpckit.parse.infiniband import parse_infiniband
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_pci import address_in
 from hpckit.parse.sysfs_pci_config import parse_pci_config
-from hpckit.parse.sysfs_tree import natural
 from tests.unit.parse.sysfs_records import record_tree
 
 DEVICES = "sys/bus/pci/devices"
@@ -272,8 +271,3 @@ def test_a_folder_of_devices_alone() -> None:
     (found,) = parse_infiniband(FileTree(texts=texts), "x")
     assert (found.state, found.pci, found.kind) == ("ACTIVE", None, None)
     assert [port.index for port in found.ports] == [1, 2]
-
-
-def test_names_with_numbers_of_any_length() -> None:
-    """Names are ordered by their numbers, however long these are."""
-    assert sorted(["e10", "9" * 5000, "e9", "e"], key=natural)[:3] == ["e", "e9", "e10"]

@@ -1,0 +1,34 @@
+"""Which PCI functions are GPUs to compute on. Source: pci.ids."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+from hpckit.model.hardware import GpuVendor
+from hpckit.model.pci import CLASS_ACCELERATOR, GPU_CLASSES, PciDevice
+
+GPU_VENDORS: Final = MappingProxyType(
+    {0x10DE: GpuVendor.NVIDIA, 0x1002: GpuVendor.AMD, 0x8086: GpuVendor.INTEL}
+)
+"""The makers of GPUs by PCI vendor."""
+
+# Rage XL, RV100 and ES1000: the graphics of servers before 2015.
+_AMD_SERVER_GRAPHICS: Final = frozenset({0x4752, 0x5159, 0x515E, 0x5969})
+
+# Where Intel's graphics within a CPU are, and their virtual functions (i915, intel_vgpu).
+_INTEL_INTEGRATED: Final = re.compile(r"0000:00:02\.[0-7]", re.ASCII)
+
+
+def gpu_vendor(device: PciDevice) -> GpuVendor | None:
+    """Who made it, if it is a GPU: a server's own display is none, nor is Intel's class 1200."""
+    vendor = GPU_VENDORS.get(device.vendor_id or 0)
+    if device.class_code not in GPU_CLASSES:
+        return None
+    if vendor is GpuVendor.AMD and device.device_id in _AMD_SERVER_GRAPHICS:
+        return None
+    is_integrated = _INTEL_INTEGRATED.fullmatch(device.address) is not None
+    if vendor is GpuVendor.INTEL and (device.class_code == CLASS_ACCELERATOR or is_integrated):
+        return None
+    return vendor
