@@ -226,6 +226,7 @@ class NodeQuestion:
     job_id: str | None = None
     partition: str | None = None
     account: str | None = None
+    qos: str | None = None
     reservation: str | None = None
     gpus_per_node: int | None = None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 _SINGLE_MODULES = ("hpckit/__init__.py", "hpckit/decide/__init__.py", "hpckit/decide/rendezvous.py")
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
-_MAIN = """\
+_NEW_ENOUGH = """\
 import sys
 
 if sys.version_info >= (3, 11):
@@ -23,6 +23,10 @@ if sys.version_info >= (3, 11):
 
     sys.exit(main(sys.argv[1:]))
 
+"""
+_MAIN = (
+    _NEW_ENOUGH
+    + """\
 import os
 import signal
 
@@ -38,6 +42,13 @@ except OSError as error:
     sys.stderr.write("hpckit: cannot run %s: %s\\n" % (sys.argv[5], error.strerror))
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
+)
+_PROBE_MAIN = (
+    _NEW_ENOUGH
+    + """\
+sys.exit("the probe needs Python 3.11, this is %s" % sys.version.split()[0])
+"""
+)
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -73,6 +84,7 @@ def pack_probe(target: Path) -> str:
     Raises OSError.
     """
     sources = {**_sources(), **_probe_sources(), **_nvml_binding()}
+    sources["__main__.py"] = _PROBE_MAIN.encode()
     # Half a second of compiling, once an inspection, spares it each node.
     return _written(target, _archive(sources, zipfile.ZIP_DEFLATED))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,16 @@ from hpckit.adapters.process import ProcessRunner, kill_group, shell_code, start
 from hpckit.ports import HeardCommand
 
 _TICK_S = 0.05
-_AT_ONCE = 16
+_AT_ONCE = 32
+_GRACE_S = 2.0
 
 
 class ListeningRunner(ProcessRunner):
-    """A ProcessRunner that also listens; 16 commands run at once, the others follow."""
+    """A ProcessRunner that also listens; 32 commands run at once, the others follow.
+
+    One that is given up gets SIGTERM, and SIGKILL after two seconds: srun gives its allocation
+    back, or ends its step, when it is asked to end. So it does when this process is killed.
+    """
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
@@ -33,12 +39,23 @@ class ListeningRunner(ProcessRunner):
                 for at in [at for at, one in running.items() if one.has_ended()]:
                     ended[at] = running.pop(at).result()
                 time.sleep(_TICK_S if running else 0.0)
+            _ask_to_end(list(running.values()))
             for at in list(running):
                 ended[at] = running.pop(at).given_up()
         finally:
+            _ask_to_end(list(running.values()))
             for one in running.values():
                 one.close()
         return [ended.get(at, HeardCommand(stderr="")) for at in range(len(commands))]
+
+
+def _ask_to_end(commands: Sequence[_Running]) -> None:
+    """Send SIGTERM, and give them all together a moment for it."""
+    for one in commands:
+        one.ask_to_end()
+    end_s = time.monotonic() + _GRACE_S
+    while time.monotonic() < end_s and not all(one.is_over() for one in commands):
+        time.sleep(_TICK_S)
 
 
 class _Running:
@@ -52,16 +69,25 @@ class _Running:
         self._out, self._err = os.memfd_create("stdout"), os.memfd_create("stderr")
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = start(argv, self._out, self._err, environment)
+            self._process = start(argv, self._out, self._err, environment, signal.SIGTERM)
         finally:
             if self._process is None:
                 self.close()
 
     def has_ended(self) -> bool:
         """Hand on the lines that have come, and tell whether there will be more."""
-        is_over = self._process is None or self._process.poll() is not None
+        is_over = self.is_over()
         self._hear(is_end=is_over)
         return is_over
+
+    def is_over(self) -> bool:
+        """Whether its process has ended."""
+        return self._process is None or self._process.poll() is not None
+
+    def ask_to_end(self) -> None:
+        """Send it SIGTERM."""
+        if self._process is not None:
+            self._process.terminate()
 
     def result(self) -> HeardCommand:
         """How it ended."""

@@ -53,11 +53,14 @@ def read_nvml(limit_s: float = DEFAULT_LIMIT_S) -> NvmlReading:
 
 
 class NvmlDriver:
-    """NVIDIA's driver through NVML."""
+    """NVIDIA's driver through NVML, waited for `limit_s` seconds."""
+
+    def __init__(self, limit_s: float = DEFAULT_LIMIT_S) -> None:
+        self._limit_s = limit_s
 
     def read(self) -> NvmlReading:
         """What NVML says of this node, and why not where it does not."""
-        return read_nvml()
+        return read_nvml(self._limit_s)
 
 
 class _Survey:

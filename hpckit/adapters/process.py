@@ -68,9 +68,16 @@ class ProcessRunner:
 
 
 def start(
-    argv: Sequence[str], out: int, err: int, environment: Mapping[str, str]
+    argv: Sequence[str],
+    out: int,
+    err: int,
+    environment: Mapping[str, str],
+    orphaned: signal.Signals = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
-    """A command that writes to these files. Raises ToolMissing, AdapterError."""
+    """A command that writes to these files; it gets the signal `orphaned` when this process ends.
+
+    Raises ToolMissing, AdapterError.
+    """
     try:
         return subprocess.Popen(
             list(argv),
@@ -80,18 +87,18 @@ def start(
             env=environment,
             start_new_session=True,
             # One thread runs commands, so that nothing is half-done in another when it forks.
-            preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509
+            preexec_fn=_dies_with(os.getpid(), orphaned),  # noqa: PLW1509
         )
     except OSError as error:
         raise _not_started(argv[0], error) from error
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
-    """Have the kernel kill the command when this process ends, however that comes about."""
+def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
+    """Have the kernel signal the command when this process ends, however that comes about."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(_SHELL_SIGNAL_BASE + signal.SIGKILL)
 

@@ -23,10 +23,12 @@ from hpckit.parse.sinfo_nodes import (
     squeue_nodes_argv,
 )
 from hpckit.parse.snapshot import decode_snapshot
-from hpckit.parse.srun_probe import srun_probe_argv
+from hpckit.parse.srun_probe import is_of_some_node, srun_probe_argv, words_about
 from hpckit.ports import HeardCommand, NodeQuestion
 
 _CANCEL_S = 30.0
+_DRIVER_S = 30
+_MOST_COMMANDS = 32
 _MINUTE_S = 60
 _NO_NODES = ""
 
@@ -80,17 +82,37 @@ class SrunProbe:
                 heard(_answer(*found))
 
         with self._archive() as archive:
-            # One srun is one job. But a node that hangs can hold up the start of all of them
-            # (slurm.conf, PrologFlags=Alloc): then, in the other half of the time, each is asked
-            # by itself.
-            limit_s = question.timeout_s / (2 if len(silent) > 1 else 1)
-            ended = self._run(question, [tuple(silent)], archive, limit_s, hear)
-            if ended[0].returncode and len(silent) == len(question.nodes):
+            words = self._ask_in_rounds(question, archive, silent, hear)
+        return [*reader.other, *words]
+
+    def _ask_in_rounds(
+        self, question: NodeQuestion, archive: Path, silent: list[str], hear: Callable[[str], None]
+    ) -> list[str]:
+        """One srun is one job. But a node that hangs or is busy holds up the start of all of them.
+
+        (slurm.conf, PrologFlags=Alloc.) Then the silent ones are asked in smaller and smaller
+        groups, so that the others are heard, and slurmctld is not asked for a job a node.
+        """
+        words: list[str] = []
+        left, most = question.nodes, 1
+        for limit_s in _limits_s(len(left), question.timeout_s):
+            groups = _groups(left, most)
+            ended = self._run(question, groups, archive, limit_s, hear)
+            found = list(zip(groups, ended, strict=True))
+            words += [line for group, one in found for line in _said(group, one)]
+            left = tuple(
+                node
+                for group, one in found
+                if len(group) > 1 and (one.is_late or is_of_some_node(one.stderr))
+                for node in group
+                if node in silent
+            )
+            if most == 1 and not left and ended[0].returncode and len(silent) == len(groups[0]):
                 raise ToolFailed(("srun",), ended[0].returncode, ended[0].stderr)
-            if ended[0].is_late and silent and len(question.nodes) > 1:
-                groups = [(node,) for node in silent]
-                ended += self._run(question, groups, archive, limit_s, hear)
-        return [*reader.other, *(line for one in ended for line in one.stderr.splitlines())]
+            if not left:
+                break
+            most = _MOST_COMMANDS
+        return words
 
     def _run(
         self,
@@ -99,13 +121,21 @@ class SrunProbe:
         archive: Path,
         limit_s: float,
         hear: Callable[[str], None],
-    ) -> list[HeardCommand]:
+    ) -> Sequence[HeardCommand]:
         name = archive.parent.name.lstrip(".")
         options = _options(question, name, limit_s)
-        commands = [srun_probe_argv(group, self._python, str(archive), options) for group in groups]
-        ended = list(self._runner.listen(commands, limit_s, hear))
-        if any(one.is_late for one in ended) and question.job_id is None:
-            self._cancel(name)
+        driver_s = max(1, min(_DRIVER_S, int(limit_s * 2 / 3)))
+        commands = [
+            srun_probe_argv(group, self._python, str(archive), driver_s, options)
+            for group in groups
+        ]
+        ended: Sequence[HeardCommand] = ()
+        try:
+            ended = self._runner.listen(commands, limit_s, hear)
+        finally:
+            # Also after Ctrl-C: there is no answer then of any.
+            if question.job_id is None and (not ended or any(one.is_late for one in ended)):
+                self._cancel(name)
         return ended
 
     @contextmanager
@@ -142,12 +172,35 @@ def _unwritable(folder: Path, error: OSError) -> StorageFailed:
     )
 
 
+def _limits_s(nodes: int, timeout_s: float) -> list[float]:
+    """Half of the time for all nodes together, the rest for the rounds down to single nodes."""
+    if nodes == 1:
+        return [timeout_s]
+    rounds, size = 0, nodes
+    while size > 1:
+        rounds, size = rounds + 1, -(-size // _MOST_COMMANDS)
+    return [timeout_s / 2, *[timeout_s / 2 / rounds] * rounds]
+
+
+def _groups(nodes: Sequence[str], most: int) -> list[tuple[str, ...]]:
+    size = -(-len(nodes) // most)
+    return [tuple(nodes[at : at + size]) for at in range(0, len(nodes), size)]
+
+
+def _said(group: Sequence[str], ended: HeardCommand) -> Iterator[str]:
+    """What srun said, with the name of the node where there is but one and it is not named."""
+    for line in ended.stderr.splitlines():
+        is_named = len(group) > 1 or words_about(group[0], [line]) is not None
+        yield line if is_named else f"{group[0]}: {line}"
+
+
 def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
     if question.job_id is not None:
         return [f"--jobid={question.job_id}"]
     said = {
         "partition": question.partition,
         "account": question.account,
+        "qos": question.qos,
         "reservation": question.reservation,
         "gpus-per-node": question.gpus_per_node,
     }
@@ -155,7 +208,8 @@ def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
     return [
         f"--job-name={name}",
         f"--time={minutes}",
-        f"--immediate={max(1, int(limit_s))}",
+        # Before the time is up, so that srun says itself that a node is busy.
+        f"--immediate={max(1, int(limit_s * 2 / 3))}",
         *(f"--{option}={value}" for option, value in said.items() if value is not None),
     ]
 

@@ -18,7 +18,10 @@ from hpckit.ports import NodeProbe, NodeQuestion
 # States in which Slurm starts no job step on a node. Source: sinfo(1), "NODE STATE CODES".
 _GONE: Final = frozenset({"down", "error", "fail", "powered_down", "powering_down", "unknown"})
 # ... and those in which it starts no new job on it either.
-_CLOSED: Final = _GONE | {"drained", "draining", "failing", "future", "perfctrs", "reboot"}
+_CLOSED: Final = _GONE | {
+    "drained", "draining", "failing", "future", "inval", "perfctrs", "power_down", "reboot",
+    "reboot_issued",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,8 @@ def _unreachable(node: SlurmNode, *, in_job: bool) -> str | None:
         return "Slurm knows no node of this name"
     if not node.is_responding:
         return f"Slurm says that it does not respond ({node.state})"
+    if node.is_powered_off and not in_job:
+        return f"it is powered off ({node.state}), and a job would boot it"
     if node.state in (_GONE if in_job else _CLOSED):
         return f"Slurm starts nothing there: it is {node.state}"
     return None
@@ -84,9 +89,9 @@ def _judged(
     node: SlurmNode, answer: NodeAnswer | None, question: NodeQuestion, words: Sequence[str]
 ) -> NodeAnswer:
     if answer is None:
-        because = f"it gave no answer within {question.timeout_s:g} s"
         said = words_about(node.name, words)
-        return NodeAnswer(node=node.name, because=because if said is None else f"{because}: {said}")
+        reason = f" within {question.timeout_s:g} s" if said is None else f": {said}"
+        return NodeAnswer(node=node.name, because=f"it gave no answer{reason}")
     if answer.topology is None:
         return answer
     findings = node_findings(answer.topology, expected_gpus=_expected_gpus(node, answer.topology))

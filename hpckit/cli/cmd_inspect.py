@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot", "expected_gpus")
-_MANY_NODES = ("partition", "account", "reservation", "gpus_per_node", "shared_dir")
+_MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "shared_dir")
 
 
 @click.command("inspect")
@@ -82,6 +82,7 @@ _MANY_NODES = ("partition", "account", "reservation", "gpus_per_node", "shared_d
 )
 @click.option("--partition", metavar="NAME", help="With --nodes: as srun takes it.")
 @click.option("--account", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option("--qos", metavar="NAME", help="With --nodes: as srun takes it.")
 @click.option("--reservation", metavar="NAME", help="With --nodes: as srun takes it.")
 @click.option(
     "--gpus-per-node",
@@ -113,7 +114,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     if params["as_json"]:
         params["format_"] = "json"
     _check_together(params)
-    if params["nodelist"] or params["job_id"]:
+    if params["nodelist"] is not None or params["job_id"] is not None:
         from hpckit.cli.inspect_nodes import inspect_many
 
         ctx.exit(inspect_many(params))
@@ -121,7 +122,10 @@ def command(ctx: click.Context, /, **params: Any) -> None:
 
 
 def _check_together(params: dict[str, Any]) -> None:
-    many = [name for name in ("nodelist", "job_id") if params[name]]
+    many = [name for name in ("nodelist", "job_id") if params[name] is not None]
+    if any(not params[name].strip() for name in many):
+        # As from a variable that is not set: this node is not what was asked for.
+        raise click.UsageError("--nodes and --job name something")
     if len(many) + bool(params["file"]) > 1:
         raise click.UsageError("FILE, --nodes and --job exclude each other")
     stray = [name for name in (_ONE_NODE if many else _MANY_NODES) if params[name] is not None]

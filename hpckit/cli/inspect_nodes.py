@@ -22,8 +22,10 @@ def inspect_many(params: dict[str, Any]) -> int:
     from hpckit import wiring
     from hpckit.app.inspect_nodes import inspect_nodes
     from hpckit.cli.cmd_inspect import exit_code
+    from hpckit.cli.submission import interrupt_on_signals
     from hpckit.decide.grouping import silent_node
 
+    interrupt_on_signals()
     line = output.Progress()
 
     def progress(answered: int, asked: int) -> None:
@@ -44,8 +46,17 @@ def inspect_many(params: dict[str, Any]) -> int:
 
         say_nodes(seen)
     if not seen.groups:
-        raise HpckitError("no node answered", hint="scontrol show node NAME says how Slurm sees it")
+        return _nobody(is_json=params["format_"] == "json")
     return exit_code(findings, params["fail_on"])
+
+
+def _nobody(*, is_json: bool) -> int:
+    error = HpckitError("no node answered", hint="scontrol show node NAME says how Slurm sees it")
+    if not is_json:
+        raise error
+    # The one document is printed; an error would print another.
+    output.talk(str(error))
+    return error.exit_code
 
 
 def _bar(done: int, total: int, width: int = 20) -> str:
@@ -63,6 +74,7 @@ def _question(params: dict[str, Any]) -> NodeQuestion:
         job_id=params["job_id"] or (params["nodelist"] and wiring.surrounding_job()),
         partition=params["partition"],
         account=params["account"],
+        qos=params["qos"],
         reservation=params["reservation"],
         gpus_per_node=params["gpus_per_node"],
     )

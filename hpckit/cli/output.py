@@ -154,7 +154,9 @@ class Progress:
     def show(self, text: str) -> None:
         """Replace the line."""
         if self._on:
-            sys.stderr.write(f"\r\x1b[K {text}")
+            # A line that the terminal breaks could not be taken back.
+            width = shutil.get_terminal_size((80, 24)).columns
+            sys.stderr.write(f"\r\x1b[K {text}"[: width + len("\r\x1b[K") - 1])
             sys.stderr.flush()
             self._shown = True
 

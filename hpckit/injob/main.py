@@ -10,7 +10,7 @@ from hpckit import __version__
 USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N] [--step N]
-       hpckit-injob probe
+       hpckit-injob probe [SECONDS]
        hpckit-injob --version
 """
 

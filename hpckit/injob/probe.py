@@ -10,22 +10,25 @@ from pathlib import Path
 
 from hpckit.errors import HpckitError
 
-_PATIENCE_S = 50
+_DRIVER_S = 30
+_REST_S = 20
 
 
 def probe(words: list[str], env: dict[str, str]) -> int | None:
     """Print this node's topology as `parse.probe_answer` reads it; None for a wrong command line.
 
-    A driver that hangs ends the probe after _PATIENCE_S, so that no task is left on the node.
+    The one word is for how many seconds a driver is waited for, after which the rest is the answer.
+    What hangs otherwise ends the probe a little later, so that no task is left on the node.
     """
-    if words:
+    if len(words) > 1 or not all(word.isascii() and word.isdigit() for word in words):
         return None
+    driver_s = int(words[0]) if words else _DRIVER_S
     from hpckit.parse.probe_answer import answer_lines, error_document
 
-    signal.alarm(_PATIENCE_S)
+    signal.alarm(driver_s + _REST_S)
     node = env.get("SLURMD_NODENAME") or socket.gethostname()
     try:
-        document = _document()
+        document = _document(driver_s)
     except HpckitError as error:
         document = error_document(error.message)
     sys.stdout.write("".join(f"{line}\n" for line in answer_lines(node, document)))
@@ -33,7 +36,7 @@ def probe(words: list[str], env: dict[str, str]) -> int | None:
     return 0
 
 
-def _document() -> bytes:
+def _document(driver_s: int) -> bytes:
     from hpckit.adapters.node_file import node_settings
     from hpckit.adapters.nvml import NvmlDriver
     from hpckit.adapters.sysfs import SysfsFiles
@@ -42,5 +45,5 @@ def _document() -> bytes:
 
     settings = node_settings()
     files = SysfsFiles(Path(settings.sysroot))
-    topology = inspect_here(files, NvmlDriver(), is_synthetic=settings.is_synthetic)
+    topology = inspect_here(files, NvmlDriver(driver_s), is_synthetic=settings.is_synthetic)
     return json.dumps(to_tree(topology), separators=(",", ":")).encode()

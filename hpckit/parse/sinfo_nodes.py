@@ -11,6 +11,7 @@ from hpckit.parse.slurm_text import SEPARATOR, Place
 _FIELDS: Final = ("%N", "%T", "%G")
 # sinfo(1), "NODE STATE CODES": what may stand after a state; `*` is a node that does not respond.
 _FLAGS: Final = "*~#!%$@^-+"
+_ASLEEP: Final = frozenset("~%")
 
 
 def hostnames_argv(nodelist: str) -> tuple[str, ...]:
@@ -46,6 +47,7 @@ def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
             state=state.rstrip(_FLAGS).lower(),
             gpus=gpus_of_gres(gres, place)[0],
             is_responding="*" not in state,
+            is_powered_off=not _ASLEEP.isdisjoint(state),
         )
     return tuple(nodes.values())
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.injob_archive import pack_injob
+from hpckit.adapters.injob_archive import pack_injob, pack_probe
+from hpckit.parse.probe_answer import AnswerReader
 
 PACK = """
 import sys
@@ -164,3 +165,40 @@ def test_a_missing_folder_is_the_systems_error(tmp_path: Path) -> None:
     """The folder must be there."""
     with pytest.raises(FileNotFoundError):
         pack_injob(tmp_path / "nowhere" / "hpckit-injob.pyz")
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Path:
+    """A packed probe."""
+    path = tmp_path / "probe.pyz"
+    pack_probe(path)
+    return path
+
+
+def test_the_probe_has_all_that_it_needs(probe: Path) -> None:
+    """It runs apart from the checkout and its environment, and its answer is one that is read."""
+    env = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "c1"}
+    words = [sys.executable, "-I", "-S", str(probe), "probe", "20"]
+    done = subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, check=True)
+    reader = AnswerReader()
+    (found,) = [one for line in done.stdout.splitlines() if (one := reader.read(line)) is not None]
+    node, document = found
+    assert node == "c1"
+    assert document is not None
+    assert b'"is_live":true' in document
+
+
+@pytest.mark.parametrize("words", [["-1"], ["x"], ["٣"], ["1", "2"]])
+def test_the_probe_takes_seconds_alone(probe: Path, words: list[str]) -> None:
+    """Anything else is a wrong command line."""
+    command = [sys.executable, "-I", str(probe), "probe", *words]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+
+
+def test_a_python_too_old_for_the_probe_says_so(probe: Path) -> None:
+    """One line on stderr, which srun's task gives the node's name."""
+    python = another_python((3, 6), (3, 11))
+    command = [python, "-I", str(probe), "probe", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("the probe needs Python 3.11, this is 3.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hpckit.errors import AdapterError, ConfigError, ToolFailed
 from hpckit.model.hardware import Gpu, NodeTopology, NvLink, Source
 from hpckit.model.tree import to_tree
 from hpckit.parse.probe_answer import answer_lines, error_document
-from hpckit.ports import CommandResult, NodeQuestion
+from hpckit.ports import CommandResult, HeardCommand, NodeQuestion
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import Late, ScriptedRunner, row, said
 
@@ -103,7 +104,7 @@ def test_a_node_that_gives_no_answer_is_named(tmp_path: Path) -> None:
     assert [group.nodes for group in seen.groups] == [("c1", "c3")]
     (silent,) = seen.silent
     assert silent.node == "c2"
-    assert silent.because == ("it gave no answer within 5 s: srun: error: c2: task 1: Killed")
+    assert silent.because == "it gave no answer: srun: error: c2: task 1: Killed"
     assert "scancel" in slurm.runner.programs
 
 
@@ -169,3 +170,129 @@ def test_fewer_gpus_than_slurm_gives_out_is_found(tmp_path: Path) -> None:
     seven = replace(TWIN, gpus=TWIN.gpus[:7])
     seen = Slurm(tmp_path, said(lines("c1", seven)), sinfo("c1"), names="c1\n").inspect("c1")
     assert "gpus-fewer-than-gres" in [one.rule for one in seen.groups[0].findings]
+
+
+class Held(ScriptedRunner):
+    """A cluster on which no srun starts anything that is to run on one node."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(scancel=[said()])
+        self._node = node
+
+    def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """Every node but that one answers, unless it is in the same srun."""
+        return [self._srun(argv, heard) for argv in commands]
+
+    def _srun(self, argv: Sequence[str], heard: Callable[[str], None]) -> HeardCommand:
+        self.asked.append(tuple(argv))
+        nodes = _unfolded(argv[1].removeprefix("--nodelist="))
+        if self._node in nodes:
+            return HeardCommand(stderr="")
+        for node in nodes:
+            for line in lines(node, TWIN).splitlines():
+                heard(line)
+        return HeardCommand(stderr="", returncode=0)
+
+
+def _unfolded(nodelist: str) -> list[str]:
+    match = re.fullmatch(r"c\[?([\d,-]+)\]?", nodelist)
+    assert match is not None
+    ends = [part.partition("-") for part in match[1].split(",")]
+    return [
+        f"c{number}" for low, _, high in ends for number in range(int(low), int(high or low) + 1)
+    ]
+
+
+class Interrupted(ScriptedRunner):
+    """A cluster whose user gives up while srun runs."""
+
+    def listen(self, *_: object) -> Sequence[HeardCommand]:
+        """Ctrl-C."""
+        raise KeyboardInterrupt
+
+
+def nodelists(runner: ScriptedRunner) -> list[str]:
+    """What each srun was asked for, in order."""
+    return [
+        word.removeprefix("--nodelist=")
+        for argv in runner.asked
+        for word in argv
+        if word.startswith("--nodelist=")
+    ]
+
+
+def probe_of(runner: ScriptedRunner, root: Path) -> SrunProbe:
+    """A probe that asks through a runner."""
+    return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3")
+
+
+def test_ctrl_c_gives_the_allocation_back(tmp_path: Path) -> None:
+    """Whoever gives up leaves neither a job nor a folder; of a job of theirs nothing is ended."""
+    shared = tmp_path / "shared"
+    runner = Interrupted(scancel=[said()])
+    with pytest.raises(KeyboardInterrupt):
+        probe_of(runner, shared).ask(replace(QUESTION, nodes=("c1",)), print)
+    ((program, name, _),) = runner.asked
+    assert program == "scancel"
+    assert name.startswith("--name=hpckit-inspect-")
+    assert list(shared.iterdir()) == []
+    with pytest.raises(KeyboardInterrupt):
+        probe_of(runner, shared).ask(replace(QUESTION, nodes=("c1",), job_id="7"), print)
+    assert len(runner.asked) == 1
+
+
+def test_a_busy_node_hides_no_other(tmp_path: Path) -> None:
+    """What srun refuses for one node is asked of each, and only the busy one is silent."""
+    busy = said(
+        code=1, stderr="srun: error: Unable to allocate resources: Requested nodes are busy"
+    )
+    runner = ScriptedRunner(
+        srun=[busy, said(lines("c1", TWIN)), busy], sinfo=[said(sinfo("c1", "c2"))],
+        scontrol=[said("c1\nc2\n")], scancel=[said()],
+    )  # fmt: skip
+    seen = inspect_nodes(probe_of(runner, tmp_path), QUESTION, "c[1-2]", lambda *_: None)
+    assert nodelists(runner) == ["c[1-2]", "c1", "c2"]
+    assert [group.nodes for group in seen.groups] == [("c1",)]
+    (silent,) = seen.silent
+    assert silent.because is not None
+    assert silent.because.endswith("Requested nodes are busy")
+
+
+def test_what_holds_for_every_node_is_asked_once(tmp_path: Path) -> None:
+    """An account that does not exist is refused, and not again for each node."""
+    runner = ScriptedRunner(srun=[said(code=1, stderr="srun: error: Invalid account")])
+    with pytest.raises(ToolFailed, match="Invalid account"):
+        probe_of(runner, tmp_path).ask(replace(QUESTION, nodes=("c1", "c2")), print)
+    assert runner.programs == ["srun"]
+
+
+def test_one_dead_node_of_512_costs_few_jobs(tmp_path: Path) -> None:
+    """Where one node holds up all, slurmctld sees far fewer jobs than there are nodes."""
+    names = [f"c{number}" for number in range(1, 513)]
+    runner = Held("c77")
+    heard: list[str] = []
+    question = replace(QUESTION, nodes=tuple(names))
+    probe_of(runner, tmp_path).ask(question, lambda answer: heard.append(answer.node))
+    assert sorted(heard) == sorted(set(names) - {"c77"})
+    assert runner.programs.count("srun") == 1 + 32 + 16
+
+
+def test_a_probe_ends_before_its_srun(tmp_path: Path) -> None:
+    """A driver that hangs is given up while somebody still listens; so is a node that is busy."""
+    runner = ScriptedRunner(srun=[said()])
+    probe_of(runner, tmp_path).ask(replace(QUESTION, nodes=("c1", "c2"), timeout_s=60.0), print)
+    (argv,) = runner.asked
+    assert argv[-1] == "20"
+    assert "--immediate=20" in argv
+
+
+@pytest.mark.parametrize("state", ["idle~", "idle%"])
+def test_a_node_that_sleeps_is_not_woken(tmp_path: Path, state: str) -> None:
+    """A question is no reason to boot a node."""
+    slurm = Slurm(tmp_path, said(lines("c1", TWIN)), sinfo("c1") + sinfo("c2", state=state),
+                  names="c1\nc2\n")  # fmt: skip
+    (silent,) = slurm.inspect("c[1-2]").silent
+    assert silent.because == "it is powered off (idle), and a job would boot it"
+    assert nodelists(slurm.runner) == ["c1"]

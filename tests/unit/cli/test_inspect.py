@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -163,6 +164,9 @@ def test_a_file_that_is_not_there_exits_7(run_hpckit: RunHpckit) -> None:
         ("--nodes", "c1", "--gpus", "8"),
         ("--partition", "main"),
         ("--machine", "2"),
+        ("--nodes", ""),
+        ("--job", " "),
+        ("--qos", "high"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(
@@ -177,3 +181,18 @@ def test_this_node_can_be_looked_at(run_hpckit: RunHpckit) -> None:
     found = json.loads(run_hpckit("inspect", "--json").stdout)
     assert found["source"]["is_live"]
     assert found["cpu"]["cpus"]
+
+
+def test_where_nobody_answers_there_is_still_one_document(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """--json prints one document, of the silent, also where the answer is no."""
+    for program, script in (("scontrol", "echo nowhere"), ("sinfo", "")):
+        path = tmp_path / program
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = run_hpckit("inspect", "--nodes", "nowhere", "--json", env=env)
+    assert done.returncode == 1
+    assert [one["subject"] for one in json.loads(done.stdout)["silent"]] == ["nowhere"]
+    assert "no node answered" in done.stderr

@@ -129,6 +129,15 @@ def test_progress_is_for_terminals_alone() -> None:
     assert file.getvalue() == ""
 
 
+def test_progress_is_never_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a narrow terminal the line is cut: what the terminal broke could not be removed."""
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = _Terminal()
+    with contextlib.redirect_stderr(terminal):
+        output.Progress().show("0123456789" * 3)
+    assert terminal.getvalue() == "\r\x1b[K " + ("0123456789" * 3)[:18]
+
+
 def test_no_color_takes_colour_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """With NO_COLOR a terminal gets plain text, without it a coloured state."""
     for value, coloured in (("", True), ("1", False)):

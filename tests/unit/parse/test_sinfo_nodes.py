@@ -27,6 +27,13 @@ def test_an_asterisk_is_a_node_that_does_not_respond() -> None:
     assert (node.state, node.is_responding, node.gpus) == ("down", False, 0)
 
 
+@pytest.mark.parametrize(("state", "is_off"), [("idle~", True), ("idle%", True), ("idle#", False)])
+def test_a_node_that_sleeps_is_told(state: str, *, is_off: bool) -> None:
+    """`~` is powered off, `%` on the way there, `#` on the way back. Source: sinfo(1)."""
+    (node,) = parse_sinfo_nodes(line("c1", state, "(null)"))
+    assert (node.state, node.is_powered_off) == ("idle", is_off)
+
+
 def test_a_line_without_its_fields_is_refused() -> None:
     """A line that is no node raises ParseError with its number."""
     with pytest.raises(ParseError, match="line 2"):
