@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
-from hpckit.model.hardware import NodeTopology
+from hpckit.model.hardware import GpuVendor, NodeTopology
 from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
 from hpckit.parse.nvml import parse_nvml
 from hpckit.parse.sysfs import parse_sysfs
@@ -30,6 +30,14 @@ def inspect_here(
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
         topology = merge(topology, parse_kfd(tree, KFD_ROOT))
-    topology = merge(topology, parse_nvml(driver.read()))
+    reading = driver.read()
+    if reading.refused is None or _may_be_nvidia(topology):
+        topology = merge(topology, parse_nvml(reading))
     source = replace(topology.source, format="live", is_live=True, is_synthetic=is_synthetic)
     return complete(replace(topology, source=source))
+
+
+def _may_be_nvidia(topology: NodeTopology) -> bool:
+    """Whether NVML's silence is worth a word: not where all GPUs are of other makers."""
+    makers = {gpu.vendor for gpu in topology.gpus}
+    return not makers or bool(makers & {GpuVendor.NVIDIA, None})

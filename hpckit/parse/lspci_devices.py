@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
+from hpckit.model.gpu_ids import gpu_vendor
 from hpckit.model.hardware import Gpu, GpuVendor, Nic, NicKind, Unknown
 from hpckit.model.pci import (
     CLASS_FABRIC,
@@ -29,7 +30,6 @@ from hpckit.parse.lspci_words import (
     is_named_gpu,
     is_named_nic,
 )
-from hpckit.parse.sysfs_devices import gpu_vendor
 from hpckit.parse.sysfs_pci import sort_key
 
 _VENDORS: Final = MappingProxyType(

@@ -114,8 +114,8 @@ def _cpu(cpus: list[Element], attributes: NcclAttributes) -> CpuTopology:
         return next((cpu.attributes[name].strip() for cpu in cpus if cpu.get(name)), None)
 
     def number(name: str) -> int | None:
-        told = (attributes.integer(cpu, name, most=_MOST_FAMILY) for cpu in cpus if cpu.get(name))
-        return next(told, None)
+        told = (attributes.integer(cpu, name, least=-1, most=_MOST_FAMILY) for cpu in cpus)
+        return next((value for value in told if value is not None and value >= 0), None)
 
     family = number("familyid")
     return CpuTopology(

@@ -376,3 +376,10 @@ def test_the_h100_dump_is_a_switched_node_of_eight() -> None:
     assert {(link.count, link.bandwidth_bytes_per_s) for link in found.gpu_links} == {(18, 450e9)}
     assert (len(found.gpus), len(found.gpu_links)) == (8, 28)
     assert (len(found.nics), len({nic.pci for nic in found.nics})) == (16, 8)
+
+
+def test_a_family_that_nobody_told_is_unknown() -> None:
+    """A family or model of -1 is none, and refuses nothing."""
+    gpu = '<pci busid="01:00.0" class="0x030200"/>'
+    found = _parse(_cpu(gpu, 'numaid="0" familyid="-1" modelid="-1"'))
+    assert (found.cpu.family, found.cpu.model_number) == (None, None)
