@@ -31,6 +31,7 @@ _DRIVER_S = 30
 _MOST_COMMANDS = 32
 _MINUTE_S = 60
 _NO_NODES = ""
+_MOST_PARTS = 8
 
 
 class SrunProbe:
@@ -59,10 +60,18 @@ class SrunProbe:
 
     def nodes_of_job(self, job_id: str) -> str:
         """The node list of a running job. Raises AdapterError for one that has none."""
-        state, nodes = parse_squeue_nodes(self._slurm.ask(squeue_nodes_argv(job_id)).stdout)
+        parts = parse_squeue_nodes(self._slurm.ask(squeue_nodes_argv(job_id)).stdout)
+        if len(parts) > 1:  # squeue lists all components, whichever is asked for
+            parts = tuple(one for one in parts if one[0] == job_id) or parts
+        if len(parts) > 1:
+            several = ", ".join(one for one, _, _ in parts[:_MOST_PARTS])
+            raise AdapterError(
+                f"job {job_id} is {len(parts)} jobs: {several}", hint=f"`--job {parts[0][0]}`"
+            )
+        state, nodes = parts[0][1:] if parts else ("not in the queue", _NO_NODES)
         if state != "RUNNING" or nodes == _NO_NODES:
             raise AdapterError(
-                f"job {job_id} has no nodes to ask: it is {state or 'not in the queue'}",
+                f"job {job_id} has no nodes to ask: it is {state}",
                 hint="a job that runs has them; `--nodes` asks nodes without one",
             )
         return nodes
@@ -196,7 +205,9 @@ def _said(group: Sequence[str], ended: HeardCommand) -> Iterator[str]:
 
 def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
     if question.job_id is not None:
-        return [f"--jobid={question.job_id}"]
+        # Of a heterogeneous job srun takes the whole by its id, and a component by its number.
+        job_id, _, component = question.job_id.partition("+")
+        return [f"--jobid={job_id}", *([f"--het-group={component}"] if component else [])]
     said = {
         "partition": question.partition,
         "account": question.account,

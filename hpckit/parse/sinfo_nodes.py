@@ -53,22 +53,25 @@ def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
 
 
 def squeue_nodes_argv(job_id: str) -> tuple[str, ...]:
-    """The question for the nodes of a job: its state and its node list."""
-    return ("squeue", "--noheader", f"--jobs={job_id}", f"--format=%T{SEPARATOR}%N")
+    """The question for the nodes of a job: each of its parts with its state and its node list."""
+    fields = SEPARATOR.join(("%i", "%T", "%N"))
+    return ("squeue", "--noheader", f"--jobs={job_id}", f"--format={fields}")
 
 
-def parse_squeue_nodes(text: str) -> tuple[str, str]:
-    """A job's state, and its node list, empty where it has none yet.
+def parse_squeue_nodes(text: str) -> tuple[tuple[str, str, str], ...]:
+    """Id, state and node list, empty where there is none yet, of each part of a job.
 
-    Raises ParseError for anything but one line a component.
+    A part is a task of an array (`7_1`) or a component of a heterogeneous job (`7+1`); any other
+    job is one. Raises ParseError for anything else.
     """
-    states, lists = [], []
+    parts = []
     for line_no, line in enumerate(text.split("\n"), start=1):
         if not line.strip(" "):
             continue
-        state, found, nodes = line.partition(SEPARATOR)
-        if not found:
-            raise Place("squeue", line_no, line).refuse("is no job", "a state and a node list")
-        states.append(state.strip())
-        lists.append(nodes.strip())
-    return (states[0] if states else ""), ",".join(one for one in lists if one)
+        fields = [field.strip() for field in line.split(SEPARATOR)]
+        if len(fields) != 3:  # noqa: PLR2004  as the format asks for
+            raise Place("squeue", line_no, line).refuse(
+                "is no job", "an id, a state and a node list"
+            )
+        parts.append((fields[0], fields[1], fields[2]))
+    return tuple(parts)

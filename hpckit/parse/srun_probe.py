@@ -41,6 +41,7 @@ def srun_probe_argv(
     count = len(nodes)
     return (
         "srun",
+        "--quiet",  # what it says else is an error
         f"--nodelist={fold_hosts(nodes)}",  # Linux takes 128 KiB in one argument, execve(2)
         f"--nodes={count}",
         f"--ntasks={count}",
@@ -71,5 +72,5 @@ def is_of_some_node(stderr: str) -> bool:
 def words_about(node: str, lines: Sequence[str]) -> str | None:
     """What srun said about a node, None if nothing: `srun: error: c3: task 2: ...`."""
     named = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-])")
-    found = [line.strip() for line in lines if named.search(line)]
+    found = [line.strip().removeprefix(f"{node}: ") for line in lines if named.search(line)]
     return "; ".join(dict.fromkeys(found[:_MOST_WORDS])) or None

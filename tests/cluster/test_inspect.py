@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.hpckit_on import (
     AT_GATE,
     document,
@@ -96,6 +96,45 @@ def test_a_node_that_does_not_answer_is_a_finding(cluster: Cluster) -> None:
         printed = inspected(cluster, "--nodes", ALL, "--timeout", "16")
     assert [one["subject"] for one in printed["silent"]] == ["c4"]
     assert findings(printed) == {node: FINDINGS[node] for node in ("c1", "c2", "c3")}
+
+
+def test_a_busy_node_is_a_finding_and_hides_no_other(cluster: Cluster) -> None:
+    """A node that another job has whole is named with Slurm's words; the others answer."""
+    job = cluster.check(["sbatch", "--parsable", "--nodelist=c2", "--exclusive",
+                         "--output=/dev/null", "--wrap=sleep 300"]).strip()  # fmt: skip
+    try:
+        running = ["squeue", "--noheader", "--states=R", f"--jobs={job}"]
+        assert eventually(lambda: cluster.check(running))
+        printed = inspected(cluster, "--nodes", ALL, "--timeout", "16")
+        (silent,) = printed["silent"]
+        assert silent["subject"] == "c2"
+        assert "Requested nodes are busy" in silent["because"]
+        assert findings(printed) == {node: FINDINGS[node] for node in ("c1", "c3", "c4")}
+    finally:
+        cluster.check(["scancel", job])
+        cluster.wait_idle()
+
+
+def test_who_gives_up_leaves_no_job(cluster: Cluster) -> None:
+    """Ctrl-C while a node hangs, and kill -9 too, gives back what was asked for."""
+    with deaf(cluster, "c4"):
+        for signal in ("INT", "KILL"):
+            words = [
+                "timeout",
+                "--preserve-status",
+                "--signal",
+                signal,
+                "4",
+                "hpckit",
+                "inspect",
+                "--nodes",
+                ALL,
+            ]
+            cluster.run([*words, "--shared-dir", "/shared/alice/probes"])
+            assert eventually(lambda: not cluster.check(["squeue", "--noheader", "--states=R,PD"]))
+            left = cluster.check(["ls", "-A", "/shared/alice/probes"])
+            assert (left == "") is (signal == "INT")
+        cluster.check(["rm", "-r", "/shared/alice/probes"])
 
 
 def test_no_job_and_no_file_is_left(cluster: Cluster) -> None:

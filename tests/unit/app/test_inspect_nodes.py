@@ -56,7 +56,7 @@ class Slurm:
     ) -> None:
         self.runner = ScriptedRunner(
             srun=[srun], sinfo=[said(listed)], scontrol=[said(names)], scancel=[said()],
-            squeue=[said(row("RUNNING", "c[1-3]"))],
+            squeue=[said(row("42", "RUNNING", "c[1-3]"))],
         )  # fmt: skip
         slurm = SlurmCli(self.runner, FakeClock())
         self.probe = SrunProbe(slurm, self.runner, root, "/opt/venv/bin/python")
@@ -139,10 +139,32 @@ def test_a_node_that_cannot_tell_says_why(tmp_path: Path) -> None:
 def test_a_job_without_nodes_is_refused(tmp_path: Path) -> None:
     """A job that waits has no nodes to ask, and the error says how it is."""
     slurm = Slurm(tmp_path, said(), sinfo("c1"))
-    slurm.runner = ScriptedRunner(squeue=[said(row("PENDING", ""))])
+    slurm.runner = ScriptedRunner(squeue=[said(row("7", "PENDING", ""))])
     probe = SrunProbe(SlurmCli(slurm.runner, FakeClock()), slurm.runner, tmp_path, "python3")
     with pytest.raises(AdapterError, match="job 7 has no nodes to ask: it is PENDING"):
         probe.nodes_of_job("7")
+
+
+def test_a_job_that_is_several_is_refused(tmp_path: Path) -> None:
+    """Srun takes one task of an array or one component; the error names them."""
+    parts = row("7_1", "RUNNING", "c1") + row("7_2", "RUNNING", "c2")
+    runner = ScriptedRunner(squeue=[said(parts)])
+    with pytest.raises(AdapterError, match="job 7 is 2 jobs: 7_1, 7_2"):
+        probe_of(runner, tmp_path).nodes_of_job("7")
+
+
+def test_a_component_has_its_own_nodes(tmp_path: Path) -> None:
+    """Squeue lists every component, also when it is asked for one."""
+    parts = row("7+0", "RUNNING", "c1") + row("7+1", "RUNNING", "c3")
+    runner = ScriptedRunner(squeue=[said(parts)])
+    assert probe_of(runner, tmp_path).nodes_of_job("7+1") == "c3"
+
+
+def test_a_component_is_asked_by_its_number(tmp_path: Path) -> None:
+    """srun(1), --het-group: the id of a component is no --jobid."""
+    slurm = Slurm(tmp_path, said(lines("c1", TWIN)), sinfo("c1"), names="c1\n")
+    slurm.inspect(None, job_id="42+1")
+    assert {"--jobid=42", "--het-group=1"} <= set(slurm.srun)
 
 
 def test_a_list_without_nodes_is_refused(tmp_path: Path) -> None:
@@ -187,7 +209,7 @@ class Held(ScriptedRunner):
 
     def _srun(self, argv: Sequence[str], heard: Callable[[str], None]) -> HeardCommand:
         self.asked.append(tuple(argv))
-        nodes = _unfolded(argv[1].removeprefix("--nodelist="))
+        nodes = _unfolded(next(word for word in argv if word.startswith("--nodelist=")))
         if self._node in nodes:
             return HeardCommand(stderr="")
         for node in nodes:
@@ -197,7 +219,7 @@ class Held(ScriptedRunner):
 
 
 def _unfolded(nodelist: str) -> list[str]:
-    match = re.fullmatch(r"c\[?([\d,-]+)\]?", nodelist)
+    match = re.fullmatch(r"--nodelist=c\[?([\d,-]+)\]?", nodelist)
     assert match is not None
     ends = [part.partition("-") for part in match[1].split(",")]
     return [

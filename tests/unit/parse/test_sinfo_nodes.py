@@ -41,16 +41,18 @@ def test_a_line_without_its_fields_is_refused() -> None:
 
 
 def test_a_job_gives_its_state_and_nodes() -> None:
-    """The line of a job is its state and its node list."""
-    assert parse_squeue_nodes(line("RUNNING", "c[1-2]")) == ("RUNNING", "c[1-2]")
+    """The line of a job is its id, its state and its node list."""
+    assert parse_squeue_nodes(line("7", "RUNNING", "c[1-2]")) == (("7", "RUNNING", "c[1-2]"),)
 
 
-def test_components_give_all_their_nodes() -> None:
+def test_each_component_is_told() -> None:
     """A heterogeneous job is a line a component."""
-    text = line("RUNNING", "c1") + line("RUNNING", "c[3-4]")
-    assert parse_squeue_nodes(text) == ("RUNNING", "c1,c[3-4]")
+    text = line("7+0", "RUNNING", "c1") + line("7+1", "PENDING", "")
+    assert parse_squeue_nodes(text) == (("7+0", "RUNNING", "c1"), ("7+1", "PENDING", ""))
 
 
 def test_a_job_that_is_gone_has_no_state() -> None:
-    """No line is a job that squeue does not hold."""
-    assert parse_squeue_nodes("\n") == ("", "")
+    """No line is a job that squeue does not hold; half a line is none."""
+    assert parse_squeue_nodes("\n") == ()
+    with pytest.raises(ParseError, match="line 1"):
+        parse_squeue_nodes(line("7", "RUNNING"))
