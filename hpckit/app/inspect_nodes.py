@@ -101,6 +101,7 @@ def _judged(
 def _expected_gpus(node: SlurmNode, topology: NodeTopology) -> int | None:
     """What Slurm gives out on the node, unless it hides GPUs from who did not ask for them."""
     is_hiding = any(gpu.is_hidden for gpu in topology.gpus)
-    if not node.gpus or (is_hiding and len(topology.gpus) >= node.gpus):
+    is_whole = node.has_mig or len(topology.gpus) >= node.gpus
+    if not node.gpus or (is_hiding and is_whole):
         return None
     return node.gpus

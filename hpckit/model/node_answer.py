@@ -12,13 +12,15 @@ from hpckit.model.node_finding import NodeFinding
 class SlurmNode:
     """A node as sinfo lists it: its state in long form without flags, and its GPUs by gres.
 
-    `state` is None for a name that Slurm does not know. `is_powered_off` is a node that Slurm has
+    `state` is None for a name that Slurm does not know. With `has_mig` some of `gpus` are parts of
+    GPUs, as their types say (`3g.20gb`). `is_powered_off` is a node that Slurm has
     put to sleep, or is about to, and would wake for a job.
     """
 
     name: str
     state: str | None = None
     gpus: int = 0
+    has_mig: bool = False
     is_responding: bool = True
     is_powered_off: bool = False
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from hpckit.model.node_answer import SlurmNode
 from hpckit.parse.sinfo import gpus_of_gres
 from hpckit.parse.slurm_text import SEPARATOR, Place
 
+# NVIDIA's names of MIG profiles, which gres.conf takes as types: 1g.10gb, 3g.20gb+me.
+_MIG: Final = re.compile(r"\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
 _FIELDS: Final = ("%N", "%T", "%G")
 # sinfo(1), "NODE STATE CODES": what may stand after a state; `*` is a node that does not respond.
 _FLAGS: Final = "*~#!%$@^-+"
@@ -42,10 +45,12 @@ def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
         if len(fields) != len(_FIELDS) or not fields[0]:
             raise place.refuse("is no node", f"{len(_FIELDS)} fields: {', '.join(_FIELDS)}")
         name, state, gres = fields
+        count, types = gpus_of_gres(gres, place)
         nodes[name] = SlurmNode(
             name=name,
             state=state.rstrip(_FLAGS).lower(),
-            gpus=gpus_of_gres(gres, place)[0],
+            gpus=count,
+            has_mig=any(_MIG.search(one) for one in types),
             is_responding="*" not in state,
             is_powered_off=not _ASLEEP.isdisjoint(state),
         )

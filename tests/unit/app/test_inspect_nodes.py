@@ -318,3 +318,11 @@ def test_a_node_that_sleeps_is_not_woken(tmp_path: Path, state: str) -> None:
     (silent,) = slurm.inspect("c[1-2]").silent
     assert silent.because == "it is powered off (idle), and a job would boot it"
     assert nodelists(slurm.runner) == ["c1"]
+
+
+def test_parts_of_gpus_that_slurm_hides_are_not_missing(tmp_path: Path) -> None:
+    """Where gres counts MIG devices, and the GPUs are hidden from who asked for none, none lacks."""
+    hidden = replace(TWIN, gpus=tuple(replace(gpu, is_hidden=True) for gpu in TWIN.gpus))
+    listed = sinfo("c1", gres="gpu:3g.20gb:16")
+    seen = Slurm(tmp_path, said(lines("c1", hidden)), listed, names="c1\n").inspect("c1")
+    assert "gpus-fewer-than-gres" not in [one.rule for one in seen.groups[0].findings]

@@ -56,3 +56,9 @@ def test_a_job_that_is_gone_has_no_state() -> None:
     assert parse_squeue_nodes("\n") == ()
     with pytest.raises(ParseError, match="line 1"):
         parse_squeue_nodes(line("7", "RUNNING"))
+
+
+def test_parts_of_gpus_are_told_apart_from_gpus() -> None:
+    """A gres whose type is a MIG profile counts parts of GPUs."""
+    (node,) = parse_sinfo_nodes(line("c1", "idle", "gpu:3g.20gb:16"))
+    assert (node.gpus, node.has_mig) == (16, True)
