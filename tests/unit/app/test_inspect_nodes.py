@@ -321,7 +321,7 @@ def test_a_node_that_sleeps_is_not_woken(tmp_path: Path, state: str) -> None:
 
 
 def test_parts_of_gpus_that_slurm_hides_are_not_missing(tmp_path: Path) -> None:
-    """Where gres counts MIG devices, and the GPUs are hidden from who asked for none, none lacks."""
+    """Where gres counts MIG devices and the GPUs are hidden, none is said to be missing."""
     hidden = replace(TWIN, gpus=tuple(replace(gpu, is_hidden=True) for gpu in TWIN.gpus))
     listed = sinfo("c1", gres="gpu:3g.20gb:16")
     seen = Slurm(tmp_path, said(lines("c1", hidden)), listed, names="c1\n").inspect("c1")
