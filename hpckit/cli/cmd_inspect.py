@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpckit.cli import output
+from hpckit.cli.inspect_screen import fail_code
 from hpckit.cli.job_options import complete_site
 from hpckit.model.node_finding import Severity
 
@@ -145,16 +146,7 @@ def _inspect_one(params: dict[str, Any]) -> int:
     topology = _topology(params)
     findings = node_findings(topology, expected_gpus=params["expected_gpus"])
     _print(topology, findings, params)
-    return exit_code(findings, params["fail_on"])
-
-
-def exit_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
-    """1 for a finding that is at least as severe as `fail_on`, else 0."""
-    if fail_on is None:
-        return 0
-    order = list(Severity)
-    worst = max((order.index(one.severity) for one in findings), default=-1)
-    return int(worst >= order.index(Severity(fail_on)))
+    return fail_code(findings, params["fail_on"])
 
 
 def _topology(params: dict[str, Any]) -> NodeTopology:

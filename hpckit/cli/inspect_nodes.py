@@ -21,7 +21,7 @@ def inspect_many(params: dict[str, Any]) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit import wiring
     from hpckit.app.inspect_nodes import inspect_nodes
-    from hpckit.cli.cmd_inspect import exit_code
+    from hpckit.cli.inspect_screen import fail_code
     from hpckit.cli.submission import interrupt_on_signals
     from hpckit.decide.grouping import silent_node
 
@@ -47,7 +47,7 @@ def inspect_many(params: dict[str, Any]) -> int:
         say_nodes(seen)
     if not seen.groups:
         return _nobody(is_json=params["format_"] == "json")
-    return exit_code(findings, params["fail_on"])
+    return fail_code(findings, params["fail_on"])
 
 
 def _nobody(*, is_json: bool) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hpckit.cli import output
+from hpckit.model.node_finding import Severity
 from hpckit.report.line import Line, Style
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ def say_nodes(seen: NodesSeen) -> None:
 
     silent = [silent_node(answer) for answer in seen.silent]
     _say(group_lines(seen.groups, silent, width=_width()))
+
+
+def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
+    """1 for a finding that is at least as severe as `fail_on`, else 0."""
+    if fail_on is None:
+        return 0
+    order = list(Severity)
+    worst = max((order.index(one.severity) for one in findings), default=-1)
+    return int(worst >= order.index(Severity(fail_on)))
 
 
 def _width() -> int:
