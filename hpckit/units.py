@@ -98,10 +98,14 @@ def format_duration(seconds: float) -> str:
 
 def format_indices(indices: Iterable[int]) -> str:
     """Ordinals, from small to large, with runs folded as Slurm writes them: `0-3,7`."""
-    parts: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if parts and parts[-1][-1] == index - 1:
-            parts[-1] = [parts[-1][0], index]
-        else:
-            parts.append([index])
-    return ",".join("-".join(map(str, part)) for part in parts)
+    parts: list[str] = []
+    first = last = -2
+    for index in (*sorted(set(indices)), None):
+        if index == last + 1:
+            last = index
+            continue
+        if last >= 0:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+        if index is not None:
+            first = last = index
+    return ",".join(parts)

@@ -6,6 +6,7 @@ from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
 from hpckit.errors import ParseError
 from hpckit.model.hardware import NodeTopology
+from hpckit.model.rules import InvalidValue
 from hpckit.parse.capture import EXPECTED, parse_capture
 from hpckit.parse.kfd import parse_kfd
 from hpckit.parse.kfd_files import is_kfd_file
@@ -22,8 +23,14 @@ def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     """
     text = compressed_text(data)
     is_archive = text is None and looks_like_tar(data)
-    machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
-    return tuple(complete(machine) for machine in machines)
+    try:
+        machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
+        return tuple(complete(machine) for machine in machines)
+    except InvalidValue as error:
+        raise ParseError(
+            f"this is no node: {error.key}: got {error.got}",
+            tool=name, line_no=1, line="", expected=error.expected,
+        ) from error  # fmt: skip
 
 
 def _archived(data: bytes, name: str) -> NodeTopology:

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
+from hpckit.errors import ParseError
 from hpckit.model.hardware import GpuVendor, NodeTopology
+from hpckit.model.rules import InvalidValue
 from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
 from hpckit.parse.nvml import parse_nvml
 from hpckit.parse.sysfs import parse_sysfs
@@ -17,6 +19,7 @@ from hpckit.parse.sysfs_patterns import SYSFS_PATTERNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hpckit.model.file_tree import FileTree
     from hpckit.ports import GpuDriver, SystemFiles
 
 KFD_ROOT = "sys/class/kfd/kfd/topology"
@@ -27,6 +30,16 @@ def inspect_here(
 ) -> NodeTopology:
     """The node whose files and GPU driver these are. Raises ParseError."""
     tree = files.read((*SYSFS_PATTERNS, *KFD_PATTERNS))
+    try:
+        return _topology(tree, driver, is_synthetic=is_synthetic)
+    except InvalidValue as error:
+        raise ParseError(
+            f"this is no node: {error.key}: got {error.got}",
+            tool="/sys", line_no=1, line="", expected=error.expected,
+        ) from error  # fmt: skip
+
+
+def _topology(tree: FileTree, driver: GpuDriver, *, is_synthetic: bool) -> NodeTopology:
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
         topology = merge(topology, parse_kfd(tree, KFD_ROOT))

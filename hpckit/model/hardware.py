@@ -10,11 +10,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NewType
 
-from hpckit.model.index_list import IndexList
+from hpckit.model.index_list import IndexList, check_indices
 from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress, PciDevice
+from hpckit.model.pci import PciAddress, PciDevice, check_tree
+from hpckit.model.rules import InvalidValue
 
 TOPOLOGY_SCHEMA: Final = "hpckit.topology/1"
+
+MOST_DEVICES: Final = 2048
+"""GPUs, NICs and accelerators: eight NICs with 127 virtual functions each are half of that."""
+
+MOST_LINKS: Final = 1 << 17
+"""All pairs of 512 GPUs."""
+
+MOST_NUMA_NODES: Final = 1024
+"""Linux, CONFIG_NODES_SHIFT: at most 10."""
 
 GpuUuid = NewType("GpuUuid", str)
 
@@ -42,6 +52,9 @@ class NumaNode:
     kind: NumaKind | None = None
     distances: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        check_indices("cpus", self.cpus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuPackage:
@@ -52,6 +65,9 @@ class CpuPackage:
     model: str | None = None
     cores: int | None = None
 
+    def __post_init__(self) -> None:
+        check_indices("cpus", self.cpus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L3Group:
@@ -59,6 +75,9 @@ class L3Group:
 
     cpus: IndexList
     size_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_indices("cpus", self.cpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +97,10 @@ class CpuTopology:
     cores: int | None = None
     cpus: IndexList | None = None
     allowed: IndexList | None = None
+
+    def __post_init__(self) -> None:
+        check_indices("cpus", self.cpus)
+        check_indices("allowed", self.allowed)
 
 
 class GpuVendor(StrEnum):
@@ -186,6 +209,10 @@ class Gpu:
     health: GpuHealth | None = None
     is_gdr: bool | None = None
     is_hidden: bool = False
+
+    def __post_init__(self) -> None:
+        check_indices("cpus", self.cpus)
+        check_indices("memory_numa", self.memory_numa)
 
 
 class LinkKind(StrEnum):
@@ -346,7 +373,8 @@ class Disagreement:
 class NodeTopology:
     """A node: what is in it and what lies between. Indices are unique in each tuple.
 
-    `pci` is in the order of a walk through the tree, each parent before its children.
+    `pci` is in the order of a walk through the tree, each parent before its children. Raises
+    InvalidValue where that is not so, and for more of anything than a node can have.
     """
 
     source: Source
@@ -362,3 +390,25 @@ class NodeTopology:
     paths: PathTable | None = None
     unknown: tuple[Unknown, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
+
+    def __post_init__(self) -> None:
+        devices = len(self.gpus) + len(self.nics) + len(self.accelerators)
+        if devices > MOST_DEVICES:
+            raise InvalidValue("gpus", devices, f"at most {MOST_DEVICES} devices in one node")
+        if len(self.gpu_links) > MOST_LINKS:
+            raise InvalidValue("gpu_links", len(self.gpu_links), f"at most {MOST_LINKS}")
+        if len(self.numa_nodes) > MOST_NUMA_NODES:
+            raise InvalidValue("numa_nodes", len(self.numa_nodes), f"at most {MOST_NUMA_NODES}")
+        _check_numbers("gpus", self.gpus)
+        _check_numbers("nics", self.nics)
+        _check_numbers("accelerators", self.accelerators)
+        _check_numbers("numa_nodes", self.numa_nodes)
+        check_tree(self.pci)
+
+
+def _check_numbers(key: str, parts: tuple[Gpu | Nic | Accelerator | NumaNode, ...]) -> None:
+    indices = [part.index for part in parts]
+    if min(indices, default=0) < 0:
+        raise InvalidValue(key, min(indices), "indices from 0 on")
+    if len(set(indices)) < len(indices):
+        raise InvalidValue(key, "an index twice", "an index of its own for each")

@@ -6,9 +6,10 @@ Source: cpuset(7), "List format"; /sys/devices/system/node/node*/cpulist holds i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NewType
 
+from hpckit.model.rules import InvalidValue
 from hpckit.units import format_indices
 
 IndexList = NewType("IndexList", str)
@@ -19,6 +20,7 @@ MOST_INDICES = 1 << 16
 
 _RUN = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6})(?:/(\d{1,6}))?)?)?", re.ASCII)
 
+_MOST_SHOWN = 60
 _WORD = re.compile(r"[0-9a-fA-F]{0,8}", re.ASCII)
 
 EXPECTED = "a list of indices such as 0-19,40-59"
@@ -35,17 +37,32 @@ def expand_indices(text: str) -> tuple[int, ...]:
     Takes what cpuset(7) allows, also strides such as `0-30:1/2`. Raises ValueError.
     """
     found: set[int] = set()
-    for part in text.split(",") if text.strip() else ():
-        match = _RUN.fullmatch(part.strip())
-        if match is None:
-            raise ValueError(f"expected {EXPECTED}, got {text!r}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        used, group = int(match[3] or 1), int(match[4] or match[3] or 1)
-        if last < first or last >= MOST_INDICES or not 1 <= used <= group:
-            raise ValueError(f"expected {EXPECTED}, below {MOST_INDICES}, got {text!r}")
+    for first, last, used, group in _runs(text):
         for start in range(first, last + 1, group):
             found.update(range(start, min(start + used, last + 1)))
     return tuple(sorted(found))
+
+
+def check_indices(key: str, text: str | None) -> None:
+    """Raises InvalidValue for a text that `expand_indices` would refuse; None is good."""
+    try:
+        for _ in _runs(text or ""):
+            pass
+    except ValueError as error:
+        raise InvalidValue(key, str(text)[:_MOST_SHOWN], EXPECTED) from error
+
+
+def _runs(text: str) -> Iterator[tuple[int, int, int, int]]:
+    for part in text.split(",") if text.strip() else ():
+        match = _RUN.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"expected {EXPECTED}, got {text[:_MOST_SHOWN]!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        used, group = int(match[3] or 1), int(match[4] or match[3] or 1)
+        if last < first or last >= MOST_INDICES or not 1 <= used <= group:
+            got = text[:_MOST_SHOWN]
+            raise ValueError(f"expected {EXPECTED}, below {MOST_INDICES}, got {got!r}")
+        yield first, last, used, group
 
 
 def tidy_indices(text: str) -> IndexList:
@@ -62,12 +79,10 @@ def indices_of_mask(text: str) -> tuple[int, ...]:
     words = text.strip().split(",")
     if words and words[0] in {"0xf...f", "f...f"}:
         words = words[1:]
-    bits = 0
     if len(words) > MOST_INDICES // 32:
         raise ValueError(f"expected a mask of at most {MOST_INDICES} bits")
-    for word in words:
-        digits = word.strip().removeprefix("0x")
-        if not _WORD.fullmatch(digits):
-            raise ValueError(f"expected a mask such as 000000ff,ffffffff, got {text[:60]!r}")
-        bits = bits << 32 | int(digits or "0", 16)
-    return tuple(at for at in range(bits.bit_length()) if bits >> at & 1)
+    digits = [word.strip().removeprefix("0x") for word in words]
+    if not all(_WORD.fullmatch(word) for word in digits):
+        raise ValueError(f"expected a mask such as 000000ff,ffffffff, got {text[:_MOST_SHOWN]!r}")
+    bits = int("0" + "".join(word.zfill(8) for word in digits), 16)
+    return tuple(at for at, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

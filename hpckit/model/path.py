@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from hpckit.model.rules import InvalidValue
+
 
 class PathKind(StrEnum):
     """The nearest thing that two devices share, nearest first; `topo -m` has the PCIe ones.
@@ -45,6 +47,8 @@ class NcclPath(StrEnum):
 
 
 _NV: Final = re.compile(r"NV(\d{1,2})", re.ASCII)
+_KINDS: Final = frozenset(PathKind)
+_MOST_SHOWN: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +58,27 @@ class PathTable:
     `devices` are the names as a matrix heads its columns with: `GPU0`, `NIC0`, `mlx5_0`. A cell is
     a PathKind, `NV` with its number of links (`NV18`); None is unknown. `is_recorded` says that a
     tool printed it; else it follows from the PCI tree and the links. `nccl` is the same in NCCL's
-    words.
+    words. Raises InvalidValue for a table that is not square, a device that heads two columns, and a
+    cell that is no such word.
     """
 
     devices: tuple[str, ...]
     cells: tuple[tuple[str | None, ...], ...]
     nccl: tuple[tuple[NcclPath | None, ...], ...] = ()
     is_recorded: bool = False
+
+    def __post_init__(self) -> None:
+        size = len(self.devices)
+        if len(set(self.devices)) < size:
+            raise InvalidValue("devices", "a name twice", "each device once")
+        for key, rows in (("cells", self.cells), ("nccl", self.nccl)):
+            is_left_out = key == "nccl" and not rows
+            if not is_left_out and [len(row) for row in rows] != [size] * size:
+                raise InvalidValue(key, "rows of another shape", f"{size} rows of {size} cells")
+        for cell in {cell for row in self.cells for cell in row if cell is not None}:
+            if not _NV.fullmatch(cell) and cell not in _KINDS:
+                expected = f"one of {', '.join(PathKind)}, or NV18"
+                raise InvalidValue("cells", cell[:_MOST_SHOWN], expected)
 
 
 def path_kind(cell: str) -> PathKind:

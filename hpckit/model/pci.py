@@ -7,8 +7,11 @@ Documentation/ABI/testing/sysfs-bus-pci.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NewType
+
+from hpckit.model.rules import InvalidValue
 
 PciAddress = NewType("PciAddress", str)
 """`dddd:bb:dd.f` in lower case; a domain above ffff has more digits, as Linux writes it."""
@@ -31,6 +34,12 @@ CLASS_FABRIC: Final = 0x0208
 CLASS_PCI_BRIDGE: Final = 0x0604
 CLASS_OTHER_BRIDGE: Final = 0x0680
 CLASS_ACCELERATOR: Final = 0x1200
+
+MOST_PCI_DEVICES: Final = 1 << 16
+"""As many functions as one PCI domain has room for."""
+
+DEEPEST_TREE: Final = 128
+"""Bridges above a device; a PCI domain has 256 buses, and real trees about seven levels."""
 
 GPU_CLASSES: Final = frozenset({CLASS_VGA, CLASS_3D, CLASS_DISPLAY, CLASS_ACCELERATOR})
 NIC_CLASSES: Final = frozenset({CLASS_ETHERNET, CLASS_NETWORK, CLASS_INFINIBAND, CLASS_FABRIC})
@@ -88,3 +97,19 @@ class PciDevice:
     link: PcieLink | None = None
     effective: PcieLink | None = None
     physfn: PciAddress | None = None
+
+
+def check_tree(devices: Iterable[PciDevice]) -> None:
+    """Raises InvalidValue for a tree with a loop, a device twice or below one that comes later."""
+    parents = {device.address: device.parent for device in devices}
+    depths: dict[PciAddress, int] = {}
+    for count, device in enumerate(devices, 1):
+        parent = device.parent
+        if device.address in depths:
+            raise InvalidValue("pci", f"{device.address[:40]} twice", "each device once")
+        if parent is not None and parent in parents and parent not in depths:
+            raise InvalidValue("pci", f"{parent[:40]} late", "a bridge before what is below it")
+        depths[device.address] = 0 if parent is None else depths.get(parent, 0) + 1
+        if depths[device.address] > DEEPEST_TREE or count > MOST_PCI_DEVICES:
+            expected = f"at most {MOST_PCI_DEVICES} devices, {DEEPEST_TREE} levels deep"
+            raise InvalidValue("pci", f"more at {device.address[:40]}", expected)

@@ -7,6 +7,7 @@ document are not read back.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -42,6 +43,9 @@ def parse_snapshot(text: str) -> NodeTopology:
         raise _refuse(text, error.key or "", reason, "what docs/reference/json.md lists") from error
     except RecursionError:
         raise _refuse(text, "", "nested too deeply", "a topology snapshot") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None
 
 
 def decode_snapshot(data: bytes) -> NodeTopology:
@@ -60,7 +64,7 @@ def decode_snapshot(data: bytes) -> NodeTopology:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except json.JSONDecodeError as error:
         lines = text.split("\n")
         line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
@@ -73,6 +77,13 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise _refuse(text, "", f"got {type(tree).__name__}", "a JSON object")
     return tree
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number that a node has")
+    return number
 
 
 def _refuse(text: str, path: str, message: str, expected: str) -> ParseError:

@@ -262,7 +262,6 @@ def _recorded(cells: tuple[tuple[str | None, ...], ...]) -> NodeTopology:
         ("NODE", NcclPath.PHB),
         ("SYS", NcclPath.SYS),
         (None, None),
-        ("SOMETHING", None),
     ],
 )
 def test_recorded_cells_have_ncclss_word(cell: str | None, expected: NcclPath | None) -> None:
