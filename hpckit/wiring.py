@@ -237,14 +237,19 @@ def gpu_driver() -> GpuDriver:
     return NvmlDriver()
 
 
-def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, bool]:
-    """What reads this node, and whether what it says is made up; `sysroot` is in place of `/`."""
+def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None]:
+    """What reads this node, and its name if it stands in for another machine.
+
+    `sysroot` is in place of `/`.
+    """
+    import socket
+
     from hpckit.adapters.node_file import node_settings
     from hpckit.adapters.sysfs import SysfsFiles
 
     settings = node_settings()
     files = SysfsFiles(Path(sysroot or settings.sysroot))
-    return files, gpu_driver(), settings.is_synthetic
+    return files, gpu_driver(), socket.gethostname() if settings.is_synthetic else None
 
 
 def node_probe(shared: Path) -> NodeProbe:

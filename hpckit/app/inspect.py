@@ -26,27 +26,37 @@ KFD_ROOT = "sys/class/kfd/kfd/topology"
 
 
 def inspect_here(
-    files: SystemFiles, driver: GpuDriver, *, is_synthetic: bool = False
+    files: SystemFiles, driver: GpuDriver, *, stands_in: str | None = None
 ) -> NodeTopology:
-    """The node whose files and GPU driver these are. Raises ParseError."""
+    """The node whose files and GPU driver these are. Raises ParseError.
+
+    `stands_in` is the name of a node that shows a machine which it is not: all of it is made up.
+    """
     tree = files.read((*SYSFS_PATTERNS, *KFD_PATTERNS))
     try:
-        return _topology(tree, driver, is_synthetic=is_synthetic)
+        topology = _topology(tree, driver)
     except InvalidValue as error:
         raise ParseError(
             f"this is no node: {error.key}: got {error.got}",
             tool="/sys", line_no=1, line="", expected=error.expected,
         ) from error  # fmt: skip
+    if stands_in is None:
+        return topology
+    return replace(
+        topology,
+        host=replace(topology.host, name=stands_in),
+        source=replace(topology.source, is_synthetic=True),
+    )
 
 
-def _topology(tree: FileTree, driver: GpuDriver, *, is_synthetic: bool) -> NodeTopology:
+def _topology(tree: FileTree, driver: GpuDriver) -> NodeTopology:
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
         topology = merge(topology, parse_kfd(tree, KFD_ROOT))
     reading = driver.read()
     if reading.refused is None or _may_be_nvidia(topology):
         topology = merge(topology, parse_nvml(reading))
-    source = replace(topology.source, format="live", is_live=True, is_synthetic=is_synthetic)
+    source = replace(topology.source, format="live", is_live=True)
     return complete(replace(topology, source=source))
 
 

@@ -94,7 +94,12 @@ def _judged(
         return NodeAnswer(node=node.name, because=f"it gave no answer{reason}")
     if answer.topology is None:
         return answer
-    findings = node_findings(answer.topology, expected_gpus=_expected_gpus(node, answer.topology))
+    findings = node_findings(
+        answer.topology,
+        expected_gpus=question.expected_gpus
+        if question.expected_gpus is not None
+        else _expected_gpus(node, answer.topology),
+    )
     return replace(answer, findings=findings)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
 VOCABULARIES = ("nvidia-smi", "nccl")
-_ONE_NODE = ("machine", "sysroot", "expected_gpus")
+_ONE_NODE = ("machine", "sysroot")
 _MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "shared_dir")
 
 
@@ -69,7 +69,7 @@ _MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "s
     "--nodes",
     "nodelist",
     metavar="LIST",
-    help="Ask these nodes instead, such as c[1-4], through srun.",
+    help="Ask these nodes instead, such as 'c[1-4]', through srun.",
 )
 @click.option("--job", "job_id", metavar="ID", help="Ask the nodes of this running job instead.")
 @click.option(
@@ -155,15 +155,16 @@ def _topology(params: dict[str, Any]) -> NodeTopology:
     from hpckit.app.inspect import inspect_here
 
     if not params["file"]:
-        files, driver, is_synthetic = wiring.node_probes(params["sysroot"])
-        return inspect_here(files, driver, is_synthetic=is_synthetic)
+        files, driver, stands_in = wiring.node_probes(params["sysroot"])
+        return inspect_here(files, driver, stands_in=stands_in)
     machines = inspect_capture(*wiring.read_capture(params["file"]))
     which = params["machine"] or 1
     if which > len(machines):
         raise click.UsageError(f"--machine {which}: {params['file']} holds {len(machines)}")
     if len(machines) > 1 and params["machine"] is None:
         output.talk(
-            f" this is the first of {len(machines)} machines in {params['file']}: --machine N"
+            f"note  {params['file']} holds {len(machines)} machines; this is the first,"
+            " --machine 2 is the next"
         )
     return machines[which - 1]
 

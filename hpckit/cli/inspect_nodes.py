@@ -72,6 +72,7 @@ def _question(params: dict[str, Any]) -> NodeQuestion:
         nodes=(),
         timeout_s=params["timeout_s"],
         job_id=params["job_id"] or (params["nodelist"] and wiring.surrounding_job()),
+        expected_gpus=params["expected_gpus"],
         partition=params["partition"],
         account=params["account"],
         qos=params["qos"],

@@ -26,10 +26,16 @@ def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
     groups: dict[_Key, list[tuple[NodeAnswer, NodeTopology]]] = {}
     for one in ordered:
         answer, topology = one[0]
-        differs = differences(ordered[0][0][1], topology)
+        differs = _differs(*ordered[0][0], topology)
         groups.setdefault((differs, answer.findings), []).extend(one)
     alike = [_group(one, differs) for (differs, _), one in groups.items()]
     return tuple(sorted(alike, key=lambda group: -len(group.nodes)))
+
+
+def _differs(usual: NodeAnswer, as_usual: NodeTopology, topology: NodeTopology) -> tuple[str, ...]:
+    """What is different, without what is odd about the usual node itself."""
+    odd = tuple(f"{finding.subject}:" for finding in usual.findings)
+    return tuple(one for one in differences(as_usual, topology) if not one.startswith(odd))
 
 
 def _group(

@@ -28,7 +28,7 @@ def probe(words: list[str], env: dict[str, str]) -> int | None:
     signal.alarm(driver_s + _REST_S)
     node = env.get("SLURMD_NODENAME") or socket.gethostname()
     try:
-        document = _document(driver_s)
+        document = _document(node, driver_s)
     except HpckitError as error:
         document = error_document(error.message)
     sys.stdout.write("".join(f"{line}\n" for line in answer_lines(node, document)))
@@ -36,7 +36,7 @@ def probe(words: list[str], env: dict[str, str]) -> int | None:
     return 0
 
 
-def _document(driver_s: int) -> bytes:
+def _document(node: str, driver_s: int) -> bytes:
     from hpckit.adapters.node_file import node_settings
     from hpckit.adapters.nvml import NvmlDriver
     from hpckit.adapters.sysfs import SysfsFiles
@@ -45,5 +45,6 @@ def _document(driver_s: int) -> bytes:
 
     settings = node_settings()
     files = SysfsFiles(Path(settings.sysroot))
-    topology = inspect_here(files, NvmlDriver(driver_s), is_synthetic=settings.is_synthetic)
+    stands_in = node if settings.is_synthetic else None
+    topology = inspect_here(files, NvmlDriver(driver_s), stands_in=stands_in)
     return json.dumps(to_tree(topology), separators=(",", ":")).encode()

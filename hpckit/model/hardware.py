@@ -11,20 +11,11 @@ from enum import StrEnum
 from typing import Final, NewType
 
 from hpckit.model.index_list import IndexList, check_indices
+from hpckit.model.node_limits import check_node
 from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress, PciDevice, check_tree
-from hpckit.model.rules import InvalidValue
+from hpckit.model.pci import PciAddress, PciDevice
 
 TOPOLOGY_SCHEMA: Final = "hpckit.topology/1"
-
-MOST_DEVICES: Final = 2048
-"""GPUs, NICs and accelerators: eight NICs with 127 virtual functions each are half of that."""
-
-MOST_LINKS: Final = 1 << 17
-"""All pairs of 512 GPUs."""
-
-MOST_NUMA_NODES: Final = 1024
-"""Linux, CONFIG_NODES_SHIFT: at most 10."""
 
 GpuUuid = NewType("GpuUuid", str)
 
@@ -84,7 +75,7 @@ class L3Group:
 class CpuTopology:
     """The CPUs of a node; `cpus` are all of them, `allowed` those that this process may use.
 
-    `family` and `model_number` are CPUID's, which NCCL's topology file holds.
+    `family` and `model_number` are CPUID's, as lscpu prints them; NCCL's files write 25 as 175.
     """
 
     arch: str | None = None
@@ -392,23 +383,4 @@ class NodeTopology:
     disagreements: tuple[Disagreement, ...] = ()
 
     def __post_init__(self) -> None:
-        devices = len(self.gpus) + len(self.nics) + len(self.accelerators)
-        if devices > MOST_DEVICES:
-            raise InvalidValue("gpus", devices, f"at most {MOST_DEVICES} devices in one node")
-        if len(self.gpu_links) > MOST_LINKS:
-            raise InvalidValue("gpu_links", len(self.gpu_links), f"at most {MOST_LINKS}")
-        if len(self.numa_nodes) > MOST_NUMA_NODES:
-            raise InvalidValue("numa_nodes", len(self.numa_nodes), f"at most {MOST_NUMA_NODES}")
-        _check_numbers("gpus", self.gpus)
-        _check_numbers("nics", self.nics)
-        _check_numbers("accelerators", self.accelerators)
-        _check_numbers("numa_nodes", self.numa_nodes)
-        check_tree(self.pci)
-
-
-def _check_numbers(key: str, parts: tuple[Gpu | Nic | Accelerator | NumaNode, ...]) -> None:
-    indices = [part.index for part in parts]
-    if min(indices, default=0) < 0:
-        raise InvalidValue(key, min(indices), "indices from 0 on")
-    if len(set(indices)) < len(indices):
-        raise InvalidValue(key, "an index twice", "an index of its own for each")
+        check_node(self)

@@ -58,8 +58,8 @@ class PathTable:
     `devices` are the names as a matrix heads its columns with: `GPU0`, `NIC0`, `mlx5_0`. A cell is
     a PathKind, `NV` with its number of links (`NV18`); None is unknown. `is_recorded` says that a
     tool printed it; else it follows from the PCI tree and the links. `nccl` is the same in NCCL's
-    words. Raises InvalidValue for a table that is not square, a device that heads two columns, and a
-    cell that is no such word.
+    words. Raises InvalidValue for a table that is not square, a device that heads two columns, and
+    a cell that is no such word.
     """
 
     devices: tuple[str, ...]

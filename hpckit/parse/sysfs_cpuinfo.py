@@ -14,7 +14,6 @@ from hpckit.parse.sysfs_tree import SysfsTree, printable
 
 _FIELD: Final = re.compile(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d{1,6}", re.ASCII)
-_EXTENDED: Final = 15
 _IMPLEMENTERS: Final = {"0x41": "ARM", "0x4e": "NVIDIA", "0xc0": "Ampere", "0x46": "Fujitsu"}
 _PARTS: Final = {
     ("0x41", "0xd0c"): "Neoverse-N1",
@@ -31,8 +30,7 @@ _PARTS: Final = {
 class CpuInfo:
     """The first CPU of /proc/cpuinfo; `is_guest` is CPUID's hypervisor bit, where there is one.
 
-    `family` and `model_number` are numbered as NCCL numbers them (src/graph/xml.cc, cpuid): the
-    extended family is shifted by four bits, so that Linux's 25 is 175.
+    `family` and `model_number` are Linux's.
     """
 
     arch: str | None = None
@@ -80,15 +78,12 @@ def _fields(text: str) -> Mapping[str, str]:
 
 
 def _x86(fields: Mapping[str, str], arch: str | None) -> CpuInfo:
-    family = _number(fields.get("cpu family"))
-    if family is not None and family > _EXTENDED:
-        family = _EXTENDED + (family - _EXTENDED << 4)
     flags = fields.get("flags")
     return CpuInfo(
         arch=arch or "x86_64",
         vendor=_shown(fields["vendor_id"]),
         model=_shown(fields.get("model name")),
-        family=family,
+        family=_number(fields.get("cpu family")),
         model_number=_number(fields.get("model")),
         is_guest=None if flags is None else "hypervisor" in flags.split(),
     )

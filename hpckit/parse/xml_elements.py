@@ -1,8 +1,8 @@
 """XML as elements that know their line: the part of XML that topology files use.
 
-defusedxml's expat reader does the parsing. A DOCTYPE is taken (hwloc writes one), and what it points
-to is not read; one with declarations of its own is refused, and with them the bombs that are made of
-entities or of default attributes.
+defusedxml's expat reader does the parsing. A DOCTYPE is taken (hwloc writes one), and what it
+points to is not read; one with declarations of its own is refused, and with them the bombs that are
+made of entities or of default attributes.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class XmlDocument:
         return _refusal(self._data, self.tool, (element.line_no, element.column), message, expected)
 
 
-class _Reader(DefusedExpatParser):  # type: ignore[misc]  defusedxml has no types
+class _Reader(DefusedExpatParser):
     def defused_start_doctype_decl(
-        self, name: str, sysid: str | None, pubid: str | None, has_internal_subset: int
+        self, name: str, sysid: str | None, pubid: str | None, has_internal_subset: bool
     ) -> None:
         """Take a DOCTYPE without declarations: expat's own work on them grows with their square."""
         if has_internal_subset:

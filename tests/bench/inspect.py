@@ -57,7 +57,7 @@ from hpckit.app.inspect import inspect_here
 from hpckit.decide.findings import node_findings
 from hpckit.report.node_text import node_lines
 imported_s = time.perf_counter()
-node = inspect_here(SysfsFiles(Path(sys.argv[1])), NvmlDriver(), is_synthetic=True)
+node = inspect_here(SysfsFiles(Path(sys.argv[1])), NvmlDriver(), stands_in="c1")
 lines = node_lines(node, node_findings(node))
 done_s = time.perf_counter()
 assert (len(node.gpus), len(node.nics)) == (8, 40), (len(node.gpus), len(node.nics))

@@ -133,7 +133,7 @@ def test_a_file_of_several_machines_is_asked_for_one(run_hpckit: RunHpckit, tmp_
     path = tmp_path / "two.txt"
     path.write_text(MATRIX + "\n" + MATRIX.replace("NV4", "NV8"))
     first = run_hpckit("inspect", path, "--json")
-    assert "first of 2 machines" in first.stderr
+    assert "holds 2 machines" in first.stderr
     assert json.loads(first.stdout)["paths"]["cells"][0][1] == "NV4"
     second = run_hpckit("inspect", path, "--json", "--machine", "2")
     assert json.loads(second.stdout)["paths"]["cells"][0][1] == "NV8"
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there_exits_7(run_hpckit: RunHpckit) -> None:
         ("x", "--nodes", "c1"),
         ("--nodes", "c1", "--job", "7"),
         ("--nodes", "c1", "--format", "svg"),
-        ("--nodes", "c1", "--gpus", "8"),
+        ("--nodes", "c1", "--sysroot", "/"),
         ("--partition", "main"),
         ("--machine", "2"),
         ("--nodes", ""),
