@@ -26,6 +26,10 @@ def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     try:
         machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
         return tuple(complete(machine) for machine in machines)
+    except ParseError as error:
+        if not error.message.startswith(name):
+            error.message = f"{name}: {error.message}"
+        raise
     except InvalidValue as error:
         raise ParseError(
             f"this is no node: {error.key}: got {error.got}",
@@ -39,7 +43,9 @@ def _archived(data: bytes, name: str) -> NodeTopology:
     if kfd is None:
         if system is None:
             raise ParseError(
-                "an archive without a machine in it",
+                "an archive without a machine in it"
+                if tree.texts or not tree.links
+                else "an archive of links alone, as /sys/class holds them, without the files",
                 tool=name, line_no=1, line=", ".join(sorted(tree.texts)[:3]), expected=EXPECTED,
             )  # fmt: skip
         return system

@@ -49,7 +49,7 @@ _MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "s
 )
 @click.option(
     "--sysroot",
-    type=click.Path(file_okay=False),
+    type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
     help="Where this node's /sys and /proc are found.",
 )
@@ -136,6 +136,8 @@ def _check_together(params: dict[str, Any]) -> None:
         raise click.UsageError(f"{option} is {which} alone")
     if many and params["format_"] not in ("tree", "json"):
         raise click.UsageError(f"--format {params['format_']} is for one node alone")
+    if params["sysroot"] is not None and params["file"]:
+        raise click.UsageError("--sysroot is for this node, not for a FILE")
     if params["machine"] is not None and not params["file"]:
         raise click.UsageError("--machine is for a FILE alone")
 

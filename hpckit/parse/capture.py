@@ -19,11 +19,7 @@ from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
 from hpckit.parse.snapshot import is_snapshot, parse_snapshot
 from hpckit.parse.xml_elements import parse_xml
 
-EXPECTED: Final = (
-    "a snapshot of `hpckit inspect --json`, an NCCL or RCCL topology XML, an lstopo XML, the text "
-    "of `nvidia-smi topo -m`, `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a "
-    "tarball of hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband"
-)
+EXPECTED: Final = "one of the captures that `hpckit inspect --help` lists"
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
 
@@ -75,6 +71,6 @@ def _unknown(name: str, text: str) -> ParseError:
         ((at, line) for at, line in enumerate(text.split("\n"), start=1) if line.strip()), (1, "")
     )
     return refusal(
-        "no capture of a machine that is known here",
+        "this is no capture that hpckit knows" if text.strip() else "the file is empty",
         tool=name, line_no=line_no, line=line, expected=EXPECTED,
     )  # fmt: skip

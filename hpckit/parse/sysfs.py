@@ -47,7 +47,11 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
     gpus, no_gpu = parse_gpus(files, pci, numa)
     nics, no_nic = parse_nics(files, {device.address: device for device in pci})
     if cpu.cpus is None and not (numa or pci or nics):
-        first = next(iter(tree.texts), "")
+        first = next(iter(tree.texts), None)
+        if first is None:
+            raise files.refuse(
+                "sys/", "", "files below it, not links alone, as /sys/class has them"
+            )
         raise files.refuse(first, first, "CPUs, PCI devices or NICs below sys/")
     return NodeTopology(
         source=Source(format=source_format),

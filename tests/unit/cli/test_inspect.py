@@ -164,6 +164,8 @@ def test_a_file_that_is_not_there_exits_7(run_hpckit: RunHpckit) -> None:
         ("--nodes", "c1", "--sysroot", "/"),
         ("--partition", "main"),
         ("--machine", "2"),
+        ("x", "--sysroot", "/"),
+        ("--sysroot", "/no/such/folder"),
         ("--nodes", ""),
         ("--job", " "),
         ("--qos", "high"),
