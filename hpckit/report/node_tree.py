@@ -177,18 +177,19 @@ def _links_cell(gpu: Gpu, facts: _Facts) -> str:
     beside = facts.beside_cpu.get(gpu.index)
     if beside is not None:
         parts.append("C2C to CPU" if beside is LinkKind.C2C else f"{beside} to CPU")
-    return " ".join(parts)
+    return " · ".join(parts)
 
 
 def _reach_words(reach: GpuReach) -> str:
+    peers = "all" if reach.is_all else numbers_shown(f"GPU{figure(gpu)}" for gpu in reach.gpus)
+    if not reach.is_direct:
+        return f"over other GPUs to {peers}"
     count = "" if reach.count is None else figure(reach.count)
     if reach.kind is LinkKind.NVLINK:
         name = f"NV{count}"
     else:
         name = str(reach.kind) + (f"×{count}" if reach.count not in {None, 1} else "")
-    if reach.is_all:
-        return f"{name} to all"
-    return f"{name} to {numbers_shown(f'GPU{figure(gpu)}' for gpu in reach.gpus)}"
+    return f"{name} to {peers}"
 
 
 def _nearest_cell(nearest: Nearest) -> str:

@@ -103,7 +103,18 @@ def test_tree_of_a_node() -> None:
 
 def test_mesh_names_its_peers() -> None:
     """Links that do not go to all say where they go, most first."""
-    assert "NV2 to GPU3-4 NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
+    assert "NV2 to GPU3-4 · NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
+
+
+def test_pairs_over_other_gpus_are_told_apart() -> None:
+    """A pair whose way takes several links is not said to be linked."""
+    far = {frozenset((0, at)) for at in (3, 4, 5, 7)}
+    links = tuple(
+        replace(link, count=None, weight=30 if {link.a, link.b} in far else 15)
+        for link in mi300x().gpu_links
+    )
+    line = _find(replace(mi300x(), gpu_links=links), "GPU0 ").text
+    assert "XGMI to GPU1-2,6 · over other GPUs to GPU3-5,7" in line
 
 
 def test_links_to_the_cpu_and_own_memory() -> None:
