@@ -17,18 +17,16 @@ from hpckit.model.node_words import (
     cpus_shown,
     figure,
     is_down,
-    is_narrow,
     memory,
     names_shown,
     nic_rate,
     numbers_shown,
-    pcie_words,
     slot_name,
     visible,
 )
 from hpckit.model.path import PathKind
-from hpckit.model.pci import PciAddress, PcieLink
 from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_pcie import PcieWays
 
 _WIDEST_CELL: Final = 28
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
@@ -48,16 +46,11 @@ class _Facts:
     """What rows look up about a node."""
 
     def __init__(self, topology: NodeTopology) -> None:
-        self.links: dict[PciAddress, PcieLink | None] = {
-            one.address: one.effective or one.link for one in topology.pci
-        }
+        self.ways = PcieWays(topology)
         self.reach = gpu_reach(topology)
         self.nearest = nearest_nics(topology)
         self.gpu_name = _common(gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden)
         self.beside_cpu = {link.gpu_index: link.kind for link in topology.cpu_links}
-
-    def pcie(self, address: PciAddress | None) -> PcieLink | None:
-        return None if address is None else self.links.get(address)
 
 
 def _common(texts: Iterable[str]) -> str | None:
@@ -113,6 +106,7 @@ def _walk(
         first, further = stem + ("└─ " if is_last else "├─ "), stem + ("   " if is_last else "│  ")
         if isinstance(part, Branch):
             rows.append((first, further, _switch_row(part, facts)))
+            facts.ways.tell(part)
             _walk(part, place, further, facts, rows)
         else:
             rows.append((first, further, part))
@@ -121,16 +115,12 @@ def _walk(
 def _switch_row(branch: Branch, facts: _Facts) -> _Row:
     if branch.bridge is None:
         return _Row(form="switch", cells=("switch", "(from the matrix)"))
-    link = facts.pcie(branch.bridge.address)
+    words, is_odd = facts.ways.of_switch(branch)
     return _Row(
         form="switch",
-        cells=(f"switch {slot_name(branch.bridge.address)}", _pcie_cell(link)),
-        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+        cells=(f"switch {slot_name(branch.bridge.address)}", words),
+        style=Style.WARNING if is_odd else Style.PLAIN,
     )
-
-
-def _pcie_cell(link: PcieLink | None) -> str:
-    return pcie_words(link) + (" NARROW" if is_narrow(link) else "")
 
 
 def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
@@ -147,7 +137,7 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
         one = f"partition {same[0].partition}" if same[0].partition is not None else None
         shown = replace(same[0], partition=one if len(same) == 1 else _partitions(same))
         cells = (name, *_gpu_cells(shown, place, facts))
-        is_odd = is_narrow(facts.pcie(same[0].pci)) or same[0].is_hidden
+        is_odd = facts.ways.of_device(same[0].pci)[1] or same[0].is_hidden
         rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
     return rows
 
@@ -159,11 +149,11 @@ def _partitions(gpus: Sequence[Gpu]) -> str:
 
 def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
     if gpu.is_hidden:
-        return ("hidden here", _pcie_cell(facts.pcie(gpu.pci)), "", "")
+        return ("hidden here", facts.ways.of_device(gpu.pci)[0], "", "")
     nearest = facts.nearest.get(gpu.index)
     return (
         _links_cell(gpu, facts),
-        _pcie_cell(facts.pcie(gpu.pci)),
+        facts.ways.of_device(gpu.pci)[0],
         "" if nearest is None else _nearest_cell(nearest),
         " · ".join(_remarks(gpu, place, facts)),
     )
@@ -217,11 +207,11 @@ def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
 def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
     slot = "" if one.pci is None else slot_name(one.pci)
     driver = "" if one.driver is None else f"driver {visible(one.driver, 16)}"
-    link = facts.pcie(one.pci)
+    link, is_odd = facts.ways.of_device(one.pci)
     return _Row(
         form="accelerator",
-        cells=(visible(one.name, 28), slot, _pcie_cell(link), driver),
-        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+        cells=(visible(one.name, 28), slot, link, driver),
+        style=Style.WARNING if is_odd else Style.PLAIN,
     )
 
 
@@ -235,7 +225,7 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
         names = names_shown([nic.name for nic in alike])
         if len(alike) > 1:
             names += f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
-        is_odd = is_down(alike[0]) or is_narrow(facts.pcie(alike[0].pci))
+        is_odd = is_down(alike[0]) or facts.ways.of_device(alike[0].pci)[1]
         style = Style.WARNING if is_odd else Style.PLAIN
         rows.append(_Row(form="nic", cells=(names, *cells), style=style))
     return rows
@@ -253,7 +243,7 @@ def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
     return (
         "" if is_bare else nic_rate(nic),
         "" if nic.state is None else visible(nic.state, 12),
-        _pcie_cell(facts.pcie(nic.pci)),
+        facts.ways.of_device(nic.pci)[0],
         " · ".join(remarks),
     )
 

@@ -20,11 +20,12 @@ from hpckit.model.hardware import (
 from hpckit.model.index_list import IndexList
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import columns
+from hpckit.model.pci import PcieLink
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines
 from tests.fakes.answers import grouped
-from tests.fakes.machine_parts import with_dead_link, with_nic_down
+from tests.fakes.machine_parts import GEN4, lanes, with_dead_link, with_nic_down
 from tests.fakes.machines import (
     cpu_only,
     dgx_1v,
@@ -137,6 +138,37 @@ def test_fewer_lanes_are_marked() -> None:
     assert "gen4 x8 of x16 NARROW" in line.text
     assert line.style is Style.WARNING
     assert _find(four_gpu_box(), "GPU3").style is Style.PLAIN
+
+
+@pytest.mark.parametrize("bridges", [("0000:10:01.0",), ("0000:10:01.0", "0000:11:00.0")])
+def test_slow_way_up_is_said_by_the_switch_alone(bridges: tuple[str, ...]) -> None:
+    """Devices show their own link; the line of their switch says what is slower above them."""
+    slow = PcieLink(speed_gt_per_s=5.0, width=16)
+    pci = tuple(
+        replace(
+            one,
+            link=slow if one.address in bridges else one.link,
+            effective=slow if one.address < "0000:16" else one.effective,
+        )
+        for one in dgx_h100().pci
+    )
+    node = replace(dgx_h100(), pci=pci)
+    words = "switch 11:00  gen2 x16 (slowest on the way; links slow down when idle)"
+    assert _find(node, "switch 11:00").text.endswith(words)
+    assert "gen5 x16" in _find(node, "GPU0 ").text
+    assert "gen2" not in _find(node, "GPU0 ").text
+
+
+def test_slow_way_up_without_a_switch_is_said_by_the_device() -> None:
+    """Where no switch's line could say it, the line of the device does, and warns of few lanes."""
+    node = four_gpu_box()
+    slow = replace(lanes(GEN4, 4, 16), max_speed_gt_per_s=GEN4)
+    pci = tuple(
+        replace(one, effective=slow) if one.address == node.gpus[0].pci else one for one in node.pci
+    )
+    line = _find(replace(node, pci=pci), "GPU0")
+    assert "gen4 x16, way up gen4 x4 of x16 NARROW" in line.text
+    assert line.style is Style.WARNING
 
 
 def test_port_down_is_marked() -> None:
