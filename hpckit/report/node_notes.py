@@ -50,6 +50,15 @@ def labelled(label: str, words: tuple[str, ...], width: int, style: Style) -> li
     return [Line(text=text, style=style) for text in texts]
 
 
+def next_lines(commands: Sequence[str]) -> list[Line]:
+    """What to ask next, a line a command, none broken: they are there to be copied."""
+    labels = ("next", *("" for _ in commands[1:]))
+    return [
+        Line(text=f"{label:<6}{command}", style=Style.FAINT)
+        for label, command in zip(labels, commands, strict=False)
+    ]
+
+
 def unknown_lines(unknown: Sequence[Unknown], width: int) -> list[Line]:
     """What is not known and why, a line a reason."""
     reasons: dict[str, dict[str, list[str]]] = {}

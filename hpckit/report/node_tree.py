@@ -184,6 +184,8 @@ def _reach_words(reach: GpuReach) -> str:
 
 def _nearest_cell(nearest: Nearest) -> str:
     if nearest.kind not in _CLOSE:
+        if not nearest.is_certain:
+            return "nearest NIC not known"
         return f"no close NIC ({nearest.kind})"
     return f"↔ {names_shown([nic.name for nic in nearest.nics])} {nearest.kind}"
 

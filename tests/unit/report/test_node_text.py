@@ -59,8 +59,8 @@ def _find(topology: NodeTopology, word: str) -> Line:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_lines_fit_the_width(machine: Callable[[], NodeTopology], width: int) -> None:
-    """No line is wider than the terminal, and none ends in a blank."""
-    for line in node_lines(machine(), width=width):
+    """No line is wider than the terminal, and none ends in a blank; commands have lines as long."""
+    for line in node_lines(machine(), width=width, command=None):
         assert columns(line.text) <= width
         assert line.text == line.text.rstrip()
 
@@ -130,6 +130,21 @@ def test_no_close_nic_is_said() -> None:
     """A GPU whose NICs are all behind another NUMA node or root complex has none that is close."""
     assert "no close NIC (SYS)" in _find(four_gpu_box(), "GPU0").text
     assert "no close NIC (NODE)" in _find(four_gpu_box(), "GPU2").text
+
+
+def test_nearest_nic_is_not_known_where_a_path_is_not() -> None:
+    """That no NIC is close is not said where the path to one is unknown."""
+    node = four_gpu_box()
+    paths = node.paths
+    assert paths is not None
+    at = [paths.devices.index(name) for name in ("GPU0", node.nics[0].name)]
+    cells = tuple(
+        tuple(None if {row, column} == set(at) else cell for column, cell in enumerate(cells))
+        for row, cells in enumerate(paths.cells)
+    )
+    unknown = replace(node, paths=replace(paths, cells=cells, nccl=()))
+    assert "nearest NIC not known" in _find(unknown, "GPU0").text
+    assert "no close NIC (SYS)" in _find(unknown, "GPU1").text
 
 
 def test_fewer_lanes_are_marked() -> None:
@@ -311,10 +326,19 @@ def test_many_reasons_are_cut_with_a_count() -> None:
 
 
 def test_what_to_ask_next_is_last() -> None:
-    """The last line has the commands for more."""
-    assert _texts(node_lines(BARE))[-1] == (
-        "next     hpckit inspect --format matrix | --format svg > node.svg"
-    )
+    """The last lines are commands for more, a line each, whole in a narrow terminal too."""
+    command = "hpckit inspect '/a folder/of nodes/with/a/long/path/capture.txt' --machine 2"
+    assert _texts(node_lines(matrix_only(), width=40, command=command))[-2:] == [
+        f"next  {command} --format matrix",
+        f"      {command} --format svg > node.svg",
+    ]
+
+
+def test_only_commands_that_work_are_named() -> None:
+    """No matrix without paths; nothing without a command, nor with one that is not shown as is."""
+    assert _texts(node_lines(BARE))[-2:] == ["", "next  hpckit inspect --format svg > node.svg"]
+    for command in (None, "", "hpckit inspect \x1b[2J"):
+        assert "next" not in " ".join(_texts(node_lines(BARE, command=command)))
 
 
 def test_hostile_names_stay_in_their_line() -> None:
