@@ -11,8 +11,9 @@ from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown, visible
 from hpckit.model.pci import CLASS_OTHER_BRIDGE
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import finding_lines, next_lines, unknown_lines
+from hpckit.report.node_notes import finding_lines, next_lines
 from hpckit.report.node_tree import tree_lines
+from hpckit.report.node_unknown import unknown_lines
 
 NVIDIA: Final = 0x10DE
 COMMAND: Final = "hpckit inspect"
@@ -34,7 +35,7 @@ def node_lines(
     """
     width = max(width, _NARROWEST)
     title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
-    notes = [*unknown_lines(topology.unknown, width), *finding_lines(findings, width)]
+    notes = [*unknown_lines(topology, width), *finding_lines(findings, width)]
     return [
         *title,
         Line(text=""),

@@ -18,9 +18,10 @@ from hpckit.model.node_words import (
     figure,
     is_down,
     memory,
-    names_shown,
+    names_within,
     nic_rate,
     numbers_shown,
+    role_words,
     slot_name,
     visible,
 )
@@ -28,7 +29,7 @@ from hpckit.model.path import PathKind
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_pcie import PcieWays
 
-_WIDEST_CELL: Final = 28
+_WIDEST_CELL: Final = 30
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
 _MANY_PLACES: Final = 4
 
@@ -187,7 +188,8 @@ def _nearest_cell(nearest: Nearest) -> str:
         if not nearest.is_certain:
             return "nearest NIC not known"
         return f"no close NIC ({nearest.kind})"
-    return f"↔ {names_shown([nic.name for nic in nearest.nics])} {nearest.kind}"
+    room = _WIDEST_CELL - columns(f"↔  {nearest.kind}")
+    return f"↔ {names_within([nic.name for nic in nearest.nics], room)} {nearest.kind}"
 
 
 def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
@@ -224,9 +226,9 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
         groups.setdefault(_nic_cells(nic, facts), []).append(nic)
     rows = []
     for cells, alike in groups.items():
-        names = names_shown([nic.name for nic in alike])
-        if len(alike) > 1:
-            names += f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
+        count = f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
+        count = count if len(alike) > 1 else ""
+        names = names_within([nic.name for nic in alike], _WIDEST_CELL - len(count)) + count
         is_odd = is_down(alike[0]) or facts.ways.of_device(alike[0].pci)[1]
         style = Style.WARNING if is_odd else Style.PLAIN
         rows.append(_Row(form="nic", cells=(names, *cells), style=style))
@@ -236,7 +238,7 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
 def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
     remarks = []
     if nic.role is not None and nic.role != "compute":
-        remarks.append(str(nic.role))
+        remarks.append(role_words(nic.role))
     if nic.bond is not None and nic.bond != nic.name:
         remarks.append(f"in {visible(nic.bond, 16)}")
     if nic.is_virtual:

@@ -220,7 +220,7 @@ def test_hidden_gpus_are_shown_as_hidden() -> None:
 def test_matrix_shows_what_it_tells() -> None:
     """Without a tree, switches are said to come from the matrix, CPUs from the GPUs' affinity."""
     text = "\n".join(_texts(node_lines(matrix_only())))
-    assert "a node (nvidia-smi topo -m) · 8 GPUs · 9 NICs" in text
+    assert "a node, from nvidia-smi topo -m · 8 GPUs · 9 NICs" in text
     assert "NUMA 0 · CPUs 0-55,112-167\n├─ switch  (from the matrix)" in text
     assert "│  └─ mlx5_0 mlx5_1 (2)\n" in text
 
@@ -248,7 +248,7 @@ def test_accelerators_are_placed() -> None:
     one = Accelerator(index=0, name="HL-225", driver="habanalabs", numa_index=1)
     node = replace(BARE, accelerators=(one,))
     assert _texts(node_lines(node))[:4] == [
-        "a node (fake) · 1 × HL-225",
+        "a node, from fake · 1 × HL-225",
         "",
         "NUMA 1",
         "└─ HL-225  driver habanalabs",
@@ -267,7 +267,7 @@ def test_roles_and_bonds_are_said() -> None:
     """A NIC's remarks stand at its end."""
     nic = replace(dgx_h100().nics[0], role=NicRole.OTHER, bond="bond0", is_virtual=True)
     node = replace(dgx_h100(), nics=(nic,))
-    assert _find(node, "mlx5_0  ").text.endswith("other · in bond0 · VF")
+    assert _find(node, "mlx5_0  ").text.endswith("not for jobs · in bond0 · VF")
 
 
 def test_findings_come_gravest_first() -> None:
@@ -314,7 +314,73 @@ def test_unknown_is_a_line_a_reason() -> None:
     )
     texts = _texts(node_lines(replace(BARE, unknown=unknown)))
     assert "unknown  memory of GPU0-1 – NVML is not there" in texts
-    assert "         acs of node – needs root" in texts
+    assert "         acs – needs root" in texts
+
+
+WORDS = (
+    ("NICs", "is_gdr", "unknown  GPUDirect RDMA of NICs – none says"),
+    ("NVLinks", "is_switched", "unknown  whether NVLinks go through a switch – none says"),
+    ("GPU1", "numa_index", "unknown  NUMA node of GPU1 – none says"),
+    ("node", "allowed", "unknown  allowed CPUs – none says"),
+    ("NUMA node 2", "kind", "unknown  kind of memory of NUMA node 2 – none says"),
+    ("mlx5_0", "kind", "unknown  kind of mlx5_0 – none says"),
+    ("GPUs", "platform", "unknown  place in the chassis of GPUs – none says"),
+    ("paths", "GPU0–GPU1 and 3 more", "unknown  paths between GPU0–GPU1 and 3 more – none says"),
+    ("GPUs", "name, memory_bytes", "unknown  name, memory of GPUs – none says"),
+    ("GPUs", "gpu_links.bandwidth_bytes_per_s", "unknown  bandwidth of links of GPUs – none says"),
+)
+
+
+@pytest.mark.parametrize(("subject", "what", "text"), WORDS)
+def test_unknown_is_in_words_of_people(subject: str, what: str, text: str) -> None:
+    """What is not known is not called by the name of its field."""
+    one = Unknown(subject=subject, what=what, because="none says")
+    node = replace(BARE, gpus=(Gpu(index=0),), unknown=(one,))
+    assert text in _texts(node_lines(node))
+
+
+def test_no_answer_of_a_driver_is_said() -> None:
+    """That NVML gives no GPUs is that no driver of NVIDIA answers."""
+    one = Unknown(subject="GPUs", what="gpus", because="NVML: LibraryNotFound")
+    text = "unknown  GPUs – no driver of NVIDIA answers: LibraryNotFound"
+    assert text in _texts(node_lines(replace(BARE, unknown=(one,))))
+
+
+def test_node_without_gpus_says_so() -> None:
+    """It has no GPU in its sentence, and nothing of GPUs is unknown; without PCI it does not."""
+    whats = (("NICs", "is_gdr"), ("host", "driver_version"), ("GPUs", "gpus"), ("node", "acs"))
+    unknown = tuple(Unknown(subject=one, what=what, because="x") for one, what in whats)
+    node = replace(dgx_h100(), gpus=(), gpu_links=(), paths=None, unknown=unknown)
+    texts = _texts(node_lines(node))
+    assert texts[0].endswith(" · no GPU ·")
+    assert [text for text in texts if "– x" in text] == ["unknown  acs – x"]
+    assert "no GPU" not in " ".join(_texts(node_lines(replace(node, pci=()))))
+
+
+def test_columns_do_not_shift_for_long_names() -> None:
+    """Names longer than their room are shortened until they fit."""
+    nics = tuple(
+        replace(
+            nic, name=f"rocep{nic.index}s{nic.index}f0np0_a_very_long_name" * (nic.index % 2 + 1)
+        )
+        for nic in dgx_h100().nics
+    )
+    lines = _texts(node_lines(replace(dgx_h100(), nics=nics), width=120))
+    ends = {line.index("Gb/s") - line.index("roce") for line in lines if "Gb/s IB  " in line}
+    assert len(ends) == 1
+
+
+SOURCES = (
+    ("nccl-xml", "from NCCL's XML"),
+    ("sysfs-tarball", "from an archive of /sys"),
+    ("/sys/class/kfd", "from /sys/class/kfd"),
+)
+
+
+@pytest.mark.parametrize(("source", "text"), SOURCES)
+def test_source_is_named(source: str, text: str) -> None:
+    """A node without a name is told by what it was read from."""
+    assert _texts(node_lines(NodeTopology(source=Source(format=source))))[0] == f"a node, {text}"
 
 
 def test_many_reasons_are_cut_with_a_count() -> None:
