@@ -1,12 +1,19 @@
-"""What the links between a node's GPUs make together: all to all, in islands, or in a mesh."""
+"""What the links between a node's GPUs make together: all to all, in islands, or in a mesh.
+
+AMD's tools list pairs that only reach each other over other GPUs as well: a link weighs 15 a hop.
+Source: Linux drivers/gpu/drm/amd/amdkfd, `KFD_CRAT_XGMI_WEIGHT`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, permutations
+from typing import Final
 
 from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology
+
+_WEIGHT_OF_A_HOP: Final = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +32,18 @@ class LinkIsland:
     is_switched: bool | None = None
 
 
+def is_direct(link: GpuLink) -> bool:
+    """Whether two GPUs share links; those not counted that take several hops are other GPUs'."""
+    far = (link.weight or 0) > _WEIGHT_OF_A_HOP or (link.hops or 0) > 1
+    return link.count is not None or not far
+
+
 def link_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
-    """The islands of a node, by kind and first GPU; links of a GPU to itself are none."""
+    """The islands of a node, by kind and first GPU, of direct links between different GPUs."""
     found = []
+    direct = tuple(link for link in topology.gpu_links if link.a != link.b and is_direct(link))
     for kind in LinkKind:
-        links = tuple(link for link in topology.gpu_links if link.kind is kind and link.a != link.b)
+        links = tuple(link for link in direct if link.kind is kind)
         found += [_island(kind, gpus, links) for gpus in _joined(links)]
     return tuple(found)
 
@@ -75,23 +89,34 @@ def _counts(gpus: tuple[int, ...], links: tuple[GpuLink, ...]) -> tuple[int | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReach:
-    """The GPUs that one GPU reaches by links of one kind and count; `is_all` is all others."""
+    """The GPUs that one GPU reaches by links of one kind and count; `is_all` is all others.
+
+    Without `is_direct` the links are those of other GPUs on the way.
+    """
 
     kind: LinkKind
     count: int | None
     gpus: tuple[int, ...]
     is_all: bool
+    is_direct: bool = True
+
+
+_Way = tuple[LinkKind, int | None, bool]
 
 
 def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
-    """What each GPU that has links reaches, most links first.
+    """What each GPU that has links reaches, most links first, over other GPUs last.
 
     In a full island it is all others with the GPU's own count: that a twin has fewer is the twin's.
     """
-    others: dict[int, dict[tuple[LinkKind, int | None], set[int]]] = {}
+    others: dict[int, dict[_Way, set[int]]] = {}
     for island in link_islands(topology):
         for one, other, count in _reached(island):
-            others.setdefault(one, {}).setdefault((island.kind, count), set()).add(other)
+            others.setdefault(one, {}).setdefault((island.kind, count, True), set()).add(other)
+    for link in topology.gpu_links:
+        if link.a != link.b and not is_direct(link):
+            for one, other in ((link.a, link.b), (link.b, link.a)):
+                others.setdefault(one, {}).setdefault((link.kind, None, False), set()).add(other)
     shown = {gpu.index for gpu in topology.gpus if not gpu.is_hidden}
     return {gpu: _reach(gpu, found, shown) for gpu, found in others.items()}
 
@@ -108,11 +133,15 @@ def _reached(island: LinkIsland) -> Iterator[tuple[int, int, int | None]]:
         yield link.b, link.a, link.count
 
 
-def _reach(
-    gpu: int, found: dict[tuple[LinkKind, int | None], set[int]], shown: set[int]
-) -> tuple[GpuReach, ...]:
+def _reach(gpu: int, found: dict[_Way, set[int]], shown: set[int]) -> tuple[GpuReach, ...]:
     reach = [
-        GpuReach(kind=kind, count=count, gpus=tuple(sorted(gpus)), is_all=shown - {gpu} <= gpus)
-        for (kind, count), gpus in found.items()
+        GpuReach(
+            kind=kind,
+            count=count,
+            gpus=tuple(sorted(gpus)),
+            is_all=shown - {gpu} <= gpus,
+            is_direct=direct,
+        )
+        for (kind, count, direct), gpus in found.items()
     ]
-    return tuple(sorted(reach, key=lambda one: (one.kind, -(one.count or 0))))
+    return tuple(sorted(reach, key=lambda one: (one.kind, not one.is_direct, -(one.count or 0))))

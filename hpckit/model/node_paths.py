@@ -56,10 +56,14 @@ def _kind_at(paths: PathTable, row: int, column: int) -> PathKind | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:
-    """The NICs that are closest to a GPU, all by a path of one kind."""
+    """The NICs that are closest to a GPU, all by a path of one kind.
+
+    Without `is_certain` another NIC, whose path is not known, may be closer.
+    """
 
     kind: PathKind
     nics: tuple[Nic, ...]
+    is_certain: bool = True
 
 
 def nearest_nics(topology: NodeTopology) -> dict[int, Nearest]:
@@ -79,11 +83,14 @@ def nearest_nics(topology: NodeTopology) -> dict[int, Nearest]:
 
 def _nearest(lookup: PathLookup, gpu: Gpu, nics: Iterable[Nic]) -> Nearest | None:
     by_kind: dict[PathKind, list[Nic]] = {}
+    is_certain = True
     for nic in nics:
         kind = lookup.kind(gpu, nic)
-        if kind is not None:
+        if kind is None:
+            is_certain = False
+        else:
             by_kind.setdefault(kind, []).append(nic)
     if not by_kind:
         return None
     best = min(by_kind, key=lambda kind: _ORDER[kind])
-    return Nearest(kind=best, nics=tuple(by_kind[best]))
+    return Nearest(kind=best, nics=tuple(by_kind[best]), is_certain=is_certain)

@@ -258,7 +258,7 @@ def _inferred(branch: Branch) -> Branch:
 def _numa_of(branch: Branch, tree: _PciTree, lookup: PathLookup, topology: NodeTopology) -> _Where:
     """The first NUMA node that a device of it, or a bridge above one, is known to be beside.
 
-    Where none is, the CPUs beside its first GPU.
+    Where none is, the CPUs beside its first GPU, or the one NUMA node that there is.
     """
     devices = branch.devices()
     for device in devices:
@@ -270,7 +270,13 @@ def _numa_of(branch: Branch, tree: _PciTree, lookup: PathLookup, topology: NodeT
     beside = [_beside(device) for device in devices if isinstance(device, Gpu)]
     for device in () if any(beside) else devices:
         beside += [_beside(gpu) for gpu in topology.gpus if lookup.kind(device, gpu) in _SAME_NUMA]
-    return next((where for where in beside if where is not None), None)
+    return next((where for where in beside if where is not None), _only_numa(topology))
+
+
+def _only_numa(topology: NodeTopology) -> int | None:
+    """The NUMA node of a node that has one: whatever its firmware leaves out is there."""
+    found = [numa.index for numa in topology.numa_nodes if _has_cpus(numa)]
+    return found[0] if len(found) == 1 else None
 
 
 def _beside(gpu: Gpu) -> _Where:

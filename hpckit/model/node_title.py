@@ -17,10 +17,20 @@ from hpckit.model.node_words import (
     is_storage,
     memory,
     nic_rate,
+    role_words,
     visible,
 )
 
 _CPU: Final = "CPU"
+_SOURCES: Final = {
+    "nccl-xml": "NCCL's XML",
+    "rccl-xml": "RCCL's XML",
+    "hwloc XML": "hwloc's XML",
+    "sysfs": "/sys",
+    "sysfs-tarball": "an archive of /sys",
+    "infiniband-tarball": "an archive of /sys/class/infiniband",
+    "nvml": "NVML",
+}
 _VENDORS: Final = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 
 
@@ -29,7 +39,7 @@ def node_title(topology: NodeTopology) -> tuple[str, ...]:
     parts = (
         _name(topology),
         _cpus(topology),
-        _gpus(topology.gpus),
+        _gpus(topology.gpus) or _no_gpus(topology),
         _accelerators(topology),
         _nics(topology.nics),
         ""
@@ -43,7 +53,12 @@ def node_title(topology: NodeTopology) -> tuple[str, ...]:
 def _name(topology: NodeTopology) -> str:
     host = topology.host
     known = host.name or host.product
-    return visible(known or f"a node ({topology.source.format})")
+    return visible(known or f"a node, {_source(topology.source.format)}")
+
+
+def _source(name: str) -> str:
+    """Where it is from, for people: the name of the file's format or of the tool."""
+    return f"from {_SOURCES.get(name, name)}"
 
 
 def _cpus(topology: NodeTopology) -> str:
@@ -79,6 +94,11 @@ def _gpus(gpus: tuple[Gpu, ...]) -> str:
     return " + ".join(parts)
 
 
+def _no_gpus(topology: NodeTopology) -> str:
+    """That there are none is known where PCI devices are."""
+    return "no GPU" if topology.pci and not topology.accelerators else ""
+
+
 def _counted(count: int, kind: str, unnamed: str) -> str:
     """`8 × H100`; of which no more is known than what they are: `8 GPUs`."""
     if kind != unnamed:
@@ -95,9 +115,9 @@ def _nics(nics: tuple[Nic, ...]) -> str:
     physical = tuple(nic for nic in nics if not nic.is_virtual)
     plain = [nic for nic in physical if not is_storage(nic)]
     parts = _kinds(plain)
-    for role, word in ((NicRole.STORAGE, "storage"), (NicRole.OTHER, "other")):
+    for role in (NicRole.STORAGE, NicRole.OTHER):
         of_role = [nic for nic in physical if nic.role is role]
-        parts += [f"{text} {word}" for text in _kinds(of_role)]
+        parts += [f"{text} {role_words(role)}" for text in _kinds(of_role)]
     functions = len(nics) - len(physical)
     return " + ".join([*parts, *([f"{functions} VFs"] if functions else [])])
 

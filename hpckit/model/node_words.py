@@ -29,6 +29,7 @@ _LAST_BYTE: Final = 0xFF
 _MANY_GIB: Final = 1000
 _WHOLE_FROM_GB: Final = 10
 _PAIR: Final = 2
+_LONG: Final = 400
 _HIDING: Final = frozenset({"R", "AL", "RLE", "RLO", "RLI", "AN"})
 _KINDS: Final = {
     NicKind.INFINIBAND: "IB",
@@ -190,6 +191,11 @@ def is_storage(nic: Nic) -> bool:
     return nic.role is not None and nic.role is not NicRole.COMPUTE
 
 
+def role_words(role: NicRole) -> str:
+    """What a NIC is for: `compute`, `storage`, `not for jobs`."""
+    return "not for jobs" if role is NicRole.OTHER else str(role)
+
+
 def gpu_label(gpu: Gpu) -> str:
     """`GPU0`, as every tool's matrix has it."""
     return f"GPU{figure(gpu.index)}"
@@ -228,6 +234,19 @@ def names_shown(names: Sequence[str], most: int = 3) -> str:
         return " ".join(parts)
     ordered = sorted(names, key=natural)
     return f"{visible(ordered[0], 20)} … {visible(ordered[-1], 20)}"
+
+
+def names_within(names: Sequence[str], room: int) -> str:
+    """Names in at most `room` columns: fewer of them, then the first alone, then its beginning."""
+    first = min(names, key=natural, default="")
+    further = f" + {len(names) - 1}" if len(names) > 1 else ""
+    for text in (names_shown(names), names_shown(names, 1), first + further):
+        if columns(visible(text, _LONG)) <= room:
+            return visible(text, _LONG)
+    left = visible(first, _LONG)
+    while left and columns(f"{left}…{further}") > room:
+        left = left[:-1]
+    return f"{left}…{further}"
 
 
 def _run_parts(run: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,14 +11,14 @@ from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown, visible
 from hpckit.model.pci import CLASS_OTHER_BRIDGE
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import finding_lines, labelled, unknown_lines
+from hpckit.report.node_notes import finding_lines, next_lines
 from hpckit.report.node_tree import tree_lines
+from hpckit.report.node_unknown import unknown_lines
 
 NVIDIA: Final = 0x10DE
 COMMAND: Final = "hpckit inspect"
-_NEXT: Final = ("--format matrix", "| --format svg > node.svg")
 _NARROWEST: Final = 40
-_LONGEST: Final = 200
+_LONGEST: Final = 8192
 
 
 def node_lines(
@@ -26,15 +26,16 @@ def node_lines(
     findings: Sequence[NodeFinding] = (),
     *,
     width: int = 80,
-    command: str = COMMAND,
+    command: str | None = COMMAND,
 ) -> list[Line]:
     """The default screen of `hpckit inspect`, in lines of at most `width` columns (40 or more).
 
-    `command` is what showed it; the last line says what it can show besides.
+    `command` is what showed it; the last lines say what it can show besides, whole and to be
+    copied, however long. Without a command (standard input) there are none.
     """
     width = max(width, _NARROWEST)
     title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
-    notes = [*unknown_lines(topology.unknown, width), *finding_lines(findings, width)]
+    notes = [*unknown_lines(topology, width), *finding_lines(findings, width)]
     return [
         *title,
         Line(text=""),
@@ -42,8 +43,16 @@ def node_lines(
         *_besides(topology, width),
         Line(text=""),
         *notes,
-        *labelled("next", (visible(command, _LONGEST), *_NEXT), width, Style.FAINT),
+        *_next(topology, command or ""),
     ]
+
+
+def _next(topology: NodeTopology, command: str) -> list[Line]:
+    """Commands that work as they stand; one with what a terminal hides would not once escaped."""
+    if not command or visible(command, _LONGEST) != command:
+        return []
+    options = ["--format matrix"] if topology.paths is not None else []
+    return next_lines([f"{command} {option}" for option in (*options, "--format svg > node.svg")])
 
 
 def title_texts(topology: NodeTopology, width: int) -> list[str]:

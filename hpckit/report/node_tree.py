@@ -17,20 +17,19 @@ from hpckit.model.node_words import (
     cpus_shown,
     figure,
     is_down,
-    is_narrow,
     memory,
-    names_shown,
+    names_within,
     nic_rate,
     numbers_shown,
-    pcie_words,
+    role_words,
     slot_name,
     visible,
 )
 from hpckit.model.path import PathKind
-from hpckit.model.pci import PciAddress, PcieLink
 from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_pcie import PcieWays
 
-_WIDEST_CELL: Final = 28
+_WIDEST_CELL: Final = 30
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
 _MANY_PLACES: Final = 4
 
@@ -48,16 +47,11 @@ class _Facts:
     """What rows look up about a node."""
 
     def __init__(self, topology: NodeTopology) -> None:
-        self.links: dict[PciAddress, PcieLink | None] = {
-            one.address: one.effective or one.link for one in topology.pci
-        }
+        self.ways = PcieWays(topology)
         self.reach = gpu_reach(topology)
         self.nearest = nearest_nics(topology)
         self.gpu_name = _common(gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden)
         self.beside_cpu = {link.gpu_index: link.kind for link in topology.cpu_links}
-
-    def pcie(self, address: PciAddress | None) -> PcieLink | None:
-        return None if address is None else self.links.get(address)
 
 
 def _common(texts: Iterable[str]) -> str | None:
@@ -113,6 +107,7 @@ def _walk(
         first, further = stem + ("└─ " if is_last else "├─ "), stem + ("   " if is_last else "│  ")
         if isinstance(part, Branch):
             rows.append((first, further, _switch_row(part, facts)))
+            facts.ways.tell(part)
             _walk(part, place, further, facts, rows)
         else:
             rows.append((first, further, part))
@@ -121,16 +116,12 @@ def _walk(
 def _switch_row(branch: Branch, facts: _Facts) -> _Row:
     if branch.bridge is None:
         return _Row(form="switch", cells=("switch", "(from the matrix)"))
-    link = facts.pcie(branch.bridge.address)
+    words, is_odd = facts.ways.of_switch(branch)
     return _Row(
         form="switch",
-        cells=(f"switch {slot_name(branch.bridge.address)}", _pcie_cell(link)),
-        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+        cells=(f"switch {slot_name(branch.bridge.address)}", words),
+        style=Style.WARNING if is_odd else Style.PLAIN,
     )
-
-
-def _pcie_cell(link: PcieLink | None) -> str:
-    return pcie_words(link) + (" NARROW" if is_narrow(link) else "")
 
 
 def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
@@ -147,7 +138,7 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
         one = f"partition {same[0].partition}" if same[0].partition is not None else None
         shown = replace(same[0], partition=one if len(same) == 1 else _partitions(same))
         cells = (name, *_gpu_cells(shown, place, facts))
-        is_odd = is_narrow(facts.pcie(same[0].pci)) or same[0].is_hidden
+        is_odd = facts.ways.of_device(same[0].pci)[1] or same[0].is_hidden
         rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
     return rows
 
@@ -159,11 +150,11 @@ def _partitions(gpus: Sequence[Gpu]) -> str:
 
 def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
     if gpu.is_hidden:
-        return ("hidden here", _pcie_cell(facts.pcie(gpu.pci)), "", "")
+        return ("hidden here", facts.ways.of_device(gpu.pci)[0], "", "")
     nearest = facts.nearest.get(gpu.index)
     return (
         _links_cell(gpu, facts),
-        _pcie_cell(facts.pcie(gpu.pci)),
+        facts.ways.of_device(gpu.pci)[0],
         "" if nearest is None else _nearest_cell(nearest),
         " · ".join(_remarks(gpu, place, facts)),
     )
@@ -177,24 +168,28 @@ def _links_cell(gpu: Gpu, facts: _Facts) -> str:
     beside = facts.beside_cpu.get(gpu.index)
     if beside is not None:
         parts.append("C2C to CPU" if beside is LinkKind.C2C else f"{beside} to CPU")
-    return " ".join(parts)
+    return " · ".join(parts)
 
 
 def _reach_words(reach: GpuReach) -> str:
+    peers = "all" if reach.is_all else numbers_shown(f"GPU{figure(gpu)}" for gpu in reach.gpus)
+    if not reach.is_direct:
+        return f"over other GPUs to {peers}"
     count = "" if reach.count is None else figure(reach.count)
     if reach.kind is LinkKind.NVLINK:
         name = f"NV{count}"
     else:
         name = str(reach.kind) + (f"×{count}" if reach.count not in {None, 1} else "")
-    if reach.is_all:
-        return f"{name} to all"
-    return f"{name} to {numbers_shown(f'GPU{figure(gpu)}' for gpu in reach.gpus)}"
+    return f"{name} to {peers}"
 
 
 def _nearest_cell(nearest: Nearest) -> str:
     if nearest.kind not in _CLOSE:
+        if not nearest.is_certain:
+            return "nearest NIC not known"
         return f"no close NIC ({nearest.kind})"
-    return f"↔ {names_shown([nic.name for nic in nearest.nics])} {nearest.kind}"
+    room = _WIDEST_CELL - columns(f"↔  {nearest.kind}")
+    return f"↔ {names_within([nic.name for nic in nearest.nics], room)} {nearest.kind}"
 
 
 def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
@@ -216,11 +211,11 @@ def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
 def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
     slot = "" if one.pci is None else slot_name(one.pci)
     driver = "" if one.driver is None else f"driver {visible(one.driver, 16)}"
-    link = facts.pcie(one.pci)
+    link, is_odd = facts.ways.of_device(one.pci)
     return _Row(
         form="accelerator",
-        cells=(visible(one.name, 28), slot, _pcie_cell(link), driver),
-        style=Style.WARNING if is_narrow(link) else Style.PLAIN,
+        cells=(visible(one.name, 28), slot, link, driver),
+        style=Style.WARNING if is_odd else Style.PLAIN,
     )
 
 
@@ -231,10 +226,10 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
         groups.setdefault(_nic_cells(nic, facts), []).append(nic)
     rows = []
     for cells, alike in groups.items():
-        names = names_shown([nic.name for nic in alike])
-        if len(alike) > 1:
-            names += f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
-        is_odd = is_down(alike[0]) or is_narrow(facts.pcie(alike[0].pci))
+        count = f" ({len(alike)} VFs)" if alike[0].is_virtual else f" ({len(alike)})"
+        count = count if len(alike) > 1 else ""
+        names = names_within([nic.name for nic in alike], _WIDEST_CELL - len(count)) + count
+        is_odd = is_down(alike[0]) or facts.ways.of_device(alike[0].pci)[1]
         style = Style.WARNING if is_odd else Style.PLAIN
         rows.append(_Row(form="nic", cells=(names, *cells), style=style))
     return rows
@@ -243,7 +238,7 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
 def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
     remarks = []
     if nic.role is not None and nic.role != "compute":
-        remarks.append(str(nic.role))
+        remarks.append(role_words(nic.role))
     if nic.bond is not None and nic.bond != nic.name:
         remarks.append(f"in {visible(nic.bond, 16)}")
     if nic.is_virtual:
@@ -252,7 +247,7 @@ def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
     return (
         "" if is_bare else nic_rate(nic),
         "" if nic.state is None else visible(nic.state, 12),
-        _pcie_cell(facts.pcie(nic.pci)),
+        facts.ways.of_device(nic.pci)[0],
         " · ".join(remarks),
     )
 

@@ -345,3 +345,14 @@ def test_nothing_known_is_still_a_picture() -> None:
     """A node of which nothing is known says that."""
     root = _root(NodeTopology(source=Source(format="fake")))
     assert "nothing is known of what is in it" in _all_text(root)
+
+
+def test_pairs_over_other_gpus_have_no_line() -> None:
+    """Only GPUs that share links are joined, and not all are said to be."""
+    far = tuple(
+        replace(link, count=None, weight=15 if link.b == link.a + 1 else 30)
+        for link in mi300x().gpu_links
+    )
+    text = node_svg(replace(mi300x(), gpu_links=far))
+    assert "each GPU to each" not in text
+    assert text.count('stroke="#bc4c00"') == 7 + 1

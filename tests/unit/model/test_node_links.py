@@ -60,3 +60,17 @@ def test_reach_groups_peers_by_their_links() -> None:
 def test_hidden_gpus_are_not_missed() -> None:
     """All GPUs that are shown are all."""
     assert [one.is_all for one in gpu_reach(hidden_gpus())[0]] == [True]
+
+
+def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
+    """By weight or hops, where no count says otherwise; two GPUs that only those join are apart."""
+    xgmi = GpuLink(a=0, b=1, kind=LinkKind.XGMI, weight=15, hops=1)
+    far = (replace(xgmi, b=2, weight=30, hops=None), replace(xgmi, a=1, b=2, weight=None, hops=2))
+    node = replace(dgx_1v(), gpu_links=(xgmi, *far))
+    assert [island.gpus for island in link_islands(node)] == [(0, 1)]
+    assert [(one.gpus, one.is_direct) for one in gpu_reach(node)[1]] == [
+        ((0,), True),
+        ((2,), False),
+    ]
+    counted = replace(far[0], count=1)
+    assert [island.gpus for island in link_islands(replace(node, gpu_links=(counted,)))] == [(0, 2)]

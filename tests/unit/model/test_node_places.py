@@ -128,3 +128,14 @@ def test_storage_is_not_the_closest_while_others_are_there() -> None:
     """NICs for storage are passed over, though they are as close."""
     near = nearest_nics(dgx_h100())
     assert [nic.name for nic in near[0].nics] == ["mlx5_0", "mlx5_1"]
+
+
+def test_devices_of_unknown_numa_node_stand_in_the_only_one() -> None:
+    """Where there is one NUMA node, a device whose firmware names none is beside it."""
+    numa = NumaNode(index=0, cpus=IndexList("0-7"))
+    gpu = Gpu(index=0)
+    (place,) = places(_bare(numa_nodes=(numa,), gpus=(gpu,)))
+    assert (place.numa_index, place.root.gpus) == (0, (gpu,))
+    two = (numa, NumaNode(index=1, cpus=IndexList("8-15")))
+    found = places(_bare(numa_nodes=two, gpus=(gpu,)))
+    assert [one.numa_index for one in found] == [0, 1, None]

@@ -20,11 +20,12 @@ from hpckit.model.hardware import (
 from hpckit.model.index_list import IndexList
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import columns
+from hpckit.model.pci import PcieLink
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines
 from tests.fakes.answers import grouped
-from tests.fakes.machine_parts import with_dead_link, with_nic_down
+from tests.fakes.machine_parts import GEN4, lanes, with_dead_link, with_nic_down
 from tests.fakes.machines import (
     cpu_only,
     dgx_1v,
@@ -58,8 +59,8 @@ def _find(topology: NodeTopology, word: str) -> Line:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_lines_fit_the_width(machine: Callable[[], NodeTopology], width: int) -> None:
-    """No line is wider than the terminal, and none ends in a blank."""
-    for line in node_lines(machine(), width=width):
+    """No line is wider than the terminal, and none ends in a blank; commands have lines as long."""
+    for line in node_lines(machine(), width=width, command=None):
         assert columns(line.text) <= width
         assert line.text == line.text.rstrip()
 
@@ -103,7 +104,18 @@ def test_tree_of_a_node() -> None:
 
 def test_mesh_names_its_peers() -> None:
     """Links that do not go to all say where they go, most first."""
-    assert "NV2 to GPU3-4 NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
+    assert "NV2 to GPU3-4 · NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
+
+
+def test_pairs_over_other_gpus_are_told_apart() -> None:
+    """A pair whose way takes several links is not said to be linked."""
+    far = {frozenset((0, at)) for at in (3, 4, 5, 7)}
+    links = tuple(
+        replace(link, count=None, weight=30 if {link.a, link.b} in far else 15)
+        for link in mi300x().gpu_links
+    )
+    line = _find(replace(mi300x(), gpu_links=links), "GPU0 ").text
+    assert "XGMI to GPU1-2,6 · over other GPUs to GPU3-5,7" in line
 
 
 def test_links_to_the_cpu_and_own_memory() -> None:
@@ -120,12 +132,58 @@ def test_no_close_nic_is_said() -> None:
     assert "no close NIC (NODE)" in _find(four_gpu_box(), "GPU2").text
 
 
+def test_nearest_nic_is_not_known_where_a_path_is_not() -> None:
+    """That no NIC is close is not said where the path to one is unknown."""
+    node = four_gpu_box()
+    paths = node.paths
+    assert paths is not None
+    at = [paths.devices.index(name) for name in ("GPU0", node.nics[0].name)]
+    cells = tuple(
+        tuple(None if {row, column} == set(at) else cell for column, cell in enumerate(cells))
+        for row, cells in enumerate(paths.cells)
+    )
+    unknown = replace(node, paths=replace(paths, cells=cells, nccl=()))
+    assert "nearest NIC not known" in _find(unknown, "GPU0").text
+    assert "no close NIC (SYS)" in _find(unknown, "GPU1").text
+
+
 def test_fewer_lanes_are_marked() -> None:
     """A narrow link is a warning in word and style."""
     line = _find(four_gpu_box(), "GPU2")
     assert "gen4 x8 of x16 NARROW" in line.text
     assert line.style is Style.WARNING
     assert _find(four_gpu_box(), "GPU3").style is Style.PLAIN
+
+
+@pytest.mark.parametrize("bridges", [("0000:10:01.0",), ("0000:10:01.0", "0000:11:00.0")])
+def test_slow_way_up_is_said_by_the_switch_alone(bridges: tuple[str, ...]) -> None:
+    """Devices show their own link; the line of their switch says what is slower above them."""
+    slow = PcieLink(speed_gt_per_s=5.0, width=16)
+    pci = tuple(
+        replace(
+            one,
+            link=slow if one.address in bridges else one.link,
+            effective=slow if one.address < "0000:16" else one.effective,
+        )
+        for one in dgx_h100().pci
+    )
+    node = replace(dgx_h100(), pci=pci)
+    words = "switch 11:00  gen2 x16 (slowest on the way; links slow down when idle)"
+    assert _find(node, "switch 11:00").text.endswith(words)
+    assert "gen5 x16" in _find(node, "GPU0 ").text
+    assert "gen2" not in _find(node, "GPU0 ").text
+
+
+def test_slow_way_up_without_a_switch_is_said_by_the_device() -> None:
+    """Where no switch's line could say it, the line of the device does, and warns of few lanes."""
+    node = four_gpu_box()
+    slow = replace(lanes(GEN4, 4, 16), max_speed_gt_per_s=GEN4)
+    pci = tuple(
+        replace(one, effective=slow) if one.address == node.gpus[0].pci else one for one in node.pci
+    )
+    line = _find(replace(node, pci=pci), "GPU0")
+    assert "gen4 x16, way up gen4 x4 of x16 NARROW" in line.text
+    assert line.style is Style.WARNING
 
 
 def test_port_down_is_marked() -> None:
@@ -162,7 +220,7 @@ def test_hidden_gpus_are_shown_as_hidden() -> None:
 def test_matrix_shows_what_it_tells() -> None:
     """Without a tree, switches are said to come from the matrix, CPUs from the GPUs' affinity."""
     text = "\n".join(_texts(node_lines(matrix_only())))
-    assert "a node (nvidia-smi topo -m) · 8 GPUs · 9 NICs" in text
+    assert "a node, from nvidia-smi topo -m · 8 GPUs · 9 NICs" in text
     assert "NUMA 0 · CPUs 0-55,112-167\n├─ switch  (from the matrix)" in text
     assert "│  └─ mlx5_0 mlx5_1 (2)\n" in text
 
@@ -190,7 +248,7 @@ def test_accelerators_are_placed() -> None:
     one = Accelerator(index=0, name="HL-225", driver="habanalabs", numa_index=1)
     node = replace(BARE, accelerators=(one,))
     assert _texts(node_lines(node))[:4] == [
-        "a node (fake) · 1 × HL-225",
+        "a node, from fake · 1 × HL-225",
         "",
         "NUMA 1",
         "└─ HL-225  driver habanalabs",
@@ -209,7 +267,7 @@ def test_roles_and_bonds_are_said() -> None:
     """A NIC's remarks stand at its end."""
     nic = replace(dgx_h100().nics[0], role=NicRole.OTHER, bond="bond0", is_virtual=True)
     node = replace(dgx_h100(), nics=(nic,))
-    assert _find(node, "mlx5_0  ").text.endswith("other · in bond0 · VF")
+    assert _find(node, "mlx5_0  ").text.endswith("not for jobs · in bond0 · VF")
 
 
 def test_findings_come_gravest_first() -> None:
@@ -256,7 +314,73 @@ def test_unknown_is_a_line_a_reason() -> None:
     )
     texts = _texts(node_lines(replace(BARE, unknown=unknown)))
     assert "unknown  memory of GPU0-1 – NVML is not there" in texts
-    assert "         acs of node – needs root" in texts
+    assert "         acs – needs root" in texts
+
+
+WORDS = (
+    ("NICs", "is_gdr", "unknown  GPUDirect RDMA of NICs – none says"),
+    ("NVLinks", "is_switched", "unknown  whether NVLinks go through a switch – none says"),
+    ("GPU1", "numa_index", "unknown  NUMA node of GPU1 – none says"),
+    ("node", "allowed", "unknown  allowed CPUs – none says"),
+    ("NUMA node 2", "kind", "unknown  kind of memory of NUMA node 2 – none says"),
+    ("mlx5_0", "kind", "unknown  kind of mlx5_0 – none says"),
+    ("GPUs", "platform", "unknown  place in the chassis of GPUs – none says"),
+    ("paths", "GPU0–GPU1 and 3 more", "unknown  paths between GPU0–GPU1 and 3 more – none says"),
+    ("GPUs", "name, memory_bytes", "unknown  name, memory of GPUs – none says"),
+    ("GPUs", "gpu_links.bandwidth_bytes_per_s", "unknown  bandwidth of links of GPUs – none says"),
+)
+
+
+@pytest.mark.parametrize(("subject", "what", "text"), WORDS)
+def test_unknown_is_in_words_of_people(subject: str, what: str, text: str) -> None:
+    """What is not known is not called by the name of its field."""
+    one = Unknown(subject=subject, what=what, because="none says")
+    node = replace(BARE, gpus=(Gpu(index=0),), unknown=(one,))
+    assert text in _texts(node_lines(node))
+
+
+def test_no_answer_of_a_driver_is_said() -> None:
+    """That NVML gives no GPUs is that no driver of NVIDIA answers."""
+    one = Unknown(subject="GPUs", what="gpus", because="NVML: LibraryNotFound")
+    text = "unknown  GPUs – no driver of NVIDIA answers: LibraryNotFound"
+    assert text in _texts(node_lines(replace(BARE, unknown=(one,))))
+
+
+def test_node_without_gpus_says_so() -> None:
+    """It has no GPU in its sentence, and nothing of GPUs is unknown; without PCI it does not."""
+    whats = (("NICs", "is_gdr"), ("host", "driver_version"), ("GPUs", "gpus"), ("node", "acs"))
+    unknown = tuple(Unknown(subject=one, what=what, because="x") for one, what in whats)
+    node = replace(dgx_h100(), gpus=(), gpu_links=(), paths=None, unknown=unknown)
+    texts = _texts(node_lines(node))
+    assert texts[0].endswith(" · no GPU ·")
+    assert [text for text in texts if "– x" in text] == ["unknown  acs – x"]
+    assert "no GPU" not in " ".join(_texts(node_lines(replace(node, pci=()))))
+
+
+def test_columns_do_not_shift_for_long_names() -> None:
+    """Names longer than their room are shortened until they fit."""
+    nics = tuple(
+        replace(
+            nic, name=f"rocep{nic.index}s{nic.index}f0np0_a_very_long_name" * (nic.index % 2 + 1)
+        )
+        for nic in dgx_h100().nics
+    )
+    lines = _texts(node_lines(replace(dgx_h100(), nics=nics), width=120))
+    ends = {line.index("Gb/s") - line.index("roce") for line in lines if "Gb/s IB  " in line}
+    assert len(ends) == 1
+
+
+SOURCES = (
+    ("nccl-xml", "from NCCL's XML"),
+    ("sysfs-tarball", "from an archive of /sys"),
+    ("/sys/class/kfd", "from /sys/class/kfd"),
+)
+
+
+@pytest.mark.parametrize(("source", "text"), SOURCES)
+def test_source_is_named(source: str, text: str) -> None:
+    """A node without a name is told by what it was read from."""
+    assert _texts(node_lines(NodeTopology(source=Source(format=source))))[0] == f"a node, {text}"
 
 
 def test_many_reasons_are_cut_with_a_count() -> None:
@@ -268,10 +392,19 @@ def test_many_reasons_are_cut_with_a_count() -> None:
 
 
 def test_what_to_ask_next_is_last() -> None:
-    """The last line has the commands for more."""
-    assert _texts(node_lines(BARE))[-1] == (
-        "next     hpckit inspect --format matrix | --format svg > node.svg"
-    )
+    """The last lines are commands for more, a line each, whole in a narrow terminal too."""
+    command = "hpckit inspect '/a folder/of nodes/with/a/long/path/capture.txt' --machine 2"
+    assert _texts(node_lines(matrix_only(), width=40, command=command))[-2:] == [
+        f"next  {command} --format matrix",
+        f"      {command} --format svg > node.svg",
+    ]
+
+
+def test_only_commands_that_work_are_named() -> None:
+    """No matrix without paths; nothing without a command, nor with one that is not shown as is."""
+    assert _texts(node_lines(BARE))[-2:] == ["", "next  hpckit inspect --format svg > node.svg"]
+    for command in (None, "", "hpckit inspect \x1b[2J"):
+        assert "next" not in " ".join(_texts(node_lines(BARE, command=command)))
 
 
 def test_hostile_names_stay_in_their_line() -> None:
