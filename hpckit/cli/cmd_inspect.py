@@ -190,7 +190,7 @@ def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict
     else:
         from hpckit.cli.inspect_screen import say_node
 
-        say_node(topology, findings, params["file"])
+        say_node(topology, findings, params["file"], params["machine"])
 
 
 def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:

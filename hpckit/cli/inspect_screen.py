@@ -27,14 +27,20 @@ _WIDEST: Final = 120
 
 
 def say_node(
-    topology: NodeTopology, findings: Sequence[NodeFinding], file: str | None = None
+    topology: NodeTopology,
+    findings: Sequence[NodeFinding],
+    file: str | None = None,
+    machine: int | None = None,
 ) -> None:
-    """Print one node, this one or that of a file."""
+    """Print one node, this one or that of a file; standard input cannot be asked once more."""
     import shlex
 
     from hpckit.report.node_text import COMMAND, node_lines
 
-    command = COMMAND if file is None else f"{COMMAND} {shlex.quote(file)}"
+    words = [COMMAND]
+    words += [] if file is None else [shlex.quote(file)]
+    words += [] if machine is None else [f"--machine {machine}"]
+    command = None if file == "-" else " ".join(words)
     _say(node_lines(topology, findings, width=_width(), command=command))
 
 
