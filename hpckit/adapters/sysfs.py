@@ -70,14 +70,11 @@ class _Reader:
         """Take what one pattern matches."""
         body, sign, other = (*_SIGN.split(pattern, maxsplit=1), "", "")[:3]
         *above, last = body.split("/")
+        plain = None if _WILD.search(last) else _choices(last)
         for folder in self._chosen(self._folders(above), sign, other):
             place = self._place(folder)
-            names = [
-                name
-                for name in (self._matching(folder, last) if place is not None else ())
-                if not self._holds(f"{folder}/{name}" if folder else name)
-            ]
-            if place is not None and names:
+            if place is not None:
+                names = self._matching(folder, last) if plain is None else plain
                 self._take_all(folder, place, names, last)
 
     def _chosen(self, folders: list[str], sign: str, other: str) -> list[str]:
@@ -104,16 +101,15 @@ class _Reader:
     def _folders(self, parts: list[str]) -> list[str]:
         found = [""]
         for part in parts:
+            plain = None if _WILD.search(part) else _choices(part)
             found = [
                 f"{folder}/{name}" if folder else name
                 for folder in found
-                for name in self._matching(folder, part)
+                for name in (self._matching(folder, part) if plain is None else plain)
             ]
         return found
 
     def _matching(self, folder: str, part: str) -> Iterable[str]:
-        if not _WILD.search(part):
-            return _choices(part)
         if part == "*":
             return self._listing(folder)
         pattern = _as_expression(part)
@@ -147,7 +143,7 @@ class _Reader:
             self._targets[here] = _link_target(f"{self._root}/{here}")
         return self._targets[here]
 
-    def _take_all(self, folder: str, place: str, names: list[str], last: str) -> None:
+    def _take_all(self, folder: str, place: str, names: Iterable[str], last: str) -> None:
         """Read files of one folder, from it, so that the kernel looks its path up once."""
         try:
             above = os.open(place or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -155,18 +151,15 @@ class _Reader:
             return
         try:
             for name in names:
-                if len(self.texts) + len(self.links) >= MOST_FILES:
-                    return
                 path = f"{folder}/{name}" if folder else name
-                # What was a link in the folder before is one in this: then no open is in vain.
-                kind = last if "*" in last else name
-                self._take(path, name, above, is_link=kind in self._linked)
-                if path in self.links:
-                    self._linked.add(kind)
+                if not self._holds(path) and len(self.texts) + len(self.links) < MOST_FILES:
+                    # What was a link in the folder before is one in this: no open is in vain.
+                    self._take(path, name, above, last if "*" in last else name)
         finally:
             os.close(above)
 
-    def _take(self, path: str, name: str, above: int, *, is_link: bool) -> None:
+    def _take(self, path: str, name: str, above: int, kind: str) -> None:
+        is_link = kind in self._linked
         target = _link_target(name, above) if is_link else None
         text = _text(name, above) if target is None else None
         if text is not None:
@@ -175,6 +168,7 @@ class _Reader:
         target = target or (None if is_link else _link_target(name, above))
         if target is not None:
             self.links[path] = target
+            self._linked.add(kind)
 
 
 def _joined(folder: str, name: str) -> str:
@@ -220,9 +214,10 @@ def _text(name: str, above: int) -> str | None:
     except (OSError, ValueError):
         return None
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
         data = os.read(file, MOST_BYTES)
+        # What is no file gives nothing to who does not wait, or an error: a FIFO, a folder.
+        if not data and not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
         # sysfs hands out a page at a time (fs/kernfs/file.c); one that is not full is the last.
         while data and len(data) % _PAGE == 0 and len(data) < MOST_BYTES:
             more = os.read(file, MOST_BYTES - len(data))

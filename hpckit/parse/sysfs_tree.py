@@ -38,17 +38,20 @@ class SysfsTree:
         self._links = tree.links
         self._real: dict[str, str] = {"": ""}
         self._top: _Folder = {}
+        folders: dict[str, _Folder] = {"": self._top}
         for paths in (tree.texts, tree.links):
             for path in paths:
-                self._enter(path)
+                above, _, name = path.rpartition("/")
+                folder = folders.get(above)
+                if folder is None:
+                    folder = folders[above] = self._entered(above)
+                folder.setdefault(name, {})
 
-    def _enter(self, path: str) -> None:
+    def _entered(self, path: str) -> _Folder:
         folder = self._top
         for name in path.split("/"):
-            below = folder.get(name)
-            if below is None:
-                below = folder[name] = {}
-            folder = below
+            folder = folder.setdefault(name, {})
+        return folder
 
     def _folder(self, path: str) -> _Folder:
         folder = self._top
