@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.draw.node_layout import Kind, Spot
-from hpckit.draw.node_looks import INK, bar_look, link_colour, pair_stroke, wire_width
+from hpckit.draw.node_looks import INK, WARNING, bar_look, link_colour, pair_stroke, wire_width
 from hpckit.draw.svg import Drawing, Rect, Stroke, Word, curve, path, text_width
 from hpckit.model.hardware import GpuLink, LinkKind
 from hpckit.model.node_links import LinkIsland
@@ -104,12 +104,20 @@ def _draw_tap(
     island, count = of
     y = band.edge(spot)
     end = bar.y if band.is_above(spot) else bar.bottom
-    stroke = Stroke(colour=link_colour(island.kind), width=_tap_width(island))
-    drawing.wire(path((spot.rect.middle, y), (spot.rect.middle, end)), stroke)
-    if count is not None and (count > 1 or island.kind is LinkKind.NVLINK):
+    most = max((held for held in island.counts or () if held is not None), default=0)
+    has_fewer = count is not None and count < most
+    colour = WARNING if has_fewer else link_colour(island.kind)
+    wire = path((spot.rect.middle, y), (spot.rect.middle, end))
+    drawing.wire(wire, Stroke(colour=colour, width=_tap_width(island)))
+    if count is not None and (count > 1 or has_fewer or island.kind is LinkKind.NVLINK):
         at = y + 24 if band.is_above(spot) else y - 16
-        text = _count_words(island.kind, count)
-        drawing.label(spot.rect.middle + 7, at, Word(text=text, size=_LABEL_SIZE, colour=INK))
+        word = Word(
+            text=_count_words(island.kind, count),
+            size=_LABEL_SIZE,
+            colour=WARNING if has_fewer else INK,
+            is_bold=has_fewer,
+        )
+        drawing.label(spot.rect.middle + 7, at, word)
 
 
 def _tap_width(island: LinkIsland) -> float:

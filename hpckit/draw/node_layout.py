@@ -19,7 +19,7 @@ from hpckit.model.node_words import nic_rate
 
 GPU_W: Final = 92.0
 GPU_H: Final = 52.0
-NIC_W: Final = 132.0
+NIC_W: Final = 156.0
 NIC_H: Final = 34.0
 NIC_GAP: Final = 6.0
 SPINE: Final = 14.0

@@ -23,6 +23,7 @@ SYNTHETIC: Final = Look(fill="#ffffff", stroke="#9a6700", dash="5 3", width=1.6,
 INK: Final = "#1f2328"
 GREY: Final = "#57606a"
 RED: Final = "#cf222e"
+WARNING: Final = "#9a6700"
 PCIE: Final = "#57606a"
 _LINKS: Final = {
     LinkKind.NVLINK: "#8250df",
@@ -35,7 +36,7 @@ _LIGHT: Final = {
     LinkKind.C2C: "#ffe0f0",
     LinkKind.XGMI: "#ffe8d9",
 }
-FINDINGS: Final = {Severity.ERROR: RED, Severity.WARNING: "#9a6700", Severity.NOTE: "#0969da"}
+FINDINGS: Final = {Severity.ERROR: RED, Severity.WARNING: WARNING, Severity.NOTE: "#0969da"}
 _UNKNOWN_WIDTH: Final = 1.2
 _WIDEST: Final = 10.0
 _GIGA: Final = 1e9

@@ -7,7 +7,7 @@ from typing import Final
 
 from hpckit.draw import node_looks as looks
 from hpckit.draw.node_layout import SPINE, WIRE, Kind, Spot
-from hpckit.draw.svg import Drawing, Look, Rect, Stroke, Word, path
+from hpckit.draw.svg import Drawing, Look, Rect, Stroke, Word, path, text_width
 from hpckit.model.finding_group import FindingGroup
 from hpckit.model.hardware import CpuLink, Gpu, Nic, NodeTopology
 from hpckit.model.node_paths import device_names
@@ -28,6 +28,7 @@ from hpckit.model.node_words import (
     numbers_shown,
     pcie_bytes_per_s,
     pcie_words,
+    role_words,
     slot_name,
     visible,
 )
@@ -36,8 +37,11 @@ from hpckit.model.pci import PciAddress, PcieLink
 _IN: Final = 22.0
 _C2C_IN: Final = 9.0
 _SMALL: Final = 10.0
+_NAME: Final = 11.0
+_EDGES: Final = 12.0
 _LABEL_LINES: Final = 2
 _SPLIT_FROM: Final = 10
+_BADGE_W: Final = 17
 
 
 class Parts:
@@ -55,11 +59,10 @@ class Parts:
         self._beside: dict[int, CpuLink] = {link.gpu_index: link for link in topology.cpu_links}
         names = {gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden}
         self._has_one_kind = len(names) == 1
-        self._marks = {
-            subject: (number, one)
-            for number, one in reversed(list(enumerate(findings, 1)))
-            for subject in one.subjects
-        }
+        self._marks: dict[str, list[tuple[int, FindingGroup]]] = {}
+        for number, one in enumerate(findings, 1):
+            for subject in one.subjects:
+                self._marks.setdefault(subject, []).append((number, one))
         self._stacks: dict[tuple[Rect | None, float], set[str]] = {}
         for spot in spots:
             if spot.kind is Kind.NIC:
@@ -155,12 +158,8 @@ class Parts:
         link = self._pcie(first.pci)
         is_uniform = len(self._stacks[spot.above, spot.rect.x]) == 1
         self._spine(spot, link, is_labelled=is_uniform)
-        words = [
-            Word(text=names_shown([nic.name for nic in spot.nics], most=1), size=11, is_bold=True)
-        ]
         texts = _nic_texts(spot.nics) if is_uniform else _unlike_texts(first, link)
-        about_it = " · ".join(text for text in texts if text)
-        words += [Word(text=about_it, size=_SMALL)] if about_it else []
+        words = _nic_words(spot, [text for text in texts if text])
         about = [
             ", ".join(nic.name for nic in spot.nics),
             *texts,
@@ -215,12 +214,18 @@ class Parts:
         self._drawing.box(spot.kind, spot.rect, look, words, about=text)
 
     def _mark(self, spot: Spot, names: Sequence[str]) -> None:
+        """A badge for each finding, from the right; what has no room is in the last as `…`."""
         found = {
-            self._marks[name][0]: self._marks[name][1] for name in names if name in self._marks
+            number: looks.FINDINGS[one.severity]
+            for name in names
+            for number, one in self._marks.get(name, ())
         }
-        for at, (number, one) in enumerate(sorted(found.items(), key=lambda item: item[0])):
-            x = spot.rect.right - 2 - 17 * at
-            self._drawing.badge(x, spot.rect.y + 1, str(number), looks.FINDINGS[one.severity])
+        marks = [(str(number), found[number]) for number in sorted(found)]
+        room = int((spot.rect.w - 10) // _BADGE_W)
+        if len(marks) > room:
+            marks = [*marks[: room - 1], ("…", marks[room - 1][1])]
+        for at, (text, colour) in enumerate(marks):
+            self._drawing.badge(spot.rect.right - 2 - _BADGE_W * at, spot.rect.y + 1, text, colour)
 
 
 def beside_words(link: CpuLink) -> str:
@@ -238,8 +243,20 @@ def _nic_texts(nics: Sequence[Nic]) -> list[str]:
     if len(nics) > 1 and first.rate_bytes_per_s is not None:
         rate = bit_rate(first.rate_bytes_per_s)
     texts += [rate] if first.kind is not None or first.rate_bytes_per_s is not None else []
-    texts += [str(first.role)] if is_storage(first) else []
+    texts += [role_words(first.role)] if first.role is not None and is_storage(first) else []
     return texts
+
+
+def _nic_words(spot: Spot, texts: Sequence[str]) -> list[Word]:
+    """The name and what is told below it; where that is too long, its end stands by the name."""
+    name = names_shown([nic.name for nic in spot.nics], most=1)
+    below, room = " · ".join(texts), spot.rect.w - _EDGES
+    if text_width(below, _SMALL) > room and len(texts) > 1:
+        beside = f"{name} · {texts[-1]}"
+        if text_width(beside, _NAME) <= room:
+            name, below = beside, " · ".join(texts[:-1])
+    words = [Word(text=name, size=_NAME, is_bold=True)]
+    return words + ([Word(text=below, size=_SMALL)] if below else [])
 
 
 def _unlike_texts(nic: Nic, link: PcieLink | None) -> list[str]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
 
+from hpckit.model.finding_group import FindingGroup, group_findings, sentence, subjects_shown
 from hpckit.model.hostlist import fold_hosts
 from hpckit.model.node_answer import AlikeNodes
 from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import finding_lines
+from hpckit.report.node_notes import found_lines, next_lines
+from hpckit.report.node_text import COMMAND
 
-_MOST_HOSTS = 60
+_MOST_HOSTS: Final = 60
+_LONGEST: Final = 256
 
 
 def group_lines(
@@ -20,21 +26,40 @@ def group_lines(
 ) -> list[Line]:
     """A sentence a group, the largest first; how the others differ, and what is odd, below each.
 
-    `silent` are the findings of nodes that gave no answer.
+    `silent` are the findings of nodes that gave no answer. The last line is the command that shows
+    the first node that differs.
     """
+    parts = [_group(group, width) for group in groups]
+    parts += [found_lines(silent, width)] if silent else []
+    odd = next((group.nodes[0] for group in groups if group.differs), None)
+    if odd is not None and visible(odd, _LONGEST) == odd:
+        parts.append(next_lines([f"srun -w {shlex.quote(odd)} {COMMAND}"]))
     lines: list[Line] = []
-    for group in groups:
-        style = Style.WARNING if group.differs else Style.TITLE
-        lines += [Line(text=text, style=style) for text in _head(group, width)]
-        for difference in group.differs:
+    for part in parts:
+        lines += [Line(text=""), *part] if lines else part
+    return lines
+
+
+def _group(group: AlikeNodes, width: int) -> list[Line]:
+    style = Style.WARNING if group.differs else Style.TITLE
+    lines = [Line(text=text, style=style) for text in _head(group, width)]
+    for difference in group.differs:
+        if not any(_says(one, difference) for one in group_findings(group.findings)):
             texts = wrapped(tuple(difference.split(" ")), width, first="  ", further="    ")
             lines += [Line(text=text, style=Style.WARNING) for text in texts]
-        lines += _findings(group.findings, width)
-    return [*lines, *finding_lines(silent, width)] if silent else lines
+    return [*lines, *found_lines(group.findings, width)]
 
 
-def _findings(findings: Sequence[NodeFinding], width: int) -> Iterator[Line]:
-    return iter(finding_lines(findings, width)) if findings else iter(())
+def _says(finding: FindingGroup, difference: str) -> bool:
+    """Whether a finding is of the subject of `GPU5: active NVLinks 17, not 18`, and says the 17.
+
+    Another finding about GPU5 does not, and then both are worth a line.
+    """
+    subject, _, rest = difference.partition(": ")
+    value = rest.partition(", not ")[0].rpartition(" ")[2]
+    is_same = subject in {*finding.subjects, subjects_shown(finding.subjects)}
+    words = re.split(r"[\s,;:()]+", sentence(finding))
+    return is_same and value != "" and not {value, f"x{value}"}.isdisjoint(words)
 
 
 def _head(group: AlikeNodes, width: int) -> list[str]:

@@ -22,9 +22,15 @@ _LONGEST: Final = 400
 
 
 def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
+    """How many findings there are, and each as `found_lines` has it; nothing of none."""
+    lines = [Line(text=f"findings {len(findings)}", style=Style.TITLE)] if findings else []
+    return [*lines, *found_lines(findings, width)]
+
+
+def found_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
     """Findings, the gravest first; those that differ in their subject alone are one."""
     groups = group_findings(findings)
-    lines = [Line(text=f"findings {len(findings)}", style=Style.TITLE)] if findings else []
+    lines: list[Line] = []
     for one in groups[:_MOST_FINDINGS]:
         words = words_of(sentence(one))
         lines += labelled(_WORDS[one.severity], words, width, _STYLES[one.severity])

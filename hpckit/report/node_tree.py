@@ -261,12 +261,18 @@ def _aligned(rows: Sequence[tuple[str, str, _Row]], width: int) -> list[Line]:
         else:
             padded = tuple(
                 cell + " " * (widths[row.form, at] - columns(cell))
-                for at, cell in enumerate(row.cells)
+                for at, cell in enumerate(_without_end(row.cells))
                 if widths[row.form, at]
             )
             texts = wrapped(padded, width, first=first, further=further + "       ", between="  ")
         lines += [Line(text=text, style=row.style) for text in texts]
     return lines
+
+
+def _without_end(cells: tuple[str, ...]) -> tuple[str, ...]:
+    """The cells without the empty ones at their end, whose blanks would be a line of their own."""
+    held = max((at for at, cell in enumerate(cells) if cell), default=-1)
+    return cells[: held + 1]
 
 
 def _widths(rows: Iterable[tuple[str, str, _Row]]) -> dict[tuple[str, int], int]:

@@ -11,8 +11,17 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from hpckit.draw.node import node_svg
-from hpckit.model.hardware import GpuLink, Host, LinkKind, NodeTopology, Source
+from hpckit.model.hardware import (
+    GpuLink,
+    Host,
+    LinkKind,
+    NicKind,
+    NicRole,
+    NodeTopology,
+    Source,
+)
 from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.node_words import role_words
 from hpckit.model.pci import CLASS_3D
 from tests.fakes.machine_parts import with_dead_link, with_nic_down
 from tests.fakes.machines import (
@@ -356,3 +365,42 @@ def test_pairs_over_other_gpus_have_no_line() -> None:
     text = node_svg(replace(mi300x(), gpu_links=far))
     assert "each GPU to each" not in text
     assert text.count('stroke="#bc4c00"') == 7 + 1
+
+
+def test_each_finding_has_its_badge() -> None:
+    """A device with several findings has the number of each, also of what all GPUs share."""
+    found = (
+        NodeFinding(
+            rule="r", severity=Severity.WARNING, subject=subject, because=because, remedy="mend it"
+        )
+        for subject, because in (("GPU0", "is hot"), ("GPU0", "is slow"), ("GPUs", "are far off"))
+    )
+    root = _root(dgx_h100(), *found)
+    discs = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}circle") is not None]
+    numbers = [text.text for disc in discs for text in disc.iter(f"{SVG}text")]
+    assert sorted(number for number in numbers if number) == ["1", "1", "2", "2", "3"]
+    assert "GPUs: are far off" in _all_text(root)
+
+
+def test_gpu_with_fewer_links_is_marked() -> None:
+    """Its link has the colour of warnings, and its count is bold."""
+    assert "#9a6700" not in _taps(dgx_h100())
+    assert _taps(with_dead_link(dgx_h100(), 5)).count("#9a6700") == 1
+    (label,) = (
+        text for text in _labels(_root(with_dead_link(dgx_h100(), 5))) if text.text == "NV17"
+    )
+    assert label.get("font-weight") == "bold"
+
+
+def _taps(topology: NodeTopology) -> list[str]:
+    return [wire.get("stroke", "") for wire in _root(topology).iter(f"{SVG}path")]
+
+
+def test_what_a_nic_is_for_is_not_cut() -> None:
+    """A role that has no room below the name stands beside it, or both fit."""
+    for kind in NicKind:
+        for role in (NicRole.STORAGE, NicRole.OTHER):
+            nics = tuple(replace(nic, kind=kind, role=role) for nic in dgx_h100().nics)
+            text = _all_text(_root(replace(dgx_h100(), nics=nics)))
+            assert "…" not in text
+            assert role_words(role) in text

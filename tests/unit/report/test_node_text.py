@@ -433,8 +433,47 @@ def test_groups_of_nodes() -> None:
         "c[1,3-4] 3 nodes alike: 2 × Xeon Platinum 8480C (2 NUMA) · 8 × H100 80GB HBM3 ·",
         "  8 × 400 Gb/s IB + 2 × 200 Gb/s IB storage · driver 570.124.06 ·",
         "  synthetic: no real machine",
+        "",
         "c2 1 node differs",
         "  GPU5: active NVLinks 17, not 18",
+        "",
+        "next  srun -w c2 hpckit inspect",
     ]
-    assert lines[-1].style is Style.WARNING
+    assert lines[-3].style is Style.WARNING
     assert _texts(group_lines(grouped((("c1", BARE),)))) == ["c1 1 node:"]
+
+
+def test_difference_that_is_a_finding_is_said_once() -> None:
+    """A finding of the same subject and value says it; another about the same GPU does not."""
+    (same,) = grouped((("c1", dgx_h100()),))
+    dead = _finding(Severity.WARNING, "GPU5", "GPU5 has 17 of 18 NVLinks")
+    hot = _finding(Severity.WARNING, "GPU5", "GPU5 is hot")
+    differs = ("GPU5: active NVLinks 17, not 18",)
+    odd = replace(same, nodes=("c2",), differs=differs)
+    texts = _texts(group_lines((same, replace(odd, findings=(dead, hot)))))
+    assert texts[4:] == [
+        "c2 1 node differs",
+        "warn     GPU5 has 17 of 18 NVLinks",
+        "         mend it",
+        "warn     GPU5 is hot",
+        "         mend it",
+        "",
+        "next  srun -w c2 hpckit inspect",
+    ]
+    assert "  GPU5: active NVLinks 17, not 18" in _texts(
+        group_lines((same, replace(odd, findings=(hot,))))
+    )
+
+
+def test_silent_nodes_have_their_part() -> None:
+    """They stand below the groups, without a heading, and no command is for them."""
+    silent = (_finding(Severity.ERROR, "c9", "it gave no answer"),)
+    texts = _texts(group_lines(grouped((("c1", BARE),)), silent))
+    assert texts == ["c1 1 node:", "", "error    c9: it gave no answer", "         mend it"]
+
+
+def test_no_line_of_the_tree_is_blank() -> None:
+    """What has no remark takes no line for it where another's remark does not fit."""
+    nics = tuple(replace(nic, bond="bond0" if nic.index else None) for nic in dgx_h100().nics)
+    lines = node_lines(replace(dgx_h100(), nics=nics), width=60)
+    assert [line for line in _texts(lines) if line and not line.strip("│ ")] == []
