@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +33,10 @@ from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from tests.fakes.node import healthy_node
 
 NAMES = ("GPU0", "GPU1", "GPU2", "GPU3", "GPU9", "NIC0", "NIC1", "mlx5_0", "GPUs", "", "x{9}")
-CELLS = ("X", "NV1", "NV17", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", "XGMI", "NV", "SOC", "")
+CELLS = ("X", "NV1", "NV17", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", "XGMI", "NV", None)
 ADDRESSES = (*(PciAddress(f"0000:0{at}:00.0") for at in range(5)), PciAddress("odd"))
 
-indices = st.integers(-1, 4)
+indices = st.integers(0, 9)
 counts = st.one_of(st.none(), st.integers(-1, 20))
 flags = st.one_of(st.none(), st.booleans())
 addresses = st.one_of(st.none(), st.sampled_from(ADDRESSES))
@@ -49,6 +49,42 @@ rates = st.one_of(st.none(), st.sampled_from((0.0, 25e9, 50e9, -1.0)), st.floats
 def few(each: st.SearchStrategy[object], most: int = 4) -> st.SearchStrategy[tuple[object, ...]]:
     """A tuple of a few of them."""
     return st.lists(each, max_size=most).map(tuple)
+
+
+def unlike(each: st.SearchStrategy[object], key: str) -> st.SearchStrategy[tuple[object, ...]]:
+    """A tuple of some, no two with the same value of one field."""
+    return st.lists(each, max_size=6, unique_by=lambda one: getattr(one, key)).map(tuple)
+
+
+def tree(found: Iterable[object]) -> tuple[PciDevice, ...]:
+    """The devices, each below one that comes before it or below one that is not there."""
+    devices = [one for one in found if isinstance(one, PciDevice)]
+    places = [one.address for one in devices]
+    return tuple(
+        dataclasses.replace(one, parent=None) if one.parent in places[at:] else one
+        for at, one in enumerate(devices)
+    )
+
+
+def within(node: NodeTopology, bridges: Iterable[PciDevice] | None = None) -> NodeTopology:
+    """The node with each device below one of these, by default of its own, or below none."""
+    places = {one.address for one in (node.pci if bridges is None else bridges)}
+    pci = tuple(
+        one if one.parent in places else dataclasses.replace(one, parent=None) for one in node.pci
+    )
+    return dataclasses.replace(node, pci=pci)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> PathTable:
+    """What lies between a few devices, known or not."""
+    names = draw(st.lists(st.sampled_from(NAMES), max_size=6, unique=True))
+    row = st.tuples(*[st.sampled_from(CELLS)] * len(names))
+    return PathTable(
+        devices=tuple(names),
+        cells=tuple(draw(row) for _ in names),
+        is_recorded=draw(st.booleans()),
+    )
 
 
 links = st.builds(
@@ -110,21 +146,15 @@ devices = st.builds(
     numa_index=counts,
     link=st.one_of(st.none(), st.builds(PcieLink, width=counts, max_width=counts)),
 )
-tables = st.builds(
-    PathTable,
-    devices=few(st.sampled_from(NAMES), 6),
-    cells=few(few(st.one_of(st.none(), st.sampled_from(CELLS)), 6), 6),
-    is_recorded=st.booleans(),
-)
 nodes = st.builds(
     NodeTopology,
     source=st.builds(Source, format=st.sampled_from(("nvml", "sysfs", "kfd"))),
     host=st.builds(Host, is_virtual_machine=flags),
-    gpus=few(gpus, 6),
+    gpus=unlike(gpus, "index"),
     gpu_links=few(gpu_links, 6),
-    nics=few(nics, 6),
-    pci=few(devices, 6),
-    paths=st.one_of(st.none(), tables),
+    nics=unlike(nics, "index"),
+    pci=unlike(devices, "address").map(tree),
+    paths=st.one_of(st.none(), tables()),
     unknown=few(
         st.builds(
             Unknown,
@@ -153,7 +183,11 @@ def test_any_node_has_findings(node: NodeTopology, expected: int | None) -> None
 
 @given(first=nodes, second=nodes)
 def test_any_nodes_merge(first: NodeTopology, second: NodeTopology) -> None:
-    """Any two nodes merge; every address of either is there, and the driver's GPUs come first."""
+    """Any two nodes merge; every address of either is there, and the driver's GPUs come first.
+
+    A kernel's tree has the bridges above each device, a driver tells devices and no tree.
+    """
+    first, second = within(first), within(second, ())
     merged = merge(first, second)
     assert {one.address for one in merged.pci} == {one.address for one in (*first.pci, *second.pci)}
     assert [gpu.index for gpu in merged.gpus[: len(second.gpus)]] == [
@@ -188,12 +222,12 @@ def matrices(draw: st.DrawFn) -> NodeTopology:
     """GPUs with a word between each two, mostly one word; with NVML's own links or without."""
     count = draw(st.integers(1, 9))
     usual = draw(st.sampled_from(("NV18", "NV4", "NV2", "SYS")))
-    unlike = st.sampled_from(("NV17", "NV3", "NV1", "PIX", "PHB"))
+    odd = st.sampled_from(("NV17", "NV3", "NV1", "PIX", "PHB"))
     cells = [["X" if row == at else usual for at in range(count)] for row in range(count)]
     for _ in range(draw(st.integers(0, 6))):
         row, at = draw(st.integers(0, count - 1)), draw(st.integers(0, count - 1))
         if row != at:
-            cells[row][at] = draw(unlike)
+            cells[row][at] = draw(odd)
             cells[at][row] = draw(st.sampled_from((cells[row][at], usual)))
     own = draw(st.booleans())
     switch = NvLink(index=0, is_active=True, remote=NvLinkRemote.SWITCH)
