@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from hpckit.model.hardware import Gpu, NodeTopology
 from hpckit.model.hostlist import natural_order
+from hpckit.model.index_list import index_list
 from hpckit.model.node_finding import Severity
 from hpckit.model.path import PathKind, path_kind
 
@@ -72,6 +73,16 @@ class Rule:
 def gpu_name(index: int) -> str:
     """What a matrix calls a GPU."""
     return f"GPU{index}"
+
+
+def gpu_ranges(indices: Iterable[int]) -> str:
+    """GPUs for a sentence, with runs folded: `GPU0-3,7`."""
+    return f"GPU{index_list(indices)}"
+
+
+def have(count: int) -> str:
+    """`has` of one, else `have`."""
+    return "has" if count == 1 else "have"
 
 
 def named(names: Iterable[str]) -> str:

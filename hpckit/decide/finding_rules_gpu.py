@@ -40,7 +40,7 @@ def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
         if any(word in unknown.because.lower() for word in LOST_WORDS):
             told.setdefault(unknown.subject, unknown.because)
     for subject, because in told.items():
-        yield Evidence(subject, f"the driver answers of {subject}: {because}")
+        yield Evidence(subject, f"{subject} is lost to the driver: {because}")
 
 
 def driver_silent(node: InspectedNode) -> Iterator[Evidence]:
@@ -73,8 +73,14 @@ def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
     if None not in counts and shown < node.expected_gpus:
         yield Evidence(
             GPUS,
-            f"the driver shows {counted(shown, 'GPU')}, Slurm's gres says {node.expected_gpus}",
+            f"{_are(shown, 'GPU')} shown, {_are(node.expected_gpus)} expected",
         )
+
+
+def _are(count: int, noun: str = "") -> str:
+    """`1 GPU is`, `2 are`."""
+    words = counted(count, noun) if noun else str(count)
+    return f"{words} {'is' if count == 1 else 'are'}"
 
 
 def gpu_without_driver(node: InspectedNode) -> Iterator[Evidence]:
@@ -126,7 +132,9 @@ def _passed_on(node: InspectedNode, hidden: list[Gpu]) -> str:
 def disagreement(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvml-sysfs-disagree`."""
     for one in node.topology.disagreements:
-        yield Evidence(one.subject, f"{one.what} of {one.subject}: {' · '.join(one.said)}")
+        yield Evidence(
+            one.subject, f"{one.subject} has more than one {one.what}: {' · '.join(one.said)}"
+        )
 
 
 # --- how is it -----------------------------------------------------------------------------------
@@ -136,7 +144,9 @@ def remapping_failed(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `remapping-failed`."""
     for name, health in _health(node):
         if health.remapping_failed:
-            yield Evidence(name, f"a row of {name}'s memory could not be remapped{_rows(health)}")
+            yield Evidence(
+                name, f"{name} has a row of memory that could not be remapped{_rows(health)}"
+            )
 
 
 def remapping_pending(node: InspectedNode) -> Iterator[Evidence]:
@@ -250,9 +260,9 @@ def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
         if fabric is None or fabric.state is None:
             continue
         if _letters(fabric.state) not in FABRIC_FINE:
-            yield Evidence(name, f"the NVLink fabric state of {name} is {fabric.state}{_of(node)}")
+            yield Evidence(name, f"{name} has the NVLink fabric state {fabric.state}{_of(node)}")
         elif _letters(fabric.state) == "completed" and not _is_success(fabric.status):
-            yield Evidence(name, f"the NVLink fabric of {name} completed with {fabric.status}")
+            yield Evidence(name, f"{name} has an NVLink fabric that completed with {fabric.status}")
 
 
 def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
@@ -261,7 +271,7 @@ def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
         health = None if gpu.fabric is None else gpu.fabric.health
         if health is not None and health.upper().startswith(UNHEALTHY):
             name = gpu_name(gpu.index)
-            yield Evidence(name, f"the NVLink fabric of {name} is {health}")
+            yield Evidence(name, f"{name} has an NVLink fabric that is {health}")
 
 
 def _of(node: InspectedNode) -> str:
@@ -288,4 +298,4 @@ def mig_on(node: InspectedNode) -> Iterator[Evidence]:
     for gpu, count in zip(on, devices, strict=True):
         name = gpu_name(gpu.index)
         told_of = "" if count is None else f", {counted(count, 'MIG device')}"
-        yield Evidence(name, f"MIG is on in {name}{told_of}")
+        yield Evidence(name, f"{name} has MIG on{told_of}")

@@ -6,18 +6,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.decide.finding_rule import (
+    CLOSE,
     GPUS,
     Evidence,
     InspectedNode,
     counted,
     gpu_name,
+    gpu_ranges,
+    have,
     most_common,
     named,
 )
 from hpckit.decide.finding_rules_pci import pci_hidden
-from hpckit.decide.nic_nearness import close_nics, nearest_kind
+from hpckit.decide.nic_nearness import kind_between
 from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, is_down, rate_words
 from hpckit.model.hardware import Nic, NicKind, NicRole
+from hpckit.model.path import PathKind
 
 RAILS_FROM: Final = 4
 """GPUs from which on one without the NIC that each of the others has is no design."""
@@ -43,8 +47,8 @@ def port_down(node: InspectedNode) -> Iterator[Evidence]:
     for nic in node.topology.nics:
         down = [port.index for port in nic.ports if port.state and port.state.upper() != ACTIVE]
         if nic.role is NicRole.COMPUTE and is_active(nic) and down:
-            ports = named(str(index) for index in down)
-            yield Evidence(nic.name, f"of {nic.name}'s ports {ports} is not ACTIVE, another is")
+            ports = f"port{'' if len(down) == 1 else 's'} {named(str(index) for index in down)}"
+            yield Evidence(nic.name, f"{nic.name} has no link on {ports}, another port is up")
 
 
 def nic_slow(node: InspectedNode) -> Iterator[Evidence]:
@@ -68,7 +72,7 @@ def nic_slow(node: InspectedNode) -> Iterator[Evidence]:
 def nic_missing(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nic-missing`: one GPU without, each of the others with as many NICs of its own."""
     close = _close(node)
-    without = [index for index, each in close.items() if not each]
+    without = [index for index, each in close.items() if each == frozenset()]
     others = [each for each in close.values() if each]
     own = {len(each) for each in others}
     is_rails = sum(map(len, others)) == len(frozenset[int]().union(*others))
@@ -78,48 +82,59 @@ def nic_missing(node: InspectedNode) -> Iterator[Evidence]:
     (each_has,) = own
     yield Evidence(
         name,
-        f"{name} has no NIC below its PCIe switch, each of the other {len(others)} GPUs has"
+        f"{name} has no NIC on its PCIe switch, each of the other {len(others)} GPUs has"
         f" {each_has} of its own",
     )
 
 
 def no_close_nic(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `no-close-nic`; nothing where a hypervisor hides what is close."""
+    """Rule `no-close-nic`; nothing where a hypervisor hides what is close.
+
+    A GPU of which a path to a NIC is not known may well have one that is close.
+    """
     close = _close(node)
-    without = [index for index, each in close.items() if not each]
+    without = [index for index, each in close.items() if each == frozenset()]
     if not without or any(pci_hidden(node)):
         return
     missing = {one.subject for one in nic_missing(node)}
-    if len(without) == len(close):
-        subject = GPUS if len(close) > 1 else gpu_name(without[0])
-        yield Evidence(subject, f"no GPU has a NIC below its PCIe switch{_nearest(node, without)}")
+    if len(without) == len(close) > 1:
+        yield Evidence(GPUS, f"no GPU has a NIC on its PCIe switch{_nearest(node, without)}")
         return
+    having = [index for index, each in close.items() if each]
+    others = f", {gpu_ranges(having)} {have(len(having))} one" if having else ""
     for index in without:
         name = gpu_name(index)
         if name not in missing:
-            having = [gpu_name(other) for other, each in close.items() if each]
-            verb = "has" if len(having) == 1 else "have"
-            yield Evidence(
-                name,
-                f"{name} has no NIC below its PCIe switch,"
-                f" {named(having)} {verb}{_nearest(node, [index])}",
-            )
+            nearest = _nearest(node, [index])
+            yield Evidence(name, f"{name} has no NIC on the same PCIe switch{others}{nearest}")
 
 
 def _nearest(node: InspectedNode, indices: list[int]) -> str:
-    kinds = {nearest_kind(node.cells, index, _for_jobs(node)) for index in indices}
-    told = named(kind for kind in kinds if kind is not None)
-    return f"; the nearest is {told} away" if told else ""
+    order = list(PathKind)
+    nearest = {min(_kinds(node, index).values(), key=order.index) for index in indices}
+    *nearer, farthest = sorted(nearest, key=order.index)
+    told = f"{', '.join(nearer)} or {farthest}" if nearer else farthest
+    return f"; the nearest is {told} away"
 
 
-def _close(node: InspectedNode) -> dict[int, frozenset[int]]:
-    """GPU → the NICs for jobs that are close to it, down ones too: they are in their place."""
-    wanted = {nic.index for nic in _for_jobs(node)}
-    return {
-        index: each & wanted
-        for index, each in close_nics(node.topology, node.cells).items()
-        if wanted
-    }
+def _close(node: InspectedNode) -> dict[int, frozenset[int] | None]:
+    """GPU → the NICs for jobs that are close to it, down ones too: they are in their place.
+
+    None where none is known to be close and some path is not known.
+    """
+    wanted = len({nic.index for nic in _for_jobs(node)})
+    found: dict[int, frozenset[int] | None] = {}
+    for gpu in node.gpus if wanted else ():
+        kinds = _kinds(node, gpu.index)
+        close = frozenset(index for index, kind in kinds.items() if kind in CLOSE)
+        found[gpu.index] = close if close or len(kinds) == wanted else None
+    return found
+
+
+def _kinds(node: InspectedNode, gpu_index: int) -> dict[int, PathKind]:
+    """NIC for jobs → what lies between the GPU and it, where that is known."""
+    kinds = ((nic.index, kind_between(node.cells, gpu_index, nic)) for nic in _for_jobs(node))
+    return {index: kind for index, kind in kinds if kind is not None}
 
 
 def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
@@ -131,8 +146,8 @@ def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
 
 def _down_words(nic: Nic) -> str:
     physical = next((port.phys_state for port in nic.ports if port.phys_state), None)
-    link = "" if physical is None else f", its physical link is {physical}"
-    return f"the port of {nic.name} is {nic.state}{link}"
+    link = "" if physical is None else f" (physical link {physical})"
+    return f"{nic.name} is {nic.state}{link}"
 
 
 def _peers(node: InspectedNode, nic: Nic) -> str:
@@ -140,4 +155,7 @@ def _peers(node: InspectedNode, nic: Nic) -> str:
         each for each in node.topology.nics if each.role is NicRole.COMPUTE and each is not nic
     ]
     up = sum(is_active(each) for each in peers)
-    return f"; {up} of {len(peers)} other NICs for jobs are up" if peers else ""
+    if len(peers) > 1:
+        share = f"all {up}" if up == len(peers) else f"{up} of {len(peers)}"
+        return f"; {share} other NICs for jobs are up"
+    return f"; the other NIC for jobs is {'' if up else 'not '}up" if peers else ""

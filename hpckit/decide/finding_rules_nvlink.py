@@ -20,6 +20,8 @@ from hpckit.decide.finding_rule import (
     InspectedNode,
     counted,
     gpu_name,
+    gpu_ranges,
+    have,
     named,
     twins,
 )
@@ -86,24 +88,21 @@ def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
             name = gpu_name(gpu.index)
             told = any(gpu.index == row for row, _ in pairs)
             if linked and told and gpu.index not in linked and name not in named_already:
-                others = named(gpu_name(index) for index in linked)
-                yield Evidence(name, f"{name} has no NVLink to another GPU, {others} have")
+                others = f"{gpu_ranges(linked)} {have(len(linked))}"
+                yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
 
 
 def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `nvlink-bridges-uneven`."""
+    """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
     for group in twins(_comparable(node)):
         pairs = _pairs(node, group)
         joined = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
         counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in joined}
         most = max(counts.values(), default=0)
         for (a, b), count in counts.items():
-            for one, other in ((a, b), (b, a)) if count < most else ():
-                name = gpu_name(one)
-                yield Evidence(
-                    name,
-                    f"{name} has NV{count} to {gpu_name(other)}, other pairs here have NV{most}",
-                )
+            because = f"{gpu_ranges((a, b))} are joined by NV{count}, other pairs here by NV{most}"
+            if count < most:
+                yield from (Evidence(gpu_name(one), because) for one in (a, b))
 
 
 def _comparable(node: InspectedNode) -> list[Gpu]:
@@ -258,16 +257,18 @@ def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
 
 def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
     most = max(pairs.values())
-    peers: dict[int, list[str]] = {}
+    peers: dict[int, list[int]] = {}
     for (a, b), count in pairs.items():
         if a == gpu.index:
-            peers.setdefault(min(count, pairs[b, a]), []).append(gpu_name(b))
-    short = {count: names for count, names in peers.items() if count < most}
+            peers.setdefault(min(count, pairs[b, a]), []).append(b)
+    short = {count: others for count, others in peers.items() if count < most}
     told = "; ".join(
-        f"{f'NV{count}' if count else 'no NVLink'} to {named(names)}"
-        for count, names in sorted(short.items())
+        f"{f'NV{count}' if count else 'no NVLink'} to {gpu_ranges(others)}"
+        for count, others in sorted(short.items())
     )
-    rest = f"NV{most} to {named(peers[most])}" if most in peers else f"NV{most} is between those"
+    rest = (
+        f"NV{most} to {gpu_ranges(peers[most])}" if most in peers else f"NV{most} is between those"
+    )
     name = gpu_name(gpu.index)
     return Evidence(name, f"{name} has {told}, and {rest}{_inactive(gpu)}")
 

@@ -17,6 +17,7 @@ from hpckit.decide.finding_rule import (
     GPUS,
     Evidence,
     InspectedNode,
+    counted,
     gpu_name,
     kind_of,
 )
@@ -90,11 +91,12 @@ def _lanes(tree: PciTree, address: PciAddress | None, subject: str, twin_of: Has
         most = _both(below, above)
         width = _width(below)
         if most is not None and width is not None and width < most:
-            where = subject if below is way[0] else f"the bridge {below.address} above {subject}"
+            bridge = f"is behind the bridge {below.address}, which runs"
+            where = f"{subject} {'runs' if below is way[0] else bridge}"
             return _Lanes(
                 subject=subject,
                 twin_of=twin_of,
-                because=f"{where} runs {width} PCIe lanes, both ends of the link can {most}",
+                because=f"{where} {width} PCIe lanes, both ends of the link can {most}",
                 is_fault=True,
             )
     return _of_device(way, subject, twin_of)
@@ -141,8 +143,8 @@ def pci_hidden(node: InspectedNode) -> Iterator[Evidence]:
         return
     because = _flat_tree(node) or _one_kind(node)
     if because is not None:
-        virtual = "this is a virtual machine, and " if node.topology.host.is_virtual_machine else ""
-        yield Evidence(GPUS, virtual + because)
+        known = "this is" if node.topology.host.is_virtual_machine else "likely"
+        yield Evidence(GPUS, f"{because}: {known} a virtual machine")
 
 
 def _flat_tree(node: InspectedNode) -> str | None:
@@ -168,13 +170,14 @@ def _one_kind(node: InspectedNode) -> str | None:
     }
     if table is None or len(table.devices) < FLAT_FROM:
         return None
-    places = {gpu.numa_index for gpu in node.gpus}
-    told = "no NUMA node is told" if places == {None} else f"NUMA nodes of GPUs: {len(places)}"
+    places = {gpu.numa_index for gpu in node.gpus} - {None}
+    told = counted(len(places), "NUMA node") if places else "no NUMA node known"
+    every = "all GPUs seem" if len(node.gpus) > 1 else "the GPU and its peers seem"
     if set(kinds.values()) == {PathKind.PHB}:
-        return f"every PCIe path of a GPU is PHB, as if all hung on one root; {told}"
+        return f"{every} to hang on one root (every path PHB, {told})"
     between = sum(names.issuperset(pair) for pair in kinds)
     if set(kinds.values()) == {PathKind.SYS} and _is_one_place(node, between):
-        return f"every PCIe path of a GPU is SYS, as if each had a root of its own; {told}"
+        return f"{every} to have a root each (every path SYS, {told})"
     return None
 
 

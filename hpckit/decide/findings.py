@@ -7,12 +7,18 @@ from typing import Final
 
 from hpckit.decide.finding_rule import Evidence, InspectedNode, Rule, gpu_cells
 from hpckit.decide.finding_rules import RULES
+from hpckit.decide.grouping import silent_node
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
+from hpckit.model.node_answer import NodeAnswer
 from hpckit.model.node_finding import NodeFinding, Severity
 
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
+_SILENT_WHAT: Final = (
+    "With `--nodes` or `--job`: Slurm does not know the node or cannot reach it, or it gave no"
+    " answer."
+)
 _PAGE: Final = """\
 <!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
 # What hpckit finds odd about a node
@@ -43,8 +49,11 @@ def node_findings(
 
 def findings_page() -> str:
     """The reference page docs/reference/findings.md."""
-    ordered = sorted(RULES, key=lambda rule: WORST_FIRST.index(rule.severity))
-    return _PAGE.format(rows="\n".join(_row(rule) for rule in ordered))
+    rows = [(rule.severity, _rule_row(rule)) for rule in RULES]
+    silent = silent_node(NodeAnswer(node="NODE"))
+    rows.append((silent.severity, _silent_row(silent)))
+    ordered = sorted(rows, key=lambda row: WORST_FIRST.index(row[0]))
+    return _PAGE.format(rows="\n".join(row for _, row in ordered))
 
 
 def _finding(rule: Rule, seen: Evidence) -> NodeFinding:
@@ -67,7 +76,16 @@ def _place(finding: NodeFinding) -> tuple[object, ...]:
     return (worst, natural_order(finding.subject), finding.rule, finding.because)
 
 
-def _row(rule: Rule) -> str:
+def _rule_row(rule: Rule) -> str:
     subject = "mlx5_3" if "{subject}" in rule.remedy else "GPU5"
-    cells = (f"`{rule.name}`", rule.severity.value, rule.what, _remedy(rule, subject), rule.source)
+    return _row(rule.name, rule.severity.value, rule.what, _remedy(rule, subject), rule.source)
+
+
+def _silent_row(one: NodeFinding) -> str:
+    """The one rule about a node of which nothing was seen, so it has no check."""
+    return _row(one.rule, one.severity.value, _SILENT_WHAT, one.remedy, "scontrol(1): show node")
+
+
+def _row(name: str, *rest: str) -> str:
+    cells = (f"`{name}`", *rest)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -15,26 +15,17 @@ def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]
     found: dict[int, set[int]] = {}
     for gpu in topology.gpus:
         for nic in () if gpu.is_hidden else topology.nics:
-            cell = _cell(cells, gpu_name(gpu.index), nic)
-            if cell is not None:
+            kind = kind_between(cells, gpu.index, nic)
+            if kind is not None:
                 close = found.setdefault(gpu.index, set())
-                if kind_of(cell) in CLOSE:
+                if kind in CLOSE:
                     close.add(nic.index)
     return {index: frozenset(each) for index, each in found.items()}
 
 
-def nearest_kind(cells: Cells, gpu_index: int, nics: tuple[Nic, ...]) -> str | None:
-    """The nearest path from a GPU to any of these NICs; None where none is known."""
-    kinds = [
-        kind
-        for nic in nics
-        if (cell := _cell(cells, gpu_name(gpu_index), nic)) is not None
-        and (kind := kind_of(cell)) is not None
-    ]
-    return min(kinds, key=list(PathKind).index).value if kinds else None
-
-
-def _cell(cells: Cells, gpu: str, nic: Nic) -> str | None:
+def kind_between(cells: Cells, gpu_index: int, nic: Nic) -> PathKind | None:
+    """What lies between a GPU and a NIC, by `gpu_cells`; None where it is not known."""
+    gpu = gpu_name(gpu_index)
     names = (nic.name,) if nic.label is None else (nic.label, nic.name)
     pairs = (pair for name in names for pair in ((gpu, name), (name, gpu)))
-    return next((cells[pair] for pair in pairs if pair in cells), None)
+    return next((kind_of(cells[pair]) for pair in pairs if pair in cells), None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from hpckit.decide.finding_rules import RULES
 from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.nic_roles import with_nic_roles
+from hpckit.model.finding_group import group_findings, sentence
 from hpckit.model.hardware import (
     Disagreement,
     Gpu,
@@ -18,6 +20,7 @@ from hpckit.model.hardware import (
     Host,
     LinkKind,
     Nic,
+    NicPort,
     NodeTopology,
     NvLink,
     NvLinkRemote,
@@ -64,6 +67,25 @@ def found(topology: NodeTopology, rule: str, **more: int) -> list[NodeFinding]:
 def subjects(topology: NodeTopology, rule: str) -> list[str]:
     """What the findings of one rule are about."""
     return [one.subject for one in found(topology, rule)]
+
+
+def said(findings: Sequence[NodeFinding]) -> list[str]:
+    """The sentences about them, those that are alike together."""
+    return [sentence(group) for group in group_findings(findings)]
+
+
+def without_cells(topology: NodeTopology, *pairs: tuple[str, str]) -> NodeTopology:
+    """The node without what lies between these."""
+    table = topology.paths
+    assert table is not None
+    cells = tuple(
+        tuple(
+            None if (row, column) in pairs else cell
+            for column, cell in zip(table.devices, cells, strict=True)
+        )
+        for row, cells in zip(table.devices, table.cells, strict=True)
+    )
+    return dataclasses.replace(topology, paths=dataclasses.replace(table, cells=cells))
 
 
 def rules_of(topology: NodeTopology) -> set[str]:
@@ -147,7 +169,7 @@ def test_short_row(way: str) -> None:
         cells |= {(other, 5): "NV17"} if "column" in way else {}
     (finding,) = found(even_matrix(8, "NV18", cells), "nvlink-fewer")
     assert finding.subject == "GPU5"
-    assert finding.because.startswith("GPU5 has NV17 to GPU0, GPU1, GPU2, GPU3, GPU4, GPU6, GPU7")
+    assert finding.because.startswith("GPU5 has NV17 to GPU0-4,6-7, and ")
 
 
 def test_short_pair() -> None:
@@ -155,7 +177,7 @@ def test_short_pair() -> None:
     node = even_matrix(8, "NV18", both_ways((2, 6), word="NV17"))
     assert subjects(node, "nvlink-fewer") == ["GPU2", "GPU6"]
     assert found(node, "nvlink-fewer")[0].because == (
-        "GPU2 has NV17 to GPU6, and NV18 to GPU0, GPU1, GPU3, GPU4, GPU5, GPU7"
+        "GPU2 has NV17 to GPU6, and NV18 to GPU0-1,3-5,7"
     )
 
 
@@ -177,7 +199,7 @@ def test_direct_links() -> None:
     node = even_matrix(4, "NV4", both_ways((0, 3), word="PXB"))
     assert subjects(node, "nvlink-fewer") == ["GPU0", "GPU3"]
     assert found(node, "nvlink-fewer")[0].because == (
-        "GPU0 has no NVLink to GPU3, and NV4 to GPU1, GPU2"
+        "GPU0 has no NVLink to GPU3, and NV4 to GPU1-2"
     )
 
 
@@ -256,7 +278,19 @@ def test_bridges() -> None:
     assert rules_of(even) == set()
     uneven = even_matrix(4, "SYS", both_ways((0, 1), word="NV12") | both_ways((2, 3), word="NV4"))
     assert rules_of(uneven) == {"nvlink-bridges-uneven"}
-    assert subjects(uneven, "nvlink-bridges-uneven") == ["GPU2", "GPU3"]
+    notes = found(uneven, "nvlink-bridges-uneven")
+    assert [one.subject for one in notes] == ["GPU2", "GPU3"]
+    assert said(notes) == ["GPU2-3 are joined by NV4, other pairs here by NV12"]
+
+
+def test_bridges_between_others() -> None:
+    """A pair whose GPUs are not neighbours is one sentence, and so is each of two pairs."""
+    words = both_ways((0, 1), word="NV8") | both_ways((2, 5), word="NV6")
+    node = even_matrix(6, "SYS", words | both_ways((3, 4), word="NV4"))
+    assert said(found(node, "nvlink-bridges-uneven")) == [
+        "GPU2,5 are joined by NV6, other pairs here by NV8",
+        "GPU3-4 are joined by NV4, other pairs here by NV8",
+    ]
 
 
 def test_card_without_bridge() -> None:
@@ -266,6 +300,7 @@ def test_card_without_bridge() -> None:
         ("nvlink-none", Severity.NOTE, "GPU0"),
         ("nvlink-none", Severity.NOTE, "GPU1"),
     ]
+    assert said(node_findings(node)) == ["GPU0-1 have no NVLink to another GPU, GPU2-3 have"]
 
 
 def test_bridged_cards_of_nvml() -> None:
@@ -318,7 +353,10 @@ def test_narrow_switch() -> None:
         ("pcie-width", "GPU2"),
         ("pcie-width", "mlx5_2"),
     }
-    assert "the bridge 0002:01:00.0 above GPU2 runs 4 PCIe lanes" in findings[0].because
+    assert findings[0].because == (
+        "GPU2 is behind the bridge 0002:01:00.0, which runs 4 PCIe lanes,"
+        " both ends of the link can 16"
+    )
 
 
 def test_inside_of_a_switch() -> None:
@@ -390,6 +428,10 @@ def test_slow_generation() -> None:
 def test_hypervisor() -> None:
     """A matrix with nothing but PHB, or SYS on one NUMA node, is a hypervisor's."""
     assert rules_of(even_matrix(4, "PHB", {})) == {"pci-hidden"}
+    assert said(node_findings(even_matrix(4, "PHB", {}))) == [
+        "all GPUs seem to hang on one root (every path PHB, no NUMA node known):"
+        " likely a virtual machine"
+    ]
     assert rules_of(even_matrix(4, "SYS", {})) == {"pci-hidden"}
     mixed = even_matrix(4, "SYS", both_ways((0, 1), word="NODE"))
     assert rules_of(mixed) == set()
@@ -417,7 +459,7 @@ def test_nic_down() -> None:
         Severity.WARNING,
         "mlx5_3",
     )
-    assert finding.because == "the port of mlx5_3 is DOWN; 7 of 7 other NICs for jobs are up"
+    assert finding.because == "mlx5_3 is DOWN; all 7 other NICs for jobs are up"
 
 
 def test_nic_slow() -> None:
@@ -444,9 +486,9 @@ def test_half_the_gpus_with_nics() -> None:
     assert {one.rule for one in findings} == {"no-close-nic"}
     assert [one.subject for one in findings] == ["GPU1", "GPU3", "GPU5", "GPU7"]
     assert findings[0].because == (
-        "GPU1 has no NIC below its PCIe switch, GPU0, GPU2, GPU4, GPU6 have;"
-        " the nearest is NODE away"
+        "GPU1 has no NIC on the same PCIe switch, GPU0,2,4,6 have one; the nearest is NODE away"
     )
+    assert len(group_findings(findings)) == 1
 
 
 def test_no_close_nic_at_all() -> None:
@@ -454,6 +496,73 @@ def test_no_close_nic_at_all() -> None:
     node = matrix("GPU0 X NV4 NODE\nGPU1 NV4 X SYS\nNIC0 NODE SYS X")
     (finding,) = node_findings(node)
     assert (finding.rule, finding.subject) == ("no-close-nic", "GPUs")
+    assert said([finding]) == [
+        "no GPU has a NIC on its PCIe switch; the nearest is NODE or SYS away"
+    ]
+
+
+def test_unknown_path_to_a_nic() -> None:
+    """A GPU of which a path to a NIC is not known may have one that is close: nothing is said."""
+    node = matrix(
+        "GPU0 X SYS SYS SYS NODE\nGPU1 SYS X SYS SYS SYS\nNIC0 SYS SYS X SYS SYS\n"
+        "NIC1 SYS SYS SYS X SYS\nNIC2 NODE SYS SYS SYS X"
+    )
+    assert subjects(node, "no-close-nic") == ["GPUs"]
+    first = without_cells(node, ("GPU0", "NIC1"), ("NIC1", "GPU0"))
+    (finding,) = found(first, "no-close-nic")
+    assert finding.because == "GPU1 has no NIC on the same PCIe switch; the nearest is SYS away"
+    both = without_cells(first, ("GPU1", "NIC1"), ("NIC1", "GPU1"))
+    assert found(both, "no-close-nic") == []
+
+
+def test_unknown_path_and_a_missing_nic() -> None:
+    """No NIC is missing of a GPU of which a path is not known."""
+    whole = healthy_node()
+    node = with_cells(dataclasses.replace(whole, nics=whole.nics[:-1]))
+    node = without_cells(node, ("GPU7", "mlx5_2"), ("mlx5_2", "GPU7"))
+    assert node_findings(with_nic_roles(node)) == ()
+
+
+def test_nearest_kinds_in_order() -> None:
+    """The nearest paths are listed near to far."""
+    node = matrix(
+        "GPU0 X SYS SYS SYS\nGPU1 SYS X SYS PHB\nGPU2 SYS SYS X NODE\nNIC0 SYS PHB NODE X"
+    )
+    (finding,) = found(node, "no-close-nic")
+    assert finding.because.endswith("; the nearest is PHB, NODE or SYS away")
+
+
+def test_one_port_down() -> None:
+    """NICs for jobs with one port down are one sentence."""
+    ports = (NicPort(index=1, state="ACTIVE"), NicPort(index=2, state="DOWN"))
+    node = healthy_node()
+    for index in (2, 3):
+        node = change_nic(node, index, lambda one: dataclasses.replace(one, ports=ports))
+    assert said(found(node, "port-down")) == [
+        "mlx5_2 mlx5_3 have no link on port 2, another port is up"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "peers"),
+    [
+        (["DOWN", "ACTIVE"], "; the other NIC for jobs is up"),
+        (["DOWN", "DOWN"], "; the other NIC for jobs is not up"),
+        (["DOWN", "DOWN", "ACTIVE", "ACTIVE"], "; 2 of 3 other NICs for jobs are up"),
+        (["DOWN"], ""),
+    ],
+)
+def test_peers_of_a_nic_that_is_down(states: list[str], peers: str) -> None:
+    """How many of the other NICs are up is told, and why the link is down if that is known."""
+    node = healthy_node(len(states))
+    for index, state in enumerate(states):
+        port = NicPort(index=1, state=state, phys_state="Disabled" if state == "DOWN" else "LinkUp")
+        changed = dataclasses.replace(node.nics[index], state=state, ports=(port,))
+        node = dataclasses.replace(
+            node, nics=tuple(changed if one.index == index else one for one in node.nics)
+        )
+    finding = found(node, "nic-down")[0]
+    assert finding.because == f"mlx5_0 is DOWN (physical link Disabled){peers}"
 
 
 def test_uncabled_nic() -> None:
@@ -474,7 +583,7 @@ def test_gres() -> None:
     """Fewer GPUs than Slurm's gres says is an error, as many or more is nothing."""
     (finding,) = found(healthy_node(7), "gpus-fewer-than-gres", expected_gpus=8)
     assert (finding.severity, finding.subject) == (Severity.ERROR, "GPUs")
-    assert finding.because == "the driver shows 7 GPUs, Slurm's gres says 8"
+    assert finding.because == "7 GPUs are shown, 8 are expected"
     assert found(healthy_node(), "gpus-fewer-than-gres", expected_gpus=8) == []
 
 
@@ -606,7 +715,7 @@ def test_mig() -> None:
     node = healthy_node(2)
     one_of = change_gpu(node, 1, lambda one: dataclasses.replace(one, is_mig=True, mig_devices=7))
     assert [(one.subject, one.because) for one in found(one_of, "mig-on")] == [
-        ("GPU1", "MIG is on in GPU1, 7 MIG devices")
+        ("GPU1", "GPU1 has MIG on, 7 MIG devices")
     ]
     both = change_gpu(one_of, 0, lambda one: dataclasses.replace(one, is_mig=True, mig_devices=2))
     assert [(one.subject, one.because) for one in found(both, "mig-on")] == [
@@ -619,7 +728,7 @@ def test_disagreement() -> None:
     said = Disagreement(subject="GPU3", what="numa_index", said=("NVML says 1", "sysfs says 0"))
     node = dataclasses.replace(healthy_node(), disagreements=(said,))
     (finding,) = found(node, "nvml-sysfs-disagree")
-    assert finding.because == "numa_index of GPU3: NVML says 1 · sysfs says 0"
+    assert finding.because == "GPU3 has more than one numa_index: NVML says 1 · sysfs says 0"
 
 
 def test_amd_node() -> None:
@@ -646,4 +755,4 @@ def test_rules_are_told_apart() -> None:
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     page = findings_page()
-    assert all(f"| `{name}` |" in page for name in names)
+    assert all(f"| `{name}` |" in page for name in [*names, "node-silent"])
