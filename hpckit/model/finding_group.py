@@ -51,14 +51,15 @@ def group_findings(findings: Iterable[NodeFinding]) -> tuple[FindingGroup, ...]:
 def sentence(group: FindingGroup) -> str:
     """What was found, beginning with what it is about, which most evidence does by itself.
 
-    What is said of all GPUs of a node names them.
+    Evidence about all GPUs of a node that names them needs no beginning.
     """
     shown = subjects_shown(group.subjects)
     said = _said(group.because, group.subjects[0])
     if said is not None and len(set(group.subjects)) > 1:
         verb, _, rest = said.partition(" ")
         return f"{shown} {_PLURALS[verb]} {rest}" if verb in _PLURALS else f"{shown}: {said}"
-    is_named = group.because.startswith(f"{shown} ") or group.subjects == _WHOLE_NODE
+    is_of_node = group.subjects == _WHOLE_NODE and "GPU" in group.because
+    is_named = is_of_node or group.because.startswith(f"{shown} ")
     return group.because if is_named else f"{shown}: {group.because}"
 
 

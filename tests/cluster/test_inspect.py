@@ -71,8 +71,14 @@ def test_the_screen_names_the_odd_nodes(cluster: Cluster) -> None:
     done = hpckit(cluster, "inspect", "--nodes", ALL)
     first, *_ = done.stdout.splitlines()
     assert first.startswith("c[1,4] 2 nodes alike:")
-    for words in ("synthetic", "GPU5: active NVLinks 17, not 18", "mlx5_5: state DOWN, not ACTIVE"):
+    for words in (
+        "synthetic",
+        "c2 1 node differs",
+        "GPU5 has 17 active NVLinks",
+        "c3 1 node differs",
+    ):
         assert words in done.stdout
+    assert done.stdout.splitlines()[-1] == "next  srun -w c2 hpckit inspect"
 
 
 def test_a_job_shows_its_own_nodes(cluster: Cluster) -> None:

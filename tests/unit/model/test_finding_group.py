@@ -28,6 +28,7 @@ def finding(subject: str, because: str, remedy: str = "none") -> NodeFinding:
         ([("GPU1", "GPU10 is far")], ["GPU1: GPU10 is far"]),
         ([("GPU0", "no fan"), ("GPU1", "no fan")], ["GPU0-1: no fan"]),
         ([("GPUs", "no GPU has a fan")], ["no GPU has a fan"]),
+        ([("GPUs", "are far off")], ["GPUs: are far off"]),
         ([("c2", "it gave no answer")], ["c2: it gave no answer"]),
     ],
 )
