@@ -19,6 +19,8 @@ from hpckit.model.pci import PciAddress
 
 _SUBJECT: Final = "paths"
 _MOST_NAMED: Final = 3
+_MOST_ROWS: Final = 576
+"""NCCL's NCCL_TOPO_MAX_NODES (graph.h); eight cards in eight partitions each are 64."""
 
 
 class _Answer(NamedTuple):
@@ -84,6 +86,10 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     devices = devices_to_list(topology, tree)
     if not devices:
         return topology
+    if len(devices) > _MOST_ROWS:
+        because = f"there are {len(devices)} of them, and a table has up to {_MOST_ROWS}"
+        lost = Unknown(subject=_SUBJECT, what="devices", because=because)
+        return dataclasses.replace(topology, unknown=(*topology.unknown, lost))
     rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
     size = len(devices)
     cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]

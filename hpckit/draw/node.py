@@ -12,7 +12,7 @@ from hpckit.draw.node_legend import draw_findings, draw_legend
 from hpckit.draw.node_page import MARGIN, Page, page
 from hpckit.draw.node_parts import Parts
 from hpckit.draw.svg import Drawing, Rect, Word, broken, fitted, text_width
-from hpckit.model.finding_group import FindingGroup, group_findings
+from hpckit.model.finding_group import FindingGroup, group_findings, sentence
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_links import LinkIsland, link_islands
@@ -52,7 +52,7 @@ def node_svg(topology: NodeTopology, findings: Sequence[NodeFinding] = ()) -> st
     y = _draw_empty(drawing, laid, found)
     y = draw_legend(drawing, topology, islands, (laid.width, y))
     y = draw_findings(drawing, groups, (laid.width, y))
-    found_words = (f"{one.subject}: {one.because}" for one in findings)
+    found_words = (sentence(group) for group in groups)
     about = ". ".join((*node_title(topology), *found_words))
     title = f"Topology of {name}"
     return drawing.document(laid.width, y + MARGIN - 8, title=title, about=about)

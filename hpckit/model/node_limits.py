@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MOST_DEVICES: Final = 2048
 """GPUs, NICs and accelerators: eight NICs with 127 virtual functions each are half of that."""
 
+MOST_GPUS: Final = 576
+"""NCCL's NCCL_TOPO_MAX_NODES (graph.h); eight cards in eight partitions each are 64."""
+
 MOST_LINKS: Final = 1 << 17
 """All pairs of 512 GPUs."""
 
@@ -31,6 +34,8 @@ def check_node(node: NodeTopology) -> None:
     devices = len(node.gpus) + len(node.nics) + len(node.accelerators)
     if devices > MOST_DEVICES:
         raise InvalidValue("gpus", devices, f"at most {MOST_DEVICES} devices in one node")
+    if len(node.gpus) > MOST_GPUS:
+        raise InvalidValue("gpus", len(node.gpus), f"at most {MOST_GPUS} in one node")
     if len(node.gpu_links) > MOST_LINKS:
         raise InvalidValue("gpu_links", len(node.gpu_links), f"at most {MOST_LINKS}")
     if len(node.numa_nodes) > MOST_NUMA_NODES:

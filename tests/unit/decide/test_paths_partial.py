@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpckit.decide.paths import with_paths
+from hpckit.model.hardware import Nic, NicKind
 from hpckit.model.path import PathTable
 from tests.fakes.machines import dgx_h100
 
@@ -49,3 +50,11 @@ def test_a_whole_table_stays_recorded() -> None:
     assert table is not None
     assert table.is_recorded
     assert table.cells == SAID.cells
+
+
+def test_more_devices_than_a_table_has_room_for_have_none() -> None:
+    """Where a card shows a thousand functions there is no table, and the reason is told."""
+    nics = tuple(Nic(index=at, name=f"mlx5_{at}", kind=NicKind.INFINIBAND) for at in range(1000))
+    node = with_paths(replace(dgx_h100(), paths=None, nics=nics))
+    assert node.paths is None
+    assert "a table has up to" in node.unknown[-1].because
