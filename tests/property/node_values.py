@@ -1,6 +1,9 @@
-"""Any node: values of the model as a snapshot from anywhere may hold them, sense or none."""
+"""Any node that the model takes, its words and numbers with sense or without."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -61,7 +64,8 @@ maybe_bool = st.one_of(st.none(), st.booleans())
 addresses = st.one_of(
     st.integers(0, 12).map(lambda at: PciAddress(f"0000:{at:02x}:00.0")), texts.map(PciAddress)
 )
-cpu_lists = st.one_of(st.sampled_from(("", "0-3", "4-7", "0-95")), texts).map(IndexList)
+cpu_lists = st.sampled_from(("", "0-3", "4-7", "0-95", "8,10")).map(IndexList)
+own_indices = st.one_of(st.integers(0, 9), st.integers(0, 10**6), st.just(10**400))
 
 
 def _maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -88,7 +92,7 @@ _pci = st.builds(
 )
 _gpus = st.builds(
     Gpu,
-    index=indices,
+    index=own_indices,
     name=maybe_text,
     pci=_maybe(addresses),
     memory_bytes=maybe_integer,
@@ -104,7 +108,7 @@ _gpus = st.builds(
 )
 _nics = st.builds(
     Nic,
-    index=indices,
+    index=own_indices,
     name=texts,
     label=maybe_text,
     kind=_maybe(st.sampled_from(NicKind)),
@@ -128,20 +132,36 @@ _gpu_links = st.builds(
 )
 _numa = st.builds(
     NumaNode,
-    index=indices,
+    index=own_indices,
     cpus=_maybe(cpu_lists),
     memory_bytes=maybe_integer,
     package_index=maybe_index,
     kind=_maybe(st.sampled_from(NumaKind)),
 )
-_cells = st.one_of(st.none(), st.sampled_from(("X", "NV4", "PIX", "PXB", "NODE", "SYS")), texts)
-_paths = st.builds(
-    PathTable,
-    devices=st.lists(
-        st.one_of(st.sampled_from(("GPU0", "GPU1", "NIC0", "mlx5_3")), texts), max_size=5
-    ).map(tuple),
-    cells=st.lists(st.lists(_cells, max_size=6).map(tuple), max_size=6).map(tuple),
-)
+_cells = st.sampled_from((None, "X", "NV4", "PIX", "PXB", "NODE", "SYS"))
+
+
+@st.composite
+def _path_tables(draw: st.DrawFn) -> PathTable:
+    names = st.one_of(st.sampled_from(("GPU0", "GPU1", "NIC0", "mlx5_3")), texts)
+    devices = draw(st.lists(names, max_size=5, unique=True))
+    row = st.lists(_cells, min_size=len(devices), max_size=len(devices)).map(tuple)
+    rows = st.lists(row, min_size=len(devices), max_size=len(devices))
+    return PathTable(devices=tuple(devices), cells=tuple(draw(rows)))
+
+
+@st.composite
+def _pci_trees(draw: st.DrawFn) -> tuple[PciDevice, ...]:
+    found = draw(st.lists(_pci, max_size=10, unique_by=lambda one: one.address))
+    later = [{other.address for other in found[at:]} for at in range(len(found))]
+    return tuple(
+        replace(one, parent=None) if one.parent in later[at] else one
+        for at, one in enumerate(found)
+    )
+
+
+def _numbered(strategy: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, max_size=most, unique_by=lambda one: one.index).map(tuple)
 
 
 def _some(strategy: st.SearchStrategy[object], most: int) -> st.SearchStrategy[object]:
@@ -160,8 +180,8 @@ topologies: st.SearchStrategy[NodeTopology] = st.builds(
             st.builds(CpuPackage, index=indices, cpus=_maybe(cpu_lists), model=maybe_text), 2
         ),
     ),
-    numa_nodes=_some(_numa, 6),
-    gpus=_some(_gpus, 6),
+    numa_nodes=_numbered(_numa, 6),
+    gpus=_numbered(_gpus, 6),
     gpu_links=_some(_gpu_links, 8),
     cpu_links=_some(
         st.builds(
@@ -172,11 +192,11 @@ topologies: st.SearchStrategy[NodeTopology] = st.builds(
         ),
         2,
     ),
-    nics=_some(_nics, 8),
-    accelerators=_some(
+    nics=_numbered(_nics, 8),
+    accelerators=_numbered(
         st.builds(
             Accelerator,
-            index=indices,
+            index=own_indices,
             name=texts,
             pci=_maybe(addresses),
             driver=maybe_text,
@@ -184,8 +204,8 @@ topologies: st.SearchStrategy[NodeTopology] = st.builds(
         ),
         2,
     ),
-    pci=_some(_pci, 10),
-    paths=_maybe(_paths),
+    pci=_pci_trees(),
+    paths=_maybe(_path_tables()),
     unknown=_some(st.builds(Unknown, subject=texts, what=texts, because=texts), 8),
 )
 
