@@ -20,6 +20,9 @@ from hpckit.parse.snapshot import is_snapshot, parse_snapshot
 from hpckit.parse.xml_elements import parse_xml
 
 EXPECTED: Final = "one of the captures that `hpckit inspect --help` lists"
+MOST_BYTES: Final = 8 * 1024**2
+"""Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
+
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
 
@@ -28,6 +31,8 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
     `name` is how errors call it. Raises ParseError for what is no capture of a machine.
     """
+    if len(data) > MOST_BYTES and data.lstrip()[:1] != b"<":
+        raise _unknown(name, f"{len(data)} bytes")
     text = _text(data, name)
     head = text.lstrip()
     if head.startswith(_XML_STARTS):

@@ -35,6 +35,7 @@ def parse_snapshot(text: str) -> NodeTopology:
     tree = _object(text)
     if tree.get("schema") != TOPOLOGY_SCHEMA:
         raise _refuse(text, "schema", f"got {tree.get('schema')!r}", f'"{TOPOLOGY_SCHEMA}"')
+    _refuse_halves(text, tree)
     body = {key: value for key, value in tree.items() if key not in _BESIDE}
     try:
         return convert(body, NodeTopology, TOOL)
@@ -43,6 +44,12 @@ def parse_snapshot(text: str) -> NodeTopology:
         raise _refuse(text, error.key or "", reason, "what docs/reference/json.md lists") from error
     except RecursionError:
         raise _refuse(text, "", "nested too deeply", "a topology snapshot") from None
+
+
+def _refuse_halves(text: str, tree: dict[str, Any]) -> None:
+    """Refuse half a character: an escape of JSON can write one, and no output can."""
+    try:
+        json.dumps(tree, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
         raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None

@@ -83,3 +83,9 @@ def test_anything_else_is_refused(data: bytes) -> None:
     """What holds no machine raises ParseError."""
     with pytest.raises(ParseError):
         inspect_capture(data, "thing")
+
+
+def test_a_text_that_is_too_long_is_refused_at_once() -> None:
+    """No tool prints more than 8 MiB of a node."""
+    with pytest.raises(ParseError, match="no capture"):
+        inspect_capture(b"GPU0 GPU1\n" * 2**20, "thing")
