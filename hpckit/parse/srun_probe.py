@@ -11,17 +11,14 @@ from hpckit.model.hostlist import fold_hosts
 _MOST_WORDS: Final = 20
 # What the probe said last is said with the node's name: srun does not tell whose a line is. The
 # newest Python is taken where the one of this host is not there: the system's own may be too old.
-_SCRIPT: Final = """\
-for p in "$0" python3.14 python3.13 python3.12 python3.11 python3; do
-  command -v "$p" >/dev/null 2>&1 && break
-done
-exec 3>&1
-said=$("$p" -I "$1" probe "$2" 2>&1 >&3 3>&-) && exit
-code=$?
-said=$(printf '%s\\n' "$said" | tail -n 1)
-echo "hpckit: $SLURMD_NODENAME: ${said:-the probe ended with $code}" >&2
-exit $code
-"""
+# On one line: it stands in the accounts as SubmitLine, whose readers take a line for a job.
+_SCRIPT: Final = (
+    'for p in "$0" python3.14 python3.13 python3.12 python3.11 python3; do '
+    'command -v "$p" >/dev/null 2>&1 && break; done; '
+    'exec 3>&1; said=$("$p" -I "$1" probe "$2" 2>&1 >&3 3>&-) && exit; code=$?; '
+    "said=$(printf '%s\\n' \"$said\" | tail -n 1); "
+    'echo "hpckit: $SLURMD_NODENAME: ${said:-the probe ended with $code}" >&2; exit $code'
+)
 # Refusals that may be those of one node among many. Source: Slurm's slurm_errno.c.
 _OF_SOME_NODE: Final = re.compile(
     r"nodes are busy|node not available|node configuration is not available"

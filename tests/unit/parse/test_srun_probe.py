@@ -78,3 +78,9 @@ def test_a_probe_that_is_killed_says_so(tmp_path: Path) -> None:
 def test_refusals_of_one_node_are_told_apart(words: str, *, is_of_one: bool) -> None:
     """What may hold for a single node is worth another question, what holds for all is not."""
     assert is_of_some_node(f"srun: error: {words}\n") is is_of_one
+
+
+def test_the_command_is_one_line_of_the_accounts() -> None:
+    """Slurm keeps it as SubmitLine, and whoever reads that takes a line for a job."""
+    argv = srun_probe_argv(["c1"], "/opt/python", "/shared/probe.pyz", 20, ["--job-name=x"])
+    assert "\n" not in " ".join(argv)
