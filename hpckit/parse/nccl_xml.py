@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from hpckit.model.hardware import CpuTopology, NodeTopology, NumaNode, Source, Unknown
-from hpckit.model.index_list import IndexList, index_list
+from hpckit.model.index_list import MOST_INDICES, IndexList, index_list
 from hpckit.parse.nccl_xml_devices import Devices, read_devices
 from hpckit.parse.nccl_xml_links import read_links
 from hpckit.parse.nccl_xml_values import NcclAttributes
@@ -141,7 +141,7 @@ def _display_family(family: int) -> int | None:
 def _numa_nodes(cpus: list[Element], attributes: NcclAttributes) -> tuple[NumaNode, ...]:
     found: dict[int, set[int] | None] = {}
     for cpu in cpus:
-        index = attributes.integer(cpu, "numaid", least=-1)
+        index = attributes.integer(cpu, "numaid", least=-1, most=MOST_INDICES - 1)
         if index is None or index < 0:
             continue
         indices = attributes.indices(cpu, "affinity")

@@ -10,7 +10,7 @@ from typing import Final
 
 from hpckit.model.gpu_ids import GPU_VENDORS
 from hpckit.model.hardware import Accelerator, Gpu, GpuVendor, Nic, NumaNode, Unknown
-from hpckit.model.index_list import IndexList, index_list
+from hpckit.model.index_list import MOST_INDICES, IndexList, index_list
 from hpckit.model.pci import (
     CLASS_ACCELERATOR,
     GPU_CLASSES,
@@ -26,7 +26,7 @@ _BASE_GPU: Final = 0x03
 _BASE_NIC: Final = 0x02
 _GCN: Final = re.compile(r"\d{3}", re.ASCII)
 _GFX: Final = {"910": "gfx90a"}
-_MOST_INDEX: Final = 1 << 16
+_MOST_INDEX: Final = MOST_INDICES - 1
 _MOST_DEVICES: Final = 576
 """NCCL_TOPO_MAX_NODES of NCCL's graph.h: more GPUs, or NICs, it does not take either."""
 

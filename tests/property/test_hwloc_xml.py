@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hpckit.errors import ParseError
 from hpckit.model.hardware import NodeTopology
+from hpckit.model.rules import InvalidValue
 from hpckit.parse.hwloc_xml import parse_hwloc_xml
 from hpckit.parse.xml_elements import parse_xml
 
@@ -66,11 +67,11 @@ def written(tree: Tree) -> str:
     return f"<{tag}{says}>{''.join(written(one) for one in within)}</{tag}>"
 
 
-def answer(text: str) -> NodeTopology | ParseError:
+def answer(text: str) -> NodeTopology | ParseError | InvalidValue:
     """What comes of a document; anything else fails the test."""
     try:
         return parse_hwloc_xml(parse_xml(text.encode("utf-8", "surrogatepass"), "hwloc"))
-    except ParseError as error:
+    except (ParseError, InvalidValue) as error:  # app.captured says either as a ParseError
         return error
 
 
