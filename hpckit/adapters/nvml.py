@@ -40,7 +40,7 @@ def read_nvml(limit_s: float = DEFAULT_LIMIT_S) -> NvmlReading:
     are there, and the others say that they did not answer.
     """
     try:
-        import pynvml  # type: ignore[import-untyped]  # it has no stubs
+        import pynvml
     except ImportError:
         reason = f"{LIBRARY_MISSING}: the Python package nvidia-ml-py is not installed"
         return NvmlReading(refused=NvmlRefusal(reason=reason))

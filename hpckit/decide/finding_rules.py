@@ -234,7 +234,7 @@ RULES: Final[tuple[Rule, ...]] = (
         what="The PCI tree has GPUs, and the library that could tell of them is not here.",
         remedy="in a container: start it with docker --gpus all or apptainer --nv",
         source="nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND",
-        check=gpu.library_missing,
+        check=gpu.without_library,
     ),
     Rule(
         name="remapped-rows",

@@ -48,7 +48,7 @@ def driver_silent(node: InspectedNode) -> Iterator[Evidence]:
     return _silence(node, is_library=False)
 
 
-def library_missing(node: InspectedNode) -> Iterator[Evidence]:
+def without_library(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `driver-library-missing`."""
     return _silence(node, is_library=True)
 

@@ -43,10 +43,10 @@ def host(
 ) -> Iterator[NvmlHost]:
     """A machine with each profile and, where there is one, this machine with its GPUs."""
     if request.param == "driver":
-        yield NvmlHost(library=None)
+        yield NvmlHost(folder=None)
         return
     library = build_fake_nvml(tmp_path_factory.getbasetemp() / "fake-nvml")
-    yield NvmlHost(library=library, profile=Path(PROFILES / f"{request.param}.toml"))
+    yield NvmlHost(folder=library, profile=Path(PROFILES / f"{request.param}.toml"))
 
 
 @pytest.fixture(scope="module")

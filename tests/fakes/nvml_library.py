@@ -75,17 +75,17 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlHost:
-    """A machine with an NVML of its own: `library` is the folder of a fake, None the real one's."""
+    """A machine with an NVML of its own: `folder` has a fake one, None is the real one's."""
 
-    library: Path | None
+    folder: Path | None
     profile: Path | None = None
 
     def environment(self) -> dict[str, str]:
         """What a process needs to load this NVML."""
-        if self.library is None:
+        if self.folder is None:
             return dict(os.environ)
         named = str(self.profile or _NOWHERE)
-        return {**os.environ, "LD_LIBRARY_PATH": str(self.library), "HPCKIT_FAKE_NVML": named}
+        return {**os.environ, "LD_LIBRARY_PATH": str(self.folder), "HPCKIT_FAKE_NVML": named}
 
     def python(self, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Python where this NVML is."""

@@ -55,12 +55,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def with_profile(library: Path, tmp_path: Path) -> WithProfile:
     """Makes a machine from the text of a profile."""
-    return lambda text: NvmlHost(library=library, profile=profile(tmp_path, text))
+    return lambda text: NvmlHost(folder=library, profile=profile(tmp_path, text))
 
 
 def of_profile(library: Path, name: str) -> NvmlHost:
     """The machine of a profile that comes with the library."""
-    return NvmlHost(library=library, profile=PROFILES / f"{name}.toml")
+    return NvmlHost(folder=library, profile=PROFILES / f"{name}.toml")
 
 
 def refused(host: NvmlHost, limit_s: float = 30.0) -> str:
@@ -75,19 +75,19 @@ def test_no_library(tmp_path: Path) -> None:
     """Where the library cannot be loaded the reading says LibraryNotFound."""
     # A file of this name that is no library ends the loader's search, also where there is a driver.
     (tmp_path / "libnvidia-ml.so.1").write_text("no library")
-    assert refused(NvmlHost(library=tmp_path)) == "LibraryNotFound"
+    assert refused(NvmlHost(folder=tmp_path)) == "LibraryNotFound"
 
 
 def test_no_nvidia_ml_py(library: Path) -> None:
     """Without nvidia-ml-py the reading says that it is not installed."""
-    ran = NvmlHost(library=library).python(WITHOUT_PYNVML)
+    ran = NvmlHost(folder=library).python(WITHOUT_PYNVML)
     assert ran.stdout.strip().endswith("nvidia-ml-py is not installed")
 
 
 def test_no_driver(tmp_path: Path, library: Path, with_profile: WithProfile) -> None:
     """An NVML without a driver, or without permission, is a reason and no error."""
     (tmp_path / "empty.toml").write_text(HEAD + 'error.nvmlInit = "DriverNotLoaded"')
-    assert refused(NvmlHost(library=library, profile=tmp_path / "empty.toml")) == "DriverNotLoaded"
+    assert refused(NvmlHost(folder=library, profile=tmp_path / "empty.toml")) == "DriverNotLoaded"
     assert refused(with_profile('gpus = 1\nerror.nvmlInit = "NoPermission"\n')) == "NoPermission"
     assert refused(with_profile('gpus = 1\nerror.nvmlDeviceGetCount = "Unknown"\n')) == "Unknown"
 
