@@ -134,9 +134,15 @@ class _Reader:
             above, _, name = folder.rpartition("/")
             start = self._place(above)
             start = start if start is None else start[len(self._root) + 1 :]
-            real = start if start is None else followed(name, self._target, start=start)
+            real = start if start is None else self._entered(start, name)
             self._places[folder] = real if real is None else f"{self._root}/{real}".rstrip("/")
         return self._places[folder]
+
+    def _entered(self, start: str, name: str) -> str | None:
+        """Where a name leads from a folder in which no link is left; most lead nowhere else."""
+        here = f"{start}/{name}" if start else name
+        is_plain = name not in {"", ".", ".."} and self._target(here) is None
+        return here if is_plain else followed(name, self._target, start=start)
 
     def _target(self, here: str) -> str | None:
         if here not in self._targets:
@@ -145,20 +151,23 @@ class _Reader:
 
     def _take_all(self, folder: str, place: str, names: Iterable[str], last: str) -> None:
         """Read files of one folder, from it, so that the kernel looks its path up once."""
+        at = f"{folder}/" if folder else ""
+        room = max(MOST_FILES - len(self.texts) - len(self.links), 0)
+        wanted = [name for name in names if not self._holds(at + name)][:room]
+        if not wanted:
+            return
         try:
             above = os.open(place or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, ValueError):
             return
         try:
-            for name in names:
-                path = f"{folder}/{name}" if folder else name
-                if not self._holds(path) and len(self.texts) + len(self.links) < MOST_FILES:
-                    # What was a link in the folder before is one in this: no open is in vain.
-                    self._take(path, name, above, last if "*" in last else name)
+            for name in wanted:
+                self._take(at + name, name, above, last if "*" in last else name)
         finally:
             os.close(above)
 
     def _take(self, path: str, name: str, above: int, kind: str) -> None:
+        # What was a link in the folder before is one in this: no open is in vain.
         is_link = kind in self._linked
         target = _link_target(name, above) if is_link else None
         text = _text(name, above) if target is None else None

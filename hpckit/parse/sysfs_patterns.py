@@ -16,6 +16,7 @@ from typing import Final
 _CPU: Final = "sys/devices/system/cpu"
 _NODE: Final = "sys/devices/system/node"
 _PCI: Final = "sys/bus/pci/devices"
+_PCIE_LINK: Final = "max_link_width,max_link_speed,current_link_width,current_link_speed"
 _NET: Final = "sys/class/net"
 _IB: Final = "sys/class/infiniband"
 
@@ -39,8 +40,7 @@ SYSFS_PATTERNS: Final[tuple[str, ...]] = (
     f"{_NODE}/node[0-9]*/access0/initiators/read_bandwidth",
     "sys/bus/dax/devices/*/target_node",
     f"{_PCI}/*",
-    f"{_PCI}/*/{{uevent,numa_node,physfn}}",
-    f"{_PCI}/*/{{max_link_width,max_link_speed,current_link_width,current_link_speed}}",
+    f"{_PCI}/*/{{uevent,numa_node,physfn,{_PCIE_LINK}}}",
     f"{_PCI}/*/{{class,vendor,device,subsystem_vendor,subsystem_device,driver}}!uevent",
     f"{_PCI}/*/{{local_cpulist,local_cpus}}!numa_node",
     f"{_IB}/*",
