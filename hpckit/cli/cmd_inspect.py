@@ -131,7 +131,7 @@ def _check_together(params: dict[str, Any]) -> None:
         raise click.UsageError("FILE, --nodes and --job exclude each other")
     stray = [name for name in (_ONE_NODE if many else _MANY_NODES) if params[name] is not None]
     if stray:
-        option = "--" + stray[0].removeprefix("expected_").replace("_", "-")
+        option = "--" + stray[0].replace("_", "-")
         which = "for one node" if many else "for --nodes and --job"
         raise click.UsageError(f"{option} is {which} alone")
     if many and params["format_"] not in ("tree", "json"):
