@@ -81,7 +81,7 @@ class SrunProbe:
 
         Raises StorageFailed, ToolMissing, and ToolFailed when no node was asked at all.
         """
-        reader = AnswerReader()
+        reader = AnswerReader(question.nodes)
         silent = list(question.nodes)
 
         def hear(line: str) -> None:

@@ -18,7 +18,7 @@ from hpckit.decide.finding_rule import (
     named,
 )
 from hpckit.decide.finding_rules_pci import pci_hidden
-from hpckit.decide.nic_nearness import kind_between
+from hpckit.decide.nic_nearness import nic_kinds
 from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, is_down, rate_words
 from hpckit.model.hardware import Nic, NicKind, NicRole
 from hpckit.model.path import PathKind
@@ -111,7 +111,8 @@ def no_close_nic(node: InspectedNode) -> Iterator[Evidence]:
 
 def _nearest(node: InspectedNode, indices: list[int]) -> str:
     order = list(PathKind)
-    nearest = {min(_kinds(node, index).values(), key=order.index) for index in indices}
+    kinds = _kinds(node)
+    nearest = {min(kinds[index].values(), key=order.index) for index in indices}
     *nearer, farthest = sorted(nearest, key=order.index)
     told = f"{', '.join(nearer)} or {farthest}" if nearer else farthest
     return f"; the nearest is {told} away"
@@ -124,17 +125,14 @@ def _close(node: InspectedNode) -> dict[int, frozenset[int] | None]:
     """
     wanted = len({nic.index for nic in _for_jobs(node)})
     found: dict[int, frozenset[int] | None] = {}
-    for gpu in node.gpus if wanted else ():
-        kinds = _kinds(node, gpu.index)
-        close = frozenset(index for index, kind in kinds.items() if kind in CLOSE)
-        found[gpu.index] = close if close or len(kinds) == wanted else None
+    for gpu, kinds in _kinds(node).items() if wanted else ():
+        close = frozenset(nic for nic, kind in kinds.items() if kind in CLOSE)
+        found[gpu] = close if close or len(kinds) == wanted else None
     return found
 
 
-def _kinds(node: InspectedNode, gpu_index: int) -> dict[int, PathKind]:
-    """NIC for jobs → what lies between the GPU and it, where that is known."""
-    kinds = ((nic.index, kind_between(node.cells, gpu_index, nic)) for nic in _for_jobs(node))
-    return {index: kind for index, kind in kinds if kind is not None}
+def _kinds(node: InspectedNode) -> dict[int, dict[int, PathKind]]:
+    return nic_kinds(node.cells, node.gpus, _for_jobs(node))
 
 
 def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:

@@ -26,6 +26,7 @@ from hpckit.decide.finding_rule import (
     twins,
 )
 from hpckit.model.hardware import Gpu, LinkKind, NvLink, NvLinkRemote
+from hpckit.model.node_links import joined
 from hpckit.model.path import link_count
 
 EVEN_FROM: Final = 4
@@ -84,10 +85,11 @@ def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     for group in twins(_comparable(node)):
         pairs = _pairs(node, group)
         linked = {index for component in _components(pairs) for index in component}
+        told = {row for row, _ in pairs}
         for gpu in group:
             name = gpu_name(gpu.index)
-            told = any(gpu.index == row for row, _ in pairs)
-            if linked and told and gpu.index not in linked and name not in named_already:
+            is_alone = gpu.index in told and gpu.index not in linked
+            if linked and is_alone and name not in named_already:
                 others = f"{gpu_ranges(linked)} {have(len(linked))}"
                 yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
 
@@ -191,21 +193,8 @@ def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
 
 def _components(pairs: Pairs) -> list[frozenset[int]]:
     """GPUs that NVLinks join, directly or through each other."""
-    joined: dict[int, set[int]] = {}
-    for (a, b), count in pairs.items():
-        if count > 0:
-            joined.setdefault(a, set()).add(b)
-            joined.setdefault(b, set()).add(a)
-    found: list[frozenset[int]] = []
-    left = set(joined)
-    while left:
-        reached, edge = set[int](), {left.pop()}
-        while edge:
-            reached |= edge
-            edge = set().union(*(joined[index] for index in edge)) - reached
-        found.append(frozenset(reached))
-        left -= reached
-    return found
+    groups = joined(pair for pair, count in pairs.items() if count > 0)
+    return [frozenset(group) for group in groups]
 
 
 def _short_in(
@@ -237,10 +226,10 @@ def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
     found: set[int] = set()
     at_fault = 0
     while left:
-        touched = {
-            index: {b if a == index else a for a, b in left if index in (a, b)}
-            for index in component
-        }
+        touched: dict[int, set[int]] = {}
+        for a, b in left:
+            touched.setdefault(a, set()).add(b)
+            touched.setdefault(b, set()).add(a)
         degree = max(len(each) for each in touched.values())
         if degree == 1:
             ends = {a for a, _ in left}
@@ -276,10 +265,9 @@ def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
 def _in_mesh(
     pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
 ) -> Iterator[Evidence]:
-    sums = {
-        index: sum(count for (row, _), count in pairs.items() if row == index)
-        for index in component
-    }
+    sums = dict.fromkeys(component, 0)
+    for (row, _), count in pairs.items():
+        sums[row] += count
     most = max(sums.values())
     whole = sum(count == most for count in sums.values())
     if 2 * whole <= len(component):

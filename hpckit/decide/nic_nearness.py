@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hpckit.decide.finding_rule import CLOSE, Cells, gpu_name, kind_of
-from hpckit.model.hardware import Nic, NodeTopology
+from hpckit.model.hardware import Gpu, Nic, NodeTopology
 from hpckit.model.path import PathKind
 
 
@@ -12,20 +14,28 @@ def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]
 
     A GPU is there if its path to any NIC is known; one that the driver does not show is not.
     """
-    found: dict[int, set[int]] = {}
-    for gpu in topology.gpus:
-        for nic in () if gpu.is_hidden else topology.nics:
-            kind = kind_between(cells, gpu.index, nic)
-            if kind is not None:
-                close = found.setdefault(gpu.index, set())
-                if kind in CLOSE:
-                    close.add(nic.index)
-    return {index: frozenset(each) for index, each in found.items()}
+    kinds = nic_kinds(cells, (gpu for gpu in topology.gpus if not gpu.is_hidden), topology.nics)
+    return {
+        gpu: frozenset(nic for nic, kind in each.items() if kind in CLOSE)
+        for gpu, each in kinds.items()
+        if each
+    }
 
 
-def kind_between(cells: Cells, gpu_index: int, nic: Nic) -> PathKind | None:
-    """What lies between a GPU and a NIC, by `gpu_cells`; None where it is not known."""
-    gpu = gpu_name(gpu_index)
+def nic_kinds(
+    cells: Cells, gpus: Iterable[Gpu], nics: Iterable[Nic]
+) -> dict[int, dict[int, PathKind]]:
+    """GPU index → NIC index → what lies between them, by `gpu_cells`, where that is known."""
+    listed = {name for pair in cells for name in pair}
+    asked = [nic for nic in nics if nic.name in listed or nic.label in listed]
+    found: dict[int, dict[int, PathKind]] = {}
+    for gpu in gpus:
+        kinds = ((nic.index, _kind_between(cells, gpu_name(gpu.index), nic)) for nic in asked)
+        found[gpu.index] = {index: kind for index, kind in kinds if kind is not None}
+    return found
+
+
+def _kind_between(cells: Cells, gpu: str, nic: Nic) -> PathKind | None:
     names = (nic.name,) if nic.label is None else (nic.label, nic.name)
     pairs = (pair for name in names for pair in ((gpu, name), (name, gpu)))
     return next((kind_of(cells[pair]) for pair in pairs if pair in cells), None)

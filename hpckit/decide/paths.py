@@ -14,13 +14,11 @@ from hpckit.decide.paths_devices import PathDevice, devices_named, devices_to_li
 from hpckit.decide.paths_nccl import nccl_paths
 from hpckit.decide.pci_tree import PciTree
 from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology, Unknown
-from hpckit.model.path import PathKind, PathTable
+from hpckit.model.path import MOST_ROWS, PathKind, PathTable
 from hpckit.model.pci import PciAddress
 
 _SUBJECT: Final = "paths"
 _MOST_NAMED: Final = 3
-_MOST_ROWS: Final = 576
-"""NCCL's NCCL_TOPO_MAX_NODES (graph.h); eight cards in eight partitions each are 64."""
 
 
 class _Answer(NamedTuple):
@@ -86,8 +84,8 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     devices = devices_to_list(topology, tree)
     if not devices:
         return topology
-    if len(devices) > _MOST_ROWS:
-        because = f"there are {len(devices)} of them, and a table has up to {_MOST_ROWS}"
+    if len(devices) > MOST_ROWS:
+        because = f"there are {len(devices)} of them, and a table has up to {MOST_ROWS}"
         lost = Unknown(subject=_SUBJECT, what="devices", because=because)
         return dataclasses.replace(topology, unknown=(*topology.unknown, lost))
     rule, recorded = _Rule(topology, tree), _recorded(topology.paths)

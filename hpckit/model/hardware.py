@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NewType
 
-from hpckit.model.index_list import IndexList, check_indices
+from hpckit.model.index_list import IndexList, check_indices, check_lists
 from hpckit.model.node_limits import check_node
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice
@@ -92,6 +92,8 @@ class CpuTopology:
     def __post_init__(self) -> None:
         check_indices("cpus", self.cpus)
         check_indices("allowed", self.allowed)
+        check_lists("packages", (package.cpus for package in self.packages))
+        check_lists("l3", (group.cpus for group in self.l3))
 
 
 class GpuVendor(StrEnum):

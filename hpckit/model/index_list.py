@@ -20,6 +20,7 @@ MOST_INDICES = 1 << 16
 
 _RUN = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6})(?:/(\d{1,6}))?)?)?", re.ASCII)
 
+_INDEX = re.compile(r"\d{1,6}", re.ASCII)
 _MOST_SHOWN = 60
 _WORD = re.compile(r"[0-9a-fA-F]{0,8}", re.ASCII)
 
@@ -38,9 +39,33 @@ def expand_indices(text: str) -> tuple[int, ...]:
     """
     found: set[int] = set()
     for first, last, used, group in _runs(text):
+        if used == group:
+            found.update(range(first, last + 1))
+            continue
         for start in range(first, last + 1, group):
             found.update(range(start, min(start + used, last + 1)))
     return tuple(sorted(found))
+
+
+def count_indices(text: str) -> int:
+    """How many indices a list holds, those that it names twice counted twice. Raises ValueError."""
+    count = 0
+    for first, last, used, group in _runs(text):
+        whole, rest = divmod(last - first + 1, group)
+        count += whole * used + min(used, rest)
+    return count
+
+
+def least_index(text: str) -> int | None:
+    """The smallest index of a list, None for an empty one. Raises ValueError."""
+    return min((first for first, *_ in _runs(text)), default=None)
+
+
+def check_lists(key: str, texts: Iterable[str | None]) -> None:
+    """Raises InvalidValue for lists that hold more indices together than there can be."""
+    count = sum(count_indices(text or "") for text in texts)
+    if count > MOST_INDICES:
+        raise InvalidValue(key, f"{count} in all", f"at most {MOST_INDICES}")
 
 
 def check_indices(key: str, text: str | None) -> None:
@@ -54,6 +79,9 @@ def check_indices(key: str, text: str | None) -> None:
 
 def _runs(text: str) -> Iterator[tuple[int, int, int, int]]:
     for part in text.split(",") if text.strip() else ():
+        if _INDEX.fullmatch(part) and (index := int(part)) < MOST_INDICES:
+            yield index, index, 1, 1  # most parts of a long list are one index
+            continue
         match = _RUN.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"expected {EXPECTED}, got {text[:_MOST_SHOWN]!r}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from hpckit.model.index_list import check_lists
 from hpckit.model.pci import check_tree
 from hpckit.model.rules import InvalidValue
 
@@ -20,6 +21,9 @@ MOST_GPUS: Final = 576
 MOST_LINKS: Final = 1 << 17
 """All pairs of 512 GPUs."""
 
+MOST_BYTES_PER_S: Final = 1e15
+"""A thousand times what the links of one GPU carry together."""
+
 MOST_NUMA_NODES: Final = 1024
 """Linux, CONFIG_NODES_SHIFT: at most 10."""
 
@@ -31,19 +35,23 @@ class _Numbered(Protocol):
 
 def check_node(node: NodeTopology) -> None:
     """Raises InvalidValue for a node that none can be."""
-    devices = len(node.gpus) + len(node.nics) + len(node.accelerators)
-    if devices > MOST_DEVICES:
-        raise InvalidValue("gpus", devices, f"at most {MOST_DEVICES} devices in one node")
-    if len(node.gpus) > MOST_GPUS:
-        raise InvalidValue("gpus", len(node.gpus), f"at most {MOST_GPUS} in one node")
-    if len(node.gpu_links) > MOST_LINKS:
-        raise InvalidValue("gpu_links", len(node.gpu_links), f"at most {MOST_LINKS}")
-    if len(node.numa_nodes) > MOST_NUMA_NODES:
-        raise InvalidValue("numa_nodes", len(node.numa_nodes), f"at most {MOST_NUMA_NODES}")
+    for key, parts, most in (
+        ("gpus", node.gpus, MOST_GPUS),
+        ("gpus, nics, accelerators", (*node.gpus, *node.nics, *node.accelerators), MOST_DEVICES),
+        ("gpu_links", node.gpu_links, MOST_LINKS),
+        ("cpu_links", node.cpu_links, MOST_DEVICES),
+        ("numa_nodes", node.numa_nodes, MOST_NUMA_NODES),
+    ):
+        if len(parts) > most:
+            raise InvalidValue(key, len(parts), f"at most {most} in one node")
     _check_numbers("gpus", node.gpus)
     _check_numbers("nics", node.nics)
     _check_numbers("accelerators", node.accelerators)
     _check_numbers("numa_nodes", node.numa_nodes)
+    _check_rates("nics", (nic.rate_bytes_per_s for nic in node.nics))
+    _check_rates("gpu_links", (link.bandwidth_bytes_per_s for link in node.gpu_links))
+    _check_rates("cpu_links", (link.bandwidth_bytes_per_s for link in node.cpu_links))
+    check_lists("numa_nodes", (numa.cpus for numa in node.numa_nodes))
     check_tree(node.pci)
 
 
@@ -53,3 +61,9 @@ def _check_numbers(key: str, parts: Sequence[_Numbered]) -> None:
         raise InvalidValue(key, min(indices), "indices from 0 on")
     if len(set(indices)) < len(indices):
         raise InvalidValue(key, "an index twice", "an index of its own for each")
+
+
+def _check_rates(key: str, rates_bytes_per_s: Iterable[float | None]) -> None:
+    for rate in rates_bytes_per_s:
+        if rate is not None and not 0 <= rate <= MOST_BYTES_PER_S:
+            raise InvalidValue(key, rate, f"0 to {MOST_BYTES_PER_S:g} bytes per second")

@@ -6,7 +6,7 @@ Source: Linux drivers/gpu/drm/amd/amdkfd, `KFD_CRAT_XGMI_WEIGHT`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
@@ -43,29 +43,47 @@ def link_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
     found = []
     direct = tuple(link for link in topology.gpu_links if link.a != link.b and is_direct(link))
     for kind in LinkKind:
-        links = tuple(link for link in direct if link.kind is kind)
-        found += [_island(kind, gpus, links) for gpus in _joined(links)]
+        links = [link for link in direct if link.kind is kind]
+        found += [_island(kind, gpus, own) for gpus, own in _groups(links)]
     return tuple(found)
 
 
-def _joined(links: Iterable[GpuLink]) -> tuple[frozenset[int], ...]:
-    groups: list[set[int]] = []
+def joined(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The groups that pairs join, directly or through each other; each ascending, least first."""
+    peers: dict[int, set[int]] = {}
+    for a, b in pairs:
+        peers.setdefault(a, set()).add(b)
+        peers.setdefault(b, set()).add(a)
+    groups = []
+    left = set(peers)
+    for first in sorted(peers):
+        reached, edge = set[int](), {first} & left
+        while edge:
+            reached |= edge
+            edge = set[int]().union(*(peers[one] for one in edge)) - reached
+        left -= reached
+        groups += [tuple(sorted(reached))] if reached else []
+    return groups
+
+
+def _groups(links: Sequence[GpuLink]) -> Iterable[tuple[tuple[int, ...], list[GpuLink]]]:
+    """The GPUs of each island, and their links."""
+    islands = joined((link.a, link.b) for link in links)
+    island_of = {gpu: gpus for gpus in islands for gpu in gpus}
+    own: dict[tuple[int, ...], list[GpuLink]] = {gpus: [] for gpus in islands}
     for link in links:
-        touched = [group for group in groups if link.a in group or link.b in group]
-        groups = [group for group in groups if group not in touched]
-        groups.append({link.a, link.b}.union(*touched))
-    return tuple(map(frozenset, sorted(groups, key=min)))
+        own[island_of[link.a]].append(link)
+    return own.items()
 
 
-def _island(kind: LinkKind, gpus: frozenset[int], links: tuple[GpuLink, ...]) -> LinkIsland:
-    own = tuple(link for link in links if link.a in gpus)
-    ordered = tuple(sorted(gpus))
+def _island(kind: LinkKind, gpus: tuple[int, ...], links: Iterable[GpuLink]) -> LinkIsland:
+    own = tuple(links)
     switched = {link.is_switched for link in own}
     return LinkIsland(
         kind=kind,
-        gpus=ordered,
+        gpus=gpus,
         links=own,
-        counts=_counts(ordered, own),
+        counts=_counts(gpus, own),
         is_switched=switched.pop() if len(switched) == 1 else None,
     )
 

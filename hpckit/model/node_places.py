@@ -7,12 +7,12 @@ which nothing else is known. Source of that: the legend of `nvidia-smi topo -m`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.hardware import Accelerator, Gpu, Nic, NodeTopology, NumaKind, NumaNode
-from hpckit.model.index_list import IndexList, expand_indices
+from hpckit.model.index_list import IndexList, expand_indices, least_index
 from hpckit.model.node_paths import Device, PathLookup
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice
@@ -69,7 +69,8 @@ def places(topology: NodeTopology) -> tuple[Place, ...]:
     for branch in (*_tree_branches(topology, tree), *_matrix_branches(topology, tree, lookup)):
         for part in _single(branch):
             by_numa.setdefault(_numa_of(part, tree, lookup, topology), []).append(part)
-    found = (_place(topology, index, parts) for index, parts in by_numa.items())
+    packages = _package_by_cpu(topology)
+    found = (_place(topology, index, parts, packages) for index, parts in by_numa.items())
     return tuple(sorted(found, key=_order_of_place))
 
 
@@ -79,11 +80,13 @@ def _has_cpus(numa: NumaNode) -> bool:
 
 def _order_of_place(place: Place) -> tuple[bool, bool, int, int, bool, int]:
     package, index = place.package_index, place.numa_index
-    first = min(_cpu_set(place.cpus or IndexList("")), default=0)
+    first = least_index(place.cpus or "") or 0
     return (index is None, package is None, package or 0, index or 0, place.cpus is None, first)
 
 
-def _place(topology: NodeTopology, where: _Where, parts: Sequence[Branch]) -> Place:
+def _place(
+    topology: NodeTopology, where: _Where, parts: Sequence[Branch], packages: Mapping[int, int]
+) -> Place:
     if isinstance(where, str):
         return Place(numa_index=None, cpus=where, root=_merged(parts, None))
     index = where
@@ -91,18 +94,19 @@ def _place(topology: NodeTopology, where: _Where, parts: Sequence[Branch]) -> Pl
     cpus = None if numa is None else numa.cpus
     package = None if numa is None else numa.package_index
     if package is None and cpus is not None:
-        package = _package_of(topology, cpus)
+        near = {packages.get(cpu) for cpu in _cpu_set(cpus)}
+        package = near.pop() if len(near) == 1 else None
     return Place(
         numa_index=index, numa=numa, package_index=package, cpus=cpus, root=_merged(parts, None)
     )
 
 
-def _package_of(topology: NodeTopology, cpus: IndexList) -> int | None:
-    held = _cpu_set(cpus)
-    for package in topology.cpu.packages:
-        if package.cpus is not None and held and held <= _cpu_set(package.cpus):
-            return package.index
-    return None
+def _package_by_cpu(topology: NodeTopology) -> dict[int, int]:
+    return {
+        cpu: package.index
+        for package in reversed(topology.cpu.packages)
+        for cpu in _cpu_set(package.cpus or IndexList(""))
+    }
 
 
 def _cpu_set(cpus: IndexList) -> frozenset[int]:

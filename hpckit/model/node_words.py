@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
-from hpckit.model.index_list import IndexList, expand_indices
+from hpckit.model.index_list import IndexList, count_indices
 from hpckit.model.pci import PciAddress, PcieLink
 
 _GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6), (128.0, 7))
@@ -272,7 +272,7 @@ def cpus_shown(cpus: IndexList, most: int = 26) -> str:
     if len(text) <= most:
         return text
     try:
-        count = f" ({len(expand_indices(cpus))})"
+        count = f" ({count_indices(cpus)})"
     except ValueError:
         count = ""
     head = text[: most - len(count) - 2].rpartition(",")[0] or text[: most - 2]

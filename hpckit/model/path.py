@@ -46,6 +46,9 @@ class NcclPath(StrEnum):
     SYS = "SYS"
 
 
+MOST_ROWS: Final = 576
+"""As many devices as NCCL knows of one kind in one system (NCCL_TOPO_MAX_NODES)."""
+
 _NV: Final = re.compile(r"NV(\d{1,2})", re.ASCII)
 _KINDS: Final = frozenset(PathKind)
 _MOST_SHOWN: Final = 40
@@ -69,6 +72,8 @@ class PathTable:
 
     def __post_init__(self) -> None:
         size = len(self.devices)
+        if size > MOST_ROWS:
+            raise InvalidValue("devices", size, f"at most {MOST_ROWS}")
         if len(set(self.devices)) < size:
             raise InvalidValue("devices", "a name twice", "each device once")
         for key, rows in (("cells", self.cells), ("nccl", self.nccl)):

@@ -32,7 +32,10 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     `name` is how errors call it. Raises ParseError for what is no capture of a machine.
     """
     if len(data) > MOST_BYTES and data.lstrip()[:1] != b"<":
-        raise _unknown(name, f"{len(data)} bytes")
+        message = f"it has {len(data)} bytes, and what a node prints is a few thousand"
+        raise refusal(
+            message, tool=name, line_no=1, line="", expected=f"a text of up to {MOST_BYTES} bytes"
+        )
     text = _text(data, name)
     head = text.lstrip()
     if head.startswith(_XML_STARTS):

@@ -40,12 +40,14 @@ def parse_toml(text: str, source: str) -> Tree:
         raise ConfigError(f"is not valid TOML: {error}", source=source) from error
 
 
+@functools.cache
 def dataclass_of(annotation: Any) -> type | None:
     """The dataclass behind a field's annotation, None when it holds a plain value."""
     is_one = isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
     return annotation if is_one else None
 
 
+@functools.cache
 def table_of(annotation: Any) -> type | None:
     """The dataclass of each value of a table by name, None for any other field."""
     if typing.get_origin(annotation) is not Mapping:
@@ -53,12 +55,14 @@ def table_of(annotation: Any) -> type | None:
     return dataclass_of(typing.get_args(annotation)[1])
 
 
+@functools.cache
 def _maybe(annotation: Any) -> type | None:
     """The dataclass of a field that may be None, None for any other field."""
     found = [dataclass_of(one) for one in typing.get_args(annotation)]
     return found[0] if isinstance(annotation, types.UnionType) else None
 
 
+@functools.cache
 def _rows_of(annotation: Any) -> type | None:
     """The dataclass of each item of a tuple, also of one that may be None; else None."""
     parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
@@ -74,13 +78,18 @@ def field_types(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
     return tuple((field, hints[field.name]) for field in dataclasses.fields(cls))
 
 
+@functools.cache
+def _known_keys(cls: type) -> Mapping[str, Any]:
+    return {file_key(field): hint for field, hint in field_types(cls)}
+
+
 def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") -> None:
     """Walk `tree` beside the fields of `cls`. Raises ConfigError for the first unknown key."""
     if not isinstance(tree, Mapping):
         raise ConfigError(
             f"got {_kind(tree)}, expected a table", source=source, key=path.rstrip(".") or None
         )
-    known = {file_key(field): hint for field, hint in field_types(cls)}
+    known = _known_keys(cls)
     for name, value in tree.items():
         if name not in known:
             raise _misplaced_key(path, name, known, source) or _unknown_key(
@@ -144,8 +153,7 @@ def _misplaced_key(
 
 def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
     """The same for the closed words of an enum, as a value or as the keys of a table."""
-    closed = _enum_of(hint)
-    keys = _enum_of(typing.get_args(hint)[0]) if typing.get_args(hint) else None
+    closed, keys = _enum_of(hint), _enum_of_keys(hint)
     if closed is not None and isinstance(value, str) and value not in list(closed):
         raise _unknown_word(path, value, closed, source)
     if keys is not None and isinstance(value, Mapping):
@@ -160,10 +168,17 @@ def _nearest(word: str, words: list[str], *, cutoff: float) -> list[str]:
     return difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
 
 
+@functools.cache
 def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
     if isinstance(hint, types.UnionType):
         hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
     return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
+
+
+@functools.cache
+def _enum_of_keys(hint: Any) -> type[enum.StrEnum] | None:
+    parts = typing.get_args(hint)
+    return _enum_of(parts[0]) if parts else None
 
 
 def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:

@@ -12,17 +12,19 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 MARK: Final = "hpckit-probe/1"
 LONGEST_ANSWER_BYTES: Final = 16 * 1024**2
 _ERROR: Final = "error"
 _PIECE: Final = 800
-_MOST_PIECES: Final = 40_000
+_MOST_PIECES: Final = 10_000
+_MOST_OTHER_LINES: Final = 1000
+_LONGEST_OTHER: Final = 400
 _LINE: Final = re.compile(
-    rf"{re.escape(MARK)} (?P<node>\S{{1,200}}) (?P<at>\d{{1,6}})/(?P<of>\d{{1,6}}) (?P<piece>\S*)",
+    rf"{re.escape(MARK)} (?P<node>\S{{1,200}}) (?P<at>\d{{1,6}})/(?P<of>\d{{1,6}})"
+    rf" (?P<piece>\S{{0,{_PIECE}}})",
     re.ASCII,
 )
 
@@ -36,12 +38,15 @@ def answer_lines(node: str, document: bytes) -> Iterator[str]:
         yield f"{MARK} {node} {at + 1}/{count} {piece}"
 
 
-@dataclass(slots=True)
 class AnswerReader:
-    """Puts answers together as their lines come; `other` are the lines that are none."""
+    """Puts the answers of `nodes` together as their lines come.
 
-    other: list[str] = field(default_factory=list)
-    _pieces: dict[str, dict[int, str]] = field(default_factory=dict)
+    `other` are the lines that are none: a thousand of them, each up to 400 characters.
+    """
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self.other: list[str] = []
+        self._pieces: dict[str, dict[int, str]] = {node: {} for node in nodes}
 
     def read(self, line: str) -> tuple[str, bytes | None] | None:
         """A node and its document once the last piece is there; None until then.
@@ -49,18 +54,18 @@ class AnswerReader:
         The document is None where the pieces do not fit together.
         """
         match = _LINE.fullmatch(line.strip())
-        if match is None:
-            if line.strip():
-                self.other.append(line.rstrip())
+        if match is None or match["node"] not in self._pieces:
+            if line.strip() and len(self.other) < _MOST_OTHER_LINES:
+                self.other.append(line.rstrip()[:_LONGEST_OTHER])
             return None
         node, at, count = match["node"], int(match["at"]), int(match["of"])
         if not 1 <= at <= count <= _MOST_PIECES:
             return node, None
-        pieces = self._pieces.setdefault(node, {})
+        pieces = self._pieces[node]
         pieces[at] = match["piece"]
         if len(pieces) < count:
             return None
-        del self._pieces[node]
+        self._pieces[node] = {}
         return node, _document("".join(pieces[one] for one in sorted(pieces)))
 
 

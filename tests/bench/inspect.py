@@ -128,7 +128,7 @@ def own_code(rounds: int) -> Figure | None:
 
 def decoded(lines: list[str]) -> list[NodeAnswer]:
     """The answers of many nodes as they come in."""
-    reader = AnswerReader()
+    reader = AnswerReader(f"n{index}" for index in range(NODES))
     found = [one for line in lines if (one := reader.read(line)) is not None]
     return [
         NodeAnswer(node=node, topology=decode_snapshot(document))

@@ -180,7 +180,7 @@ def test_the_probe_has_all_that_it_needs(probe: Path) -> None:
     env = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "c1"}
     words = [sys.executable, "-I", "-S", str(probe), "probe", "20"]
     done = subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, check=True)
-    reader = AnswerReader()
+    reader = AnswerReader(["c1"])
     (found,) = [one for line in done.stdout.splitlines() if (one := reader.read(line)) is not None]
     node, document = found
     assert node == "c1"

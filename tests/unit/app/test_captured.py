@@ -87,5 +87,5 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 def test_a_text_that_is_too_long_is_refused_at_once() -> None:
     """No tool prints more than 8 MiB of a node."""
-    with pytest.raises(ParseError, match="no capture"):
+    with pytest.raises(ParseError, match="up to 8388608 bytes"):
         inspect_capture(b"GPU0 GPU1\n" * 2**20, "thing")

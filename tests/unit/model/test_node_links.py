@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpckit.model.hardware import GpuLink, LinkKind
-from hpckit.model.node_links import gpu_reach, link_islands
+from hpckit.model.node_links import gpu_reach, joined, link_islands
 from tests.fakes.machine_parts import with_dead_link
 from tests.fakes.machines import dgx_1v, dgx_h100
 from tests.fakes.odd_machines import hidden_gpus
@@ -74,3 +74,8 @@ def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
     ]
     counted = replace(far[0], count=1)
     assert [island.gpus for island in link_islands(replace(node, gpu_links=(counted,)))] == [(0, 2)]
+
+
+def test_pairs_in_any_order_join_into_groups() -> None:
+    """A chain is one group wherever it begins, and the group of the least comes first."""
+    assert joined([(7, 8), (3, 2), (2, 1), (9, 7), (5, 5)]) == [(1, 2, 3), (5,), (7, 8, 9)]

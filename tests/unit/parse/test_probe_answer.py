@@ -26,7 +26,7 @@ def test_mixed_lines_give_every_answer_whole(
     """Whatever the order in which the lines of several nodes arrive, each document comes back."""
     lines = [line for node, document in answers.items() for line in answer_lines(node, document)]
     order.shuffle(lines)
-    reader = AnswerReader()
+    reader = AnswerReader(answers)
     found = [one for line in lines if (one := reader.read(line)) is not None]
     assert dict(found) == answers
 
@@ -40,7 +40,7 @@ def test_a_line_is_shorter_than_what_srun_hands_on_at_once() -> None:
 
 def test_a_missing_piece_is_no_answer() -> None:
     """Without one of its lines an answer never comes."""
-    reader = AnswerReader()
+    reader = AnswerReader(["c1"])
     assert [reader.read(line) for line in list(answer_lines("c1", DOCUMENT))[:-1]] == [None] * (
         len(list(answer_lines("c1", DOCUMENT))) - 1
     )
@@ -48,21 +48,37 @@ def test_a_missing_piece_is_no_answer() -> None:
 
 def test_other_lines_are_kept_as_talk() -> None:
     """What a login script printed is no answer, and is not lost."""
-    reader = AnswerReader()
+    reader = AnswerReader(["c1"])
     assert reader.read("Welcome to node c1\n") is None
     assert reader.other == ["Welcome to node c1"]
 
 
 def test_pieces_that_do_not_fit_say_whose_they_were() -> None:
     """A damaged piece gives the node without a document."""
-    assert AnswerReader().read(f"{MARK} c1 1/1 bm90IHpsaWI=") == ("c1", None)
+    assert AnswerReader(["c1"]).read(f"{MARK} c1 1/1 bm90IHpsaWI=") == ("c1", None)
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     """A document over 16 MiB is no document, however small it came."""
     lines = list(answer_lines("c1", bytes(17 * 1024**2)))
-    reader = AnswerReader()
+    reader = AnswerReader(["c1"])
     assert [reader.read(line) for line in lines][-1] == ("c1", None)
+
+
+def test_what_was_not_asked_is_talk() -> None:
+    """Pieces of a node that was not asked are not kept: names can be made up without end."""
+    reader = AnswerReader(["c1"])
+    (line,) = answer_lines("c2", b"{}")
+    assert reader.read(line) is None
+    assert reader.other == [line]
+
+
+def test_talk_without_end_is_not_kept() -> None:
+    """A node that prints without end costs a thousand lines of 400 characters."""
+    reader = AnswerReader(["c1"])
+    for _ in range(3000):
+        reader.read("x" * 9000 + "\n")
+    assert [len(line) for line in reader.other] == [400] * 1000
 
 
 def test_a_node_that_cannot_tell_says_why() -> None:

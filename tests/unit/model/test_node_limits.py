@@ -1,0 +1,58 @@
+"""What no node can be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from hpckit.model.hardware import CpuTopology, Gpu, GpuLink, L3Group, LinkKind, NodeTopology
+from hpckit.model.index_list import IndexList
+from hpckit.model.node_limits import MOST_GPUS
+from hpckit.model.path import MOST_ROWS, PathTable
+from hpckit.model.rules import InvalidValue
+from tests.fakes.machines import dgx_h100
+
+
+@pytest.mark.parametrize("rate", [math.inf, math.nan, 1e308, -1.0])
+def test_a_rate_that_nothing_has_is_refused(rate: float) -> None:
+    """Of a NIC as of a link: what is computed from it would be as odd."""
+    node = dgx_h100()
+    link = GpuLink(a=0, b=1, kind=LinkKind.NVLINK, count=1, bandwidth_bytes_per_s=rate)
+    with pytest.raises(InvalidValue) as caught:
+        replace(node, gpu_links=(link,))
+    assert caught.value.key == "gpu_links"
+    with pytest.raises(InvalidValue) as caught:
+        replace(node, nics=(replace(node.nics[0], rate_bytes_per_s=rate),))
+    assert caught.value.key == "nics"
+
+
+def test_more_gpus_than_nccl_knows_are_refused() -> None:
+    """A system of NCCL has up to 576 of a kind (NCCL_TOPO_MAX_NODES)."""
+    source = dgx_h100().source
+    gpus = tuple(Gpu(index=index) for index in range(MOST_GPUS))
+    assert len(NodeTopology(source=source, gpus=gpus).gpus) == MOST_GPUS
+    with pytest.raises(InvalidValue, match="at most 576"):
+        NodeTopology(source=source, gpus=(*gpus, Gpu(index=MOST_GPUS)))
+
+
+def test_lists_that_all_hold_every_cpu_are_refused() -> None:
+    """A few bytes each, a thousand lists of 65,536 CPUs would be 65 million numbers."""
+    every = IndexList("0-65535")
+    with pytest.raises(InvalidValue) as caught:
+        CpuTopology(l3=(L3Group(cpus=every), L3Group(cpus=IndexList("0"))))
+    assert caught.value.key == "l3"
+    node = dgx_h100()
+    numa = tuple(replace(one, cpus=every) for one in node.numa_nodes)
+    with pytest.raises(InvalidValue) as caught:
+        replace(node, numa_nodes=numa)
+    assert caught.value.key == "numa_nodes"
+
+
+def test_a_table_of_too_many_devices_is_refused() -> None:
+    """Its cells grow with their square."""
+    names = tuple(f"nic{index}" for index in range(MOST_ROWS + 1))
+    with pytest.raises(InvalidValue) as caught:
+        PathTable(devices=names, cells=())
+    assert caught.value.key == "devices"
