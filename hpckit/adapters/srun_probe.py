@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,8 @@ _CANCEL_S = 30.0
 _DRIVER_S = 30
 _MOST_COMMANDS = 32
 _MINUTE_S = 60
+_DAY_S = 86_400
+_FOLDER = ".hpckit-inspect-"
 _NO_NODES = ""
 _MOST_PARTS = 8
 
@@ -151,7 +154,8 @@ class SrunProbe:
     def _archive(self) -> Iterator[Path]:
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=".hpckit-inspect-", dir=self._root))
+            _remove_leftovers(self._root)
+            folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._root))
         except OSError as error:
             raise _unwritable(self._root, error) from error
         try:
@@ -163,6 +167,14 @@ class SrunProbe:
         """Give back allocations of our own; that of a job is the user's."""
         with suppress(AdapterError):
             self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Remove what questions of other days left: one that was killed could not."""
+    for folder in root.glob(f"{_FOLDER}*"):
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > _DAY_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _packed(folder: Path) -> Path:

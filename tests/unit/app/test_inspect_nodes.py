@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -248,6 +249,21 @@ def nodelists(runner: ScriptedRunner) -> list[str]:
 def probe_of(runner: ScriptedRunner, root: Path) -> SrunProbe:
     """A probe that asks through a runner."""
     return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3")
+
+
+def test_what_a_killed_question_left_is_removed_next_day(tmp_path: Path) -> None:
+    """A folder of our own that is older than any question is removed, a young or other one not."""
+    root = tmp_path / "shared"
+    left, young, other = (
+        root / name for name in (".hpckit-inspect-a", ".hpckit-inspect-b", "train-7")
+    )
+    for folder in (left, young, other):
+        folder.mkdir(parents=True)
+        (folder / "hpckit-injob.pyz").touch()
+    for folder in (left, other):
+        os.utime(folder, (0, 0))
+    Slurm(root, said(lines("c1", TWIN)), sinfo("c1"), names="c1\n").inspect()
+    assert sorted(root.iterdir()) == [young, other]
 
 
 def test_ctrl_c_gives_the_allocation_back(tmp_path: Path) -> None:
