@@ -13,10 +13,8 @@ from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
 from hpckit.model.index_list import IndexList, expand_indices
-from hpckit.model.pci import PciAddress, PcieLink
+from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PcieLink
 
-_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6), (128.0, 7))
-_GEN_3_GT_PER_S: Final = 8.0
 _GIB: Final = 1024**3
 _NUMBERED: Final = re.compile(r"(.*?)(\d{1,9})", re.ASCII | re.DOTALL)
 _CPU_NOISE: Final = re.compile(
@@ -119,7 +117,7 @@ def cpu_model(name: str) -> str:
 
 def pcie_generation(gt_per_s: float) -> str:
     """`gen5` of 32 GT/s; another rate is given as it is."""
-    for rate, generation in _GENERATIONS:
+    for generation, rate in PCIE_GT_PER_S.items():
         if abs(as_float(gt_per_s) - rate) <= rate * 0.05:
             return f"gen{generation}"
     return f"{figure(gt_per_s, 1)} GT/s"
@@ -160,7 +158,7 @@ def pcie_bytes_per_s(link: PcieLink | None) -> float | None:
     """What a link carries in one direction, encoding taken off: 8b/10b to gen2, 128b/130b above."""
     if link is None or link.speed_gt_per_s is None or link.width is None:
         return None
-    share = 128 / 130 if link.speed_gt_per_s >= _GEN_3_GT_PER_S else 0.8
+    share = 128 / 130 if link.speed_gt_per_s >= PCIE_GT_PER_S[3] else 0.8
     return as_float(link.speed_gt_per_s) * as_float(link.width) * share * 1e9 / 8
 
 

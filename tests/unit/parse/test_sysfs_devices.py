@@ -115,6 +115,18 @@ def test_capabilities_in_a_circle_end() -> None:
     assert found.link is None
 
 
+def test_config_space_of_the_newest_generation() -> None:
+    """The code 7 in the registers of a link is PCIe 7.0, 128 GT/s a lane."""
+    data = bytearray(256)
+    data[6], data[0x34], data[0x40] = 0x10, 0x40, 0x10
+    data[0x4C:0x4E] = data[0x52:0x54] = b"\x07\x01"
+    found = parse_pci_config(data.decode("utf-8", "surrogateescape"))
+    assert found is not None
+    assert found.link == PcieLink(
+        speed_gt_per_s=128.0, width=16, max_speed_gt_per_s=128.0, max_width=16
+    )
+
+
 def test_numa_of_minus_one_is_unknown() -> None:
     """A guest's -1 is None with its reason, and one node of memory makes it no less so."""
     topology = record("cloud-guest")
