@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import Nic, NicKind, NicPort
 from hpckit.model.hostlist import natural_order
 from hpckit.model.pci import PciAddress, pci_address
@@ -30,17 +29,12 @@ _BITS: Final = 8
 _GIGA: Final = 1e9
 
 
-def parse_infiniband(tree: FileTree, root: str) -> tuple[Nic, ...]:
+def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
     """The devices below `root`, a folder such as `sys/class/infiniband`, as people count them.
 
-    What a port's rate or state says in words of its own is kept as the word, or None. Raises
-    ParseError for what is not a device's folder.
+    What a port's rate or state says in words of its own is kept as the word, or None. Devices of
+    software are left out. Raises ParseError for what is not a device's folder.
     """
-    return infiniband_nics(SysfsTree(tree), root)
-
-
-def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
-    """The same of a tree that is being read already. Software devices are left out."""
     # rxe and siw name the netdev that they run over; a device of hardware has no such file.
     names = [name for name in tree.names(root) if not tree.has(f"{root}/{name}/parent")]
     nics = [_nic(tree, f"{root}/{name}", name) for name in sorted(names, key=natural_order)]

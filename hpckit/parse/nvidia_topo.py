@@ -5,7 +5,7 @@ Sources: nvidia-smi(1), "TOPOLOGY"; the legend that it prints; nvml.h, nvmlGpuTo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from hpckit.model.hardware import (
@@ -165,9 +165,6 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
         for name, because in reasons.items():
             if because:
                 yield Unknown(subject=name, what=what, because=because)
-
-
-_Why = Callable[[TopoTable, str], str | None]
 
 
 def _why_no_cpus(table: TopoTable, name: str) -> str | None:
