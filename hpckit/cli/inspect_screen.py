@@ -46,11 +46,9 @@ def say_node(
 
 def say_nodes(seen: NodesSeen) -> None:
     """Print the groups of nodes that are alike, what is odd, and who did not answer."""
-    from hpckit.decide.grouping import silent_node
     from hpckit.report.node_group_text import group_lines
 
-    silent = [silent_node(answer) for answer in seen.silent]
-    _say(group_lines(seen.groups, silent, width=_width()))
+    _say(group_lines(seen.groups, seen.silent, width=_width()))
 
 
 def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
