@@ -23,11 +23,10 @@ from hpckit.parse.gpu_matrices import (
     Matrix,
     MatrixReader,
     Rows,
-    text_lines,
     topology_of,
-    without_colours,
 )
 from hpckit.parse.json_excerpt import json_with, refuse_document
+from hpckit.parse.pasted import pasted_lines, without_colours
 
 TOOL: Final = "amd-smi topology"
 
@@ -101,7 +100,7 @@ def parse_amd_smi_topology(text: str) -> NodeTopology:
 
 
 def _of_tables(text: str) -> GpuMatrices:
-    reader = MatrixReader(text_lines(text), TOOL, _is_label, _is_title)
+    reader = MatrixReader(pasted_lines(text), TOOL, _is_label, _is_title)
     labels, rows = reader.read_all(_matrix_of, lambda _: None)
     return _matrices(tuple(enumerate(labels)), rows)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hpckit.errors import ParseError
 
 _WIDTH = 100
@@ -21,3 +23,11 @@ def refusal(
     return ParseError(
         message, tool=tool, line_no=line_no, line=shown, column=at - start, expected=expected
     )
+
+
+def refuse_text(message: str, *, tool: str, lines: Sequence[str], expected: str) -> ParseError:
+    """The same for a text that holds nothing of its format: its first line that is not blank."""
+    line_no, line = next(
+        ((at, line) for at, line in enumerate(lines, start=1) if line.strip()), (1, "")
+    )
+    return refusal(message, tool=tool, line_no=line_no, line=line, expected=expected)

@@ -32,8 +32,6 @@ MOST_GPUS: Final = 512
 LONGEST_TITLE: Final = 200
 """A longer line is the title of nothing."""
 
-_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-_QUOTE = re.compile(r"(?:[ \t]{0,3}>)+ ?")
 _CELL = re.compile(r"\d{1,10}(?:-\d{1,10}|,\d\d)?|N/A|[A-Za-z]{1,12}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,10})-(\d{1,10})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
@@ -75,17 +73,6 @@ class GpuMatrices:
         """A cell that is a number; None for any other word."""
         word = self.word(matrix, a, b)
         return int(word) if word and _NUMBER.fullmatch(word) else None
-
-
-def without_colours(text: str) -> str:
-    """A text without the terminal's escapes for colours."""
-    return _ANSI.sub("", text) if "\x1b" in text else text
-
-
-def text_lines(text: str) -> list[str]:
-    """The lines of a paste, without colours, carriage returns and marks of quotation."""
-    lines = without_colours(text).split("\n")
-    return [_QUOTE.sub("", line.rstrip("\r"), count=1) if ">" in line else line for line in lines]
 
 
 @dataclass(slots=True)

@@ -23,11 +23,10 @@ from hpckit.parse.gpu_matrices import (
     MatrixReader,
     Rows,
     amd_gpu,
-    text_lines,
     topology_of,
-    without_colours,
 )
 from hpckit.parse.json_excerpt import json_with, refuse_document
+from hpckit.parse.pasted import pasted_lines, without_colours
 
 TOOL: Final = "rocm-smi --showtopo"
 
@@ -155,7 +154,7 @@ def _described(gpu: Gpu, what: str, value: str) -> Gpu:
 
 
 def _of_matrices(text: str) -> GpuMatrices:
-    lines = text_lines(text)
+    lines = pasted_lines(text)
     lines = lines[: _first_machine(lines)]
     reader = MatrixReader(lines, TOOL, _is_label, _is_title)
     notes = _Notes()
@@ -244,7 +243,7 @@ def _of_csv(text: str) -> GpuMatrices:
     """The two tables of `--csv`: one row a card, and one for the system."""
     document: dict[str, Any] = {}
     header: list[str] = []
-    for line in text_lines(text):
+    for line in pasted_lines(text):
         if line.startswith(("device,", "system,(")):
             header = line.split(",")
         elif header and (_CARD.match(line) or line.startswith("system,")):
