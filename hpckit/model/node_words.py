@@ -38,7 +38,6 @@ _KINDS: Final = {
     NicKind.GVNIC: "gVNIC",
     NicKind.ETHERNET: "Ethernet",
 }
-ACTIVE: Final = "ACTIVE"
 
 
 def visible(text: str, most: int = 40) -> str:
@@ -178,11 +177,6 @@ def nic_rate(nic: Nic) -> str:
     if nic.rate_bytes_per_s is None:
         return nic_kind(nic)
     return f"{bit_rate(nic.rate_bytes_per_s)} {nic_kind(nic)}"
-
-
-def is_down(nic: Nic) -> bool:
-    """Whether a NIC's state is known and is not ACTIVE."""
-    return nic.state is not None and nic.state.upper() not in {ACTIVE, "UP"}
 
 
 def is_storage(nic: Nic) -> bool:

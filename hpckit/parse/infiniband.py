@@ -12,6 +12,7 @@ from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, NicPort
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.sysfs_pci import address_in
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -24,7 +25,6 @@ _SLOT: Final = re.compile(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MUL
 _NO_GUID: Final = "0000:0000:0000:0000"
 _EFA_NAME: Final = re.compile(r"efa_\d+", re.ASCII)
 _RNIC: Final = "RNIC"
-_ACTIVE: Final = "ACTIVE"
 _BITS: Final = 8
 _GIGA: Final = 1e9
 
@@ -107,7 +107,7 @@ def _bytes_per_s(line: str | None) -> float | None:
 
 def _state(ports: tuple[NicPort, ...]) -> str | None:
     states = [port.state for port in ports]
-    return _ACTIVE if _ACTIVE in states else next(iter(states), None)
+    return ACTIVE if ACTIVE in states else next(iter(states), None)
 
 
 def _rate(ports: tuple[NicPort, ...]) -> float | None:
@@ -115,7 +115,7 @@ def _rate(ports: tuple[NicPort, ...]) -> float | None:
     rates = [
         port.rate_bytes_per_s
         for port in ports
-        if port.rate_bytes_per_s and port.state in {_ACTIVE, None}
+        if port.rate_bytes_per_s and port.state in {ACTIVE, None}
     ]
     return max(rates, default=None)
 

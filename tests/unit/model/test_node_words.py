@@ -14,7 +14,6 @@ from hpckit.model.node_words import (
     cpus_shown,
     figure,
     gpu_model,
-    is_down,
     is_narrow,
     memory,
     names_shown,
@@ -129,14 +128,6 @@ def test_nic_words() -> None:
     )
     assert nic_rate(Nic(index=0, name="a", kind=NicKind.EFA)) == "EFA"
     assert nic_rate(Nic(index=0, name="a")) == "NIC"
-
-
-@pytest.mark.parametrize(
-    ("state", "down"), [(None, False), ("ACTIVE", False), ("up", False), ("DOWN", True)]
-)
-def test_unknown_state_is_not_down(state: str | None, *, down: bool) -> None:
-    """Only a state that is known and no word for up is down."""
-    assert is_down(Nic(index=0, name="a", state=state)) is down
 
 
 @pytest.mark.parametrize(
