@@ -55,9 +55,8 @@ def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0
-    order = list(Severity)
-    worst = max((order.index(one.severity) for one in findings), default=-1)
-    return int(worst >= order.index(Severity(fail_on)))
+    least = Severity(fail_on).rank
+    return int(any(one.severity.rank >= least for one in findings))
 
 
 def _width() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpckit.errors import ParseError
+from hpckit.model.rules import InvalidValue
 
 _WIDTH = 100
 _BEFORE = 60
@@ -31,3 +32,9 @@ def refuse_text(message: str, *, tool: str, lines: Sequence[str], expected: str)
         ((at, line) for at, line in enumerate(lines, start=1) if line.strip()), (1, "")
     )
     return refusal(message, tool=tool, line_no=line_no, line=line, expected=expected)
+
+
+def refuse_node(error: InvalidValue, tool: str) -> ParseError:
+    """The same for what is in its format and says what no node can be; it has no line."""
+    message = f"this is no node: {error.key}: got {error.got}"
+    return refusal(message, tool=tool, line_no=1, line="", expected=error.expected)
