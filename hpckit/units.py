@@ -96,16 +96,23 @@ def format_duration(seconds: float) -> str:
     return format_slurm_time(whole)
 
 
-def format_indices(indices: Iterable[int]) -> str:
-    """Ordinals, from small to large, with runs folded as Slurm writes them: `0-3,7`."""
-    parts: list[str] = []
-    first = last = -2
-    for index in (*sorted(set(indices)), None):
-        if index == last + 1:
-            last = index
-            continue
-        if last >= 0:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        if index is not None:
-            first = last = index
-    return ",".join(parts)
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each run of consecutive numbers, from small to large."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def format_indices(indices: Iterable[int], width: int = 0) -> str:
+    """Ordinals, from small to large, with runs folded as Slurm writes them: `0-3,7`.
+
+    Those with fewer digits than `width` get leading zeros.
+    """
+    return ",".join(
+        f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
+        for first, last in runs(indices)
+    )

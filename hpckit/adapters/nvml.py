@@ -68,7 +68,6 @@ class _Survey:
 
     def __init__(self, nvml: NvmlLibrary) -> None:
         self._nvml = nvml
-        self._is_begun = False
         self._is_over = False
         self._versions: tuple[Answer[str], Answer[str]] | None = None
         self._refused: NvmlRefusal | None = None
@@ -81,7 +80,6 @@ class _Survey:
         if isinstance(begun, NvmlRefusal):
             self._refused = begun
         else:
-            self._is_begun = True
             self._look()
             self._nvml.ask("nvmlShutdown")
         self._is_over = True
@@ -196,7 +194,6 @@ def _health(gpu: NvmlGpu) -> NvmlHealthReading:
         temperature_c=gpu.ask("nvmlDeviceGetTemperature", gpu.nvml.NVML_TEMPERATURE_GPU),
         power_mw=gpu.ask("nvmlDeviceGetPowerUsage"),
         power_limit_mw=gpu.ask("nvmlDeviceGetEnforcedPowerLimit"),
-        energy_mj=gpu.ask("nvmlDeviceGetTotalEnergyConsumption"),
     )
 
 

@@ -8,6 +8,7 @@ from hpckit.errors import ParseError
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.rules import InvalidValue
 from hpckit.parse.capture import EXPECTED, parse_capture
+from hpckit.parse.excerpt import refuse_node
 from hpckit.parse.kfd import parse_kfd
 from hpckit.parse.kfd_files import is_kfd_file
 from hpckit.parse.sysfs_patterns import sysfs_wanted
@@ -31,10 +32,7 @@ def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
             error.message = f"{name}: {error.message}"
         raise
     except InvalidValue as error:
-        raise ParseError(
-            f"this is no node: {error.key}: got {error.got}",
-            tool=name, line_no=1, line="", expected=error.expected,
-        ) from error  # fmt: skip
+        raise refuse_node(error, name) from error
 
 
 def _archived(data: bytes, name: str) -> NodeTopology:

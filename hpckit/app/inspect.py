@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
-from hpckit.errors import ParseError
 from hpckit.model.hardware import GpuVendor, NodeTopology
 from hpckit.model.rules import InvalidValue
-from hpckit.parse.kfd import KFD_PATTERNS, parse_kfd
+from hpckit.parse.excerpt import refuse_node
+from hpckit.parse.kfd import KFD_PATTERNS, KFD_ROOT, parse_kfd
 from hpckit.parse.nvml import parse_nvml
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_patterns import SYSFS_PATTERNS
@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hpckit.model.file_tree import FileTree
     from hpckit.ports import GpuDriver, SystemFiles
-
-KFD_ROOT = "sys/class/kfd/kfd/topology"
 
 
 def inspect_here(
@@ -36,10 +34,7 @@ def inspect_here(
     try:
         topology = _topology(tree, driver)
     except InvalidValue as error:
-        raise ParseError(
-            f"this is no node: {error.key}: got {error.got}",
-            tool="/sys", line_no=1, line="", expected=error.expected,
-        ) from error  # fmt: skip
+        raise refuse_node(error, "/sys") from error
     if stands_in is None:
         return topology
     return replace(
@@ -52,7 +47,7 @@ def inspect_here(
 def _topology(tree: FileTree, driver: GpuDriver) -> NodeTopology:
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
-        topology = merge(topology, parse_kfd(tree, KFD_ROOT))
+        topology = merge(topology, parse_kfd(tree))
     reading = driver.read()
     if reading.refused is None or _may_be_nvidia(topology):
         topology = merge(topology, parse_nvml(reading))

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.decide.findings import node_findings
-from hpckit.decide.grouping import group_alike
+from hpckit.decide.grouping import group_alike, silent_node
 from hpckit.errors import ConfigError
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer, SlurmNode
+from hpckit.model.node_finding import NodeFinding
 from hpckit.parse.srun_probe import words_about
 from hpckit.ports import NodeProbe, NodeQuestion
 
@@ -26,10 +27,10 @@ _CLOSED: Final = _GONE | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesSeen:
-    """The nodes that answered, in groups that are alike, and those that did not."""
+    """The nodes that answered, in groups that are alike, and a finding for each that did not."""
 
     groups: tuple[AlikeNodes, ...]
-    silent: tuple[NodeAnswer, ...]
+    silent: tuple[NodeFinding, ...]
     words: tuple[str, ...] = ()
 
 
@@ -68,7 +69,7 @@ def inspect_nodes(
     silent += [answer for answer in answers if answer.topology is None]
     return NodesSeen(
         groups=group_alike(answers),
-        silent=tuple(sorted(silent, key=lambda answer: natural_order(answer.node))),
+        silent=tuple(map(silent_node, sorted(silent, key=lambda one: natural_order(one.node)))),
         words=tuple(words),
     )
 

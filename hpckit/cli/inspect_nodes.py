@@ -23,7 +23,6 @@ def inspect_many(params: dict[str, Any]) -> int:
     from hpckit.app.inspect_nodes import inspect_nodes
     from hpckit.cli.inspect_screen import fail_code
     from hpckit.cli.submission import interrupt_on_signals
-    from hpckit.decide.grouping import silent_node
 
     interrupt_on_signals()
     line = output.Progress()
@@ -37,8 +36,6 @@ def inspect_many(params: dict[str, Any]) -> int:
         )
     finally:
         line.clear()
-    findings = [finding for group in seen.groups for finding in group.findings]
-    findings += [silent_node(answer) for answer in seen.silent]
     if params["format_"] == "json":
         output.document(_document(seen))
     else:
@@ -47,7 +44,8 @@ def inspect_many(params: dict[str, Any]) -> int:
         say_nodes(seen)
     if not seen.groups:
         return _nobody(is_json=params["format_"] == "json")
-    return fail_code(findings, params["fail_on"])
+    findings = [finding for group in seen.groups for finding in group.findings]
+    return fail_code([*findings, *seen.silent], params["fail_on"])
 
 
 def _nobody(*, is_json: bool) -> int:
@@ -95,7 +93,6 @@ def _shared_dir(params: dict[str, Any]) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
-    from hpckit.decide.grouping import silent_node
     from hpckit.model.hostlist import fold_hosts
     from hpckit.model.tree import to_tree
 
@@ -112,6 +109,6 @@ def _document(seen: NodesSeen) -> dict[str, object]:
             }
             for group in seen.groups
         ],
-        "silent": [to_tree(silent_node(answer)) for answer in seen.silent],
+        "silent": to_tree(seen.silent),
         "words": list(seen.words),
     }

@@ -46,20 +46,17 @@ def say_node(
 
 def say_nodes(seen: NodesSeen) -> None:
     """Print the groups of nodes that are alike, what is odd, and who did not answer."""
-    from hpckit.decide.grouping import silent_node
     from hpckit.report.node_group_text import group_lines
 
-    silent = [silent_node(answer) for answer in seen.silent]
-    _say(group_lines(seen.groups, silent, width=_width()))
+    _say(group_lines(seen.groups, seen.silent, width=_width()))
 
 
 def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0
-    order = list(Severity)
-    worst = max((order.index(one.severity) for one in findings), default=-1)
-    return int(worst >= order.index(Severity(fail_on)))
+    least = Severity(fail_on).rank
+    return int(any(one.severity.rank >= least for one in findings))
 
 
 def _width() -> int:

@@ -19,8 +19,9 @@ from hpckit.decide.finding_rule import (
 )
 from hpckit.decide.finding_rules_pci import pci_hidden
 from hpckit.decide.nic_nearness import nic_kinds
-from hpckit.decide.nic_roles import ACTIVE, RDMA, is_active, is_down, rate_words
+from hpckit.decide.nic_roles import RDMA, rate_words
 from hpckit.model.hardware import Nic, NicKind, NicRole
+from hpckit.model.nic_state import ACTIVE, is_active, is_down
 from hpckit.model.path import PathKind
 
 RAILS_FROM: Final = 4

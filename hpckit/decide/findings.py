@@ -11,9 +11,7 @@ from hpckit.decide.grouping import silent_node
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_answer import NodeAnswer
-from hpckit.model.node_finding import NodeFinding, Severity
-
-WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+from hpckit.model.node_finding import NodeFinding
 
 _SILENT_WHAT: Final = (
     "With `--nodes` or `--job`: Slurm does not know the node or cannot reach it, or it gave no"
@@ -52,7 +50,7 @@ def findings_page() -> str:
     rows = [(rule.severity, _rule_row(rule)) for rule in RULES]
     silent = silent_node(NodeAnswer(node="NODE"))
     rows.append((silent.severity, _silent_row(silent)))
-    ordered = sorted(rows, key=lambda row: WORST_FIRST.index(row[0]))
+    ordered = sorted(rows, key=lambda row: -row[0].rank)
     return _PAGE.format(rows="\n".join(row for _, row in ordered))
 
 
@@ -72,8 +70,7 @@ def _remedy(rule: Rule, subject: str) -> str:
 
 
 def _place(finding: NodeFinding) -> tuple[object, ...]:
-    worst = WORST_FIRST.index(finding.severity)
-    return (worst, natural_order(finding.subject), finding.rule, finding.because)
+    return (-finding.severity.rank, natural_order(finding.subject), finding.rule, finding.because)
 
 
 def _rule_row(rule: Rule) -> str:

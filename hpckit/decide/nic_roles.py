@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from hpckit.decide.finding_rule import counted, gpu_cells
 from hpckit.decide.nic_nearness import close_nics
 from hpckit.model.hardware import Nic, NicKind, NicRole, NodeTopology
+from hpckit.model.nic_state import is_down
 from hpckit.model.pci import PciDevice
 
-ACTIVE: Final = "ACTIVE"
 ETHERNET: Final = "ethernet"
 STORAGE_FROM_BYTES_PER_S: Final = 12.5e9
 """100 Gb/s: Ethernet below that is taken to be for management."""
@@ -60,16 +60,6 @@ def with_nic_roles(topology: NodeTopology) -> NodeTopology:
         for verdict in (view.verdict(nic),)
     )
     return dataclasses.replace(topology, nics=nics)
-
-
-def is_active(nic: Nic) -> bool:
-    """Whether a port of it is up."""
-    return nic.state is not None and nic.state.upper() == ACTIVE
-
-
-def is_down(nic: Nic) -> bool:
-    """Whether it is known to have no active port."""
-    return nic.state is not None and not is_active(nic)
 
 
 def rate_words(rate_bytes_per_s: float) -> str:

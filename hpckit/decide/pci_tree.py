@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+from hpckit.model.pci_vendors import BROADCOM_LSI
 
 _LINK_FIELDS: Final = tuple(field.name for field in dataclasses.fields(PcieLink))
 
-_BROADCOM: Final = 0x1000
 _PEX_GEN4: Final = 0xC010
 _PEX_GEN5: Final = 0xC030
 _LOW_BITS: Final = 0xF000
@@ -148,7 +148,7 @@ def _broadcom_generation(device: PciDevice, *, level: int) -> int | None:
 
     Source: getBcmGen in NCCL's src/graph/topo.cc; in generation 5 the subsystem tells the level.
     """
-    if device.vendor_id != _BROADCOM or device.subsystem_vendor_id != _BROADCOM:
+    if device.vendor_id != BROADCOM_LSI or device.subsystem_vendor_id != BROADCOM_LSI:
         return None
     part = (device.subsystem_device_id or 0) & _LOW_BITS
     if device.device_id == _PEX_GEN4 and part == 0xA000:  # noqa: PLR2004  NCCL's figure

@@ -12,9 +12,10 @@ from hpckit.draw.node_parts import beside_words
 from hpckit.draw.svg import Drawing, Rect, Stroke, Word, broken, path, text_width
 from hpckit.model.finding_group import FindingGroup, sentence
 from hpckit.model.hardware import NodeTopology
+from hpckit.model.nic_state import is_down
 from hpckit.model.node_links import LinkIsland
 from hpckit.model.node_paths import Device
-from hpckit.model.node_words import byte_rate, figure, is_down, pcie_bytes_per_s, pcie_words
+from hpckit.model.node_words import byte_rate, figure, pcie_bytes_per_s, pcie_words
 from hpckit.model.pci import PcieLink
 
 _SAMPLE: Final = 30.0

@@ -10,6 +10,7 @@ from hpckit.draw.node_layout import SPINE, WIRE, Kind, Spot
 from hpckit.draw.svg import Drawing, Look, Rect, Stroke, Word, path, text_width
 from hpckit.model.finding_group import FindingGroup
 from hpckit.model.hardware import CpuLink, Gpu, Nic, NodeTopology
+from hpckit.model.nic_state import is_down
 from hpckit.model.node_paths import device_names
 from hpckit.model.node_title import gpu_kind, place_cpus, place_title
 from hpckit.model.node_words import (
@@ -19,7 +20,6 @@ from hpckit.model.node_words import (
     figure,
     gpu_label,
     gpu_model,
-    is_down,
     is_narrow,
     is_storage,
     memory,

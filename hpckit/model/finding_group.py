@@ -44,8 +44,7 @@ def group_findings(findings: Iterable[NodeFinding]) -> tuple[FindingGroup, ...]:
         )
         for alike in groups.values()
     )
-    gravest = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
-    return tuple(sorted(found, key=lambda one: gravest.index(one.severity)))
+    return tuple(sorted(found, key=lambda one: -one.severity.rank))
 
 
 def sentence(group: FindingGroup) -> str:

@@ -8,9 +8,10 @@ from typing import Final
 
 from hpckit.model.hardware import GpuVendor
 from hpckit.model.pci import CLASS_ACCELERATOR, GPU_CLASSES, PciDevice
+from hpckit.model.pci_vendors import AMD, INTEL, NVIDIA
 
 GPU_VENDORS: Final = MappingProxyType(
-    {0x10DE: GpuVendor.NVIDIA, 0x1002: GpuVendor.AMD, 0x8086: GpuVendor.INTEL}
+    {NVIDIA: GpuVendor.NVIDIA, AMD: GpuVendor.AMD, INTEL: GpuVendor.INTEL}
 )
 """The makers of GPUs by PCI vendor."""
 

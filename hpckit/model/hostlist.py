@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hpckit.units import format_indices
+
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
 
 
@@ -23,32 +25,27 @@ def fold_hosts(names: Iterable[str]) -> str:
     Each name is written once, in natural order. Leading zeros are kept: `n01` and `n1` are two
     hosts, and stand apart.
     """
+    texts = []
+    for (stem, width, rest), numbers in numbered(names).items():
+        folded = format_indices(numbers, width)
+        texts.append(stem + (f"[{folded}]" if len(numbers) > 1 else folded) + rest)
+    return ",".join(texts)
+
+
+def numbered(names: Iterable[str]) -> dict[tuple[str, int, str], list[int]]:
+    """Names by what is before and after their last number, the numbers ascending.
+
+    Between the two is how many digits numbers have that may begin with zeros, 0 where none does. A
+    name without a number stands alone, with -1 there and no numbers.
+    """
     groups: dict[tuple[str, int, str], list[int]] = {}
     for name in sorted(set(names), key=natural_order):
         match = _NUMBERED.fullmatch(name)
         if match is None:
             groups[(name, -1, "")] = []
             continue
-        number = match["number"]
-        width = len(number) if number.startswith("0") or _is_padded(groups, match) else 0
-        groups.setdefault((match["stem"], width, match["rest"]), []).append(int(number))
-    return ",".join(_written(*key, numbers) for key, numbers in groups.items())
-
-
-def _is_padded(groups: dict[tuple[str, int, str], list[int]], match: re.Match[str]) -> bool:
-    """Whether names of this length have leading zeros: `n09` and `n10` belong together."""
-    return (match["stem"], len(match["number"]), match["rest"]) in groups
-
-
-def _written(stem: str, width: int, rest: str, numbers: list[int]) -> str:
-    if not numbers:
-        return stem
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    texts = ["-".join(f"{number:0{width}d}" for number in run) for run in runs]
-    only = len(numbers) == 1
-    return f"{stem}{texts[0]}{rest}" if only else f"{stem}[{','.join(texts)}]{rest}"
+        stem, number, rest = match.groups()
+        # Where one has leading zeros, those of its length belong to it: `n09` and `n10`.
+        is_padded = number != str(int(number)) or (stem, len(number), rest) in groups
+        groups.setdefault((stem, len(number) if is_padded else 0, rest), []).append(int(number))
+    return groups

@@ -13,6 +13,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+    @property
+    def rank(self) -> int:
+        """Its place among them, the gravest highest."""
+        return list(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinding:

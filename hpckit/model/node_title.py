@@ -8,12 +8,12 @@ from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_state import is_down
 from hpckit.model.node_places import Place
 from hpckit.model.node_words import (
     cpu_model,
     figure,
     gpu_model,
-    is_down,
     is_storage,
     memory,
     nic_rate,

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
+from hpckit.model.hostlist import natural_order, numbered
 from hpckit.model.index_list import IndexList, count_indices
-from hpckit.model.pci import PciAddress, PcieLink
+from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PcieLink
+from hpckit.units import format_indices, runs
 
-_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6), (128.0, 7))
-_GEN_3_GT_PER_S: Final = 8.0
 _GIB: Final = 1024**3
-_NUMBERED: Final = re.compile(r"(.*?)(\d{1,9})", re.ASCII | re.DOTALL)
 _CPU_NOISE: Final = re.compile(
     r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b"
     r"|, altivec supported$",
@@ -39,7 +38,6 @@ _KINDS: Final = {
     NicKind.GVNIC: "gVNIC",
     NicKind.ETHERNET: "Ethernet",
 }
-ACTIVE: Final = "ACTIVE"
 
 
 def visible(text: str, most: int = 40) -> str:
@@ -119,7 +117,7 @@ def cpu_model(name: str) -> str:
 
 def pcie_generation(gt_per_s: float) -> str:
     """`gen5` of 32 GT/s; another rate is given as it is."""
-    for rate, generation in _GENERATIONS:
+    for generation, rate in PCIE_GT_PER_S.items():
         if abs(as_float(gt_per_s) - rate) <= rate * 0.05:
             return f"gen{generation}"
     return f"{figure(gt_per_s, 1)} GT/s"
@@ -160,7 +158,7 @@ def pcie_bytes_per_s(link: PcieLink | None) -> float | None:
     """What a link carries in one direction, encoding taken off: 8b/10b to gen2, 128b/130b above."""
     if link is None or link.speed_gt_per_s is None or link.width is None:
         return None
-    share = 128 / 130 if link.speed_gt_per_s >= _GEN_3_GT_PER_S else 0.8
+    share = 128 / 130 if link.speed_gt_per_s >= PCIE_GT_PER_S[3] else 0.8
     return as_float(link.speed_gt_per_s) * as_float(link.width) * share * 1e9 / 8
 
 
@@ -181,11 +179,6 @@ def nic_rate(nic: Nic) -> str:
     return f"{bit_rate(nic.rate_bytes_per_s)} {nic_kind(nic)}"
 
 
-def is_down(nic: Nic) -> bool:
-    """Whether a NIC's state is known and is not ACTIVE."""
-    return nic.state is not None and nic.state.upper() not in {ACTIVE, "UP"}
-
-
 def is_storage(nic: Nic) -> bool:
     """Whether a NIC is known to be for something else than jobs' messages."""
     return nic.role is not None and nic.role is not NicRole.COMPUTE
@@ -201,44 +194,23 @@ def gpu_label(gpu: Gpu) -> str:
     return f"GPU{figure(gpu.index)}"
 
 
-def natural(text: str) -> tuple[str, int]:
-    """A name's place in an order in which `mlx5_2` comes before `mlx5_10`."""
-    match = _NUMBERED.fullmatch(text)
-    return (match[1], int(match[2])) if match else (text, -1)
-
-
-def runs(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Names in natural order, those with consecutive numbers together."""
-    found: list[list[str]] = []
-    for name in sorted(set(names), key=natural):
-        if found and found[-1][-1] in _before(name):
-            found[-1].append(name)
-        else:
-            found.append([name])
-    return tuple(map(tuple, found))
-
-
-def _before(name: str) -> tuple[str, ...]:
-    prefix, number = natural(name)
-    if number < 1:
-        return ()
-    digits = name.removeprefix(prefix)
-    padded = prefix + str(number - 1).zfill(len(digits))
-    return (padded,) if digits.startswith("0") else (padded, f"{prefix}{number - 1}")
-
-
 def names_shown(names: Sequence[str], most: int = 3) -> str:
     """Names on a line: runs as `mlx5_0 … mlx5_7`, and more than `most` parts as first … last."""
-    parts = [part for run in runs(names) for part in _run_parts(run)]
+    parts: list[str] = []
+    for (stem, width, rest), numbers in numbered(names).items():
+        for first, last in runs(numbers):
+            ends = [visible(f"{stem}{at:0{width}d}{rest}", 20) for at in (first, last)]
+            parts += [" … ".join(ends)] if last - first >= _PAIR else ends[: last - first + 1]
+        parts += [] if numbers else [visible(stem, 20)]
     if len(parts) <= most:
         return " ".join(parts)
-    ordered = sorted(names, key=natural)
+    ordered = sorted(names, key=natural_order)
     return f"{visible(ordered[0], 20)} … {visible(ordered[-1], 20)}"
 
 
 def names_within(names: Sequence[str], room: int) -> str:
     """Names in at most `room` columns: fewer of them, then the first alone, then its beginning."""
-    first = min(names, key=natural, default="")
+    first = min(names, key=natural_order, default="")
     further = f" + {len(names) - 1}" if len(names) > 1 else ""
     for text in (names_shown(names), names_shown(names, 1), first + further):
         if columns(visible(text, _LONG)) <= room:
@@ -249,21 +221,12 @@ def names_within(names: Sequence[str], room: int) -> str:
     return f"{left}…{further}"
 
 
-def _run_parts(run: tuple[str, ...]) -> tuple[str, ...]:
-    shown = tuple(visible(name, 20) for name in (run[0], run[-1]))
-    if len(run) > _PAIR:
-        return (f"{shown[0]} … {shown[1]}",)
-    return shown[: len(run)]
-
-
 def numbers_shown(names: Iterable[str]) -> str:
     """Names with their numbers folded: `GPU0-3,7`."""
-    by_prefix: dict[str, list[str]] = {}
-    for run in runs(names):
-        prefix, _ = natural(run[0])
-        ends = [name.removeprefix(prefix) for name in (run[0], run[-1])]
-        by_prefix.setdefault(prefix, []).append("-".join(ends[: len(run)]))
-    return ",".join(visible(prefix) + ",".join(parts) for prefix, parts in by_prefix.items())
+    return ",".join(
+        visible(stem) + format_indices(numbers, width) + visible(rest)
+        for (stem, width, rest), numbers in numbered(names).items()
+    )
 
 
 def cpus_shown(cpus: IndexList, most: int = 26) -> str:

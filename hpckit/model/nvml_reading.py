@@ -111,7 +111,6 @@ class NvmlHealthReading:
     temperature_c: Answer[int] = NOT_ASKED
     power_mw: Answer[int] = NOT_ASKED
     power_limit_mw: Answer[int] = NOT_ASKED
-    energy_mj: Answer[int] = NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

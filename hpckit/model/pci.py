@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NewType
 
 from hpckit.model.rules import InvalidValue
@@ -41,6 +42,11 @@ MOST_PCI_DEVICES: Final = 1 << 16
 DEEPEST_TREE: Final = 128
 """Bridges above a device; a PCI domain has 256 buses, and real trees about seven levels."""
 
+PCIE_GT_PER_S: Final = MappingProxyType(
+    {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
+)
+"""The rate of a lane by generation, which is also its code in the registers of a link."""
+
 GPU_CLASSES: Final = frozenset({CLASS_VGA, CLASS_3D, CLASS_DISPLAY, CLASS_ACCELERATOR})
 NIC_CLASSES: Final = frozenset({CLASS_ETHERNET, CLASS_NETWORK, CLASS_INFINIBAND, CLASS_FABRIC})
 
@@ -59,7 +65,7 @@ def pci_address(text: str) -> PciAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
-    """The link above a PCIe device: lanes, and the rate of each in GT/s (2.5, 5, 8, 16, 32, 64).
+    """The link above a PCIe device: lanes, and GT/s of each (2.5, 5, 8, 16, 32, 64, 128).
 
     An idle GPU trains its speed down and keeps its width, so only the width tells of a bad slot.
     `bandwidth_bytes_per_s` is that of all lanes in one direction, where a source tells it (hwloc,

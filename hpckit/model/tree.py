@@ -22,5 +22,5 @@ def to_tree(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_tree(item) for item in value]
     if isinstance(value, (str, int, float, bool, types.NoneType)):
-        return value if isinstance(value, bool) or not isinstance(value, str) else str(value)
+        return str(value) if isinstance(value, str) else value
     raise TypeError(f"{type(value).__name__} has no place in a document")

@@ -17,17 +17,18 @@ from hpckit.model.hardware import Gpu, GpuVendor, NodeTopology, Source, Unknown
 from hpckit.model.pci import pci_address
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.gpu_matrices import (
-    LONGEST_TITLE,
     MOST_GPUS,
     GpuMatrices,
     Matrix,
     MatrixReader,
     Rows,
-    text_lines,
+    cell_of,
+    title_of,
     topology_of,
-    without_colours,
+    whole_matrices,
 )
 from hpckit.parse.json_excerpt import json_with, refuse_document
+from hpckit.parse.pasted import pasted_lines, without_colours
 
 TOOL: Final = "amd-smi topology"
 
@@ -101,7 +102,7 @@ def parse_amd_smi_topology(text: str) -> NodeTopology:
 
 
 def _of_tables(text: str) -> GpuMatrices:
-    reader = MatrixReader(text_lines(text), TOOL, _is_label, _is_title)
+    reader = MatrixReader(pasted_lines(text), TOOL, _LABEL, _is_title)
     labels, rows = reader.read_all(_matrix_of, lambda _: None)
     return _matrices(tuple(enumerate(labels)), rows)
 
@@ -119,17 +120,12 @@ def _matrices(gpus: Sequence[tuple[int, str | None]], rows: Mapping[Matrix, Rows
     )
 
 
-def _is_label(word: str) -> bool:
-    return _LABEL.fullmatch(word) is not None
-
-
 def _is_title(line: str) -> bool:
-    return len(line) < LONGEST_TITLE and _TITLE.fullmatch(line) is not None
+    return title_of(line, _TITLE) is not None
 
 
 def _matrix_of(line: str) -> Matrix | None:
-    match = _TITLE.fullmatch(line) if len(line) < LONGEST_TITLE else None
-    return _TITLES.get(match[1]) if match else None
+    return _TITLES.get(title_of(line, _TITLE) or "")
 
 
 def _of_csv(text: str) -> GpuMatrices:
@@ -181,14 +177,7 @@ def _of_objects(document: Any, text: str, key: str) -> GpuMatrices:
     if not 0 < len(gpus) <= MOST_GPUS or not words:
         message = f"it tells of {len(gpus)} GPUs, and of {len(words)} links"
         raise refuse_document(text, key, message, f"1 to {MOST_GPUS} GPUs and their links", TOOL)
-    indices = [index for index, _ in gpus]
-    return _matrices(
-        gpus,
-        {
-            matrix: tuple(tuple(words.get((matrix, a, b), "N/A") for b in indices) for a in indices)
-            for matrix in {matrix for matrix, _, _ in words}
-        },
-    )
+    return _matrices(gpus, whole_matrices(words, [index for index, _ in gpus]))
 
 
 def _words_of(one: Mapping[str, Any], index: int) -> dict[tuple[Matrix, int, int], str]:
@@ -199,20 +188,14 @@ def _words_of(one: Mapping[str, Any], index: int) -> dict[tuple[Matrix, int, int
         if peer is not None:
             for name, matrix in _OF_LINK.items():
                 if name in link:
-                    words[matrix, index, peer] = _word(link[name])
+                    words[matrix, index, peer] = cell_of(link[name])
     for name, matrix in _OF_TABLE.items():
         table = one.get(name)
         for key, value in table.items() if isinstance(table, dict) else ():
             match = _GPU_KEY.fullmatch(key)
             if match:
-                words[matrix, index, int(match[1])] = _word(value)
+                words[matrix, index, int(match[1])] = cell_of(value)
     return words
-
-
-def _word(value: object) -> str:
-    """A value as the tables print it; what is no word or number is N/A."""
-    is_word = isinstance(value, str) or (isinstance(value, int) and abs(value) < 1 << 64)
-    return str(value).strip() if is_word else "N/A"
 
 
 def _index(value: object) -> int | None:

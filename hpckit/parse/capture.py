@@ -10,7 +10,7 @@ from typing import Final
 from hpckit.errors import ParseError
 from hpckit.model.hardware import NodeTopology
 from hpckit.parse.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
-from hpckit.parse.excerpt import refusal
+from hpckit.parse.excerpt import refusal, refuse_text
 from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
 from hpckit.parse.lspci import is_lspci, parse_lspci
 from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
@@ -75,10 +75,5 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _unknown(name: str, text: str) -> ParseError:
-    line_no, line = next(
-        ((at, line) for at, line in enumerate(text.split("\n"), start=1) if line.strip()), (1, "")
-    )
-    return refusal(
-        "this is no capture that hpckit knows" if text.strip() else "the file is empty",
-        tool=name, line_no=line_no, line=line, expected=EXPECTED,
-    )  # fmt: skip
+    message = "this is no capture that hpckit knows" if text.strip() else "the file is empty"
+    return refuse_text(message, tool=name, lines=text.split("\n"), expected=EXPECTED)

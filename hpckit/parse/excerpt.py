@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hpckit.errors import ParseError
+from hpckit.model.rules import InvalidValue
 
 _WIDTH = 100
 _BEFORE = 60
@@ -21,3 +24,17 @@ def refusal(
     return ParseError(
         message, tool=tool, line_no=line_no, line=shown, column=at - start, expected=expected
     )
+
+
+def refuse_text(message: str, *, tool: str, lines: Sequence[str], expected: str) -> ParseError:
+    """The same for a text that holds nothing of its format: its first line that is not blank."""
+    line_no, line = next(
+        ((at, line) for at, line in enumerate(lines, start=1) if line.strip()), (1, "")
+    )
+    return refusal(message, tool=tool, line_no=line_no, line=line, expected=expected)
+
+
+def refuse_node(error: InvalidValue, tool: str) -> ParseError:
+    """The same for what is in its format and says what no node can be; it has no line."""
+    message = f"this is no node: {error.key}: got {error.got}"
+    return refusal(message, tool=tool, line_no=1, line="", expected=error.expected)

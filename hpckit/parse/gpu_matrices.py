@@ -29,11 +29,9 @@ from hpckit.parse.xgmi import PairReport, path_cell, said_kind, unknown_of_links
 MOST_GPUS: Final = 512
 """More than any node has: 8 packages in 8 partitions are 64."""
 
-LONGEST_TITLE: Final = 200
-"""A longer line is the title of nothing."""
+_LONGEST_TITLE: Final = 200
+_NONE: Final = "N/A"
 
-_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-_QUOTE = re.compile(r"(?:[ \t]{0,3}>)+ ?")
 _CELL = re.compile(r"\d{1,10}(?:-\d{1,10}|,\d\d)?|N/A|[A-Za-z]{1,12}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,10})-(\d{1,10})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
@@ -77,27 +75,38 @@ class GpuMatrices:
         return int(word) if word and _NUMBER.fullmatch(word) else None
 
 
-def without_colours(text: str) -> str:
-    """A text without the terminal's escapes for colours."""
-    return _ANSI.sub("", text) if "\x1b" in text else text
+def title_of(line: str, title: re.Pattern[str]) -> str | None:
+    """The words of a line that is a title; a line too long for one is not looked at."""
+    match = title.fullmatch(line) if len(line) < _LONGEST_TITLE else None
+    return match[1] if match else None
 
 
-def text_lines(text: str) -> list[str]:
-    """The lines of a paste, without colours, carriage returns and marks of quotation."""
-    lines = without_colours(text).split("\n")
-    return [_QUOTE.sub("", line.rstrip("\r"), count=1) if ">" in line else line for line in lines]
+def cell_of(value: object) -> str:
+    """A value of JSON or CSV as the tables print it; what is no word or number is N/A."""
+    is_word = isinstance(value, str) or (isinstance(value, int) and abs(value) < 1 << 64)
+    return str(value).strip() if is_word else _NONE
+
+
+def whole_matrices(
+    words: Mapping[tuple[Matrix, int, int], str], indices: Sequence[int]
+) -> dict[Matrix, Rows]:
+    """The matrices of GPUs whose words are known by row and column; N/A where there is none."""
+    return {
+        matrix: tuple(tuple(words.get((matrix, a, b), _NONE) for b in indices) for a in indices)
+        for matrix in {matrix for matrix, _, _ in words}
+    }
 
 
 @dataclass(slots=True)
 class MatrixReader:
-    """Reads one matrix from lines; `is_label` knows the names at the head of rows and columns.
+    """Reads one matrix from lines; `label` is a name at the head of rows and columns.
 
     `ends` knows a line that begins something else.
     """
 
     lines: Sequence[str]
     tool: str
-    is_label: Callable[[str], bool]
+    label: re.Pattern[str]
     ends: Callable[[str], bool]
 
     def read_all(
@@ -149,7 +158,7 @@ class MatrixReader:
         at = title_at + 1
         while at < len(self.lines) and not self.ends(self.lines[at]):
             words = [piece for word in self.lines[at].split() for piece in self._pieces(word)]
-            if words and all(map(self.is_label, words)) and labels[:1] != words[:1]:
+            if words and all(map(self._is_label, words)) and labels[:1] != words[:1]:
                 labels += words
             elif labels:
                 break
@@ -165,7 +174,7 @@ class MatrixReader:
         if not words or not self._belongs([word for word, _ in words], labels, rows):
             return
         for word, column in words:
-            if self.is_label(word):
+            if self._is_label(word):
                 self._open_row(at, word, column, labels, rows)
             elif not _CELL.fullmatch(word):
                 raise self.refuse(at, f"got {word[:40]!r}", column, "a cell such as 15 or XGMI")
@@ -177,7 +186,7 @@ class MatrixReader:
 
     def _belongs(self, words: list[str], labels: tuple[str, ...], rows: list[list[str]]) -> bool:
         """Whether a line is part of the matrix: a row, or the rest of one that was wrapped."""
-        if self.is_label(words[0]):
+        if self._is_label(words[0]):
             return True
         is_open = bool(rows) and len(rows[-1]) < len(labels)
         return is_open and all(map(self._is_cell, words))
@@ -218,7 +227,10 @@ class MatrixReader:
         return pieces if all(map(self._is_cell, pieces)) else [word]
 
     def _is_cell(self, word: str) -> bool:
-        return _CELL.fullmatch(word) is not None or self.is_label(word)
+        return _CELL.fullmatch(word) is not None or self._is_label(word)
+
+    def _is_label(self, word: str) -> bool:
+        return self.label.fullmatch(word) is not None
 
     def refuse(self, at: int, message: str, column: int, expected: str) -> ParseError:
         """The error that points into line `at`."""

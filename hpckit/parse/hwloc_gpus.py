@@ -14,11 +14,10 @@ from typing import Final
 from hpckit.model.gpu_ids import GPU_VENDORS, gpu_vendor
 from hpckit.model.hardware import Accelerator, Gpu, GpuUuid, GpuVendor
 from hpckit.model.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, pci_address
+from hpckit.model.pci_vendors import INTEL
 from hpckit.parse.hwloc_numa import Places, numa_kind
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.parse.hwloc_values import info, node_index, size_bytes
-
-_INTEL: Final = 0x8086
 
 # The libraries that number GPUs, in the order in which their word counts, and whose GPUs they are.
 _LIBRARIES: Final = {
@@ -123,7 +122,7 @@ def accelerators(
 
 
 def _is_accelerator(device: PciDevice) -> bool:
-    if device.vendor_id == _INTEL and device.device_id in _XEON_PHI:
+    if device.vendor_id == INTEL and device.device_id in _XEON_PHI:
         return True
     return device.class_code == CLASS_ACCELERATOR and gpu_vendor(device) is None
 

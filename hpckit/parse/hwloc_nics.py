@@ -14,7 +14,10 @@ from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, NicPort
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_ids import is_virtual_nic
+from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import CLASS_ETHERNET, CLASS_FABRIC, CLASS_INFINIBAND, PciDevice
+from hpckit.model.pci_vendors import AMAZON, CRAY, GOOGLE
 from hpckit.parse.hwloc_numa import Places
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.parse.hwloc_values import info, whole
@@ -29,7 +32,7 @@ _STATES: Final = {
     "1": "DOWN",
     "2": "INIT",
     "3": "ARMED",
-    "4": "ACTIVE",
+    "4": ACTIVE,
     "5": "ACTIVE_DEFER",
 }
 _MOST_PORTS: Final = 64
@@ -43,22 +46,8 @@ _LAYERS: Final = {
     NicKind.ETHERNET: "Ethernet",
 }
 
-_AMAZON: Final = 0x1D0F
-_GOOGLE: Final = 0x1AE0
-_CRAY: Final = 0x17DB
 # Chelsio speaks iWARP, Cisco usNIC through the same interface.
 _NO_ROCE: Final = frozenset({0x1425, 0x1137})
-# Virtual functions by maker: Mellanox, Intel (igbvf, ixgbevf, iavf), Broadcom (bnxt_en).
-_VIRTUAL: Final = {
-    0x15B3: frozenset({0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}),
-    0x8086: frozenset(
-        {0x10CA, 0x1520, 0x10ED, 0x1515, 0x1565, 0x15A8, 0x15C5, 0x154C, 0x1571, 0x37CD, 0x1889}
-    ),
-    0x14E4: frozenset(
-        {0x1606, 0x1607, 0x1608, 0x1609, 0x16C1, 0x16CB, 0x16D3, 0x16DC, 0x16E1, 0x16E5}
-        | {0x1806, 0x1807, 0x1808, 0x1809}
-    ),
-}
 
 
 def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
@@ -100,7 +89,7 @@ def _nic(
 ) -> Nic:
     ports = _ports(tree, one)
     kind = _kind(tree, device, one, netdevs)
-    active = next((port.state for port in ports if port.state == "ACTIVE"), None)
+    active = next((port.state for port in ports if port.state == ACTIVE), None)
     return Nic(
         index=0,
         name=one.name,
@@ -134,15 +123,15 @@ def _kind(
     tree: HwlocTree, device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
 ) -> NicKind | None:
     vendor = device.vendor_id if device else None
-    if one.element.get("subtype") == "Slingshot" or vendor == _CRAY:
+    if one.element.get("subtype") == "Slingshot" or vendor == CRAY:
         return NicKind.SLINGSHOT
     is_rdma = _is_rdma(tree, one)
-    if is_rdma and vendor == _AMAZON:
+    if is_rdma and vendor == AMAZON:
         return NicKind.EFA
     if _is_infiniband(device, one, netdevs):
         return NicKind.INFINIBAND
     if not is_rdma:
-        return NicKind.GVNIC if vendor == _GOOGLE else NicKind.ETHERNET
+        return NicKind.GVNIC if vendor == GOOGLE else NicKind.ETHERNET
     is_ethernet = device is not None and device.class_code == CLASS_ETHERNET
     return NicKind.ROCE if is_ethernet and vendor not in _NO_ROCE else None
 
@@ -166,8 +155,7 @@ def _is_virtual(device: PciDevice | None) -> bool | None:
     """Whether pci.ids has it as a virtual function; the file itself does not tell."""
     if device is None:
         return None
-    is_listed = device.device_id in _VIRTUAL.get(device.vendor_id or 0, ())
-    return True if is_listed or "Virtual Function" in (device.name or "") else None
+    return True if is_virtual_nic(device) or "Virtual Function" in (device.name or "") else None
 
 
 def _said(one: HwlocObject, name: str) -> str | None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import Nic, NicKind, NicPort
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.sysfs_pci import address_in
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -25,22 +25,16 @@ _SLOT: Final = re.compile(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MUL
 _NO_GUID: Final = "0000:0000:0000:0000"
 _EFA_NAME: Final = re.compile(r"efa_\d+", re.ASCII)
 _RNIC: Final = "RNIC"
-_ACTIVE: Final = "ACTIVE"
 _BITS: Final = 8
 _GIGA: Final = 1e9
 
 
-def parse_infiniband(tree: FileTree, root: str) -> tuple[Nic, ...]:
+def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
     """The devices below `root`, a folder such as `sys/class/infiniband`, as people count them.
 
-    What a port's rate or state says in words of its own is kept as the word, or None. Raises
-    ParseError for what is not a device's folder.
+    What a port's rate or state says in words of its own is kept as the word, or None. Devices of
+    software are left out. Raises ParseError for what is not a device's folder.
     """
-    return infiniband_nics(SysfsTree(tree), root)
-
-
-def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
-    """The same of a tree that is being read already. Software devices are left out."""
     # rxe and siw name the netdev that they run over; a device of hardware has no such file.
     names = [name for name in tree.names(root) if not tree.has(f"{root}/{name}/parent")]
     nics = [_nic(tree, f"{root}/{name}", name) for name in sorted(names, key=natural_order)]
@@ -113,7 +107,7 @@ def _bytes_per_s(line: str | None) -> float | None:
 
 def _state(ports: tuple[NicPort, ...]) -> str | None:
     states = [port.state for port in ports]
-    return _ACTIVE if _ACTIVE in states else next(iter(states), None)
+    return ACTIVE if ACTIVE in states else next(iter(states), None)
 
 
 def _rate(ports: tuple[NicPort, ...]) -> float | None:
@@ -121,7 +115,7 @@ def _rate(ports: tuple[NicPort, ...]) -> float | None:
     rates = [
         port.rate_bytes_per_s
         for port in ports
-        if port.rate_bytes_per_s and port.state in {_ACTIVE, None}
+        if port.rate_bytes_per_s and port.state in {ACTIVE, None}
     ]
     return max(rates, default=None)
 

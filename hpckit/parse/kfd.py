@@ -25,6 +25,7 @@ from hpckit.model.hardware import (
     Source,
     Unknown,
 )
+from hpckit.model.link_rates import LINK_BYTES_PER_S
 from hpckit.parse.kfd_files import (
     FLAG_ENABLED,
     FLAG_NO_PEER_DMA,
@@ -42,7 +43,6 @@ from hpckit.parse.kfd_files import (
 from hpckit.parse.kfd_ids import architecture, bus_address, partition_of, product, slot_of
 from hpckit.parse.xgmi import (
     HOP_WEIGHT,
-    XGMI_LINK_BYTES_PER_S,
     XGMI_LINKS,
     PairReport,
     unknown_of_links,
@@ -215,7 +215,7 @@ def _told_by_architecture(gpus: Sequence[KfdNode], links: Sequence[GpuLink]) -> 
         gfx = architecture(gpus[link.a].get("gfx_target_version")) or ""
         is_single = peers[link.a] == peers[link.b] == XGMI_LINKS.get(gfx)
         if link.bandwidth_bytes_per_s is None and link.weight == HOP_WEIGHT and is_single:
-            each = XGMI_LINK_BYTES_PER_S[gfx]
+            each = LINK_BYTES_PER_S[gfx]
             found.append(replace(link, count=1, bandwidth_bytes_per_s=each))
         else:
             found.append(link)

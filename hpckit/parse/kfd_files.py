@@ -37,7 +37,6 @@ _MOST_PROPERTIES: Final = 200
 
 TYPE_HYPERTRANSPORT: Final = 1
 TYPE_PCIE: Final = 2
-TYPE_QPI: Final = 5
 TYPE_XGMI: Final = 11
 FLAG_ENABLED: Final = 1 << 0
 FLAG_NO_PEER_DMA: Final = 1 << 4
@@ -62,7 +61,6 @@ class KfdNode:
 
     index: int
     properties: Properties = field(default_factory=dict)
-    gpu_id: int | None = None
     name: str | None = None
     banks: list[Properties] = field(default_factory=list)
     io_links: dict[int, Properties] = field(default_factory=dict)
@@ -120,8 +118,6 @@ def _take(node: KfdNode, name: str, path: str, text: str) -> None:
         node.properties = properties(path, text)
     elif name == "name":
         node.name = text.strip()[:100] or None
-    elif name == "gpu_id":
-        node.gpu_id = properties(path, f"gpu_id {text}").get("gpu_id") if text.strip() else None
     elif part and part["kind"] == "mem_banks":
         node.banks.append(properties(path, text))
     elif part:

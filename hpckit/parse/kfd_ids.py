@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hpckit.model.pci import PciAddress
+from hpckit.model.pci_vendors import AMD
 
 _PRODUCTS: Final = MappingProxyType(
     {
@@ -32,7 +33,6 @@ _PRODUCTS: Final = MappingProxyType(
         0x75A3: "Instinct MI355X",
     }
 )
-_AMD: Final = 0x1002
 # Releases of the driver write the partition there, or into the three bits of the function.
 _PARTITION_SHIFT: Final = 28
 _FUNCTION_BITS: Final = 0b111
@@ -50,7 +50,7 @@ def architecture(gfx_target_version: int) -> str | None:
 
 def product(vendor_id: int, device_id: int) -> str | None:
     """What AMD sells a PCI device as; None for one that is not in this short list."""
-    return _PRODUCTS.get(device_id) if vendor_id == _AMD else None
+    return _PRODUCTS.get(device_id) if vendor_id == AMD else None
 
 
 def slot_of(domain: int, location_id: int) -> tuple[int, int]:

@@ -12,18 +12,17 @@ from typing import Final
 
 from hpckit.model.hardware import NodeTopology, Source, Unknown
 from hpckit.model.pci import PciAddress, PciDevice
-from hpckit.parse.excerpt import refusal
-from hpckit.parse.gpu_matrices import without_colours
+from hpckit.parse.excerpt import refuse_text
 from hpckit.parse.lspci_devices import find_gpus, find_nics, unknown_of
 from hpckit.parse.lspci_list import TOOL, Listed, has_list, read_list
 from hpckit.parse.lspci_place import placed, virtual_functions, walk
 from hpckit.parse.lspci_tree import has_tree, read_tree
+from hpckit.parse.pasted import pasted_lines
 from hpckit.parse.sysfs_devices import parse_accelerators
 
 LSPCI_FORMAT: Final = TOOL
 
 _FILTERED: Final = re.compile(r"\blspci\b[^\n|]{0,80}? -[a-z]{0,8}[sd]\b|\blspci\b[^\n]{0,80}\|")
-_QUOTE: Final = re.compile(r"(?:[ \t]{0,3}>)+ ?")
 
 
 def is_lspci(text: str) -> bool:
@@ -38,17 +37,11 @@ def parse_lspci(text: str) -> NodeTopology:
     what several of them in one text say is put together. Where it shows no bridges there is no
     tree. Raises ParseError.
     """
-    lines = _lines(text)
+    lines = pasted_lines(text)
     listed, tree = read_list(lines), read_tree(lines)
     if not listed and not tree:
-        first = next((at for at, line in enumerate(lines) if line.strip()), 0)
-        raise refusal(
-            "there is no device",
-            tool=TOOL,
-            line_no=first + 1,
-            line=lines[first],
-            expected="the output of lspci, as 01:00.0 3D controller: NVIDIA Corporation …",
-        )
+        expected = "the output of lspci, as 01:00.0 3D controller: NVIDIA Corporation …"
+        raise refuse_text("there is no device", tool=TOOL, lines=lines, expected=expected)
     devices = _devices(listed, tree, is_filtered=_FILTERED.search(text) is not None)
     pci = walk(devices)
     gpus, nics = find_gpus(pci), find_nics(pci)
@@ -60,15 +53,6 @@ def parse_lspci(text: str) -> NodeTopology:
         pci=pci,
         unknown=(*_unknown(listed, pci), *unknown_of(gpus, nics)),
     )
-
-
-def _lines(text: str) -> list[str]:
-    """The lines without colours, carriage returns and marks of quotation, tabs as spaces."""
-    found = []
-    for line in without_colours(text).split("\n"):
-        quote = _QUOTE.match(line)
-        found.append(line[quote.end() if quote else 0 :].rstrip("\r").expandtabs(8))
-    return found
 
 
 def _devices(

@@ -7,44 +7,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from types import MappingProxyType
 from typing import Final
 
-from hpckit.model.gpu_ids import gpu_vendor
+from hpckit.model.gpu_ids import GPU_VENDORS, gpu_vendor
 from hpckit.model.hardware import Gpu, GpuVendor, Nic, NicKind, Unknown
+from hpckit.model.nic_ids import CXI_DRIVERS, is_efa
 from hpckit.model.pci import (
     CLASS_FABRIC,
     CLASS_INFINIBAND,
     NIC_CLASSES,
     PciDevice,
 )
+from hpckit.model.pci_vendors import AMD, CRAY, MELLANOX, PENSANDO
 from hpckit.parse.lspci_words import (
-    AMD,
     CLASS_SERIAL_INFINIBAND,
-    CRAY,
-    INTEL,
-    MELLANOX,
-    NVIDIA,
-    PENSANDO,
     SERVER_GRAPHICS,
     is_named_gpu,
     is_named_nic,
 )
 from hpckit.parse.sysfs_pci import sort_key
 
-_VENDORS: Final = MappingProxyType(
-    {NVIDIA: GpuVendor.NVIDIA, AMD: GpuVendor.AMD, INTEL: GpuVendor.INTEL}
-)
 _INFINIBAND: Final = frozenset({CLASS_INFINIBAND, CLASS_SERIAL_INFINIBAND})
-_CXI_DRIVERS: Final = frozenset({"cxi_core", "cxi_ss1", "cxi_eth"})
 _KIND_WORDS: Final = (
     (re.compile(r"elastic fabric adapter|\befa\b", re.IGNORECASE), NicKind.EFA),
     (re.compile(r"\bgvnic\b", re.IGNORECASE), NicKind.GVNIC),
     (re.compile(r"slingshot|\bcassini\b", re.IGNORECASE), NicKind.SLINGSHOT),
     (re.compile(r"infiniband|omni-path", re.IGNORECASE), NicKind.INFINIBAND),
 )
-_EFA_IDS: Final = range(0xEFA0, 0xEFB0)
-_AMAZON: Final = 0x1D0F
 _MAY_BE_RDMA: Final = re.compile(r"BCM57[56]|BCM576|\bE810\b|\bE82[0-9]\b", re.ASCII)
 _VIRTUAL: Final = re.compile(r"virtual function|\bVF\b", re.IGNORECASE)
 
@@ -79,7 +68,7 @@ def find_gpus(pci: Iterable[PciDevice]) -> tuple[Gpu, ...]:
 
 def _gpu_vendor(device: PciDevice) -> GpuVendor | None:
     if device.class_code is None:
-        return _VENDORS.get(device.vendor_id or 0) if is_named_gpu(device) else None
+        return GPU_VENDORS.get(device.vendor_id or 0) if is_named_gpu(device) else None
     if device.vendor_id == AMD and SERVER_GRAPHICS.search(device.name or ""):
         return None
     return gpu_vendor(device)
@@ -111,11 +100,9 @@ def _is_nic(device: PciDevice) -> bool:
 
 def _nic_kind(device: PciDevice) -> NicKind | None:
     """The kind; None for an Ethernet function of a maker of RDMA devices, which may be RoCE."""
-    if device.driver == "efa" or (
-        device.vendor_id == _AMAZON and device.device_id in _EFA_IDS
-    ):  # fmt: skip
+    if device.driver == "efa" or is_efa(device):
         return NicKind.EFA
-    if device.driver in _CXI_DRIVERS or device.vendor_id == CRAY:
+    if device.driver in CXI_DRIVERS or device.vendor_id == CRAY:
         return NicKind.SLINGSHOT
     if device.class_code in _INFINIBAND:
         return NicKind.INFINIBAND

@@ -11,13 +11,19 @@ from types import MappingProxyType
 from typing import Final
 
 from hpckit.model import pci
-
-NVIDIA: Final = 0x10DE
-AMD: Final = 0x1002
-INTEL: Final = 0x8086
-MELLANOX: Final = 0x15B3
-CRAY: Final = 0x17DB
-PENSANDO: Final = 0x1DD8
+from hpckit.model.pci_vendors import (
+    AMAZON,
+    AMD,
+    BROADCOM,
+    BROADCOM_LSI,
+    CRAY,
+    GOOGLE,
+    HABANA,
+    INTEL,
+    MELLANOX,
+    NVIDIA,
+    PENSANDO,
+)
 
 CLASS_SERIAL_INFINIBAND: Final = 0x0C06
 CLASS_HOST_BRIDGE: Final = 0x0600
@@ -79,14 +85,14 @@ _VENDORS: Final = MappingProxyType(
         "Advanced Micro Devices [AMD]": 0x1022,
         "Intel Corporation": INTEL,
         "Mellanox Technologies": MELLANOX,
-        "Broadcom / LSI": 0x1000,
-        "LSI Logic / Symbios Logic": 0x1000,
-        "Broadcom Inc. and subsidiaries": 0x14E4,
-        "Broadcom Corporation": 0x14E4,
+        "Broadcom / LSI": BROADCOM_LSI,
+        "LSI Logic / Symbios Logic": BROADCOM_LSI,
+        "Broadcom Inc. and subsidiaries": BROADCOM,
+        "Broadcom Corporation": BROADCOM,
         "PLX Technology, Inc.": 0x10B5,
-        "Amazon.com, Inc.": 0x1D0F,
-        "Habana Labs Ltd.": 0x1DA3,
-        "Google, Inc.": 0x1AE0,
+        "Amazon.com, Inc.": AMAZON,
+        "Habana Labs Ltd.": HABANA,
+        "Google, Inc.": GOOGLE,
         "ASPEED Technology, Inc.": 0x1A03,
         "Matrox Electronics Systems Ltd.": 0x102B,
         "Microsoft Corporation": 0x1414,

@@ -19,29 +19,11 @@ from hpckit.model.hardware import (
     NvLinkRemote,
     Unknown,
 )
+from hpckit.model.link_rates import LINK_BYTES_PER_S
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.nccl_xml_devices import Devices, GpuElement
 from hpckit.parse.nccl_xml_values import NcclAttributes
-from hpckit.parse.xgmi import XGMI_LINK_BYTES_PER_S
 from hpckit.parse.xml_elements import Element
-
-LINK_BYTES_PER_S: Final = {
-    "sm_60": 20e9,
-    "sm_70": 25e9,
-    "sm_72": 25e9,
-    "sm_75": 25e9,
-    "sm_80": 25e9,
-    "sm_86": 14.0625e9,
-    "sm_90": 25e9,
-    "sm_100": 50e9,
-    "sm_103": 50e9,
-    **XGMI_LINK_BYTES_PER_S,
-}
-"""One link in one direction, as the data sheets have it; NCCL's own figures are lower.
-
-Sources: P100 80 GB/s over 4 links, V100 150 over 6 (Turing's links are the same), A100 300 over 12,
-RTX A6000 56.25 over 4, H100 450 over 18, B200 900 over 18; those of AMD are with their figures.
-"""
 
 _GPU_CLASSES: Final = ("0x03", "0x12")
 _CPU_CLASS: Final = "0x068001"

@@ -6,12 +6,11 @@ import re
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.nic_ids import is_efa
 from hpckit.model.pci import CLASS_ETHERNET, CLASS_INFINIBAND, PciDevice
 from hpckit.parse.nccl_xml_values import NcclAttributes
 from hpckit.parse.xml_elements import Element
 
-_AMAZON: Final = 0x1D0F
-_EFA_DEVICES: Final = frozenset(range(0xEFA0, 0xEFB0))
 _BYTES_PER_S_OF_MBIT: Final = 1e6 / 8
 _MOST_MBIT_PER_S: Final = 10_000_000
 """More than a NIC of 2026 carries by an order; some plugins have written kbit/s."""
@@ -52,7 +51,7 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
 def nic_of_pci(device: PciDevice) -> Nic:
     """The NIC of a preset, named by its address."""
     kind = None
-    if device.vendor_id == _AMAZON and device.device_id in _EFA_DEVICES:
+    if is_efa(device):
         kind = NicKind.EFA
     elif device.class_code == CLASS_INFINIBAND:
         kind = NicKind.INFINIBAND

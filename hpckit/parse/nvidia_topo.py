@@ -5,7 +5,7 @@ Sources: nvidia-smi(1), "TOPOLOGY"; the legend that it prints; nvml.h, nvmlGpuTo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from hpckit.model.hardware import (
@@ -20,7 +20,7 @@ from hpckit.model.hardware import (
 )
 from hpckit.model.index_list import expand_indices
 from hpckit.model.path import PathTable, link_count
-from hpckit.parse.excerpt import refusal
+from hpckit.parse.excerpt import refuse_text
 from hpckit.parse.nvidia_topo_place import find_places
 from hpckit.parse.nvidia_topo_row import TOOL, Affinity
 from hpckit.parse.nvidia_topo_table import TopoTable, read_table
@@ -46,14 +46,7 @@ def parse_topo_matrix(text: str) -> tuple[NodeTopology, ...]:
     places = find_places(lines)
     if not places:
         expected = "the matrix of nvidia-smi topo -m, whose header begins with GPU0"
-        first = next((at for at, line in enumerate(lines) if line.strip()), 0)
-        raise refusal(
-            "there is no matrix",
-            tool=TOOL,
-            line_no=first + 1,
-            line=lines[first],
-            expected=expected,
-        )
+        raise refuse_text("there is no matrix", tool=TOOL, lines=lines, expected=expected)
     ends = [place.head.line_no - 1 for place in places[1:]] + [len(lines)]
     return tuple(
         _topology(read_table(lines, place, end)) for place, end in zip(places, ends, strict=True)
@@ -165,9 +158,6 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
         for name, because in reasons.items():
             if because:
                 yield Unknown(subject=name, what=what, because=because)
-
-
-_Why = Callable[[TopoTable, str], str | None]
 
 
 def _why_no_cpus(table: TopoTable, name: str) -> str | None:

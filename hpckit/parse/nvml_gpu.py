@@ -12,7 +12,7 @@ from hpckit.model.nvml_reading import (
     NvmlPcieReading,
     NvmlRefusal,
 )
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink, pci_address
+from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PciDevice, PcieLink, pci_address
 from hpckit.parse.nvml_links import links_of
 from hpckit.parse.nvml_words import (
     CLOCKS_EVENT_REASONS,
@@ -20,7 +20,6 @@ from hpckit.parse.nvml_words import (
     FABRIC_STATES,
     FABRIC_SUMMARIES,
     FABRIC_TROUBLES,
-    PCIE_GT_PER_S,
     RETURNS,
     Doubts,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpckit.model.hardware import CpuLink, Gpu, GpuLink, LinkKind, NvLink, NvLinkRemote
+from hpckit.model.link_rates import NVLINK_BYTES_PER_S
 from hpckit.model.nvml_reading import (
     Answer,
     NvmlC2cReading,
@@ -14,13 +15,7 @@ from hpckit.model.nvml_reading import (
     NvmlRefusal,
 )
 from hpckit.model.pci import PciAddress, pci_address
-from hpckit.parse.nvml_words import (
-    NVLINK_BYTES_PER_S,
-    NVLINK_VERSIONS,
-    P2P_OK,
-    REMOTES,
-    Doubts,
-)
+from hpckit.parse.nvml_words import NVLINK_VERSIONS, P2P_OK, REMOTES, Doubts
 
 _ACTIVE = 1
 _BYTES_PER_MB = 1e6
@@ -76,8 +71,9 @@ def _version(readings: Sequence[NvmlLinkReading]) -> str | None:
 
 def _bytes_per_s(device: NvmlDeviceReading, gpu: Gpu) -> float | None:
     """Of one link in one direction: as the version has it, else the rate on the wire."""
-    if gpu.nvlink_version in NVLINK_BYTES_PER_S:
-        return NVLINK_BYTES_PER_S[gpu.nvlink_version]
+    rate = NVLINK_BYTES_PER_S.get(gpu.nvlink_version or "")
+    if rate is not None:
+        return rate
     if isinstance(device.links, NvmlRefusal):
         return None
     for one in device.links:

@@ -62,21 +62,6 @@ NVLINK_VERSIONS: Final = {
     8: "6.0",
 }
 
-# One link in one direction: P100 80 GB/s over 4, V100 150 over 6, A100 300 over 12, A40 56.25 over
-# 4, H100 450 over 18, B200 900 over 18 (NVIDIA's data sheets, halved where they add both ways).
-NVLINK_BYTES_PER_S: Final = {
-    "1.0": 20e9,
-    "2.0": 25e9,
-    "2.2": 25e9,
-    "3.0": 25e9,
-    "3.1": 14.0625e9,
-    "4.0": 25e9,
-    "5.0": 50e9,
-}
-
-# PCI Express Base Specification: GT/s of each lane.
-PCIE_GT_PER_S: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
-
 FABRIC_STATES: Final = {0: "NOT_SUPPORTED", 1: "NOT_STARTED", 2: "IN_PROGRESS", 3: "COMPLETED"}
 FABRIC_SUMMARIES: Final = {1: "HEALTHY", 2: "UNHEALTHY", 3: "LIMITED_CAPACITY"}
 # NVML_GPU_FABRIC_HEALTH_MASK_*: each two bits wide, 1 is true.

@@ -16,18 +16,19 @@ from hpckit.model.hardware import Gpu, GpuUuid, NodeTopology, Source, Unknown
 from hpckit.model.index_list import MOST_INDICES
 from hpckit.model.pci import pci_address
 from hpckit.parse.gpu_matrices import (
-    LONGEST_TITLE,
     MOST_GPUS,
     GpuMatrices,
     Matrix,
     MatrixReader,
     Rows,
     amd_gpu,
-    text_lines,
+    cell_of,
+    title_of,
     topology_of,
-    without_colours,
+    whole_matrices,
 )
 from hpckit.parse.json_excerpt import json_with, refuse_document
+from hpckit.parse.pasted import pasted_lines, without_colours
 
 TOOL: Final = "rocm-smi --showtopo"
 
@@ -155,9 +156,9 @@ def _described(gpu: Gpu, what: str, value: str) -> Gpu:
 
 
 def _of_matrices(text: str) -> GpuMatrices:
-    lines = text_lines(text)
+    lines = pasted_lines(text)
     lines = lines[: _first_machine(lines)]
-    reader = MatrixReader(lines, TOOL, _is_label, _is_title)
+    reader = MatrixReader(lines, TOOL, _LABEL, _is_title)
     notes = _Notes()
     labels, rows = reader.read_all(_matrix_of, lambda at: _note(reader, at, notes))
     indices = tuple(int(label[3:]) for label in labels)
@@ -178,7 +179,7 @@ def _first_machine(lines: list[str]) -> int:
     for at, line in enumerate(lines):
         if _BANNER in line:
             before, here, start = before | here, set(), at
-        title = _title_of(line)
+        title = _heading(line)
         if title in before:
             return start
         if title in here:
@@ -197,24 +198,19 @@ def _matrices(indices: tuple[int, ...], rows: Mapping[Matrix, Rows], notes: _Not
     )
 
 
-def _is_label(word: str) -> bool:
-    return _LABEL.fullmatch(word) is not None
-
-
 def _is_title(line: str) -> bool:
     return line.lstrip().startswith("===") or _matrix_of(line) is not None
 
 
-def _title_of(line: str) -> str | None:
+def _heading(line: str) -> str | None:
     """The title that a line is; one of a word or two needs its rulers beside it."""
-    match = _TITLE.fullmatch(line) if len(line) < LONGEST_TITLE else None
-    title = match[1].lower() if match else ""
+    title = (title_of(line, _TITLE) or "").lower()
     is_title = title in _TITLES or title == _NUMA_NODES
     return title if is_title and ("two gpus" in title or "==" in line) else None
 
 
 def _matrix_of(line: str) -> Matrix | None:
-    return _TITLES.get(_title_of(line) or "")
+    return _TITLES.get(_heading(line) or "")
 
 
 def _note(reader: MatrixReader, at: int, notes: _Notes) -> None:
@@ -244,7 +240,7 @@ def _of_csv(text: str) -> GpuMatrices:
     """The two tables of `--csv`: one row a card, and one for the system."""
     document: dict[str, Any] = {}
     header: list[str] = []
-    for line in text_lines(text):
+    for line in pasted_lines(text):
         if line.startswith(("device,", "system,(")):
             header = line.split(",")
         elif header and (_CARD.match(line) or line.startswith("system,")):
@@ -267,25 +263,12 @@ def _of_tables(tables: Mapping[str, Any], text: str, key: str) -> GpuMatrices:
                 notes.take(int(card[1]), what, value.strip())
             elif pair:
                 a, b = int(pair["a"]), int(pair["b"])
-                pairs[_OF_PAIR[pair["what"]], a, b] = pairs[_OF_PAIR[pair["what"]], b, a] = (
-                    str(value).strip() if isinstance(value, str | int) else "N/A"
-                )
+                matrix = _OF_PAIR[pair["what"]]
+                pairs[matrix, a, b] = pairs[matrix, b, a] = cell_of(value)
                 indices |= {a, b}
     indices |= {*notes.nodes, *notes.affinities}
     if not 0 < len(indices) <= MOST_GPUS:
         expected = f"what --showtopo says of 1 to {MOST_GPUS} GPUs"
         raise refuse_document(text, key, f"it tells of {len(indices)} GPUs", expected, TOOL)
-    return _matrices(tuple(sorted(indices)), _filled(pairs, tuple(sorted(indices))), notes)
-
-
-def _filled(
-    pairs: Mapping[tuple[Matrix, int, int], str], indices: tuple[int, ...]
-) -> dict[Matrix, Rows]:
-    """A whole matrix from its upper half, which is all that --json and --csv hold."""
-    return {
-        matrix: tuple(
-            tuple("0" if a == b else pairs.get((matrix, a, b), "N/A") for b in indices)
-            for a in indices
-        )
-        for matrix in {matrix for matrix, _, _ in pairs}
-    }
+    ordered = tuple(sorted(indices))
+    return _matrices(ordered, whole_matrices(pairs, ordered), notes)

@@ -13,12 +13,13 @@ from typing import Final
 from hpckit.model.gpu_ids import gpu_vendor
 from hpckit.model.hardware import Accelerator, Gpu, GpuUuid, GpuVendor, NumaNode, Unknown
 from hpckit.model.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, pci_address
+from hpckit.model.pci_vendors import AMAZON, GOOGLE, HABANA
 from hpckit.parse.sysfs_numa import GPUS, gpu_numa
 from hpckit.parse.sysfs_pci import sort_key
 from hpckit.parse.sysfs_tree import SysfsTree, printable
 
 _ACCELERATORS: Final = {
-    0x1DA3: {
+    HABANA: {
         0x0001: "Goya",
         0x1000: "Gaudi",
         0x1001: "Gaudi",
@@ -30,7 +31,7 @@ _ACCELERATORS: Final = {
         0x1062: "Gaudi3",
         0x1063: "Gaudi3",
     },
-    0x1D0F: {
+    AMAZON: {
         0x7064: "Inferentia",
         0x7065: "Inferentia",
         0x7066: "Inferentia",
@@ -41,7 +42,7 @@ _ACCELERATORS: Final = {
         0x7564: "Trainium3",
         0x7565: "Trainium3",
     },
-    0x1AE0: {
+    GOOGLE: {
         0x0027: "TPU v2 or v3",
         0x005E: "TPU v4",
         0x0062: "TPU v5p",

@@ -13,6 +13,8 @@ from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, Unknown
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
+from hpckit.model.nic_state import ACTIVE, is_active
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -22,16 +24,11 @@ INFINIBAND: Final = "sys/class/infiniband"
 CXI: Final = "sys/class/cxi"
 
 _KINDS: Final = {"gve": NicKind.GVNIC, "efa": NicKind.EFA, "cxi_core": NicKind.SLINGSHOT}
-_CXI_DRIVERS: Final = frozenset({"cxi_core", "cxi_ss1", "cxi_eth"})
-_STATES: Final = {"up": "ACTIVE", "down": "DOWN"}
+_STATES: Final = {"up": ACTIVE, "down": "DOWN"}
 _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
 _SPEED: Final = re.compile(r"\d{1,8}", re.ASCII)
 _NO_SPEED: Final = frozenset({0, 65535})
 _MEGABITS_PER_BYTE_PER_S: Final = 1e6 / 8
-_MELLANOX: Final = 0x15B3
-_VIRTUAL_FUNCTIONS: Final = frozenset(
-    {0x1002, 0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}
-)
 
 _NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
 _NO_PCI: Final = "no link leads from it to a place on the PCI tree; USB devices have none"
@@ -121,12 +118,12 @@ def _with_netdevs(nic: Nic, netdevs: list[_Netdev], bonds: frozenset[str]) -> Ni
     found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)
     if nic.kind is not NicKind.SLINGSHOT or not own:
         return found
-    best = max(own, key=lambda one: (one.state == "ACTIVE", one.rate_bytes_per_s or 0))
+    best = max(own, key=lambda one: (one.state == ACTIVE, one.rate_bytes_per_s or 0))
     return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
 
 
 def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
-    is_cxi = one.driver in _CXI_DRIVERS
+    is_cxi = one.driver in CXI_DRIVERS
     return Nic(
         index=0,
         name=one.name,
@@ -147,14 +144,14 @@ def _on_tree(nic: Nic, pci: Mapping[PciAddress, PciDevice]) -> Nic:
     if device is None:
         return nic
     physfn = nic.physfn or device.physfn
-    is_virtual = device.vendor_id == _MELLANOX and device.device_id in _VIRTUAL_FUNCTIONS
+    is_virtual = physfn is not None or is_virtual_nic(device)
     return replace(
         nic,
         kind=NicKind.EFA if device.driver == "efa" else nic.kind,
         numa_index=device.numa_index,
         driver=nic.driver or device.driver,
         physfn=physfn,
-        is_virtual=True if physfn or is_virtual else None if device.vendor_id is None else False,
+        is_virtual=is_virtual if is_virtual or device.vendor_id is not None else None,
     )
 
 
@@ -167,5 +164,5 @@ def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
         elif nic.numa_index is None:
             yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)
         if nic.rate_bytes_per_s is None:
-            because = _NO_RATE if nic.state == "ACTIVE" else "no port of it is active"
+            because = _NO_RATE if is_active(nic) else "no port of it is active"
             yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.model.pci import PcieLink
+from hpckit.model.pci import PCIE_GT_PER_S, PcieLink
 
 _HEADER_BYTES: Final = 64
 _STATUS: Final = 0x06
@@ -24,7 +24,6 @@ _LINK_STATUS: Final = 0x12
 _MOST_CAPABILITIES: Final = 48
 _NO_DEVICE: Final = 0xFFFF
 
-SPEEDS_GT_PER_S: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 
 
@@ -73,9 +72,9 @@ def _link(data: bytes) -> PcieLink | None:
         if data[at] == _PCI_EXPRESS:
             most, now = _word(data, at + _LINK_CAPABILITIES), _word(data, at + _LINK_STATUS)
             link = PcieLink(
-                speed_gt_per_s=SPEEDS_GT_PER_S.get(now & 0xF),
+                speed_gt_per_s=PCIE_GT_PER_S.get(now & 0xF),
                 width=_width(now),
-                max_speed_gt_per_s=SPEEDS_GT_PER_S.get(most & 0xF),
+                max_speed_gt_per_s=PCIE_GT_PER_S.get(most & 0xF),
                 max_width=_width(most),
             )
             return None if link == PcieLink() else link

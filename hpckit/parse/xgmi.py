@@ -24,23 +24,6 @@ ACROSS_NODES_HOPS: Final = 3
 _MOST_LINKS: Final = 16
 _BYTES_PER_MBYTE: Final = 1e6
 
-XGMI_LINK_BYTES_PER_S: Final = MappingProxyType(
-    {
-        "gfx908": 46e9,
-        "gfx90a": 50e9,
-        "gfx940": 64e9,
-        "gfx941": 64e9,
-        "gfx942": 64e9,
-        "gfx950": 76.8e9,
-    }
-)
-"""One x16 link in one direction, by architecture.
-
-MI100 has 23 GT/s a lane, MI200 25, MI300 32 and MI350 38.4.
-
-Sources: AMD's instinct documentation of MI100 and MI250; amdgpu_xgmi.h (16, 25 and 32 GT/s).
-"""
-
 XGMI_LINKS: Final = MappingProxyType({"gfx908": 3, "gfx942": 7})
 """The XGMI links of a package, where every board of the architecture has the same."""
 

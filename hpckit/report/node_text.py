@@ -10,12 +10,12 @@ from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown, visible
 from hpckit.model.pci import CLASS_OTHER_BRIDGE
+from hpckit.model.pci_vendors import NVIDIA
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import finding_lines, next_lines
 from hpckit.report.node_tree import tree_lines
 from hpckit.report.node_unknown import unknown_lines
 
-NVIDIA: Final = 0x10DE
 COMMAND: Final = "hpckit inspect"
 _NARROWEST: Final = 40
 _LONGEST: Final = 8192

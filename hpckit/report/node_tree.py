@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from hpckit.model.hardware import Accelerator, Gpu, LinkKind, Nic, NodeTopology
+from hpckit.model.nic_state import is_down
 from hpckit.model.node_links import GpuReach, gpu_reach
 from hpckit.model.node_paths import Nearest, nearest_nics
 from hpckit.model.node_places import Branch, Place, places
@@ -16,7 +17,6 @@ from hpckit.model.node_words import (
     columns,
     cpus_shown,
     figure,
-    is_down,
     memory,
     names_within,
     nic_rate,

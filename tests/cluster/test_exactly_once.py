@@ -62,8 +62,9 @@ def listed(cluster: Cluster, *options: str) -> list[dict[str, Any]]:
 def slurms_own(cluster: Cluster) -> list[tuple[str, str]]:
     """Id and uuid of every job that Slurm's accounts have and hpckit submitted."""
     argv = ["sacct", "-X", "-n", "-P", "--delimiter=|", "-S", "now-1hour", "-o", "JobID,SubmitLine"]
-    rows = [line.split("|", 1) for line in cluster.check(argv).splitlines()]
-    return [(job_id, uuid) for job_id, line in rows if (uuid := submission_in(line))]
+    # Other tests' commands may have several lines, the further ones of which begin no record.
+    rows = [line.partition("|") for line in cluster.check(argv).splitlines()]
+    return [(job_id, uuid) for job_id, _, line in rows if (uuid := submission_in(line))]
 
 
 def assert_each_intent_is_one_job_or_none(cluster: Cluster, scratch: str) -> None:

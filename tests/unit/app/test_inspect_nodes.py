@@ -104,7 +104,7 @@ def test_a_node_that_gives_no_answer_is_named(tmp_path: Path) -> None:
     seen = slurm.inspect()
     assert [group.nodes for group in seen.groups] == [("c1", "c3")]
     (silent,) = seen.silent
-    assert silent.node == "c2"
+    assert silent.subject == "c2"
     assert silent.because == "it gave no answer: srun: error: c2: task 1: Killed"
     assert "scancel" in slurm.runner.programs
 
@@ -115,7 +115,7 @@ def test_a_node_that_slurm_cannot_reach_is_not_asked(tmp_path: Path) -> None:
     slurm = Slurm(tmp_path, said(lines("c1", TWIN)), listed)
     seen = slurm.inspect()
     assert "--nodelist=c1" in slurm.srun
-    assert [(one.node, one.because) for one in seen.silent] == [
+    assert [(one.subject, one.because) for one in seen.silent] == [
         ("c2", "Slurm says that it does not respond (down)"),
         ("c3", "Slurm knows no node of this name"),
     ]
@@ -134,7 +134,7 @@ def test_a_node_that_cannot_tell_says_why(tmp_path: Path) -> None:
     """What a probe failed with is the reason of its node."""
     text = "".join(f"{line}\n" for line in answer_lines("c1", error_document("no /sys")))
     seen = Slurm(tmp_path, said(text), sinfo("c1"), names="c1\n").inspect("c1")
-    assert [(one.node, one.because) for one in seen.silent] == [("c1", "no /sys")]
+    assert [(one.subject, one.because) for one in seen.silent] == [("c1", "no /sys")]
 
 
 def test_a_job_without_nodes_is_refused(tmp_path: Path) -> None:
@@ -294,7 +294,6 @@ def test_a_busy_node_hides_no_other(tmp_path: Path) -> None:
     assert nodelists(runner) == ["c[1-2]", "c1", "c2"]
     assert [group.nodes for group in seen.groups] == [("c1",)]
     (silent,) = seen.silent
-    assert silent.because is not None
     assert silent.because.endswith("Requested nodes are busy")
 
 

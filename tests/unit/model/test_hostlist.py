@@ -12,11 +12,13 @@ from hpckit.model.hostlist import fold_hosts, natural_order
     [
         (["c1", "c2", "c3"], "c[1-3]"),
         (["c10", "c2", "c1"], "c[1-2,10]"),
+        ([f"c{at}" for at in range(12)], "c[0-11]"),
         (["login"], "login"),
         (["c7"], "c7"),
         (["n08", "n09", "n10"], "n[08-10]"),
         (["a-1-b", "a-2-b"], "a-[1-2]-b"),
         (["gpu1-ib", "gpu2"], "gpu1-ib,gpu2"),
+        (["n9", "n10", "n09", "n"], "n,n[09-10],n9"),
         ([], ""),
     ],
 )

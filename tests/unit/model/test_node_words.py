@@ -14,7 +14,6 @@ from hpckit.model.node_words import (
     cpus_shown,
     figure,
     gpu_model,
-    is_down,
     is_narrow,
     memory,
     names_shown,
@@ -132,20 +131,13 @@ def test_nic_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "down"), [(None, False), ("ACTIVE", False), ("up", False), ("DOWN", True)]
-)
-def test_unknown_state_is_not_down(state: str | None, *, down: bool) -> None:
-    """Only a state that is known and no word for up is down."""
-    assert is_down(Nic(index=0, name="a", state=state)) is down
-
-
-@pytest.mark.parametrize(
     ("names", "shown"),
     [
         (["mlx5_0"], "mlx5_0"),
         (["mlx5_1", "mlx5_0"], "mlx5_0 mlx5_1"),
         (["mlx5_10", "mlx5_9", "mlx5_8"], "mlx5_8 … mlx5_10"),
         (["ib0", "mlx5_0", "mlx5_1", "mlx5_2"], "ib0 mlx5_0 … mlx5_2"),
+        (["n9", "n10", "n09"], "n09 n10 n9"),
         (["a1s0", "b2s0", "c3s0", "d4s0"], "a1s0 … d4s0"),
     ],
 )
@@ -157,7 +149,7 @@ def test_names_fold(names: list[str], shown: str) -> None:
 def test_numbers_fold() -> None:
     """Runs of numbers behind one name are folded, leading zeros kept."""
     assert numbers_shown(["GPU0", "GPU1", "GPU5"]) == "GPU0-1,5"
-    assert numbers_shown(["n009", "n010", "n1"]) == "n1,009-010"
+    assert numbers_shown(["n009", "n010", "n1"]) == "n1,n009-010"
     assert numbers_shown(["node", "GPU3"]) == "GPU3,node"
 
 

@@ -183,7 +183,6 @@ def test_old_chips_are_named_by_the_driver() -> None:
         ("properties", "simd_count 4\nx " + "9" * 5000, 2, "no property"),
         ("properties", "".join(f"p{at} 1\n" for at in range(300)), 201, "no property"),
         ("properties", "simd_count ٤\n", 1, "no property"),
-        ("gpu_id", "-1\n", 1, "no property"),
         ("io_links/0/properties", "type 11\n", 1, "without an end"),
         ("mem_banks/0/properties", "heap_type\n", 1, "no property"),
     ],

@@ -349,6 +349,16 @@ def test_the_paths_of_a_tree_are_those_that_nvidia_smi_printed() -> None:
     assert derived.cells == recorded.cells
 
 
+def test_a_box_with_nested_switches_is_read_right() -> None:
+    """In a long drawing each device is found once, below the bridge that leads to it."""
+    text = corpus_file("lspci/stelline-asus-esc8000a-e12.md").read_text()
+    node = parse_lspci(text[: text.index("## NUMA Topology")])
+    assert len({one.address for one in node.pci}) == len(node.pci)
+    assert way_up(node, "0000:65:00.0")[:2] == ["0000:64:10.0", "0000:63:00.0"]
+    assert way_up(node, "0000:61:00.0") == ["0000:60:01.1"]
+    assert way_up(node, "0000:41:00.1") == ["0000:40:01.1"]
+
+
 def test_a_tree_alone_gives_no_cell_that_is_wrong() -> None:
     """Without NUMA nodes, cells across root complexes are empty, and the others are right."""
     text = corpus_file("lspci/stelline-asus-esc8000a-e12.md").read_text()

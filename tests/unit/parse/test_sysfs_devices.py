@@ -7,10 +7,11 @@ import pytest
 from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import GpuVendor, Nic, NicKind, NodeTopology
 from hpckit.model.pci import PciDevice, PcieLink
-from hpckit.parse.infiniband import parse_infiniband
+from hpckit.parse.infiniband import infiniband_nics
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_pci import address_in
 from hpckit.parse.sysfs_pci_config import parse_pci_config
+from hpckit.parse.sysfs_tree import SysfsTree
 from tests.unit.parse.sysfs_records import record_tree
 
 DEVICES = "sys/bus/pci/devices"
@@ -113,6 +114,18 @@ def test_capabilities_in_a_circle_end() -> None:
     found = parse_pci_config(data.decode("utf-8", "surrogateescape"))
     assert found is not None
     assert found.link is None
+
+
+def test_config_space_of_the_newest_generation() -> None:
+    """The code 7 in the registers of a link is PCIe 7.0, 128 GT/s a lane."""
+    data = bytearray(256)
+    data[6], data[0x34], data[0x40] = 0x10, 0x40, 0x10
+    data[0x4C:0x4E] = data[0x52:0x54] = b"\x07\x01"
+    found = parse_pci_config(data.decode("utf-8", "surrogateescape"))
+    assert found is not None
+    assert found.link == PcieLink(
+        speed_gt_per_s=128.0, width=16, max_speed_gt_per_s=128.0, max_width=16
+    )
 
 
 def test_numa_of_minus_one_is_unknown() -> None:
@@ -261,13 +274,13 @@ def test_a_root_below_a_hypervisors_bus() -> None:
 def test_iwarp_is_not_roce(node_type: str, kind: NicKind) -> None:
     """Over Ethernet an RNIC speaks iWARP."""
     texts = {"ib/irdma0/node_type": node_type, "ib/irdma0/ports/1/link_layer": "Ethernet"}
-    (found,) = parse_infiniband(FileTree(texts=texts), "ib")
+    (found,) = infiniband_nics(SysfsTree(FileTree(texts=texts)), "ib")
     assert found.kind is kind
 
 
 def test_a_folder_of_devices_alone() -> None:
     """Names, states and rates are there, and the place on the tree is None."""
     texts = {"x/mlx5_0/ports/2/state": "2: INIT", "x/mlx5_0/ports/1/state": "4: ACTIVE"}
-    (found,) = parse_infiniband(FileTree(texts=texts), "x")
+    (found,) = infiniband_nics(SysfsTree(FileTree(texts=texts)), "x")
     assert (found.state, found.pci, found.kind) == ("ACTIVE", None, None)
     assert [port.index for port in found.ports] == [1, 2]
