@@ -322,8 +322,8 @@ class JobFolders(Protocol):
         """A JSON document of the folder. Raises StorageFailed for any other text."""
         ...
 
-    def pack_agent(self, folder: Path) -> str:
-        """Put the rank entry into the folder as `hpckit-injob.pyz`; gives its SHA-256."""
+    def pack_agent(self, folder: Path) -> None:
+        """Put the rank entry into the folder as `hpckit-injob.pyz`. Raises StorageFailed."""
         ...
 
     def probe(self, root: Path) -> None:

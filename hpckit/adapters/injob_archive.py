@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import marshal
@@ -69,17 +68,17 @@ _PROBE_MODULES = (
 )
 
 
-def pack_injob(target: Path) -> str:
-    """Write the in-job zipapp to `target`, in place of what is there, and return its SHA-256.
+def pack_injob(target: Path) -> None:
+    """Write the in-job zipapp to `target`, in place of what is there.
 
-    The bytes depend on the sources and the Python version alone. Each module is there as source
-    and as byte code; another Python version reads the source. The file is its owner's alone and
-    appears whole or not at all. Raises OSError when the folder cannot be written.
+    Each module is there as source and as byte code; another Python version reads the source. The
+    file is its owner's alone and appears whole or not at all. Raises OSError when the folder
+    cannot be written.
     """
-    return _written(target, _archive(_sources()))
+    _write(target, _archive(_sources()))
 
 
-def pack_probe(target: Path) -> str:
+def pack_probe(target: Path) -> None:
     """The same with everything that the probe of a node needs, and nvidia-ml-py if it is here.
 
     Raises OSError.
@@ -87,10 +86,10 @@ def pack_probe(target: Path) -> str:
     sources = {**_sources(), **_probe_sources(), **_nvml_binding()}
     sources["__main__.py"] = _PROBE_MAIN.encode()
     # Half a second of compiling, once an inspection, spares it each node.
-    return _written(target, _archive(sources, zipfile.ZIP_DEFLATED))
+    _write(target, _archive(sources, zipfile.ZIP_DEFLATED))
 
 
-def _written(target: Path, data: bytes) -> str:
+def _write(target: Path, data: bytes) -> None:
     fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:
@@ -100,7 +99,6 @@ def _written(target: Path, data: bytes) -> str:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    return hashlib.sha256(data).hexdigest()
 
 
 def _sources() -> dict[str, bytes]:

@@ -79,10 +79,10 @@ class FileJobFolders:
             raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
         return document
 
-    def pack_agent(self, folder: Path) -> str:
-        """Put the rank entry into the folder; gives its SHA-256. Raises StorageFailed."""
+    def pack_agent(self, folder: Path) -> None:
+        """Put the rank entry into the folder. Raises StorageFailed."""
         try:
-            return pack_injob(folder / AGENT_FILE)
+            pack_injob(folder / AGENT_FILE)
         except OSError as error:
             raise StorageFailed(
                 f"{folder / AGENT_FILE} cannot be written: {error.strerror}"

@@ -17,6 +17,7 @@ from hpckit.model.path import PathTable
 from hpckit.parse.nvidia_topo import TOPO_MATRIX_FORMAT, is_topo_matrix, parse_topo_matrix
 from hpckit.report.matrix import matrix_text
 
+LONG_S = 20.0
 WORDS = ["NV1", "NV2", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", None]
 PIECES = [
     *("GPU0", "GPU1", "GPU12", "NIC0", "NIC1", "mlx5_0", "X", "NV18", "NV1", "PIX", "SYS", "NODE"),
@@ -191,8 +192,8 @@ def test_a_line_that_is_not_its_own_makes_no_cell_wrong(node: NodeTopology, junk
     ids=range(12),
 )
 def test_no_text_takes_long(text: str) -> None:
-    """The time is that of reading the text a few times."""
-    start = process_time()
+    """The time does not grow with the square of a text: of these it would be minutes."""
+    begun_s = process_time()
     with suppress(ParseError):
         parse_topo_matrix(text)
-    assert process_time() - start < 2
+    assert process_time() - begun_s < LONG_S

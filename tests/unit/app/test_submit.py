@@ -71,7 +71,7 @@ class _FullAfterStart(FileJobFolders):
 class _InterruptedPacking(FileJobFolders):
     """Somebody presses Ctrl-C while the folder is being written."""
 
-    def pack_agent(self, folder: Path) -> str:
+    def pack_agent(self, folder: Path) -> None:
         """Be interrupted."""
         raise KeyboardInterrupt
 
