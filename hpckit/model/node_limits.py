@@ -21,8 +21,8 @@ MOST_GPUS: Final = 576
 MOST_LINKS: Final = 1 << 17
 """All pairs of 512 GPUs."""
 
-MOST_BYTES_PER_S: Final = 1e15
-"""A thousand times what the links of one GPU carry together."""
+MOST_BYTES_PER_S: Final = 1e14
+"""A hundred times what a GPU's links carry together; in Mb/s an int of C holds it, as NCCL's."""
 
 MOST_NUMA_NODES: Final = 1024
 """Linux, CONFIG_NODES_SHIFT: at most 10."""

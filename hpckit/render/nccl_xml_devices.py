@@ -117,8 +117,8 @@ class NcclLinks:
     def _c2c(self, link: CpuLink) -> XmlElement | None:
         if link.kind is not LinkKind.C2C or not link.count or link.bandwidth_bytes_per_s is None:
             return None
-        each = _whole(link.bandwidth_bytes_per_s / link.count / _MEGA)
-        return None if each is None else XmlElement("c2c", {"bw": each, "count": link.count})
+        each = round(link.bandwidth_bytes_per_s / link.count / _MEGA)
+        return XmlElement("c2c", {"bw": each, "count": link.count})
 
 
 def gpu_element(gpu: Gpu, links: NcclLinks, *, is_leaf: bool) -> XmlElement | None:
@@ -157,7 +157,7 @@ def net_element(nic: Nic, ports_before: int) -> XmlElement:
         {
             "name": nic.name,
             "dev": nic.index,
-            "speed": None if rate is None else _whole(rate * _BITS_PER_BYTE / _MEGA),
+            "speed": None if rate is None else round(rate * _BITS_PER_BYTE / _MEGA),
             "port": None if port is None else port + ports_before,
             "guid": None if nic.guid is None else _nccl_guid(nic.guid),
             "gdr": None if nic.is_gdr is None else int(nic.is_gdr),
@@ -170,8 +170,3 @@ def _nccl_guid(guid: str) -> str:
     if not _GUID.fullmatch(guid):
         return guid
     return f"0x{int.from_bytes(bytes.fromhex(guid.replace(':', '')), 'little'):x}"
-
-
-def _whole(value: float) -> int | None:
-    """A number that NCCL can read, in an int of C; None for one that nothing has."""
-    return round(value) if 0 <= value < 1 << 31 else None

@@ -29,6 +29,7 @@ from hpckit.model.hardware import (
 )
 from hpckit.model.index_list import IndexList
 from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 
@@ -59,6 +60,7 @@ numbers = st.one_of(
     st.just(10**400),
 )
 maybe_number = st.one_of(st.none(), numbers)
+maybe_rate = st.one_of(st.none(), st.sampled_from((0.0, 5e10)), st.floats(0, MOST_BYTES_PER_S))
 maybe_integer = st.one_of(st.none(), st.integers(0, 20), indices)
 maybe_bool = st.one_of(st.none(), st.booleans())
 addresses = st.one_of(
@@ -115,7 +117,7 @@ _nics = st.builds(
     pci=_maybe(addresses),
     numa_index=maybe_index,
     state=maybe_text,
-    rate_bytes_per_s=maybe_number,
+    rate_bytes_per_s=maybe_rate,
     bond=maybe_text,
     is_virtual=maybe_bool,
     physfn=_maybe(addresses),
@@ -127,7 +129,7 @@ _gpu_links = st.builds(
     b=st.one_of(st.integers(0, 9), indices),
     kind=st.sampled_from(LinkKind),
     count=maybe_integer,
-    bandwidth_bytes_per_s=maybe_number,
+    bandwidth_bytes_per_s=maybe_rate,
     is_switched=maybe_bool,
 )
 _numa = st.builds(
@@ -188,7 +190,7 @@ topologies: st.SearchStrategy[NodeTopology] = st.builds(
             CpuLink,
             gpu_index=indices,
             kind=st.sampled_from(LinkKind),
-            bandwidth_bytes_per_s=maybe_number,
+            bandwidth_bytes_per_s=maybe_rate,
         ),
         2,
     ),

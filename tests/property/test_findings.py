@@ -28,6 +28,7 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.node_finding import Severity
+from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from tests.fakes.node import healthy_node
@@ -43,7 +44,8 @@ addresses = st.one_of(st.none(), st.sampled_from(ADDRESSES))
 words = st.one_of(
     st.none(), st.sampled_from(("ACTIVE", "DOWN", "COMPLETED", "", "HwSlowdown", "{"))
 )
-rates = st.one_of(st.none(), st.sampled_from((0.0, 25e9, 50e9, -1.0)), st.floats())
+rates = st.one_of(st.none(), st.sampled_from((0.0, 25e9, 50e9)), st.floats(0, MOST_BYTES_PER_S))
+powers = st.one_of(st.none(), st.sampled_from((0.0, 700.0, -1.0)), st.floats())
 
 
 def few(each: st.SearchStrategy[object], most: int = 4) -> st.SearchStrategy[tuple[object, ...]]:
@@ -105,7 +107,7 @@ health = st.builds(
     ecc_uncorrected_volatile=counts,
     ecc_uncorrected_aggregate=counts,
     temperature_c=counts,
-    power_w=rates,
+    power_w=powers,
 )
 gpus = st.builds(
     Gpu,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.decide.paths import with_paths
 from hpckit.errors import PlanError, RenderError
 from hpckit.model.hardware import (
     CpuLink,
@@ -33,7 +32,6 @@ from hpckit.parse.nccl_xml import parse_nccl_xml
 from hpckit.parse.xml_elements import Element, parse_xml
 from hpckit.render.nccl_xml import nccl_xml
 from tests.corpus import corpus_files
-from tests.fakes.machines import dgx_h100
 
 RECORDS = Path(__file__).parents[2] / "records"
 NEVER_WRITTEN = {
@@ -349,13 +347,3 @@ def test_every_element_and_attribute_of_a_capture_is_written(path: Path) -> None
 def _distinct(text: str) -> list[Element]:
     """The elements, of several at one address the last."""
     return list({one.get("busid") or id(one): one for one in _elements(text)}.values())
-
-
-@pytest.mark.parametrize("rate", [1e308, float("inf"), float("nan"), -1.0])
-def test_a_rate_that_nothing_has_is_left_out(rate: float) -> None:
-    """A snapshot may hold any number; NCCL is told none that it cannot read."""
-    machine = with_paths(dgx_h100())
-    nics = tuple(dataclasses.replace(nic, rate_bytes_per_s=rate) for nic in machine.nics)
-    assert "speed=" not in nccl_xml(dataclasses.replace(machine, nics=nics)).replace(
-        "link_speed=", ""
-    )
