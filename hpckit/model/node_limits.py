@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from hpckit.model.index_list import check_lists
-from hpckit.model.pci import check_tree
+from hpckit.model.pci import PciDevice, check_tree
 from hpckit.model.rules import InvalidValue
-
-if TYPE_CHECKING:
-    from hpckit.model.hardware import NodeTopology
 
 MOST_DEVICES: Final = 2048
 """GPUs, NICs and accelerators: eight NICs with 127 virtual functions each are half of that."""
@@ -33,7 +30,41 @@ class _Numbered(Protocol):
     def index(self) -> int: ...
 
 
-def check_node(node: NodeTopology) -> None:
+class _Nic(_Numbered, Protocol):
+    @property
+    def rate_bytes_per_s(self) -> float | None: ...
+
+
+class _Numa(_Numbered, Protocol):
+    @property
+    def cpus(self) -> str | None: ...
+
+
+class _Link(Protocol):
+    @property
+    def bandwidth_bytes_per_s(self) -> float | None: ...
+
+
+class _Node(Protocol):
+    """What hpckit.model.hardware calls NodeTopology, as far as it is looked at here."""
+
+    @property
+    def numa_nodes(self) -> Sequence[_Numa]: ...
+    @property
+    def gpus(self) -> Sequence[_Numbered]: ...
+    @property
+    def gpu_links(self) -> Sequence[_Link]: ...
+    @property
+    def cpu_links(self) -> Sequence[_Link]: ...
+    @property
+    def nics(self) -> Sequence[_Nic]: ...
+    @property
+    def accelerators(self) -> Sequence[_Numbered]: ...
+    @property
+    def pci(self) -> Sequence[PciDevice]: ...
+
+
+def check_node(node: _Node) -> None:
     """Raises InvalidValue for a node that none can be."""
     for key, parts, most in (
         ("gpus", node.gpus, MOST_GPUS),
