@@ -129,20 +129,19 @@ def _run() -> int:
 
 def _refused(error: HpckitError) -> int:
     """Say why, on stdout too where one JSON document was promised."""
+    from hpckit.cli import output
+
     words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     if "--json" in words:
-        import json
-
-        document = {
-            "schema": "hpckit.error/1",
-            "error": error.message,
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-        }
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
-    from hpckit.cli.output import visible
-
-    _say(f"{click.style('error', fg='red')}  {visible(str(error))}")
+        output.document(
+            {
+                "schema": "hpckit.error/1",
+                "error": error.message,
+                "hint": error.hint,
+                "exit_code": error.exit_code,
+            }
+        )
+    _say(f"{click.style('error', fg='red')}  {output.visible(str(error))}")
     return error.exit_code
 
 

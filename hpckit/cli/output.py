@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64
 _NARROWEST = 8
 _WIDEST_PROSE = 100
+_STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _COLOURS = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -40,8 +42,9 @@ def talk(text: str) -> None:
 
 
 def document(value: object) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """Print one JSON document; what steers a terminal or hides its neighbours is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    click.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def labelled(rows: Sequence[tuple[str, str]]) -> None:

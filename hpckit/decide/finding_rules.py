@@ -54,7 +54,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="pcie-width",
         severity=Severity.WARNING,
-        what="A PCIe link has fewer lanes than both its ends can have, or than those like it have.",
+        what="The PCIe link of a GPU or RDMA NIC has fewer lanes than both its ends or its twins.",
         remedy="tell your operator: the card or riser may not sit well; lspci -vv shows LnkSta",
         source="PCI Express Base Specification, Link Capabilities and Link Status",
         check=pci.narrow_links,
@@ -182,7 +182,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="pcie-narrow",
         severity=Severity.NOTE,
-        what="A device has fewer PCIe lanes than it can have, as its slot or all its twins have.",
+        what="A GPU or RDMA NIC has fewer PCIe lanes than it can have, as its slot or its twins.",
         remedy="nothing to mend; another slot of the machine may have more lanes",
         source="PCI Express Base Specification, Link Capabilities and Link Status",
         check=pci.narrow_by_design,

@@ -54,10 +54,10 @@ def without_library(node: InspectedNode) -> Iterator[Evidence]:
 
 
 def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
+    # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+    concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
     for unknown in node.topology.unknown:
         is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
-        # NVML is asked on every node; of another maker's GPUs it has nothing to say.
-        concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
         if concerned and unknown.what == "gpus" and is_missing is is_library:
             shown = counted(len(concerned), "GPU")
             yield Evidence(GPUS, f"there are {shown}, and nothing more is known: {unknown.because}")

@@ -98,8 +98,8 @@ def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
     for group in twins(_comparable(node)):
         pairs = _pairs(node, group)
-        joined = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
-        counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in joined}
+        bridged = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
+        counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in bridged}
         most = max(counts.values(), default=0)
         for (a, b), count in counts.items():
             because = f"{gpu_ranges((a, b))} are joined by NV{count}, other pairs here by NV{most}"

@@ -78,7 +78,7 @@ def _devices(node: InspectedNode) -> Iterator[_Lanes]:
     for gpu in node.topology.gpus:
         yield _lanes(tree, gpu.pci, gpu_name(gpu.index), ("gpu", gpu.vendor, gpu.name))
     for nic in node.topology.nics:
-        if nic.kind not in (None, NicKind.ETHERNET) and not nic.is_virtual and nic.physfn is None:
+        if nic.kind is not NicKind.ETHERNET and not nic.is_virtual and nic.physfn is None:
             device = next(iter(_way(tree, nic.pci)), None)
             ids = None if device is None else (device.vendor_id, device.device_id)
             yield _lanes(tree, nic.pci, nic.name, ("nic", ids, nic.rate_bytes_per_s))

@@ -25,6 +25,10 @@ An error: jobs that use the part fail. A warning: it works, and worse than it sh
 knowing, and there by design in many machines; a prolog that fails on warnings passes it. GPU5 and
 mlx5_3 stand for what a finding is about.
 
+NICs for jobs are those of the kind of card that most of a node's RDMA NICs are, or most beside
+GPUs. Slower ones, their virtual functions and plain Ethernet are not; `role_because` in the JSON
+says of each why.
+
 | Rule | Severity | Meaning | What to do | Source |
 |---|---|---|---|---|
 {rows}

@@ -126,23 +126,30 @@ class _View:
     def _main_traits(self) -> _Traits | None:
         """What the NICs for jobs have in common: that of most, then the nearer to GPUs, the faster.
 
-        Where some port is up, those that are down have no say; where none is, Ethernet has none:
-        nobody may have cabled it.
+        Where some port beside a GPU is up, those that are down have no say. Where none is, Ethernet
+        has none: nobody may have cabled it. Cards of one kind count together, up or down.
         """
-        up = {index: each for index, each in self._traits.items() if not is_down(self._nics[index])}
+        up = {at: each for at, each in self._traits.items() if not is_down(self._nics[at])}
         fabric = {at: each for at, each in self._traits.items() if each.layer != ETHERNET}
-        groups = Counter((up or fabric).values())
-        if not groups:
+        if not self._close.intersection(up):
+            up |= {at: each for at, each in fabric.items() if at in self._close}
+        asked = up or fabric
+        if not asked:
             return None
+        cards = Counter((each.kind, each.card) for at, each in fabric.items() if at in self._close)
 
         def weight(traits: _Traits) -> tuple[int, int, bool, float, str]:
-            near = sum(
-                index in self._close for index, each in self._traits.items() if each == traits
+            alike = [at for at, each in asked.items() if each == traits]
+            near = len(self._close.intersection(alike))
+            most = (
+                len(alike)
+                if _ids(traits) is None
+                else max(len(alike), cards[traits.kind, traits.card])
             )
             is_fabric = traits.layer != ETHERNET
-            return (groups[traits], near, is_fabric, traits.rate_bytes_per_s or 0.0, repr(traits))
+            return (most, near, is_fabric, traits.rate_bytes_per_s or 0.0, repr(traits))
 
-        return max(groups, key=weight)
+        return max(asked.values(), key=weight)
 
     def _against(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
         if is_down(nic) and traits.kind not in _JOBS_ONLY:

@@ -84,10 +84,12 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     devices = devices_to_list(topology, tree)
     if not devices:
         return topology
+    left_out = _left_out(topology, len(devices))
+    if left_out is not None:
+        told = tuple(dict.fromkeys((*topology.unknown, left_out)))
+        topology = dataclasses.replace(topology, unknown=told)
     if len(devices) > MOST_ROWS:
-        because = f"there are {len(devices)} of them, and a table has up to {MOST_ROWS}"
-        lost = Unknown(subject=_SUBJECT, what="devices", because=because)
-        return dataclasses.replace(topology, unknown=(*topology.unknown, lost))
+        return topology
     rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
     size = len(devices)
     cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]
@@ -104,6 +106,19 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     )
     unknown = (*topology.unknown, *(_unknown(pairs, why) for why, pairs in lacking.items()))
     return dataclasses.replace(topology, paths=table, unknown=unknown)
+
+
+def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
+    """That a table of `count` devices would be too large, or lacks some to be small enough."""
+    if count > MOST_ROWS:
+        because = f"there are {count} of them, and a table has up to {MOST_ROWS}"
+        return Unknown(subject=_SUBJECT, what="devices", because=because)
+    lacking = sum(not gpu.is_hidden for gpu in topology.gpus) - count
+    lacking += sum(is_listed(nic) for nic in topology.nics)
+    if lacking <= 0:
+        return None
+    because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
+    return Unknown(subject=_SUBJECT, what=f"{lacking} virtual functions", because=because)
 
 
 def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hpckit.decide.pci_tree import PciTree
 from hpckit.model.hardware import Gpu, Nic, NicKind, NodeTopology
+from hpckit.model.path import MOST_ROWS
 from hpckit.model.pci import PciAddress
 
 
@@ -24,11 +25,15 @@ def devices_to_list(topology: NodeTopology, tree: PciTree) -> tuple[PathDevice, 
     """The rows of a table that no tool has printed: the GPUs that the driver shows, then the NICs.
 
     Plain Ethernet devices are left out, as by nvidia-smi, whose NICs are those of
-    /sys/class/infiniband.
+    /sys/class/infiniband. So are, where there are more rows than a table has, the virtual functions
+    of NICs that have one: they sit where these do.
     """
-    gpus = (_of_gpu(gpu, tree) for gpu in topology.gpus if not gpu.is_hidden)
-    nics = (_of_nic(nic, tree) for nic in topology.nics if is_listed(nic))
-    return (*gpus, *nics)
+    gpus = [_of_gpu(gpu, tree) for gpu in topology.gpus if not gpu.is_hidden]
+    nics = [nic for nic in topology.nics if is_listed(nic)]
+    if len(gpus) + len(nics) > MOST_ROWS:
+        here = {nic.pci for nic in nics if nic.pci is not None}
+        nics = [nic for nic in nics if nic.physfn not in here]
+    return (*gpus, *(_of_nic(nic, tree) for nic in nics))
 
 
 def devices_named(

@@ -132,14 +132,15 @@ def _count_words(kind: LinkKind, count: int) -> str:
 
 def bar_words(island: LinkIsland) -> str:
     """What a bar says: `NVSwitch · 450 GB/s a GPU each way`."""
-    rates = {link.bandwidth_bytes_per_s for link in island.links} - {None, 0}
+    rates = {link.bandwidth_bytes_per_s or None for link in island.links}
     rate = max((rate for rate in rates if rate is not None), default=None)
+    most = "up to " if len(rates) > 1 else ""
     if island.is_switched:
         name = "NVSwitch" if island.kind is LinkKind.NVLINK else f"{island.kind} switch"
-        return name if rate is None else f"{name} · {byte_rate(rate)} a GPU each way"
+        return name if rate is None else f"{name} · {most}{byte_rate(rate)} a GPU each way"
     how = "all to all" if island.is_switched is None else "each GPU to each, no switch"
     text = f"{island.kind} · {how}"
-    return text if rate is None else f"{text} · {byte_rate(rate)} a pair each way"
+    return text if rate is None else f"{text} · {most}{byte_rate(rate)} a pair each way"
 
 
 def _draw_arcs(drawing: Drawing, links: Sequence[GpuLink], band: Band, *, top: float) -> None:

@@ -7,11 +7,15 @@ from collections.abc import Iterable
 
 from hpckit.units import format_indices
 
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
+_WIDEST_PCI = len("00000000:00:00.0")
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts `c2` before `c10`: runs of digits by their value."""
+    """A key that sorts `c2` before `c10`: runs of digits by their value, PCI addresses as such."""
+    if _PCI.fullmatch(name):  # its digits are hexadecimal
+        return ((1, 0, name.zfill(_WIDEST_PCI)),)
     return tuple(
         (0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d{1,18})", name, flags=re.ASCII)
@@ -20,15 +24,18 @@ def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def fold_hosts(names: Iterable[str]) -> str:
-    """The names as one list; what differs in its last number alone is folded.
+    """The names as one list; those that differ in the number at their end alone are folded.
 
     Each name is written once, in natural order. Leading zeros are kept: `n01` and `n1` are two
-    hosts, and stand apart.
+    hosts, and stand apart. Slurm refuses a list whose brackets anything follows, so `n1-ib` and
+    `n2-ib` stand apart too (hostlist.c, `_hostlist_create_bracketed`).
     """
     texts = []
     for (stem, width, rest), numbers in numbered(names).items():
-        folded = format_indices(numbers, width)
-        texts.append(stem + (f"[{folded}]" if len(numbers) > 1 else folded) + rest)
+        if len(numbers) > 1 and not rest:
+            texts.append(f"{stem}[{format_indices(numbers, width)}]")
+        else:
+            texts += [f"{stem}{number:0{width}d}{rest}" for number in numbers] or [stem]
     return ",".join(texts)
 
 

@@ -61,6 +61,14 @@ def least_index(text: str) -> int | None:
     return min((first for first, *_ in _runs(text)), default=None)
 
 
+def greatest_index(text: str) -> int | None:
+    """The largest that a list may hold, None for an empty one. Raises ValueError.
+
+    The last of a stride such as `0-30:1/2` is that of its range.
+    """
+    return max((last for _, last, *_ in _runs(text)), default=None)
+
+
 def check_lists(key: str, texts: Iterable[str | None]) -> None:
     """Raises InvalidValue for lists that hold more indices together than there can be."""
     count = sum(count_indices(text or "") for text in texts)
@@ -71,10 +79,11 @@ def check_lists(key: str, texts: Iterable[str | None]) -> None:
 def check_indices(key: str, text: str | None) -> None:
     """Raises InvalidValue for a text that `expand_indices` would refuse; None is good."""
     try:
-        for _ in _runs(text or ""):
-            pass
+        count = count_indices(text or "")
     except ValueError as error:
         raise InvalidValue(key, str(text)[:_MOST_SHOWN], EXPECTED) from error
+    if count > MOST_INDICES:
+        raise InvalidValue(key, f"{count} indices", f"at most {MOST_INDICES}")
 
 
 def _runs(text: str) -> Iterator[tuple[int, int, int, int]]:

@@ -9,17 +9,23 @@ from hpckit.model.index_list import check_lists
 from hpckit.model.pci import PciDevice, check_tree
 from hpckit.model.rules import InvalidValue
 
-MOST_DEVICES: Final = 2048
-"""GPUs, NICs and accelerators: eight NICs with 127 virtual functions each are half of that."""
+MOST_DEVICES: Final = 1 << 13
+"""GPUs, NICs and accelerators: 16 ports with 256 virtual functions each are half of that."""
 
 MOST_GPUS: Final = 576
 """NCCL's NCCL_TOPO_MAX_NODES (graph.h); eight cards in eight partitions each are 64."""
 
-MOST_LINKS: Final = 1 << 17
-"""All pairs of 512 GPUs."""
+MOST_LINKS: Final = MOST_GPUS * (MOST_GPUS - 1)
+"""All pairs of GPUs, by links of two kinds."""
 
 MOST_BYTES_PER_S: Final = 1e14
 """A hundred times what a GPU's links carry together; in Mb/s an int of C holds it, as NCCL's."""
+
+MOST_REMARKS: Final = 1 << 12
+"""What is unknown or in dispute of a node: a few dozen at most have been seen."""
+
+MOST_NVLINKS: Final = 1 << 14
+"""Of all GPUs together; one has up to 18 (nvml.h, NVML_NVLINK_MAX_LINKS)."""
 
 MOST_NUMA_NODES: Final = 1024
 """Linux, CONFIG_NODES_SHIFT: at most 10."""
@@ -28,6 +34,11 @@ MOST_NUMA_NODES: Final = 1024
 class _Numbered(Protocol):
     @property
     def index(self) -> int: ...
+
+
+class _Gpu(_Numbered, Protocol):
+    @property
+    def nvlinks(self) -> Sequence[object] | None: ...
 
 
 class _Nic(_Numbered, Protocol):
@@ -51,7 +62,7 @@ class _Node(Protocol):
     @property
     def numa_nodes(self) -> Sequence[_Numa]: ...
     @property
-    def gpus(self) -> Sequence[_Numbered]: ...
+    def gpus(self) -> Sequence[_Gpu]: ...
     @property
     def gpu_links(self) -> Sequence[_Link]: ...
     @property
@@ -62,6 +73,10 @@ class _Node(Protocol):
     def accelerators(self) -> Sequence[_Numbered]: ...
     @property
     def pci(self) -> Sequence[PciDevice]: ...
+    @property
+    def unknown(self) -> Sequence[object]: ...
+    @property
+    def disagreements(self) -> Sequence[object]: ...
 
 
 def check_node(node: _Node) -> None:
@@ -72,6 +87,9 @@ def check_node(node: _Node) -> None:
         ("gpu_links", node.gpu_links, MOST_LINKS),
         ("cpu_links", node.cpu_links, MOST_DEVICES),
         ("numa_nodes", node.numa_nodes, MOST_NUMA_NODES),
+        ("unknown", node.unknown, MOST_REMARKS),
+        ("disagreements", node.disagreements, MOST_REMARKS),
+        ("nvlinks", [link for gpu in node.gpus for link in gpu.nvlinks or ()], MOST_NVLINKS),
     ):
         if len(parts) > most:
             raise InvalidValue(key, len(parts), f"at most {most} in one node")

@@ -1,7 +1,8 @@
 """What the links between a node's GPUs make together: all to all, in islands, or in a mesh.
 
-AMD's tools list pairs that only reach each other over other GPUs as well: a link weighs 15 a hop.
-Source: Linux drivers/gpu/drm/amd/amdkfd, `KFD_CRAT_XGMI_WEIGHT`.
+AMD's tools list pairs that only reach each other over other GPUs as well: a link weighs 15 a hop,
+and the fabric within a package, which partitions of two packages pass at both ends, weighs 13.
+Source: Linux drivers/gpu/drm/amd/amdkfd, kfd_crat.c, `kfd_fill_gpu_xgmi_link_to_gpu`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 
 from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology
 
-_WEIGHT_OF_A_HOP: Final = 15
+_OF_A_HOP: Final = 15
+_WITHIN_A_PACKAGE: Final = 13
+_DIRECT: Final = frozenset({_OF_A_HOP, _OF_A_HOP + 2 * _WITHIN_A_PACKAGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,8 @@ class LinkIsland:
 
 def is_direct(link: GpuLink) -> bool:
     """Whether two GPUs share links; those not counted that take several hops are other GPUs'."""
-    far = (link.weight or 0) > _WEIGHT_OF_A_HOP or (link.hops or 0) > 1
+    weight = link.weight or 0
+    far = (weight > _OF_A_HOP and weight not in _DIRECT) or (link.hops or 0) > 1
     return link.count is not None or not far
 
 
@@ -107,9 +111,10 @@ def _counts(gpus: tuple[int, ...], links: tuple[GpuLink, ...]) -> tuple[int | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReach:
-    """The GPUs that one GPU reaches by links of one kind and count; `is_all` is all others.
+    """The GPUs that one GPU reaches by links of one kind and count.
 
-    Without `is_direct` the links are those of other GPUs on the way.
+    `is_all` is all others, but for a few that fewer links join. Without `is_direct` the links are
+    those of other GPUs on the way.
     """
 
     kind: LinkKind
@@ -123,10 +128,7 @@ _Way = tuple[LinkKind, int | None, bool]
 
 
 def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
-    """What each GPU that has links reaches, most links first, over other GPUs last.
-
-    In a full island it is all others with the GPU's own count: that a twin has fewer is the twin's.
-    """
+    """What each GPU that has links reaches, most links first, over other GPUs last."""
     others: dict[int, dict[_Way, set[int]]] = {}
     for island in link_islands(topology):
         for one, other, count in _reached(island):
@@ -139,12 +141,16 @@ def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
     return {gpu: _reach(gpu, found, shown) for gpu, found in others.items()}
 
 
+def _fewer(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)
+
+
 def _reached(island: LinkIsland) -> Iterator[tuple[int, int, int | None]]:
     """Each GPU with each that it reaches, and by how many links."""
     if island.counts is not None:
         counts = dict(zip(island.gpus, island.counts, strict=True))
         for one, other in permutations(island.gpus, 2):
-            yield one, other, counts[one]
+            yield one, other, _fewer(counts[one], counts[other])
         return
     for link in island.links:
         yield link.a, link.b, link.count
@@ -152,14 +158,27 @@ def _reached(island: LinkIsland) -> Iterator[tuple[int, int, int | None]]:
 
 
 def _reach(gpu: int, found: dict[_Way, set[int]], shown: set[int]) -> tuple[GpuReach, ...]:
+    others = shown - {gpu}
     reach = [
         GpuReach(
             kind=kind,
             count=count,
             gpus=tuple(sorted(gpus)),
-            is_all=shown - {gpu} <= gpus,
+            is_all=2 * len(gpus) > len(others) and others <= gpus | _by_fewer(found, way),
             is_direct=direct,
         )
-        for (kind, count, direct), gpus in found.items()
+        for way, gpus in found.items()
+        for kind, count, direct in (way,)
     ]
     return tuple(sorted(reach, key=lambda one: (one.kind, not one.is_direct, -(one.count or 0))))
+
+
+def _by_fewer(found: dict[_Way, set[int]], way: _Way) -> set[int]:
+    """The GPUs that fewer links of the same kind join."""
+    kind, most, is_direct = way
+    fewer = (
+        gpus
+        for (other, count, direct), gpus in found.items()
+        if (other, direct) == (kind, is_direct) and (count or 0) < (most or 0)
+    )
+    return set[int]().union(*fewer)

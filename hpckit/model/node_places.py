@@ -210,14 +210,17 @@ def _branch_of(ends: Iterable[Device]) -> Branch:
 
 
 def _card(end: Device, tree: _PciTree) -> str:
-    """What functions of a card share: domain and bus, of a virtual one those of its physical."""
+    """What functions of a card share: its slot, of a virtual one that of its physical.
+
+    Where that is not known, a virtual one's is its bus: it may bear any device number there.
+    """
     address = end.pci or PciAddress("")
-    if isinstance(end, Nic) and end.physfn is not None:
-        address = end.physfn
     device = tree.device(end.pci)
-    if device is not None and device.physfn is not None:
-        address = device.physfn
-    return address.rpartition(":")[0]
+    physfn = end.physfn if isinstance(end, Nic) else None
+    physfn = device.physfn if device is not None and device.physfn is not None else physfn
+    if physfn is None and isinstance(end, Nic) and end.is_virtual:
+        return address.rpartition(":")[0]
+    return (physfn or address).rpartition(".")[0]
 
 
 def _all_devices(topology: NodeTopology) -> tuple[Device, ...]:

@@ -18,6 +18,7 @@ from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PcieLink
 from hpckit.units import format_indices, runs
 
 _GIB: Final = 1024**3
+_CHIP_AND_CARD: Final = re.compile(r"[^\[\]]+ \[([^\[\]]+)\]")
 _CPU_NOISE: Final = re.compile(
     r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b"
     r"|, altivec supported$",
@@ -106,8 +107,11 @@ def as_float(value: float) -> float:
 
 
 def gpu_model(name: str) -> str:
-    """A GPU's name without its maker's: `H100 80GB HBM3`."""
-    return visible(" ".join(_GPU_NOISE.sub("", name[:200]).split()) or name, 28)
+    """A GPU's name without its maker's: `H100 80GB HBM3`; of pci.ids' `GA100 [A100]` the latter."""
+    sold = _CHIP_AND_CARD.fullmatch(name[:200])
+    return visible(
+        " ".join(_GPU_NOISE.sub("", sold[1] if sold else name[:200]).split()) or name, 28
+    )
 
 
 def cpu_model(name: str) -> str:
@@ -155,11 +159,15 @@ def is_narrow(link: PcieLink | None) -> bool:
 
 
 def pcie_bytes_per_s(link: PcieLink | None) -> float | None:
-    """What a link carries in one direction, encoding taken off: 8b/10b to gen2, 128b/130b above."""
+    """What a link carries in one direction, its encoding taken off.
+
+    That is 8b/10b to gen2, 128b/130b to gen5 and none above (PCI Express 6.0, 4.2: flits).
+    """
     if link is None or link.speed_gt_per_s is None or link.width is None:
         return None
-    share = 128 / 130 if link.speed_gt_per_s >= PCIE_GT_PER_S[3] else 0.8
-    return as_float(link.speed_gt_per_s) * as_float(link.width) * share * 1e9 / 8
+    speed = link.speed_gt_per_s
+    share = 0.8 if speed < PCIE_GT_PER_S[3] else 128 / 130 if speed < PCIE_GT_PER_S[6] else 1.0
+    return as_float(speed) * as_float(link.width) * share * 1e9 / 8
 
 
 def slot_name(address: PciAddress) -> str:

@@ -36,7 +36,7 @@ CLASS_PCI_BRIDGE: Final = 0x0604
 CLASS_OTHER_BRIDGE: Final = 0x0680
 CLASS_ACCELERATOR: Final = 0x1200
 
-MOST_PCI_DEVICES: Final = 1 << 16
+MOST_PCI_DEVICES: Final = 1 << 14
 """As many functions as one PCI domain has room for."""
 
 DEEPEST_TREE: Final = 128
@@ -47,6 +47,7 @@ PCIE_GT_PER_S: Final = MappingProxyType(
 )
 """The rate of a lane by generation, which is also its code in the registers of a link."""
 
+_MOST_CODE: Final = 0xFFFF
 GPU_CLASSES: Final = frozenset({CLASS_VGA, CLASS_3D, CLASS_DISPLAY, CLASS_ACCELERATOR})
 NIC_CLASSES: Final = frozenset({CLASS_ETHERNET, CLASS_NETWORK, CLASS_INFINIBAND, CLASS_FABRIC})
 
@@ -106,11 +107,16 @@ class PciDevice:
 
 
 def check_tree(devices: Iterable[PciDevice]) -> None:
-    """Raises InvalidValue for a tree with a loop, a device twice or below one that comes later."""
+    """Raises InvalidValue for a tree with a loop, a device twice or below one that comes later.
+
+    Also for numbers that PCI has no room for.
+    """
     parents = {device.address: device.parent for device in devices}
     depths: dict[PciAddress, int] = {}
     for count, device in enumerate(devices, 1):
         parent = device.parent
+        if not all(code is None or 0 <= code <= _MOST_CODE for code in _codes(device)):
+            raise InvalidValue("pci", f"codes of {device.address[:40]}", "16 bits each")
         if device.address in depths:
             raise InvalidValue("pci", f"{device.address[:40]} twice", "each device once")
         if parent is not None and parent in parents and parent not in depths:
@@ -119,3 +125,13 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
         if depths[device.address] > DEEPEST_TREE or count > MOST_PCI_DEVICES:
             expected = f"at most {MOST_PCI_DEVICES} devices, {DEEPEST_TREE} levels deep"
             raise InvalidValue("pci", f"more at {device.address[:40]}", expected)
+
+
+def _codes(device: PciDevice) -> tuple[int | None, ...]:
+    return (
+        device.class_code,
+        device.vendor_id,
+        device.device_id,
+        device.subsystem_vendor_id,
+        device.subsystem_device_id,
+    )

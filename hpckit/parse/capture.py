@@ -15,6 +15,7 @@ from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
 from hpckit.parse.lspci import is_lspci, parse_lspci
 from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
 from hpckit.parse.nvidia_topo import is_topo_matrix, parse_topo_matrix
+from hpckit.parse.probe_answer import LONGEST_ANSWER_BYTES
 from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
 from hpckit.parse.snapshot import is_snapshot, parse_snapshot
 from hpckit.parse.xml_elements import parse_xml
@@ -23,6 +24,7 @@ EXPECTED: Final = "one of the captures that `hpckit inspect --help` lists"
 MOST_BYTES: Final = 8 * 1024**2
 """Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
 
+_HEAD_BYTES: Final = 2000
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
 
@@ -31,11 +33,7 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
     `name` is how errors call it. Raises ParseError for what is no capture of a machine.
     """
-    if len(data) > MOST_BYTES and data.lstrip()[:1] != b"<":
-        message = f"it has {len(data)} bytes, and what a node prints is a few thousand"
-        raise refusal(
-            message, tool=name, line_no=1, line="", expected=f"a text of up to {MOST_BYTES} bytes"
-        )
+    _check_size(data, name)
     text = _text(data, name)
     head = text.lstrip()
     if head.startswith(_XML_STARTS):
@@ -51,6 +49,14 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     if is_lspci(text):
         return (parse_lspci(text),)
     raise _unknown(name, text)
+
+
+def _check_size(data: bytes, name: str) -> None:
+    head = _text(data[:_HEAD_BYTES], name)
+    most = LONGEST_ANSWER_BYTES if is_snapshot(head) else MOST_BYTES
+    if len(data) > most and not head.lstrip().startswith("<"):
+        message, expected = f"it has {len(data)} bytes", f"a capture of up to {most} bytes"
+        raise refusal(message, tool=name, line_no=1, line=head.split("\n")[0], expected=expected)
 
 
 def _parse_xml(data: bytes, name: str) -> NodeTopology:

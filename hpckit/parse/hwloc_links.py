@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Final
 
 from hpckit.model.hardware import CpuLink, Gpu, GpuLink, GpuVendor, LinkKind
+from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.hwloc_distances import matrix, objects_of
 from hpckit.parse.hwloc_gpus import FoundGpu
@@ -74,6 +75,11 @@ def _rows(tree: HwlocTree, found: tuple[FoundGpu, ...], name: str) -> _Rows | No
     return _Rows(values.rows, objects, {at: gpus[at] for at in sorted(firsts.values())})
 
 
+def _rate(mbytes_per_s: int) -> float | None:
+    """In bytes per second; None for what nothing has."""
+    return mbytes_per_s * _MB if mbytes_per_s <= MOST_BYTES_PER_S / _MB else None
+
+
 def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink]:
     """Direct links; else, of two GPUs at switches, what the one with less has to them.
 
@@ -90,7 +96,7 @@ def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink
                 b=other.index,
                 kind=LinkKind.NVLINK,
                 count=_count(direct or switched, gpu, ids),
-                bandwidth_bytes_per_s=(direct or switched) * _MB,
+                bandwidth_bytes_per_s=_rate(direct or switched),
                 is_switched=switched > 0,
             )
 
@@ -105,7 +111,7 @@ def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -
                     kind=LinkKind.NVLINK,
                     numa_index=places.numa_index(one),
                     count=_count(value, gpu, ids),
-                    bandwidth_bytes_per_s=value * _MB,
+                    bandwidth_bytes_per_s=_rate(value),
                 )
 
 
@@ -124,7 +130,7 @@ def _xgmi(rows: _Rows, hops: _Rows | None) -> Iterator[GpuLink]:
                 a=gpu.index,
                 b=other.index,
                 kind=LinkKind.XGMI,
-                bandwidth_bytes_per_s=None if is_assumed else value * _MB,
+                bandwidth_bytes_per_s=None if is_assumed else _rate(value),
                 hops=far,
             )
 

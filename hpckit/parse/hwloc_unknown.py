@@ -22,7 +22,14 @@ def unknowns(
         *_of_links(tree, topology),
         *_of_nics(topology),
         *_of_pci(tree, topology),
+        *_of_io(topology),
     )
+
+
+def _of_io(topology: NodeTopology) -> Iterator[Unknown]:
+    if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
+        because = "the file holds no I/O devices: lstopo writes them with --whole-io"
+        yield Unknown(subject="node", what="PCI devices", because=because)
 
 
 def _lacking(whole: Sequence[str], lack: list[str], what: str, because: str) -> Iterator[Unknown]:

@@ -20,7 +20,6 @@ KFD_ROOT: Final = "sys/class/kfd/kfd/topology"
 KFD_PATTERNS: Final = tuple(
     f"{KFD_ROOT}/nodes/*/{name}"
     for name in (
-        "gpu_id",
         "name",
         "properties",
         "mem_banks/*/properties",

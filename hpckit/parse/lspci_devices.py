@@ -11,7 +11,7 @@ from typing import Final
 
 from hpckit.model.gpu_ids import GPU_VENDORS, gpu_vendor
 from hpckit.model.hardware import Gpu, GpuVendor, Nic, NicKind, Unknown
-from hpckit.model.nic_ids import CXI_DRIVERS, is_efa
+from hpckit.model.nic_ids import CXI_DRIVERS, is_efa, is_virtual_nic
 from hpckit.model.pci import (
     CLASS_FABRIC,
     CLASS_INFINIBAND,
@@ -117,7 +117,8 @@ def _nic_kind(device: PciDevice) -> NicKind | None:
 
 
 def _is_virtual(device: PciDevice) -> bool | None:
-    if device.physfn or (device.name and _VIRTUAL.search(device.name)):
+    is_named = device.name is not None and _VIRTUAL.search(device.name)
+    if device.physfn or is_virtual_nic(device) or is_named:
         return True
     return None if device.name is None else False
 

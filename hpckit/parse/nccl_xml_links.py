@@ -20,6 +20,7 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.link_rates import LINK_BYTES_PER_S
+from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.nccl_xml_devices import Devices, GpuElement
 from hpckit.parse.nccl_xml_values import NcclAttributes
@@ -143,6 +144,8 @@ def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
     count = attributes.integer(element, "count", most=_MOST_LINKS)
     each = attributes.integer(element, "bw", most=1 << 40)
     bandwidth = None if count is None or each is None else each * count * _C2C_BYTES
+    if bandwidth is not None and bandwidth > MOST_BYTES_PER_S:
+        raise attributes.refuse(element, "bw", "MB/s that links can carry")
     return CpuLink(
         gpu_index=gpu.index,
         kind=LinkKind.C2C,

@@ -66,9 +66,12 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
     )
 
 
+_NO_ACS: Final = "needs root: ACSCtl in lspci -vvv; hpckit reads what every user may"
+
+
 def _no_pci(pci: tuple[object, ...]) -> Iterator[Unknown]:
     if pci:
-        yield Unknown(subject="node", what="ACS", because="needs root: lspci -vvv")
+        yield Unknown(subject="node", what="ACS", because=_NO_ACS)
     else:
         because = "no PCI device is there: not recorded, or hidden by a container or hypervisor"
         yield Unknown(subject="node", what="pci", because=because)

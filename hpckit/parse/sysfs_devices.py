@@ -147,6 +147,8 @@ def _unknown(gpus: tuple[Gpu, ...]) -> Iterator[Unknown]:
         yield Unknown(subject="GPUs", what="index", because=_ORDER)
     if any(gpu.name is None for gpu in gpus):
         yield Unknown(subject="GPUs", what="name", because="sysfs has PCI ids, not names")
+    if any(gpu.vendor is GpuVendor.NVIDIA for gpu in gpus):
+        yield Unknown(subject="GPUs", what="nvlinks", because="only the driver's NVML tells them")
     for gpu in gpus:
         if gpu.numa_index is None:
             yield Unknown(subject=f"GPU{gpu.index}", what="numa_index", because=_NO_NUMA)

@@ -14,7 +14,7 @@ from typing import Final
 from hpckit.model.hardware import Nic, NicKind, Unknown
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
-from hpckit.model.nic_state import ACTIVE, is_active
+from hpckit.model.nic_state import ACTIVE, is_down
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -164,5 +164,5 @@ def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
         elif nic.numa_index is None:
             yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)
         if nic.rate_bytes_per_s is None:
-            because = _NO_RATE if is_active(nic) else "no port of it is active"
+            because = "no port of it is active" if is_down(nic) else _NO_RATE
             yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)

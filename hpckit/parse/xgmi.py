@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from hpckit.model.hardware import GpuLink, LinkKind, Unknown
+from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathKind
 
 Number = TypeVar("Number", int, float)
@@ -55,8 +56,9 @@ class PairReport:
 
     @property
     def bandwidth_bytes_per_s(self) -> float | None:
-        """That of all links in one direction; the driver's 0 is unknown."""
-        return self.max_mbytes_per_s * _BYTES_PER_MBYTE if self.max_mbytes_per_s else None
+        """That of all links in one direction; 0, and what nothing has, is unknown."""
+        rate = (self.max_mbytes_per_s or 0) * _BYTES_PER_MBYTE
+        return rate if 0 < rate <= MOST_BYTES_PER_S else None
 
 
 def said_kind(word: str | None, weight: int | None, hops: int | None) -> PairReport:

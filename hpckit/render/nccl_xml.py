@@ -13,7 +13,7 @@ from typing import Final
 
 from hpckit.errors import PlanError
 from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NicKind, NodeTopology
-from hpckit.model.index_list import expand_indices
+from hpckit.model.index_list import expand_indices, greatest_index
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.render.nccl_xml_devices import NcclLinks, gpu_element, net_element
 from hpckit.render.nccl_xml_text import MOST_CHARACTERS, MOST_ELEMENTS, XmlElement, xml_text
@@ -156,16 +156,16 @@ def _mask(topology: NodeTopology, index: int | None) -> str | None:
 
     None where it would be longer than NCCL reads: over 896 CPUs.
     """
-    by_index = {node.index: node.cpus for node in topology.numa_nodes}
-    cpus = by_index.get(index) if index is not None else None
+    cpus = next((node.cpus for node in topology.numa_nodes if node.index == index), None)
     if cpus is None:
         return None
-    every = [at for known in by_index.values() for at in expand_indices(known or "")]
-    words = max(every, default=0) // _BITS + 1
+    last = max(greatest_index(node.cpus or "") or 0 for node in topology.numa_nodes)
+    words = last // _BITS + 1
+    if words * len("00000000,") - 1 > MOST_CHARACTERS:
+        return None
     bits = sum(1 << at for at in expand_indices(cpus))
     parts = (bits >> _BITS * at & 0xFFFFFFFF for at in reversed(range(words)))
-    text = ",".join(f"{part:08x}" for part in parts)
-    return text if len(text) <= MOST_CHARACTERS else None
+    return ",".join(f"{part:08x}" for part in parts)
 
 
 def _pci_element(device: PciDevice, tree: NcclTree, general: str | None) -> XmlElement:

@@ -115,10 +115,10 @@ class NcclLinks:
         return _GPU_CLASS if code is None else f"0x{code:04x}00"
 
     def _c2c(self, link: CpuLink) -> XmlElement | None:
-        if link.kind is not LinkKind.C2C or not link.count or link.bandwidth_bytes_per_s is None:
+        count, rate = link.count or 0, link.bandwidth_bytes_per_s
+        if link.kind is not LinkKind.C2C or count < 1 or rate is None:
             return None
-        each = round(link.bandwidth_bytes_per_s / link.count / _MEGA)
-        return XmlElement("c2c", {"bw": each, "count": link.count})
+        return XmlElement("c2c", {"bw": round(rate / count / _MEGA), "count": count})
 
 
 def gpu_element(gpu: Gpu, links: NcclLinks, *, is_leaf: bool) -> XmlElement | None:

@@ -87,7 +87,7 @@ class NcclTree:
     def _way_up(self, device: PciDevice) -> list[PciDevice]:
         way: list[PciDevice] = []
         at: PciDevice | None = device
-        while at is not None and at not in way:
+        while at is not None:  # a model's tree has no loop
             way.append(at)
             at = self.device(at.parent)
         return way

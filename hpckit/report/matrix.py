@@ -7,6 +7,7 @@ from typing import Final
 
 from hpckit.errors import PlanError
 from hpckit.model.hardware import Gpu, NodeTopology
+from hpckit.model.node_words import visible
 from hpckit.model.path import NcclPath, PathKind, path_kind
 
 _UNKNOWN: Final = "N/A"
@@ -15,6 +16,7 @@ _SYMBOL: Final = {PathKind.NV: "NV#"}
 
 _AFFINITIES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _NARROWEST: Final = 6
+_LONGEST_NAME: Final = 256
 
 _MEANING: Final = {
     PathKind.SELF: "the device itself",
@@ -58,15 +60,19 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
         )
     cells = table.nccl if nccl else table.cells
     gpus = {f"GPU{gpu.index}": gpu for gpu in topology.gpus}
-    rows = [("", *table.devices, *_AFFINITIES)]
+    rows = [("", *map(_name, table.devices), *_AFFINITIES)]
     for device, row in zip(table.devices, cells, strict=True):
         words = (_UNKNOWN if cell is None else _SELF.get(cell, cell) for cell in row)
-        rows.append((device, *words, *_affinities(gpus.get(device))))
+        rows.append((_name(device), *words, *_affinities(gpus.get(device))))
     blocks = [_aligned(rows), ["Legend:", "", *_meanings(cells, nccl=nccl)]]
-    names = [f"  {nic.label}: {nic.name}" for nic in topology.nics if nic.label]
+    names = [f"  {_name(nic.label)}: {_name(nic.name)}" for nic in topology.nics if nic.label]
     if names:
         blocks.append(["NIC Legend:", "", *names])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _name(text: str) -> str:
+    return visible(text, _LONGEST_NAME)
 
 
 def _affinities(gpu: Gpu | None) -> tuple[str, ...]:

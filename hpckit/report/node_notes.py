@@ -22,8 +22,9 @@ _LONGEST: Final = 400
 
 
 def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
-    """How many findings there are, and each as `found_lines` has it; nothing of none."""
-    lines = [Line(text=f"findings {len(findings)}", style=Style.TITLE)] if findings else []
+    """How many findings there are as `found_lines` has them, and these; nothing of none."""
+    count = len(group_findings(findings))
+    lines = [Line(text=f"findings {count}", style=Style.TITLE)] if findings else []
     return [*lines, *found_lines(findings, width)]
 
 

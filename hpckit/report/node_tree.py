@@ -64,7 +64,7 @@ def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
     facts = _Facts(topology)
     rows: list[tuple[str, str, _Row]] = []
     for place in _with_empty_folded(places(topology)):
-        rows.append(("", "", _head(place)))
+        rows.append(("", "", _head(place, _empty_words(topology))))
         if not isinstance(place, str):
             _walk(place.root, place, "", facts, rows)
     return _aligned(rows, width)
@@ -79,7 +79,13 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 
-def _head(place: Place | str) -> _Row:
+def _empty_words(topology: NodeTopology) -> tuple[str, ...]:
+    """What is said of a place without devices: nothing if no place is known to have some."""
+    told = topology.pci or topology.gpus or topology.nics or topology.accelerators
+    return ("· no devices",) if told else ()
+
+
+def _head(place: Place | str, empty: tuple[str, ...]) -> _Row:
     if isinstance(place, str):
         return _Row(form="head", cells=(place,), style=Style.TITLE)
     cells = [place_title(place)]
@@ -88,8 +94,7 @@ def _head(place: Place | str) -> _Row:
         cells.append(f"· CPUs {cpus_shown(cpus, 40)}")
     if place.numa is not None and place.numa.memory_bytes is not None:
         cells.append(f"· {memory(place.numa.memory_bytes)}")
-    if not place.root.devices():
-        cells.append("· no devices")
+    cells += [] if place.root.devices() else empty
     return _Row(form="head", cells=tuple(cells), style=Style.TITLE)
 
 
@@ -161,7 +166,10 @@ def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
 
 
 def _links_cell(gpu: Gpu, facts: _Facts) -> str:
-    parts = [_reach_words(one) for one in facts.reach.get(gpu.index, ())]
+    reach = facts.reach.get(gpu.index, ())
+    parts = [_reach_words(one) for one in reach]
+    if reach and reach[0].is_all:  # what follows are exceptions from it
+        parts = [", ".join(parts)]
     active = sum(bool(link.is_active) for link in gpu.nvlinks or ())
     if not parts and active:
         parts.append(f"{active} NVLinks")

@@ -39,6 +39,7 @@ ADDRESSES = (*(PciAddress(f"0000:0{at}:00.0") for at in range(5)), PciAddress("o
 
 indices = st.integers(0, 9)
 counts = st.one_of(st.none(), st.integers(-1, 20))
+ids = st.one_of(st.none(), st.integers(0, 20))
 flags = st.one_of(st.none(), st.booleans())
 addresses = st.one_of(st.none(), st.sampled_from(ADDRESSES))
 words = st.one_of(
@@ -143,7 +144,7 @@ devices = st.builds(
     PciDevice,
     address=st.sampled_from(ADDRESSES),
     parent=addresses,
-    device_id=counts,
+    device_id=ids,
     driver=words,
     numa_index=counts,
     link=st.one_of(st.none(), st.builds(PcieLink, width=counts, max_width=counts)),

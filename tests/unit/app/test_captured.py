@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import json
 import statistics
 import time
 from pathlib import Path
@@ -10,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from hpckit.app.captured import inspect_capture
+from hpckit.decide.complete import complete
 from hpckit.decide.findings import node_findings
 from hpckit.errors import ParseError
+from hpckit.model.hardware import TOPOLOGY_SCHEMA, Gpu, NodeTopology, Source
 from hpckit.model.node_finding import Severity
+from hpckit.model.path import MOST_ROWS, PathTable
+from hpckit.model.tree import to_tree
 from tests.corpus import corpus_file, corpus_files
 
 CAPTURES = (
@@ -89,3 +94,14 @@ def test_a_text_that_is_too_long_is_refused_at_once() -> None:
     """No tool prints more than 8 MiB of a node."""
     with pytest.raises(ParseError, match="up to 8388608 bytes"):
         inspect_capture(b"GPU0 GPU1\n" * 2**20, "thing")
+
+
+def test_the_largest_table_is_read_back() -> None:
+    """What `--json` prints of a node with as many devices as a table has rows is a capture."""
+    names = tuple(f"GPU{at}" for at in range(MOST_ROWS))
+    cells = tuple(tuple("X" if a == b else "NV18" for b in names) for a in names)
+    gpus = tuple(Gpu(index=at) for at in range(MOST_ROWS))
+    table = PathTable(devices=names, cells=cells)
+    node = complete(NodeTopology(source=Source(format="test"), gpus=gpus, paths=table))
+    document = {"schema": TOPOLOGY_SCHEMA, **to_tree(node), "findings": []}
+    assert inspect_capture(json.dumps(document, indent=2).encode(), "it") == (node,)

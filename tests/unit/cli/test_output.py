@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from collections.abc import Sequence
 
 import click
@@ -146,3 +147,13 @@ def test_no_color_takes_colour_away(monkeypatch: pytest.MonkeyPatch) -> None:
         with contextlib.redirect_stdout(terminal):
             output.result(output.state_word(JobState.FAILED))
         assert ("\x1b" in terminal.getvalue()) is coloured
+
+
+def test_a_document_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """What hides or turns its neighbours is an escape of JSON, and reads back as it was."""
+    value = {"name": "a\x1b[2J\x7f\x9b\u202eb\u2028\ufeff ü 漢"}
+    output.document(value)
+    text = capsys.readouterr().out
+    assert text.replace("\n", "").isprintable()
+    assert "ü 漢" in text
+    assert json.loads(text) == value

@@ -133,6 +133,24 @@ def test_all_down() -> None:
     assert roles(node_of(*uncabled)) == [None] * 2
 
 
+def test_rails_that_are_down() -> None:
+    """A fabric that is down to the last port or to all is still for jobs, whatever else is up."""
+    other = dataclasses.replace(
+        nic(8, rate_bytes_per_s=25e9), kind=NicKind.ROCE, link_layer="Ethernet"
+    )
+    others = [
+        dataclasses.replace(other, index=at, name=f"mlx5_{at}", pci=PciAddress(f"00f{at}:00:00.0"))
+        for at in (8, 9)
+    ]
+    for down in (7, 8):
+        node = healthy_node()
+        nics = (*(nic(at, state="DOWN") for at in range(down)), *node.nics[down:], *others)
+        node = with_nic_roles(dataclasses.replace(node, nics=nics))
+        assert {one.role for one in node.nics[:8]} == {NicRole.COMPUTE}
+        found = {(one.rule, str(one.severity)) for one in node_findings(node)}
+        assert found == {("nic-down", "warning")}
+
+
 def test_slow_card_of_the_rails() -> None:
     """A NIC beside a GPU, of the card that the others are, is for jobs however slow it runs."""
     node = change_nic(healthy_node(), 2, lambda _: nic(2, rate_bytes_per_s=12.5e9))

@@ -7,10 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.model.hardware import CpuTopology, Gpu, GpuLink, L3Group, LinkKind, NodeTopology
-from hpckit.model.index_list import IndexList
+from hpckit.decide.complete import complete
+from hpckit.model.hardware import (
+    CpuTopology,
+    Gpu,
+    GpuLink,
+    L3Group,
+    LinkKind,
+    Nic,
+    NodeTopology,
+)
+from hpckit.model.index_list import IndexList, check_indices
 from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.path import MOST_ROWS, PathTable
+from hpckit.model.pci import PciDevice, check_tree, pci_address
 from hpckit.model.rules import InvalidValue
 from tests.fakes.machines import dgx_h100
 
@@ -56,3 +66,30 @@ def test_a_table_of_too_many_devices_is_refused() -> None:
     with pytest.raises(InvalidValue) as caught:
         PathTable(devices=names, cells=())
     assert caught.value.key == "devices"
+
+
+def test_a_host_of_many_virtual_functions_is_a_node() -> None:
+    """Sixteen ports with 127 functions each are more than two thousand NICs."""
+    node = dgx_h100()
+    functions = tuple(
+        Nic(index=100 + at, name=f"vf{at}", is_virtual=True, physfn=node.nics[at % 8].pci)
+        for at in range(16 * 127)
+    )
+    whole = complete(replace(node, nics=(*node.nics, *functions), paths=None))
+    assert whole.paths is not None
+    assert whole.paths.devices[:9] == (*(f"GPU{at}" for at in range(8)), "NIC0")
+    (lacking,) = (one for one in whole.unknown if one.what == "2032 virtual functions")
+    assert "a table has up to 576 rows" in lacking.because
+    assert complete(whole) == whole
+
+
+def test_codes_that_pci_has_no_room_for_are_refused() -> None:
+    """Ids and classes have 16 bits each."""
+    with pytest.raises(InvalidValue, match="16 bits"):
+        check_tree([PciDevice(address=pci_address("01:00.0"), vendor_id=1 << 16)])
+
+
+def test_indices_beyond_count_are_refused() -> None:
+    """A list that names all CPUs again and again is none."""
+    with pytest.raises(InvalidValue, match="at most 65536"):
+        check_indices("cpus", "0-65535,0")

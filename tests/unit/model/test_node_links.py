@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpckit.model.hardware import GpuLink, LinkKind
-from hpckit.model.node_links import gpu_reach, joined, link_islands
+from hpckit.model.node_links import gpu_reach, is_direct, joined, link_islands
 from tests.fakes.machine_parts import with_dead_link
 from tests.fakes.machines import dgx_1v, dgx_h100
 from tests.fakes.odd_machines import hidden_gpus
@@ -74,6 +74,23 @@ def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
     ]
     counted = replace(far[0], count=1)
     assert [island.gpus for island in link_islands(replace(node, gpu_links=(counted,)))] == [(0, 2)]
+
+
+def test_partitions_of_two_packages_share_a_link() -> None:
+    """Linux weighs their way 41: the fabric within each package, 13, and a link between them."""
+    far = GpuLink(a=0, b=1, kind=LinkKind.XGMI, weight=41)
+    assert is_direct(far)
+    assert not is_direct(replace(far, weight=42))
+
+
+def test_a_pair_has_the_fewer_links_of_its_two() -> None:
+    """Others have 18 links to each other and 17 to the GPU with a dead one, as it has to all."""
+    reach = gpu_reach(with_dead_link(dgx_h100(), 5))
+    assert [(one.count, one.gpus, one.is_all) for one in reach[0]] == [
+        (18, (1, 2, 3, 4, 6, 7), True),
+        (17, (5,), False),
+    ]
+    assert [(one.count, one.is_all) for one in reach[5]] == [(17, True)]
 
 
 def test_pairs_in_any_order_join_into_groups() -> None:

@@ -231,7 +231,10 @@ def test_machine_without_nodes() -> None:
     """A file without NUMA nodes (1.x of a machine with uniform memory) gives none, and says so."""
     topology = parsed(machine(version=None))
     assert topology.numa_nodes == ()
-    assert [(one.subject, one.what) for one in topology.unknown] == [("NUMA nodes", "index")]
+    assert [(one.subject, one.what) for one in topology.unknown] == [
+        ("NUMA nodes", "index"),
+        ("node", "PCI devices"),
+    ]
 
 
 def test_which_documents_are_hwlocs() -> None:

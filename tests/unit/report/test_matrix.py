@@ -108,3 +108,13 @@ def test_every_public_matrix_that_is_printed_says_what_was_read(path: Path) -> N
     for node in parse_topo_matrix(path.read_text()):
         (again,) = parse_topo_matrix(matrix_text(node))
         assert said(again) == said(node)
+
+
+def test_a_name_steers_no_terminal() -> None:
+    """Escapes, line ends and characters that turn a line round are shown as what they are."""
+    names = ("a\x1b[2J", "b\nNIC9: c", "d\u202e", "e\x9b")
+    nics = tuple(Nic(index=at, name=name, label=f"NIC{at}") for at, name in enumerate(names))
+    table = PathTable(devices=("NIC0", "x\x1b[0m"), cells=(("X", "PIX"), ("PIX", "X")))
+    text = matrix_text(NodeTopology(source=Source(format="test"), nics=nics, paths=table))
+    assert text.replace("\n", "").isprintable()
+    assert "  NIC1: b\\x0aNIC9: c" in text.splitlines()
