@@ -141,7 +141,7 @@ def test_a_missing_folder_is_the_systems_error(tmp_path: Path) -> None:
 @pytest.fixture
 def probe(tmp_path: Path) -> Path:
     """A packed probe."""
-    path = tmp_path / "probe.pyz"
+    path = tmp_path / "hpckit-injob.pyz"
     pack_probe(path)
     return path
 
