@@ -149,7 +149,7 @@ class _View:
             is_fabric = traits.layer != ETHERNET
             return (most, near, is_fabric, traits.rate_bytes_per_s or 0.0, repr(traits))
 
-        return max(asked.values(), key=weight)
+        return max(set(asked.values()), key=weight)
 
     def _against(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
         if is_down(nic) and traits.kind not in _JOBS_ONLY:

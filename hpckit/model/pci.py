@@ -115,7 +115,7 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
     depths: dict[PciAddress, int] = {}
     for count, device in enumerate(devices, 1):
         parent = device.parent
-        if not all(code is None or 0 <= code <= _MOST_CODE for code in _codes(device)):
+        if not _has_room(device):
             raise InvalidValue("pci", f"codes of {device.address[:40]}", "16 bits each")
         if device.address in depths:
             raise InvalidValue("pci", f"{device.address[:40]} twice", "each device once")
@@ -127,11 +127,11 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
             raise InvalidValue("pci", f"more at {device.address[:40]}", expected)
 
 
-def _codes(device: PciDevice) -> tuple[int | None, ...]:
+def _has_room(device: PciDevice) -> bool:
     return (
-        device.class_code,
-        device.vendor_id,
-        device.device_id,
-        device.subsystem_vendor_id,
-        device.subsystem_device_id,
+        0 <= (device.class_code or 0) <= _MOST_CODE
+        and 0 <= (device.vendor_id or 0) <= _MOST_CODE
+        and 0 <= (device.device_id or 0) <= _MOST_CODE
+        and 0 <= (device.subsystem_vendor_id or 0) <= _MOST_CODE
+        and 0 <= (device.subsystem_device_id or 0) <= _MOST_CODE
     )
