@@ -16,7 +16,7 @@ from hpckit.model.hardware import GpuLink, LinkKind, NodeTopology
 
 _OF_A_HOP: Final = 15
 _WITHIN_A_PACKAGE: Final = 13
-_DIRECT: Final = frozenset({_OF_A_HOP, _OF_A_HOP + 2 * _WITHIN_A_PACKAGE})
+_BETWEEN_PARTITIONS: Final = _OF_A_HOP + 2 * _WITHIN_A_PACKAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,8 @@ class LinkIsland:
 def is_direct(link: GpuLink) -> bool:
     """Whether two GPUs share links; those not counted that take several hops are other GPUs'."""
     weight = link.weight or 0
-    far = (weight > _OF_A_HOP and weight not in _DIRECT) or (link.hops or 0) > 1
+    is_longer = weight > _OF_A_HOP and weight != _BETWEEN_PARTITIONS
+    far = is_longer or (link.hops or 0) > 1
     return link.count is not None or not far
 
 

@@ -112,7 +112,7 @@ def _accelerators(topology: NodeTopology) -> str:
 
 
 def _nics(nics: tuple[Nic, ...]) -> str:
-    physical = tuple(nic for nic in nics if not _is_function_of_one(nic, nics))
+    physical = _without_functions(nics)
     plain = [nic for nic in physical if not is_storage(nic)]
     parts = _kinds(plain)
     for role in (NicRole.STORAGE, NicRole.OTHER):
@@ -122,11 +122,16 @@ def _nics(nics: tuple[Nic, ...]) -> str:
     return " + ".join([*parts, *([f"{functions} VFs"] if functions else [])])
 
 
-def _is_function_of_one(nic: Nic, nics: tuple[Nic, ...]) -> bool:
-    """Whether it is a virtual function of a NIC that is here; a guest sees those alone."""
-    if nic.physfn is not None:
-        return any(nic.physfn == one.pci for one in nics)
-    return bool(nic.is_virtual) and any(one.kind is nic.kind and not one.is_virtual for one in nics)
+def _without_functions(nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
+    """Without the virtual functions of NICs that are here; a guest has those alone."""
+    here = {nic.pci for nic in nics if nic.pci is not None}
+    kinds = {nic.kind for nic in nics if not nic.is_virtual}
+    return tuple(
+        nic
+        for nic in nics
+        if nic.physfn not in here
+        and not (nic.physfn is None and nic.is_virtual and nic.kind in kinds)
+    )
 
 
 def _kinds(nics: Iterable[Nic]) -> list[str]:
