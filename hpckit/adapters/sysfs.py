@@ -6,17 +6,18 @@ as it can be. Nothing is waited for: only regular files are read, each with few 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Final
 
 from hpckit.model.file_tree import FileTree
 from hpckit.model.index_list import expand_indices
-from hpckit.parse.sysfs_tree import followed
+from hpckit.parse.linked_paths import LinkedPaths
 
 MOST_BYTES: Final = 64 * 1024
 """Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
@@ -24,9 +25,10 @@ MOST_BYTES: Final = 64 * 1024
 MOST_FILES: Final = 100_000
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
+_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _WILD: Final = re.compile(r"[*\[]")
 _CPU: Final = re.compile(r"(?:^|/)cpu(\d{1,6})(?:/|$)", re.ASCII)
-_SIGN: Final = re.compile(r"([?!~])")
+_SIGN: Final = re.compile(r"([?!~^])")
 _CHOICE: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -61,8 +63,9 @@ class _Reader:
         self._is_whole = os.path.realpath(root) == "/"
         self._root = "" if self._is_whole else os.path.realpath(root)
         self._names: dict[str, tuple[str, ...]] = {}
+        self._matched: dict[tuple[str, str], list[str]] = {}
         self._targets: dict[str, str | None] = {}
-        self._places: dict[str, str | None] = {"": self._root}
+        self._ways = LinkedPaths(self._target)
         self._linked: set[str] = set()
         self._spared: set[str] = set()
 
@@ -72,14 +75,14 @@ class _Reader:
         *above, last = body.split("/")
         plain = None if _WILD.search(last) else _choices(last)
         for folder in self._chosen(self._folders(above), sign, other):
-            place = self._place(folder)
-            if place is not None:
-                names = self._matching(folder, last) if plain is None else plain
-                self._take_all(folder, place, names, last)
+            names = self._matching(folder, last) if plain is None else plain
+            self._take_all(folder, names, last)
 
     def _chosen(self, folders: list[str], sign: str, other: str) -> list[str]:
         if not sign:
             return folders
+        if sign == "^":
+            return [one for one in folders if _joined(other, self._led(one)) not in self.links]
         if sign != "~":
             return [one for one in folders if self._holds(_joined(one, other)) is (sign == "?")]
         chosen, told = [], set[int]()
@@ -89,11 +92,13 @@ class _Reader:
                 self._spared.add(listed)
                 continue
             chosen.append(folder)
-            place = self._place(folder)
-            if place is not None and not self._holds(listed):
-                self._take_all(folder, place, [other], other)
+            self._take_all(folder, [other], other)
             told.update(_indices(self.texts.get(listed, "")))
         return chosen
+
+    def _led(self, path: str) -> str:
+        """The name of what a link points to, empty for what is none."""
+        return self.links.get(path, "").rpartition("/")[2]
 
     def _holds(self, path: str) -> bool:
         return path in self.texts or path in self.links or path in self._spared
@@ -112,72 +117,85 @@ class _Reader:
     def _matching(self, folder: str, part: str) -> Iterable[str]:
         if part == "*":
             return self._listing(folder)
-        pattern = _as_expression(part)
-        return [name for name in self._listing(folder) if pattern.fullmatch(name)]
+        found = self._matched.get((folder, part))
+        if found is None:
+            pattern = _as_expression(part)
+            found = [name for name in self._listing(folder) if pattern.fullmatch(name)]
+            self._matched[(folder, part)] = found
+        return found
 
     def _listing(self, folder: str) -> tuple[str, ...]:
         names = self._names.get(folder)
         if names is None:
-            place = self._place(folder)
-            try:
-                found = os.listdir(place or "/") if place is not None else []  # noqa: PTH208
-            except OSError:
-                found = []
-            names = self._names[folder] = tuple(sorted(found))
+            names = self._names[folder] = tuple(sorted(self._listed(folder)))
         return names
 
-    def _place(self, folder: str) -> str | None:
-        """The path to open for a folder; None where its links lead in a circle."""
-        if self._is_whole:
-            return f"/{folder}" if folder else ""
-        if folder not in self._places:
-            above, _, name = folder.rpartition("/")
-            start = self._place(above)
-            start = start if start is None else start[len(self._root) + 1 :]
-            real = start if start is None else self._entered(start, name)
-            self._places[folder] = real if real is None else f"{self._root}/{real}".rstrip("/")
-        return self._places[folder]
-
-    def _entered(self, start: str, name: str) -> str | None:
-        """Where a name leads from a folder in which no link is left; most lead nowhere else."""
-        here = f"{start}/{name}" if start else name
-        is_plain = name not in {"", ".", ".."} and self._target(here) is None
-        return here if is_plain else followed(name, self._target, start=start)
+    def _listed(self, folder: str) -> Iterator[str]:
+        real = folder if self._is_whole else self._ways.real(folder)
+        if real is None:
+            return
+        try:
+            with os.scandir(f"{self._root}/{real}") as entries:
+                for entry in entries:
+                    if not self._is_whole and not entry.is_symlink():
+                        self._targets[_joined(real, entry.name)] = None
+                    yield entry.name
+        except OSError:
+            return
 
     def _target(self, here: str) -> str | None:
         if here not in self._targets:
-            self._targets[here] = _link_target(f"{self._root}/{here}")
+            told = self.links.get(here)
+            self._targets[here] = told or _link_target(f"{self._root}/{here}")
         return self._targets[here]
 
-    def _take_all(self, folder: str, place: str, names: Iterable[str], last: str) -> None:
+    def _take_all(self, folder: str, names: Iterable[str], kind: str) -> None:
         """Read files of one folder, from it, so that the kernel looks its path up once."""
         at = f"{folder}/" if folder else ""
         room = max(MOST_FILES - len(self.texts) - len(self.links), 0)
         wanted = [name for name in names if not self._holds(at + name)][:room]
-        if not wanted:
-            return
-        try:
-            above = os.open(place or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (OSError, ValueError):
+        above = self._opened(folder) if wanted else None
+        if above is None:
             return
         try:
             for name in wanted:
-                self._take(at + name, name, above, last if "*" in last else name)
+                self._take(at + name, name, above, kind if "*" in kind else name)
         finally:
             os.close(above)
 
+    def _opened(self, folder: str) -> int | None:
+        """A folder to open files in; None where there is none, or its links lead in a circle."""
+        if self._is_whole:
+            return _folder_at(f"/{folder}", os.O_PATH)
+        above, _, name = folder.rpartition("/")
+        base = self._ways.real(above)
+        here = _joined(base or "", name)
+        if base is not None and not (self._targets.get(here) or here in self.links):
+            # Most are no links; the kernel says so as it opens one.
+            found = _folder_at(f"{self._root}/{here}", os.O_NOFOLLOW)
+            if found is not None:
+                return found
+        real = self._ways.real(folder)
+        return None if real is None else _folder_at(f"{self._root}/{real}", os.O_NOFOLLOW)
+
     def _take(self, path: str, name: str, above: int, kind: str) -> None:
         # What was a link in the folder before is one in this: no open is in vain.
-        is_link = kind in self._linked
-        target = _link_target(name, above) if is_link else None
-        text = _text(name, above) if target is None else None
-        if text is not None:
-            self.texts[path] = text
-            return
-        target = target or (None if is_link else _link_target(name, above))
+        target = _link_target(name, above) if kind in self._linked else None
+        if target is None:
+            try:
+                self.texts[path] = _text(name, above)
+            except OSError as error:
+                target = _link_target(name, above) if error.errno == errno.ELOOP else None
         if target is not None:
             self.links[path] = target
             self._linked.add(kind)
+
+
+def _folder_at(path: str, flags: int) -> int | None:
+    try:
+        return os.open(path, _FOLDER | flags)
+    except (OSError, ValueError):
+        return None
 
 
 def _joined(folder: str, name: str) -> str:
@@ -216,25 +234,20 @@ def _link_target(place: str, above: int | None = None) -> str | None:
         return None
 
 
-def _text(name: str, above: int) -> str | None:
-    """What a regular file of a folder holds; None for anything else, and what cannot be read."""
-    try:
-        file = os.open(name, _FLAGS, dir_fd=above)
-    except (OSError, ValueError):
-        return None
+def _text(name: str, above: int) -> str:
+    """What a regular file of a folder holds. Raises OSError, ELOOP where it is a link."""
+    file = os.open(name, _FLAGS, dir_fd=above)
     try:
         data = os.read(file, MOST_BYTES)
         # What is no file gives nothing to who does not wait, or an error: a FIFO, a folder.
         if not data and not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
+            raise OSError(errno.EINVAL, "no regular file")
         # sysfs hands out a page at a time (fs/kernfs/file.c); one that is not full is the last.
         while data and len(data) % _PAGE == 0 and len(data) < MOST_BYTES:
             more = os.read(file, MOST_BYTES - len(data))
             if not more:
                 break
             data += more
-    except OSError:
-        return None
     finally:
         os.close(file)
     return data.decode("utf-8", "surrogateescape")

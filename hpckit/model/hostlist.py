@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from hpckit.units import format_indices
 
@@ -12,6 +13,7 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCI
 _WIDEST_PCI = len("00000000:00:00.0")
 
 
+@lru_cache(maxsize=4096)
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts `c2` before `c10`: runs of digits by their value, PCI addresses as such."""
     if _PCI.fullmatch(name):  # its digits are hexadecimal

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NewType
 
@@ -52,6 +53,7 @@ GPU_CLASSES: Final = frozenset({CLASS_VGA, CLASS_3D, CLASS_DISPLAY, CLASS_ACCELE
 NIC_CLASSES: Final = frozenset({CLASS_ETHERNET, CLASS_NETWORK, CLASS_INFINIBAND, CLASS_FABRIC})
 
 
+@lru_cache(maxsize=4096)
 def pci_address(text: str) -> PciAddress:
     """An address in its one spelling; `00000000:3B:00.0` (NVML) is `0000:3b:00.0`.
 

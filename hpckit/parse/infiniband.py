@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, NicPort
-from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.sysfs_pci import address_in
@@ -37,17 +35,16 @@ def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
     """
     # rxe and siw name the netdev that they run over; a device of hardware has no such file.
     names = [name for name in tree.names(root) if not tree.has(f"{root}/{name}/parent")]
-    nics = [_nic(tree, f"{root}/{name}", name) for name in sorted(names, key=natural_order)]
-    return tuple(replace(nic, index=index) for index, nic in enumerate(nics))
+    return tuple(_nic(tree, f"{root}/{name}", name, index) for index, name in enumerate(names))
 
 
-def _nic(tree: SysfsTree, folder: str, name: str) -> Nic:
+def _nic(tree: SysfsTree, folder: str, name: str, index: int) -> Nic:
     ports = tuple(_ports(tree, f"{folder}/ports"))
     layers = {port.link_layer for port in ports if port.link_layer}
     driver = tree.linked_name(f"{folder}/device/driver")
     guid = tree.line(f"{folder}/node_guid")
     return Nic(
-        index=0,
+        index=index,
         name=printable(name),
         kind=_kind(tree, folder, name, driver, layers),
         pci=device_address(tree, folder),

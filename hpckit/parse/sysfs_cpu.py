@@ -132,16 +132,13 @@ def _package(tree: SysfsTree, cpu: int) -> int | None:
 
 def _l3_groups(tree: SysfsTree, cpus: list[int]) -> tuple[L3Group, ...]:
     groups: dict[IndexList, L3Group] = {}
-    seen: set[tuple[str, str]] = set()
+    told = set[int]()
     for cpu in cpus:
         cache = f"{CPUS}/cpu{cpu}/cache"
-        for name in tree.names(cache):
+        for name in tree.names(cache) if cpu not in told else ():
             index = f"{cache}/{name}"
-            text = tree.line(f"{index}/shared_cpu_list") or tree.line(f"{index}/shared_cpu_map")
-            if text is None or (name, text) in seen:
-                continue
-            seen.add((name, text))
             shared = _shared(tree, index) if _is_l3(tree, index) else ()
+            told.update(shared)
             if shared:
                 group, size = index_list(shared), _size(tree, f"{index}/size")
                 groups.setdefault(group, L3Group(cpus=group, size_bytes=size))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, Unknown
-from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
 from hpckit.model.nic_state import ACTIVE, is_down
 from hpckit.model.pci import PciAddress, PciDevice
@@ -53,29 +52,32 @@ def parse_nics(
     tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]
 ) -> tuple[tuple[Nic, ...], tuple[Unknown, ...]]:
     """The NICs, each with its network devices, and what of them is not known. Raises ParseError."""
-    netdevs = list(_netdevs(tree))
+    netdevs = list(_netdevs(tree, pci))
     bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
     found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
     found = [_with_netdevs(nic, netdevs, bonds) for nic in found]
     owned = {name for nic in found for name in nic.netdevs}
     found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
-    nics = tuple(replace(_on_tree(nic, pci), index=index) for index, nic in enumerate(found))
+    nics = tuple(_on_tree(nic, index, pci) for index, nic in enumerate(found))
     return nics, tuple(_unknown(nics))
 
 
-def _netdevs(tree: SysfsTree) -> Iterator[_Netdev]:
-    for name in sorted(tree.names(NET), key=natural_order):
+def _netdevs(tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]) -> Iterator[_Netdev]:
+    for name in tree.names(NET):
         folder = f"{NET}/{name}"
         port_name = tree.line(f"{folder}/phys_port_name") or ""
         if not tree.has(f"{folder}/device") or _REPRESENTOR.fullmatch(port_name):
             continue
         operstate = tree.word(f"{folder}/operstate")
+        address = device_address(tree, folder)
+        device = pci.get(address) if address else None
         yield _Netdev(
             name=printable(name),
-            pci=device_address(tree, folder),
+            pci=address,
             state=_state(operstate),
             rate_bytes_per_s=_bytes_per_s(tree.line(f"{folder}/speed")),
-            driver=tree.linked_name(f"{folder}/device/driver"),
+            driver=tree.linked_name(f"{folder}/device/driver")
+            or (device.driver if device else None),
             master=tree.linked_name(f"{folder}/master"),
             physfn=physical_function(tree, folder),
         )
@@ -96,7 +98,7 @@ def _bytes_per_s(line: str | None) -> float | None:
 
 
 def _cxi(tree: SysfsTree) -> Iterator[Nic]:
-    for name in sorted(tree.names(CXI), key=natural_order):
+    for name in tree.names(CXI):
         folder = f"{CXI}/{name}"
         yield Nic(
             index=0,
@@ -115,8 +117,10 @@ def _with_netdevs(nic: Nic, netdevs: list[_Netdev], bonds: frozenset[str]) -> Ni
     bond = masters.pop() if len(masters) == 1 else None
     if nic.bond and bond:
         own = [one for one in netdevs if one in own or one.master == bond]
+    if not own:
+        return nic
     found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)
-    if nic.kind is not NicKind.SLINGSHOT or not own:
+    if nic.kind is not NicKind.SLINGSHOT:
         return found
     best = max(own, key=lambda one: (one.state == ACTIVE, one.rate_bytes_per_s or 0))
     return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
@@ -138,15 +142,16 @@ def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
     )
 
 
-def _on_tree(nic: Nic, pci: Mapping[PciAddress, PciDevice]) -> Nic:
-    """The NIC with what its PCI device knows of it."""
+def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
+    """The NIC with its index, and with what its PCI device knows of it."""
     device = pci.get(nic.pci) if nic.pci else None
     if device is None:
-        return nic
+        return replace(nic, index=index)
     physfn = nic.physfn or device.physfn
     is_virtual = physfn is not None or is_virtual_nic(device)
     return replace(
         nic,
+        index=index,
         kind=NicKind.EFA if device.driver == "efa" else nic.kind,
         numa_index=device.numa_index,
         driver=nic.driver or device.driver,

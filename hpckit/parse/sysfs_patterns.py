@@ -3,9 +3,10 @@
 A pattern is a path from the root. In a name, `*` stands for any part of it and `[0-9]` for a
 digit; `{a,b}` is a choice of names. At the end, `?c` keeps to the folders in which an earlier
 pattern found a `c`, and `!c` to the others. `~c` is for folders of CPUs: `c`, a list of CPUs, is
-read too, and those in it are passed over, as they would say the same. Where a symbolic link
-matches, its target is taken as text. Files that only root can read are not among them (Linux,
-Documentation/ABI).
+read too, and those in it are passed over, as they would say the same. `^f` passes over folders
+that are links to a name for which an earlier pattern found a link in the folder `f`. Where a
+symbolic link matches, its target is taken as text. Files that only root can read are not among
+them (Linux, Documentation/ABI).
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ SYSFS_PATTERNS: Final[tuple[str, ...]] = (
     f"{_PCI}/*/{{local_cpulist,local_cpus}}!numa_node",
     f"{_IB}/*",
     f"{_IB}/*/{{device,node_guid,node_type,fw_ver,parent}}",
-    f"{_IB}/*/device/driver",
+    f"{_IB}/*/device/driver^{_PCI}",
     f"{_IB}/*/ports/*/{{state,phys_state,rate,link_layer}}",
     "sys/class/cxi/*",
-    "sys/class/cxi/*/{device,device/driver}",
+    "sys/class/cxi/*/device",
+    f"sys/class/cxi/*/device/driver^{_PCI}",
     f"{_NET}/bonding_masters",
     f"{_NET}/*",
     f"{_NET}/*/{{device,master}}",
     f"{_NET}/*/{{operstate,speed,phys_port_name}}?device",
-    f"{_NET}/*/device/driver",
+    f"{_NET}/*/device/driver^{_PCI}",
 )
 """What is read of a live system."""
 
@@ -73,7 +75,8 @@ _SIGN: Final = re.compile(r"[?!~]")
 
 
 def _last_names(patterns: tuple[str, ...]) -> frozenset[str]:
-    lasts = (part.rpartition("/")[2] for pattern in patterns for part in _SIGN.split(pattern))
+    told = (pattern.partition("^")[0] for pattern in patterns)
+    lasts = (part.rpartition("/")[2] for pattern in told for part in _SIGN.split(pattern))
     return frozenset(name for last in lasts for name in _CHOICE.split(last) if name)
 
 

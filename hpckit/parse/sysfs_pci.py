@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from hpckit.model.hardware import NumaNode
@@ -32,32 +32,75 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a device's files are, and the folders on the way to it."""
+    """Where a device's files are, and what its folder lies in."""
 
     folder: str
-    real: str
-    parent: PciAddress | None = None
-    host_bridge: str | None = None
+    parent: PciAddress | None
+    host_bridge: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """The PCI devices on the way down to a folder of /sys/devices, each with its own folder."""
+
+    devices: tuple[tuple[PciAddress, str], ...]
+    host_bridge: str | None
 
 
 def parse_pci(tree: SysfsTree, numa: Iterable[NumaNode]) -> tuple[PciDevice, ...]:
     """The devices in the order of a walk through the tree. Raises ParseError."""
-    places = _places(tree)
-    configs = {address: _config(tree, place) for address, place in places.items()}
-    by_cpus = _by_cpus(numa)
-    devices = {
-        address: _device(tree, address, places[address], configs[address]) for address in places
-    }
-    devices = _with_parents(devices, configs)
-    devices = {
-        address: replace(
-            device,
-            numa_index=_numa(tree, places[address].folder, by_cpus),
-            effective=_effective(device, devices),
+    found = _Devices(tree, _by_cpus(numa))
+    return _walk(tree, {address: found.device(address) for address in found.places})
+
+
+class _Devices:
+    """What is there, and how it hangs together."""
+
+    def __init__(self, tree: SysfsTree, by_cpus: Mapping[IndexList, int]) -> None:
+        self._tree = tree
+        self._by_cpus = by_cpus
+        self.places = _places(tree)
+        self._configs = {address: _config(tree, one) for address, one in self.places.items()}
+        self._parents = _parents(self.places, self._configs)
+        self._links = {address: self._link(address) for address in self.places}
+
+    def _link(self, address: PciAddress) -> PcieLink | None:
+        config = self._configs[address]
+        return _link(self._tree, self.places[address].folder) or (config.link if config else None)
+
+    def device(self, address: PciAddress) -> PciDevice:
+        """One of them. Raises ParseError."""
+        tree, place, config = self._tree, self.places[address], self._configs[address]
+        folder = place.folder
+        event = _event(tree, folder)
+        ids = _ids(tree, folder, event, config)
+        driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
+        physfn = tree.linked_name(f"{folder}/physfn")
+        return PciDevice(
+            address=address,
+            parent=self._parents[address],
+            host_bridge=place.host_bridge,
+            class_code=_class_code(tree, folder, event, config),
+            vendor_id=ids[0],
+            device_id=ids[1],
+            subsystem_vendor_id=ids[2] or None,
+            subsystem_device_id=ids[3] or None,
+            driver=printable(driver) if driver else None,
+            numa_index=_numa(tree, folder, self._by_cpus),
+            link=self._links[address],
+            effective=self._effective(address),
+            physfn=pci_address(physfn) if physfn and _ADDRESS.fullmatch(physfn) else None,
         )
-        for address, device in devices.items()
-    }
-    return _walk(tree, devices)
+
+    def _effective(self, address: PciAddress) -> PcieLink | None:
+        """The narrowest and slowest of the links up to the root; None where its own is unknown."""
+        least, at = self._links[address], self._parents[address]
+        for _ in range(_DEEPEST):
+            if least is None or at is None or at not in self.places:
+                break
+            above, at = self._links[at], self._parents[at]
+            least = _least(least, above) if above else least
+        return least
 
 
 def address_in(path: str) -> PciAddress | None:
@@ -81,23 +124,24 @@ def sort_key(address: PciAddress) -> tuple[int, ...]:
 
 def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
     """Every device that is listed, and the bridges that only the way to one names."""
-    found: dict[PciAddress, _Place] = {}
-    for name in tree.names(DEVICES):
-        if _ADDRESS.fullmatch(name):
-            found[pci_address(name)] = _place(f"{DEVICES}/{name}", tree.real(f"{DEVICES}/{name}"))
-    if not found:
-        found = _below_roots(tree)
-    for place in list(found.values()):
-        parts = place.real.split("/")
-        for at, part in enumerate(parts):
-            if _ADDRESS.fullmatch(part) and (address := pci_address(part)) not in found:
-                folder = "/".join(parts[: at + 1])
-                found[address] = _place(folder, folder)
+    ways: dict[str, _Way] = {}
+    folders = {
+        pci_address(name): f"{DEVICES}/{name}"
+        for name in tree.names(DEVICES)
+        if _ADDRESS.fullmatch(name)
+    }
+    folders = folders or _below_roots(tree)
+    found = {
+        address: _place(folder, tree.real(folder), ways) for address, folder in folders.items()
+    }
+    for address, folder in [one for way in ways.values() for one in way.devices]:
+        if address not in found:
+            found[address] = _place(folder, folder, ways)
     return found
 
 
-def _below_roots(tree: SysfsTree) -> dict[PciAddress, _Place]:
-    """The devices of a record that has the folders and not the list of them."""
+def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
+    """The folders of the devices in a record that has no list of them."""
     found = {}
     roots = (f"sys/devices/{name}" for name in tree.names("sys/devices"))
     stack = [root for root in roots if _ROOT.fullmatch(root.rpartition("/")[2])]
@@ -105,50 +149,33 @@ def _below_roots(tree: SysfsTree) -> dict[PciAddress, _Place]:
         folder = stack.pop()
         for name in tree.names(folder) if folder.count("/") < _DEEPEST else ():
             if _ADDRESS.fullmatch(name):
-                path = f"{folder}/{name}"
-                found[pci_address(name)] = _place(path, path)
-                stack.append(path)
+                found[pci_address(name)] = f"{folder}/{name}"
+                stack.append(f"{folder}/{name}")
     return found
 
 
-def _place(folder: str, real: str) -> _Place:
-    parts = real.split("/")
-    above = [part for part in parts[:-1] if _ADDRESS.fullmatch(part)]
-    roots = [part for part in parts if _ROOT.fullmatch(part)]
-    return _Place(
-        folder=folder,
-        real=real,
-        parent=pci_address(above[-1]) if above else None,
-        host_bridge=roots[-1] if roots else None,
-    )
+def _place(folder: str, real: str, ways: dict[str, _Way]) -> _Place:
+    above = real.rpartition("/")[0]
+    way = ways.get(above)
+    if way is None:
+        way = ways[above] = _way(above)
+    parent = way.devices[-1][0] if way.devices else None
+    return _Place(folder=folder, parent=parent, host_bridge=way.host_bridge)
+
+
+def _way(folder: str) -> _Way:
+    devices, host_bridge, parts = [], None, folder.split("/")
+    for at, part in enumerate(parts, 1):
+        if _ADDRESS.fullmatch(part):
+            devices.append((pci_address(part), "/".join(parts[:at])))
+        elif _ROOT.fullmatch(part):
+            host_bridge = part
+    return _Way(devices=tuple(devices), host_bridge=host_bridge)
 
 
 def _config(tree: SysfsTree, place: _Place) -> PciConfig | None:
     text = tree.text(f"{place.folder}/config")
     return parse_pci_config(text) if text else None
-
-
-def _device(
-    tree: SysfsTree, address: PciAddress, place: _Place, config: PciConfig | None
-) -> PciDevice:
-    folder = place.folder
-    event = _event(tree, folder)
-    ids = _ids(tree, folder, event, config)
-    driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
-    physfn = tree.linked_name(f"{folder}/physfn")
-    return PciDevice(
-        address=address,
-        parent=place.parent,
-        host_bridge=place.host_bridge,
-        class_code=_class_code(tree, folder, event, config),
-        vendor_id=ids[0],
-        device_id=ids[1],
-        subsystem_vendor_id=ids[2] or None,
-        subsystem_device_id=ids[3] or None,
-        driver=printable(driver) if driver else None,
-        link=_link(tree, folder) or (config.link if config else None),
-        physfn=pci_address(physfn) if physfn and _ADDRESS.fullmatch(physfn) else None,
-    )
 
 
 def _event(tree: SysfsTree, folder: str) -> Mapping[str, str]:
@@ -241,47 +268,39 @@ def _numa(tree: SysfsTree, folder: str, by_cpus: Mapping[IndexList, int]) -> int
     return by_cpus.get(index_list(local)) if local else None
 
 
-def _with_parents(
-    devices: dict[PciAddress, PciDevice], configs: Mapping[PciAddress, PciConfig | None]
-) -> dict[PciAddress, PciDevice]:
-    """Parents from the bus numbers of the bridges, where no folder tells of them."""
+def _parents(
+    places: Mapping[PciAddress, _Place], configs: Mapping[PciAddress, PciConfig | None]
+) -> dict[PciAddress, PciAddress | None]:
+    """The bridges above, by their bus numbers where no folder tells of them."""
     below: dict[tuple[str, int], PciAddress] = {}
     for address, config in configs.items():
+        if config is None or config.buses is None:
+            continue
         domain, bus, _ = address.split(":")
         # A bridge's own bus has the smaller number, which rules out circles.
-        if config is not None and config.buses is not None and config.buses[0] > int(bus, 16):
+        if config.buses[0] > int(bus, 16):
             below.setdefault((domain, config.buses[0]), address)
-    found = {}
-    for address, device in devices.items():
+    found: dict[PciAddress, PciAddress | None] = {}
+    for address, place in places.items():
         domain, bus, _ = address.split(":")
-        bridge = below.get((domain, int(bus, 16)))
-        told = device.parent or device.host_bridge
-        found[address] = device if told else replace(device, parent=bridge)
+        is_told = place.parent or place.host_bridge
+        found[address] = place.parent if is_told else below.get((domain, int(bus, 16)))
     return found
 
 
-def _effective(device: PciDevice, devices: Mapping[PciAddress, PciDevice]) -> PcieLink | None:
-    """The narrowest and the slowest of the links up to the root; None where its own is unknown."""
-    if device.link is None:
-        return None
-    links, at = [device.link], device.parent
-    for _ in range(_DEEPEST):
-        above = devices.get(at) if at else None
-        if above is None:
-            break
-        if above.link is not None:
-            links.append(above.link)
-        at = above.parent
+def _least(one: PcieLink, other: PcieLink) -> PcieLink:
     return PcieLink(
-        speed_gt_per_s=_least(link.speed_gt_per_s for link in links),
-        width=_least(link.width for link in links),
-        max_speed_gt_per_s=_least(link.max_speed_gt_per_s for link in links),
-        max_width=_least(link.max_width for link in links),
+        speed_gt_per_s=_lesser(one.speed_gt_per_s, other.speed_gt_per_s),
+        width=_lesser(one.width, other.width),
+        max_speed_gt_per_s=_lesser(one.max_speed_gt_per_s, other.max_speed_gt_per_s),
+        max_width=_lesser(one.max_width, other.max_width),
     )
 
 
-def _least(values: Iterable[_Number | None]) -> _Number | None:
-    return min((value for value in values if value is not None), default=None)
+def _lesser(one: _Number | None, other: _Number | None) -> _Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _walk(tree: SysfsTree, devices: Mapping[PciAddress, PciDevice]) -> tuple[PciDevice, ...]:

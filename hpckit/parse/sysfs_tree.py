@@ -7,25 +7,19 @@ A live reading holds `sys/class/net/eth0/speed` under that name; an archive hold
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from hpckit.errors import ParseError
 from hpckit.model.file_tree import FileTree
 from hpckit.model.hostlist import natural_order
 from hpckit.model.index_list import EXPECTED, expand_indices, indices_of_mask
 from hpckit.parse.excerpt import refusal
+from hpckit.parse.linked_paths import LinkedPaths, beyond
 
-MOST_HOPS: Final = 40
-"""Links on one way: Linux follows as many (path_resolution(7))."""
+MOST_FOLDERS: Final = 1 << 17
+"""That files lie in or below: four each of 8,192 CPUs, and as many again for devices."""
 
-_MOST_STEPS: Final = 1024
-"""Names on one way, far more than any in /sys: a circle of links ends somewhere."""
-
-_STEPS: Final = frozenset({"", ".", ".."})
-
-_Folder: TypeAlias = "dict[str, _Folder]"
-
+_EMPTY: Final[dict[str, None]] = {}
 _INTEGER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
 _LONGEST_NAME: Final = 200
 
@@ -36,44 +30,28 @@ class SysfsTree:
     def __init__(self, tree: FileTree) -> None:
         self._texts = tree.texts
         self._links = tree.links
-        self._real: dict[str, str] = {"": ""}
-        self._top: _Folder = {}
-        folders: dict[str, _Folder] = {"": self._top}
+        self._ways = LinkedPaths(tree.links.get)
+        self._folders: dict[str, dict[str, None]] = {}
         for paths in (tree.texts, tree.links):
             for path in paths:
-                above, _, name = path.rpartition("/")
-                folder = folders.get(above)
-                if folder is None:
-                    folder = folders[above] = self._entered(above)
-                folder.setdefault(name, {})
+                self._enter(path)
 
-    def _entered(self, path: str) -> _Folder:
-        folder = self._top
-        for name in path.split("/"):
-            folder = folder.setdefault(name, {})
-        return folder
-
-    def _folder(self, path: str) -> _Folder:
-        folder = self._top
-        for name in path.split("/") if path else ():
-            below = folder.get(name)
-            if below is None:
-                return {}
-            folder = below
-        return folder
+    def _enter(self, path: str) -> None:
+        while path:
+            path, _, name = path.rpartition("/")
+            folder = self._folders.get(path)
+            if folder is not None:
+                folder[name] = None
+                return
+            self._folders[path] = {name: None}
+            if len(self._folders) > MOST_FOLDERS:
+                got = f"over {MOST_FOLDERS} folders"
+                raise self.refuse(path, got, "the tree of one node")
 
     def real(self, path: str) -> str:
         """Where a path leads, with every link on the way followed; `..` stays below the root."""
-        found = self._real.get(path)
-        if found is None:
-            folder, _, name = path.rpartition("/")
-            base = self._real.get(folder)
-            here = f"{base}/{name}" if base else name
-            is_plain = base is not None and here not in self._links
-            if not is_plain or name in _STEPS:
-                here = followed(path, self._links.get) or path
-            found = self._real[path] = here
-        return found
+        found = self._ways.real(path)
+        return path if found is None else found
 
     def text(self, path: str) -> str | None:
         """What a file holds, None where it is absent."""
@@ -107,7 +85,7 @@ class SysfsTree:
         target = self._links.get(path) or self._links.get(here)
         if target is None:
             return None
-        return self.real(target if target.startswith("/") else f"{here}/../{target}")
+        return self.real(beyond(here.rpartition("/")[0], target))
 
     def linked_name(self, path: str) -> str | None:
         """The last name of where a link leads, such as a driver's."""
@@ -116,13 +94,16 @@ class SysfsTree:
 
     def names(self, folder: str) -> list[str]:
         """What lies in a folder, as people count: `cpu2` before `cpu10`."""
-        found = self._folder(folder).keys() | self._folder(self.real(folder)).keys()
-        return sorted(found, key=natural_order)
+        real = self.real(folder)
+        found = self._folders.get(folder, _EMPTY)
+        if real != folder:
+            found = found | self._folders.get(real, _EMPTY)
+        return sorted(found, key=natural_order) if len(found) > 1 else list(found)
 
     def has(self, path: str) -> bool:
         """Whether there is such a file, link or folder."""
         return any(
-            one in self._texts or one in self._links or bool(self._folder(one))
+            one in self._texts or one in self._links or one in self._folders
             for one in (path, self._beside(path))
         )
 
@@ -163,38 +144,12 @@ class SysfsTree:
         return refusal(message, tool="sysfs", line_no=1, line=shown, expected=expected)
 
 
-def followed(path: str, target_of: Callable[[str], str | None], *, start: str = "") -> str | None:
-    """Where a path from the folder `start` leads, links being followed as if the root were `/`.
-
-    `start` has no link in it; `target_of` gives the target of a link, None for what is none. None
-    is a circle, or more links than Linux follows.
-    """
-    todo, done, hops = path.split("/")[::-1], start, 0
-    for _ in range(_MOST_STEPS):
-        if not todo:
-            return done
-        name = todo.pop()
-        if name in {"", "."}:
-            continue
-        if name == "..":
-            done = done.rpartition("/")[0]
-            continue
-        here = f"{done}/{name}" if done else name
-        target = target_of(here)
-        if target is None:
-            done = here
-            continue
-        hops += 1
-        if hops > MOST_HOPS:
-            return None
-        done = "" if target.startswith("/") else done
-        todo.extend(target.split("/")[::-1])
-    return None
-
-
 def printable(text: str) -> str:
     """A name or description that can be shown and written as JSON."""
-    return "".join(char if char.isprintable() else "?" for char in text[:_LONGEST_NAME])
+    shown = text[:_LONGEST_NAME]
+    if shown.isprintable():
+        return shown
+    return "".join(char if char.isprintable() else "?" for char in shown)
 
 
 def placed(tree: FileTree, prefix: str, onto: str = "") -> FileTree:
