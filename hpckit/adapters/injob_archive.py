@@ -61,9 +61,9 @@ _PROBE_MODULES = (
     "decide/{paths,paths_devices,paths_nccl,pci_tree}",
     "model/{__init__,file_tree,gpu_ids,hardware,hostlist,index_list,node_finding,nvml_reading}",
     "model/{link_rates,nic_ids,nic_state,node_limits,path,pci,pci_vendors,rules,tree}",
-    "parse/{__init__,excerpt,infiniband,kfd,kfd_files,kfd_ids,node_file,probe_answer,xgmi}",
+    "parse/{__init__,excerpt,infiniband,kfd,kfd_files,kfd_ids,linked_paths,node_file,probe_answer}",
     "parse/{nvml,nvml_gpu,nvml_links,nvml_words,sysfs,sysfs_cpu,sysfs_cpuinfo,sysfs_devices}",
-    "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree}",
+    "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree,xgmi}",
     "{errors,units}",
 )
 

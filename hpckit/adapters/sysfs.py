@@ -159,9 +159,23 @@ class _Reader:
             return
         try:
             for name in wanted:
-                self._take(at + name, name, above, kind if "*" in kind else name)
+                # What was a link in the folder before is one in this: no open is in vain.
+                is_link = (kind if "*" in kind else name) in self._linked
+                if is_link and self._take_link(at + name, name, above):
+                    continue
+                try:
+                    self.texts[at + name] = _text(name, above)
+                except OSError as error:
+                    if error.errno == errno.ELOOP and self._take_link(at + name, name, above):
+                        self._linked.add(kind if "*" in kind else name)
         finally:
             os.close(above)
+
+    def _take_link(self, path: str, name: str, above: int) -> bool:
+        target = _link_target(name, above)
+        if target is not None:
+            self.links[path] = target
+        return target is not None
 
     def _opened(self, folder: str) -> int | None:
         """A folder to open files in; None where there is none, or its links lead in a circle."""
@@ -177,18 +191,6 @@ class _Reader:
                 return found
         real = self._ways.real(folder)
         return None if real is None else _folder_at(f"{self._root}/{real}", os.O_NOFOLLOW)
-
-    def _take(self, path: str, name: str, above: int, kind: str) -> None:
-        # What was a link in the folder before is one in this: no open is in vain.
-        target = _link_target(name, above) if kind in self._linked else None
-        if target is None:
-            try:
-                self.texts[path] = _text(name, above)
-            except OSError as error:
-                target = _link_target(name, above) if error.errno == errno.ELOOP else None
-        if target is not None:
-            self.links[path] = target
-            self._linked.add(kind)
 
 
 def _folder_at(path: str, flags: int) -> int | None:

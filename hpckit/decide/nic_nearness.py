@@ -36,6 +36,8 @@ def nic_kinds(
 
 
 def _kind_between(cells: Cells, gpu: str, nic: Nic) -> PathKind | None:
-    names = (nic.name,) if nic.label is None else (nic.label, nic.name)
-    pairs = (pair for name in names for pair in ((gpu, name), (name, gpu)))
-    return next((kind_of(cells[pair]) for pair in pairs if pair in cells), None)
+    for name in (nic.name,) if nic.label is None else (nic.label, nic.name):
+        cell = cells.get((gpu, name)) or cells.get((name, gpu))
+        if cell is not None:
+            return kind_of(cell)
+    return None

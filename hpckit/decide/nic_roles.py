@@ -85,6 +85,7 @@ class _View:
             for nic in topology.nics
             if nic.kind in RDMA and self._aside(nic) is None
         }
+        self._alike = Counter(self._traits.values())
         self._nics = {nic.index: nic for nic in topology.nics}
         self._main = self._main_traits()
 
@@ -155,8 +156,7 @@ class _View:
         if is_down(nic) and traits.kind not in _JOBS_ONLY:
             return self._down(nic, traits, main)
         if traits == main or traits.kind in _JOBS_ONLY:
-            alike = sum(each == traits for each in self._traits.values())
-            return self._of_jobs(nic, traits, alike)
+            return self._of_jobs(nic, traits, self._alike[traits])
         if (traits.rate_bytes_per_s or 0.0) < (main.rate_bytes_per_s or 0.0):
             return self._slower(nic, traits, main)
         if nic.index in self._close:

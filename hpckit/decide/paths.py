@@ -155,9 +155,10 @@ class _Rule:
         )
 
     def between(self, a: PathDevice, b: PathDevice) -> _Answer:
-        link = self._link(a.gpu_index, b.gpu_index)
-        if link is not None:
-            return _Answer(_cell(link))
+        if a.gpu_index is not None and b.gpu_index is not None:
+            link = self._link(a.gpu_index, b.gpu_index)
+            if link is not None:
+                return _Answer(_cell(link))
         if a.pci is None or b.pci is None:
             return _SYS if self._is_far(a, b) else _NO_ADDRESS
         if a.pci not in self._placed or b.pci not in self._placed:
@@ -170,9 +171,7 @@ class _Rule:
         is_known = a.numa_index is not None and b.numa_index is not None
         return is_known and a.numa_index != b.numa_index
 
-    def _link(self, a: int | None, b: int | None) -> GpuLink | None:
-        if a is None or b is None:
-            return None
+    def _link(self, a: int, b: int) -> GpuLink | None:
         return self._links.get((a, b)) or self._links.get((b, a))
 
     def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> _Answer:

@@ -101,11 +101,13 @@ class _Direct:
     def _below_cpu(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
         if a.pci is None or b.pci is None:
             return None
+        of_a, of_b = self._tree.switches(a.pci), self._tree.switches(b.pci)
+        if of_a and of_b and of_a[-1] != of_b[-1]:
+            return None
         if is_one_card(a.pci, b.pci):
             is_nic = a.gpu_index is None and b.gpu_index is None
             return NcclPath.LOC if is_nic else NcclPath.PIX
-        of_a, of_b = self._tree.switches(a.pci), self._tree.switches(b.pci)
-        if not of_a or not of_b or of_a[-1] != of_b[-1]:
+        if not of_a or not of_b:
             return None
         return NcclPath.PIX if of_a[0] == of_b[0] else NcclPath.PXB
 
@@ -173,7 +175,7 @@ def _has_nvlink(topology: NodeTopology, table: PathTable) -> bool:
     """Whether the GPUs' links are NVIDIA's: RCCL has PXN off by default (its paths.cc)."""
     if any(link.kind is LinkKind.NVLINK for link in topology.gpu_links):
         return True
-    return any(cell is not None and cell.startswith("NV") for row in table.cells for cell in row)
+    return any(cell.startswith("NV") for cell in set().union(*table.cells) if cell is not None)
 
 
 def _through_relays(

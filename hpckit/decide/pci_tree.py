@@ -20,6 +20,7 @@ from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from hpckit.model.pci_vendors import BROADCOM_LSI
 
+_NO_LINK: Final = PcieLink()
 _LINK_FIELDS: Final = tuple(field.name for field in dataclasses.fields(PcieLink))
 
 _PEX_GEN4: Final = 0xC010
@@ -36,6 +37,7 @@ class PciTree:
         self._above: dict[PciAddress, tuple[PciAddress, ...]] = {}
         self._switches: dict[PciAddress, tuple[PciAddress, ...]] = {}
         self._host_bridges: dict[PciAddress, str | None] = {}
+        self._effective: dict[PciAddress, PcieLink] = {}
 
     @property
     def addresses(self) -> Set[PciAddress]:
@@ -77,9 +79,12 @@ class PciTree:
 
         What a bridge does not tell takes no part; None where none of them tells anything.
         """
-        links = [one.link for one in self.way_up(address) if one.link is not None]
-        least = PcieLink(**{name: _least(links, name) for name in _LINK_FIELDS})
-        return None if least == PcieLink() else least
+        least = _NO_LINK
+        for device in reversed(self.way_up(address)):
+            if device.address not in self._effective:
+                self._effective[device.address] = _least(device.link, least)
+            least = self._effective[device.address]
+        return None if least == _NO_LINK else least
 
     def shared(self, a: PciAddress, b: PciAddress) -> PathKind | None:
         """PIX or PXB where two devices meet below their CPU, else None.
@@ -88,10 +93,12 @@ class PciTree:
         behind one port of the same switch. Every further bridge makes it PXB, also those that a
         Broadcom switch shows for its virtual ones: nvidia-smi counts them.
         """
+        above_a, above_b = self.above(a), self.above(b)
+        if above_a and above_b and above_a[-1] != above_b[-1]:
+            return None
         if is_one_card(a, b):
             return PathKind.PIX
-        above_a, above_b = self.above(a), self.above(b)
-        if not above_a or not above_b or above_a[-1] != above_b[-1]:
+        if not above_a or not above_b:
             return None
         meeting = next(bridge for bridge in above_a if bridge in above_b)
         ports = 0 if self.host_bridge(a) is None else 1
@@ -133,9 +140,21 @@ class PciTree:
         return generation is not None and generation == _broadcom_generation(lower_device, level=1)
 
 
-def _least(links: list[PcieLink], name: str) -> Any:
-    values = (getattr(link, name) for link in links)
-    return min((value for value in values if value is not None), default=None)
+def _least(link: PcieLink | None, above: PcieLink) -> PcieLink:
+    """The smaller of each; what one of the two does not tell is as the other has it."""
+    if link is None or link == above:
+        return above
+    if above == _NO_LINK:
+        return link
+    return PcieLink(
+        **{name: _lesser(getattr(link, name), getattr(above, name)) for name in _LINK_FIELDS}
+    )
+
+
+def _lesser(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def is_one_card(a: PciAddress, b: PciAddress) -> bool:

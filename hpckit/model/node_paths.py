@@ -40,7 +40,10 @@ class PathLookup:
         return _kind_at(self._paths, row, column) or _kind_at(self._paths, column, row)
 
     def _index(self, device: Device) -> int | None:
-        return next((self._at[name] for name in device_names(device) if name in self._at), None)
+        for name in device_names(device):
+            if name in self._at:
+                return self._at[name]
+        return None
 
 
 def _kind_at(paths: PathTable, row: int, column: int) -> PathKind | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
@@ -26,6 +28,9 @@ _CPU_NOISE: Final = re.compile(
 )
 _GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
 _LAST_BYTE: Final = 0xFF
+_NARROW: Final = re.compile(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
+"""Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
+
 _MANY_GIB: Final = 1000
 _WHOLE_FROM_GB: Final = 10
 _PAIR: Final = 2
@@ -54,6 +59,7 @@ def _hides(text: str) -> bool:
     return not text.isprintable()
 
 
+@lru_cache(maxsize=1024)
 def _seen(char: str) -> str:
     is_plain = (
         char.isprintable()
@@ -67,7 +73,7 @@ def _seen(char: str) -> str:
 
 def columns(text: str) -> int:
     """How many columns of a terminal a text takes; East Asian wide characters take two."""
-    if text.isascii():
+    if _NARROW.fullmatch(text):
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
@@ -220,7 +226,7 @@ def names_within(names: Sequence[str], room: int) -> str:
     """Names in at most `room` columns: fewer of them, then the first alone, then its beginning."""
     first = min(names, key=natural_order, default="")
     further = f" + {len(names) - 1}" if len(names) > 1 else ""
-    for text in (names_shown(names), names_shown(names, 1), first + further):
+    for text in chain((names_shown(names, most) for most in (3, 1)), (first + further,)):
         if columns(visible(text, _LONG)) <= room:
             return visible(text, _LONG)
     left = visible(first, _LONG)

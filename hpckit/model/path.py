@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from hpckit.model.rules import InvalidValue
@@ -86,6 +87,7 @@ class PathTable:
                 raise InvalidValue("cells", cell[:_MOST_SHOWN], expected)
 
 
+@lru_cache(maxsize=256)
 def path_kind(cell: str) -> PathKind:
     """The kind of a cell, `NV18` being NV. Raises ValueError."""
     return PathKind.NV if _NV.fullmatch(cell) else PathKind(cell)

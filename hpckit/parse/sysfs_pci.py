@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from hpckit.model.hardware import NumaNode
 from hpckit.model.index_list import IndexList, index_list
@@ -27,13 +27,12 @@ _HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
 _PAIR: Final = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,8})", re.ASCII)
 _DEEPEST: Final = 64
 
-_Number = TypeVar("_Number", int, float)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """Where a device's files are, and what its folder lies in."""
 
+    address: PciAddress
     folder: str
     parent: PciAddress | None
     host_bridge: str | None
@@ -49,58 +48,14 @@ class _Way:
 
 def parse_pci(tree: SysfsTree, numa: Iterable[NumaNode]) -> tuple[PciDevice, ...]:
     """The devices in the order of a walk through the tree. Raises ParseError."""
-    found = _Devices(tree, _by_cpus(numa))
-    return _walk(tree, {address: found.device(address) for address in found.places})
-
-
-class _Devices:
-    """What is there, and how it hangs together."""
-
-    def __init__(self, tree: SysfsTree, by_cpus: Mapping[IndexList, int]) -> None:
-        self._tree = tree
-        self._by_cpus = by_cpus
-        self.places = _places(tree)
-        self._configs = {address: _config(tree, one) for address, one in self.places.items()}
-        self._parents = _parents(self.places, self._configs)
-        self._links = {address: self._link(address) for address in self.places}
-
-    def _link(self, address: PciAddress) -> PcieLink | None:
-        config = self._configs[address]
-        return _link(self._tree, self.places[address].folder) or (config.link if config else None)
-
-    def device(self, address: PciAddress) -> PciDevice:
-        """One of them. Raises ParseError."""
-        tree, place, config = self._tree, self.places[address], self._configs[address]
-        folder = place.folder
-        event = _event(tree, folder)
-        ids = _ids(tree, folder, event, config)
-        driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
-        physfn = tree.linked_name(f"{folder}/physfn")
-        return PciDevice(
-            address=address,
-            parent=self._parents[address],
-            host_bridge=place.host_bridge,
-            class_code=_class_code(tree, folder, event, config),
-            vendor_id=ids[0],
-            device_id=ids[1],
-            subsystem_vendor_id=ids[2] or None,
-            subsystem_device_id=ids[3] or None,
-            driver=printable(driver) if driver else None,
-            numa_index=_numa(tree, folder, self._by_cpus),
-            link=self._links[address],
-            effective=self._effective(address),
-            physfn=pci_address(physfn) if physfn and _ADDRESS.fullmatch(physfn) else None,
-        )
-
-    def _effective(self, address: PciAddress) -> PcieLink | None:
-        """The narrowest and slowest of the links up to the root; None where its own is unknown."""
-        least, at = self._links[address], self._parents[address]
-        for _ in range(_DEEPEST):
-            if least is None or at is None or at not in self.places:
-                break
-            above, at = self._links[at], self._parents[at]
-            least = _least(least, above) if above else least
-        return least
+    places = _places(tree)
+    configs = {address: _config(tree, place) for address, place in places.items()}
+    parents, by_cpus = _parents(places, configs), _by_cpus(numa)
+    devices = {
+        address: _device(tree, place, configs[address], parents[address], by_cpus)
+        for address, place in places.items()
+    }
+    return _walk(tree, devices)
 
 
 def address_in(path: str) -> PciAddress | None:
@@ -132,11 +87,12 @@ def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
     }
     folders = folders or _below_roots(tree)
     found = {
-        address: _place(folder, tree.real(folder), ways) for address, folder in folders.items()
+        address: _place(address, folder, tree.real(folder), ways)
+        for address, folder in folders.items()
     }
     for address, folder in [one for way in ways.values() for one in way.devices]:
         if address not in found:
-            found[address] = _place(folder, folder, ways)
+            found[address] = _place(address, folder, folder, ways)
     return found
 
 
@@ -154,13 +110,13 @@ def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
     return found
 
 
-def _place(folder: str, real: str, ways: dict[str, _Way]) -> _Place:
+def _place(address: PciAddress, folder: str, real: str, ways: dict[str, _Way]) -> _Place:
     above = real.rpartition("/")[0]
     way = ways.get(above)
     if way is None:
         way = ways[above] = _way(above)
     parent = way.devices[-1][0] if way.devices else None
-    return _Place(folder=folder, parent=parent, host_bridge=way.host_bridge)
+    return _Place(address=address, folder=folder, parent=parent, host_bridge=way.host_bridge)
 
 
 def _way(folder: str) -> _Way:
@@ -176,6 +132,34 @@ def _way(folder: str) -> _Way:
 def _config(tree: SysfsTree, place: _Place) -> PciConfig | None:
     text = tree.text(f"{place.folder}/config")
     return parse_pci_config(text) if text else None
+
+
+def _device(
+    tree: SysfsTree,
+    place: _Place,
+    config: PciConfig | None,
+    parent: PciAddress | None,
+    by_cpus: Mapping[IndexList, int],
+) -> PciDevice:
+    folder = place.folder
+    event = _event(tree, folder)
+    ids = _ids(tree, folder, event, config)
+    driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
+    physfn = tree.linked_name(f"{folder}/physfn")
+    return PciDevice(
+        address=place.address,
+        parent=parent,
+        host_bridge=place.host_bridge,
+        class_code=_class_code(tree, folder, event, config),
+        vendor_id=ids[0],
+        device_id=ids[1],
+        subsystem_vendor_id=ids[2] or None,
+        subsystem_device_id=ids[3] or None,
+        driver=printable(driver) if driver else None,
+        numa_index=_numa(tree, folder, by_cpus),
+        link=_link(tree, folder) or (config.link if config else None),
+        physfn=pci_address(physfn) if physfn and _ADDRESS.fullmatch(physfn) else None,
+    )
 
 
 def _event(tree: SysfsTree, folder: str) -> Mapping[str, str]:
@@ -286,21 +270,6 @@ def _parents(
         is_told = place.parent or place.host_bridge
         found[address] = place.parent if is_told else below.get((domain, int(bus, 16)))
     return found
-
-
-def _least(one: PcieLink, other: PcieLink) -> PcieLink:
-    return PcieLink(
-        speed_gt_per_s=_lesser(one.speed_gt_per_s, other.speed_gt_per_s),
-        width=_lesser(one.width, other.width),
-        max_speed_gt_per_s=_lesser(one.max_speed_gt_per_s, other.max_speed_gt_per_s),
-        max_width=_lesser(one.max_width, other.max_width),
-    )
-
-
-def _lesser(one: _Number | None, other: _Number | None) -> _Number | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
 
 
 def _walk(tree: SysfsTree, devices: Mapping[PciAddress, PciDevice]) -> tuple[PciDevice, ...]:

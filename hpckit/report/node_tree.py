@@ -133,8 +133,9 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
     """A line a GPU; partitions of one share it where nothing but their number differs."""
 
     def alike(gpu: Gpu) -> tuple[object, ...]:
-        cells = _gpu_cells(replace(gpu, partition=None), place, facts)
-        return (gpu.pci, cells) if gpu.pci is not None and gpu.partition else (gpu.index,)
+        if gpu.pci is None or not gpu.partition:
+            return (gpu.index,)
+        return (gpu.pci, _gpu_cells(replace(gpu, partition=None), place, facts))
 
     rows = []
     for _, group in groupby(gpus, key=alike):

@@ -171,8 +171,13 @@ class _Files:
         self._ready(path).write_bytes(data)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link to another path of the tree, relative as Linux makes them."""
-        self._ready(path).symlink_to(os.path.relpath(target, os.path.dirname(path)))  # noqa: PTH120
+        """A symbolic link to another path of the tree, relative as Linux makes them.
+
+        One to a folder above itself names that folder too, as kernfs_get_target_path does.
+        """
+        above, _, name = target.rpartition("/")
+        way = os.path.relpath(above, os.path.dirname(path))  # noqa: PTH120
+        self._ready(path).symlink_to(f"{way}/{name}")
 
     def _ready(self, path: str) -> Path:
         found = self._root / path
