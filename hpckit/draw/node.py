@@ -49,7 +49,7 @@ def node_svg(topology: NodeTopology, findings: Sequence[NodeFinding] = ()) -> st
     _draw_page(drawing, topology, groups, laid)
     if laid.band is not None:
         draw_links(drawing, islands, Band(rect=laid.band, spots=gpu_spots(laid.spots)))
-    y = _draw_empty(drawing, laid, found)
+    y = _draw_others(drawing, laid, found)
     y = draw_legend(drawing, topology, islands, (laid.width, y))
     y = draw_findings(drawing, groups, (laid.width, y))
     found_words = (sentence(group) for group in groups)
@@ -91,10 +91,10 @@ def _draw_page(
         parts.draw(spot)
 
 
-def _draw_empty(drawing: Drawing, laid: Page, found: Sequence[Place]) -> float:
+def _draw_others(drawing: Drawing, laid: Page, found: Sequence[Place]) -> float:
     y = laid.bottom + 14
-    if laid.empty:
-        text = fitted(f"{laid.empty}: no devices", 11, laid.width - 2 * MARGIN)
+    if laid.others:
+        text = fitted(laid.others, 11, laid.width - 2 * MARGIN)
         drawing.label(MARGIN, y, Word(text=text, size=11, colour=looks.GREY))
         y += _LINE
     if not found:

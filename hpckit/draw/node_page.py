@@ -33,7 +33,7 @@ class Page:
     """The boxes, the panels behind them, and the room for links; `bottom` is where all ends.
 
     `band` lies between the two halves; links of GPUs above it come down to it, the others up.
-    `empty` names the NUMA nodes that are left out since they hold nothing.
+    `others` says which NUMA nodes are left out, and why.
     """
 
     spots: tuple[Spot, ...]
@@ -41,12 +41,12 @@ class Page:
     band: Rect | None
     width: float
     bottom: float
-    empty: str
+    others: str
 
 
 def page(places: Sequence[Place], top: float, band_height: float | None) -> Page:
     """The page below `top`; without `band_height` there are no links to make room for."""
-    shown, empty = _without_empty(places)
+    shown, others = _without_empty(places)
     rows = _rows(shown) if band_height is None else _halves(shown)
     widest = max(map(_row_width, rows), default=0.0)
     width = max(_LEAST_PAGE, widest + 2 * MARGIN)
@@ -66,16 +66,18 @@ def page(places: Sequence[Place], top: float, band_height: float | None) -> Page
         elif band_height is None:
             y += _BETWEEN
     return Page(
-        spots=tuple(spots), panels=tuple(panels), band=band, width=width, bottom=y, empty=empty
+        spots=tuple(spots), panels=tuple(panels), band=band, width=width, bottom=y, others=others
     )
 
 
 def _without_empty(places: Sequence[Place]) -> tuple[list[Place], str]:
+    """The places to draw, and what is said of the others, where there are too many for all."""
     held = [place for place in places if place.root.devices()]
-    if len(places) <= _MANY or not held:
-        return list(places[: max(_MANY, 1)]), ""
-    empty = (f"NUMA {place.numa_index}" for place in places if not place.root.devices())
-    return held, numbers_shown(empty)
+    shown = list(places) if len(places) <= _MANY else held or list(places[:_MANY])
+    if len(shown) == len(places):
+        return shown, ""
+    others = numbers_shown(f"NUMA {one.numa_index}" for one in places if one not in shown)
+    return shown, f"{others}: {'no devices' if held else 'not drawn'}"
 
 
 def _rows(places: Sequence[Place]) -> list[list[Place]]:

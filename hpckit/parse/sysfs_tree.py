@@ -25,7 +25,10 @@ _LONGEST_NAME: Final = 200
 
 
 class SysfsTree:
-    """Files by path from the root, `sys/...` and `proc/...`; links are followed inside the tree."""
+    """Files by path from the root, `sys/...` and `proc/...`; links are followed inside the tree.
+
+    Raises ParseError for more folders than a node has.
+    """
 
     def __init__(self, tree: FileTree) -> None:
         self._texts = tree.texts
@@ -45,8 +48,8 @@ class SysfsTree:
                 return
             self._folders[path] = {name: None}
             if len(self._folders) > MOST_FOLDERS:
-                got = f"over {MOST_FOLDERS} folders"
-                raise self.refuse(path, got, "the tree of one node")
+                expected = f"at most {MOST_FOLDERS}, the tree of one node"
+                raise _refuse("there are too many folders", printable(path), expected)
 
     def real(self, path: str) -> str:
         """Where a path leads, with every link on the way followed; `..` stays below the root."""
@@ -140,8 +143,11 @@ class SysfsTree:
     def refuse(self, path: str, line: str, expected: str) -> ParseError:
         """The error that says what a file holds instead of what its format promises."""
         message = f"{printable(path)} holds what is not understood"
-        shown = line.partition("\n")[0]
-        return refusal(message, tool="sysfs", line_no=1, line=shown, expected=expected)
+        return _refuse(message, line.partition("\n")[0], expected)
+
+
+def _refuse(message: str, line: str, expected: str) -> ParseError:
+    return refusal(message, tool="sysfs", line_no=1, line=line, expected=expected)
 
 
 def printable(text: str) -> str:

@@ -71,11 +71,11 @@ def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
 
 
 def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
-    """Of many NUMA nodes, those without devices share a line."""
-    if len(found) <= _MANY_PLACES:
-        return list(found)
+    """Of many NUMA nodes, those without devices share a line, where some have any."""
     empty = [f"NUMA {one.numa_index}" for one in found if not one.root.devices()]
     shown: list[Place | str] = [one for one in found if one.root.devices()]
+    if len(found) <= _MANY_PLACES or not shown:
+        return list(found)
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 

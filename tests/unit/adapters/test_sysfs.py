@@ -64,6 +64,19 @@ def test_cpus_that_say_the_same_are_passed_over(tmp_path: Path) -> None:
     assert sorted(texts) == ["cpu0/k", "cpu0/x", "cpu1/k", "cpu1/x", "cpu4/x"]
 
 
+def test_what_another_folder_has_told_is_passed_over(tmp_path: Path) -> None:
+    """`^f` keeps to what is no link to something that has a link of its name in `f`."""
+    write(
+        tmp_path,
+        {
+            "dev/pci/x": "1", "dev/usb/x": "2", "bus/pci": "->../dev/pci",
+            "class/a": "->../dev/pci", "class/b": "->../dev/usb", "class/c/x": "3",
+        },
+    )  # fmt: skip
+    seen = ["bus/*", "class/*"]
+    assert list(read_tree(tmp_path, [*seen, "class/*/x^bus"]).texts) == ["class/b/x", "class/c/x"]
+
+
 def test_links_are_followed_and_told(tmp_path: Path) -> None:
     """A link that matches is told by its target, and what lies behind it is read."""
     write(tmp_path, {"dev/real/speed": "5", "class/eth0": "->../dev/real"})

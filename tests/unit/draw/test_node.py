@@ -334,6 +334,14 @@ def test_numa_nodes_without_devices_take_a_line() -> None:
     assert "NUMA 0-1,3-7: no devices" in _all_text(root)
 
 
+def test_of_many_numa_nodes_of_which_nothing_is_known_some_are_drawn() -> None:
+    """Four boxes, and the others are named, but no device is said to be absent."""
+    root = _root(replace(cpu_only(), nics=(), pci=(), paths=None))
+    assert len(boxes(root, "cpu")) == 4
+    assert "NUMA 4-7: not drawn" in _all_text(root)
+    assert "no devices" not in _all_text(root)
+
+
 def test_picture_is_told_to_who_cannot_see_it() -> None:
     """It has a title and a description in words."""
     root = _root(dgx_h100())

@@ -8,7 +8,7 @@ from hpckit.errors import ParseError
 from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import CpuTopology, NodeTopology, NumaKind
 from hpckit.parse.sysfs import parse_sysfs
-from hpckit.parse.sysfs_tree import SysfsTree
+from hpckit.parse.sysfs_tree import MOST_FOLDERS, SysfsTree
 from tests.unit.parse.sysfs_records import record_tree
 
 RECORDS = [
@@ -243,6 +243,13 @@ def test_links_in_a_circle_end() -> None:
     tree = SysfsTree(FileTree(texts={}, links={"a": "b", "b": "a", "c": "../../../../d"}))
     assert tree.text("a/x") is None
     assert tree.real("c") == "d"
+
+
+def test_more_folders_than_a_node_has_are_refused() -> None:
+    """Deep paths that share nothing would take memory by the gigabyte."""
+    texts = {f"{at}/" * 40 + "class": "" for at in range(MOST_FOLDERS // 40 + 1)}
+    with pytest.raises(ParseError, match="folders"):
+        SysfsTree(FileTree(texts=texts))
 
 
 def test_a_circle_of_bridges_is_refused() -> None:

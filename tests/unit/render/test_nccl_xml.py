@@ -199,10 +199,11 @@ def test_nvlinks_are_counted_by_where_they_lead() -> None:
 
 
 def test_links_to_a_cpu_are_c2c_or_nvlink() -> None:
-    """C2C has the bandwidth of each link in MB/s; NVLink to a CPU has NCCL's class of it."""
+    """C2C has the bandwidth of each link in MB/s, if that is known; NVLink has NCCL's class."""
     cpu_links = (
         CpuLink(gpu_index=0, kind=LinkKind.C2C, count=10, bandwidth_bytes_per_s=447.12e9),
         CpuLink(gpu_index=0, kind=LinkKind.C2C),
+        CpuLink(gpu_index=1, kind=LinkKind.C2C, count=-1, bandwidth_bytes_per_s=447.12e9),
         CpuLink(gpu_index=1, kind=LinkKind.NVLINK, count=3),
     )
     assert _links(_linked(cpu_links=cpu_links)) == [

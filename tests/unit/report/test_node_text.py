@@ -230,6 +230,13 @@ def test_numa_nodes_without_devices_share_a_line() -> None:
     assert _find(cpu_only(), "no devices").text == "NUMA 0-1,3-7 · no devices"
 
 
+def test_a_source_without_devices_does_not_say_that_there_are_none() -> None:
+    """Where none is known, each NUMA node is listed, and no device is said to be absent."""
+    texts = _texts(node_lines(replace(cpu_only(), nics=(), pci=(), paths=None)))
+    assert sum("· NUMA " in text for text in texts) == 8
+    assert not any("no devices" in text for text in texts)
+
+
 def test_gpus_of_several_kinds_are_named_each() -> None:
     """Models are named in the tree where they differ, affinities where they are not the node's."""
     gpus = (
