@@ -8,9 +8,18 @@ from pathlib import Path
 
 from hpckit.adapters.sysfs import MOST_BYTES, read_tree
 from hpckit.model.file_tree import FileTree
+from hpckit.model.hardware import NicKind
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_patterns import RECORDED_PATTERNS, SYSFS_PATTERNS
-from tests.fakes.sysfs_tree import Machine, dgx_h100, forty_nics, with_nic_down, write_machine
+from tests.fakes.sysfs_tree import (
+    Card,
+    Machine,
+    Switch,
+    dgx_h100,
+    forty_nics,
+    with_nic_down,
+    write_machine,
+)
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -161,6 +170,25 @@ def test_live_and_recorded_patterns_agree(tmp_path: Path) -> None:
     recorded = parse_sysfs(read_tree(tmp_path, RECORDED_PATTERNS))
     assert live == recorded
     assert (len(live.gpus), len(live.nics), len(live.numa_nodes)) == (8, 40, 8)
+
+
+def test_a_nic_is_known_by_the_driver_of_its_pci_device(tmp_path: Path) -> None:
+    """A driver that is read once, at the PCI device, says what the NIC and its netdev are."""
+    cards = (
+        Card(device=0xEFA2, vendor=0x1D0F, driver="efa", name="rdmap0s6", kind="Unspecified"),
+        Card(device=0x0042, vendor=0x1AE0, class_code=0x0200, driver="gve"),
+    )
+    switches = (Switch(bus=0x15, numa_index=0, cards=cards),)
+    write_machine(tmp_path, Machine(packages=1, cores=2, numa_nodes=1, switches=switches))
+    gve = max((tmp_path / "sys/bus/pci/devices").iterdir()).resolve()
+    write(gve / "net/ens6", {"device": f"->../../../{gve.name}", "operstate": "up"})
+    write(tmp_path, {"sys/class/net/ens6": f"->/{gve.relative_to(tmp_path)}/net/ens6"})
+    tree = read_tree(tmp_path, SYSFS_PATTERNS)
+    assert not [path for path in tree.links if path.endswith("device/driver")]
+    assert [(one.kind, one.driver) for one in parse_sysfs(tree).nics] == [
+        (NicKind.EFA, "efa"),
+        (NicKind.GVNIC, "gve"),
+    ]
 
 
 def test_a_made_up_guest(tmp_path: Path) -> None:
