@@ -211,6 +211,11 @@ def caller() -> Caller:
     )
 
 
+_FOLDER_HINT = (
+    "--sysroot takes a folder that has a node's sys/ and proc/; of another one make a tarball first"
+)
+
+
 def read_capture(file: str) -> tuple[bytes, str]:
     """The bytes of a capture and how it is called; `-` is standard input.
 
@@ -227,7 +232,8 @@ def read_capture(file: str) -> tuple[bytes, str]:
         return read_regular(Path(file)), file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise StorageFailed(f"{file} cannot be read: {reason}") from error
+        hint = _FOLDER_HINT if isinstance(error, IsADirectoryError) else None
+        raise StorageFailed(f"{file} cannot be read: {reason}", hint=hint) from error
 
 
 def gpu_driver() -> GpuDriver:

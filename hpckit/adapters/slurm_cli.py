@@ -23,6 +23,7 @@ _PAUSES_S = (1.0, 2.0)
 _PATIENCE_S = 10.0
 _IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
 _NO_SUCH_JOB = "Invalid job id specified"
+_NO_CONFIGURATION = "Could not establish a configuration source"
 
 
 class SlurmCli:
@@ -104,7 +105,8 @@ class SlurmCli:
                 result = self._runner.run(argv, _TIMEOUT_S)
             except ToolTimeout as error:
                 raise SchedulerUnreachable(
-                    f"{argv[0]} gave no answer within {error.timeout_s:g} s", hint=_hint(argv[0])
+                    f"{argv[0]} gave no answer within {error.timeout_s:g} s",
+                    hint=_hint(argv[0], ""),
                 ) from error
             stderr = result.stderr
             if result.returncode == 0:
@@ -112,10 +114,12 @@ class SlurmCli:
             if not is_unreachable(stderr):
                 raise ToolFailed(argv, result.returncode, stderr)
         raise SchedulerUnreachable(
-            f"{argv[0]} did not reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0])
+            f"{argv[0]} did not reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0], stderr)
         )
 
 
-def _hint(program: str) -> str:
+def _hint(program: str, stderr: str) -> str:
+    if _NO_CONFIGURATION in stderr:
+        return "this host has no configuration of Slurm: work on a login node of the cluster"
     daemon = "slurmdbd" if program == "sacct" else "slurmctld"
     return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"

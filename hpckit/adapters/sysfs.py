@@ -23,6 +23,9 @@ MOST_BYTES: Final = 64 * 1024
 """Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
 
 MOST_FILES: Final = 100_000
+MOST_CHARS: Final = 32 * 1024**2
+"""Of all files: those of a node of 512 CPUs and 200 PCI devices have a hundredth of it."""
+
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -67,6 +70,7 @@ class _Reader:
         self._targets: dict[str, str | None] = {}
         self._ways = LinkedPaths(self._target)
         self._linked: set[str] = set()
+        self._room = MOST_CHARS
         self._spared: set[str] = set()
 
     def read(self, pattern: str) -> None:
@@ -152,7 +156,7 @@ class _Reader:
     def _take_all(self, folder: str, names: Iterable[str], kind: str) -> None:
         """Read files of one folder, from it, so that the kernel looks its path up once."""
         at = f"{folder}/" if folder else ""
-        room = max(MOST_FILES - len(self.texts) - len(self.links), 0)
+        room = max(MOST_FILES - len(self.texts) - len(self.links), 0) if self._room > 0 else 0
         wanted = [name for name in names if not self._holds(at + name)][:room]
         above = self._opened(folder) if wanted else None
         if above is None:
@@ -164,7 +168,8 @@ class _Reader:
                 if is_link and self._take_link(at + name, name, above):
                     continue
                 try:
-                    self.texts[at + name] = _text(name, above)
+                    text = self.texts[at + name] = _text(name, above)
+                    self._room -= len(text)
                 except OSError as error:
                     if error.errno == errno.ELOOP and self._take_link(at + name, name, above):
                         self._linked.add(kind if "*" in kind else name)

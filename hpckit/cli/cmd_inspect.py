@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot")
-_MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "shared_dir")
+_MANY_NODES = (
+    "timeout_s",
+    "partition",
+    "account",
+    "qos",
+    "reservation",
+    "gpus_per_node",
+    "shared_dir",
+)
 
 
 @click.command("inspect")
@@ -29,17 +37,13 @@ _MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "s
     "--format",
     "format_",
     type=click.Choice(FORMATS),
-    default="tree",
-    show_default=True,
-    help="What to print.",
+    help="What to print; tree unless said.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 @click.option(
     "--vocabulary",
     type=click.Choice(VOCABULARIES),
-    default="nvidia-smi",
-    show_default=True,
-    help="Whose words --format matrix is in.",
+    help="Whose words --format matrix is in; nvidia-smi's unless said.",
 )
 @click.option(
     "--machine",
@@ -76,10 +80,8 @@ _MANY_NODES = ("partition", "account", "qos", "reservation", "gpus_per_node", "s
     "--timeout",
     "timeout_s",
     type=click.FloatRange(1, 3600),
-    default=60.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Wait so long for the answers of nodes.",
+    help="With --nodes or --job: wait so long for answers; 60 unless said.",
 )
 @click.option("--partition", metavar="NAME", help="With --nodes: as srun takes it.")
 @click.option("--account", metavar="NAME", help="With --nodes: as srun takes it.")
@@ -112,8 +114,9 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a tarball of
     hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
-    if params["as_json"]:
-        params["format_"] = "json"
+    if params["as_json"] and params["format_"] not in (None, "json"):
+        raise click.UsageError(f"--json and --format {params['format_']} exclude each other")
+    params["format_"] = "json" if params["as_json"] else params["format_"] or "tree"
     _check_together(params)
     if params["nodelist"] is not None or params["job_id"] is not None:
         from hpckit.cli.inspect_nodes import inspect_many
@@ -131,13 +134,24 @@ def _check_together(params: dict[str, Any]) -> None:
         raise click.UsageError("FILE, --nodes and --job exclude each other")
     stray = [name for name in (_ONE_NODE if many else _MANY_NODES) if params[name] is not None]
     if stray:
-        option = "--" + stray[0].replace("_", "-")
+        option = "--" + stray[0].removesuffix("_s").replace("_", "-")
         which = "for one node" if many else "for --nodes and --job"
         raise click.UsageError(f"{option} is {which} alone")
     if many and params["format_"] not in ("tree", "json"):
         raise click.UsageError(f"--format {params['format_']} is for one node alone")
-    if params["sysroot"] is not None and params["file"]:
+    if params["vocabulary"] is not None and params["format_"] != "matrix":
+        raise click.UsageError("--vocabulary is for --format matrix alone")
+    _check_one(params)
+
+
+def _check_one(params: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    sysroot = params["sysroot"]
+    if sysroot is not None and params["file"]:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
+    if sysroot is not None and not Path(sysroot, "sys").is_dir():
+        raise click.UsageError(f"--sysroot {sysroot}: no sys/ is in it, as there is in /")
     if params["machine"] is not None and not params["file"]:
         raise click.UsageError("--machine is for a FILE alone")
 
@@ -184,13 +198,22 @@ def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict
 
         click.echo(node_svg(topology, findings), nl=False)
     elif format_ == "nccl-xml":
-        from hpckit.render.nccl_xml import nccl_xml
-
-        click.echo(nccl_xml(topology), nl=False)
+        _print_nccl_xml(topology)
     else:
         from hpckit.cli.inspect_screen import say_node
 
         say_node(topology, findings, params["file"], params["machine"])
+
+
+def _print_nccl_xml(topology: NodeTopology) -> None:
+    from hpckit.render.nccl_xml import nccl_lacks, nccl_xml
+
+    text = nccl_xml(topology)
+    lacking = nccl_lacks(topology)
+    if lacking:
+        told = ", ".join(lacking)
+        output.talk(f"note  the source does not tell all of the {told}: NCCL gets no more of them")
+    click.echo(text, nl=False)
 
 
 def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hpckit.ports import NodeQuestion
 
 NODES_SCHEMA = "hpckit.nodes/1"
+_TIMEOUT_S = 60.0
 
 
 def inspect_many(params: dict[str, Any]) -> int:
@@ -68,7 +69,7 @@ def _question(params: dict[str, Any]) -> NodeQuestion:
 
     return NodeQuestion(
         nodes=(),
-        timeout_s=params["timeout_s"],
+        timeout_s=params["timeout_s"] or _TIMEOUT_S,
         job_id=params["job_id"] or (params["nodelist"] and wiring.surrounding_job()),
         expected_gpus=params["expected_gpus"],
         partition=params["partition"],

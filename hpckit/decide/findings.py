@@ -26,8 +26,8 @@ knowing, and there by design in many machines; a prolog that fails on warnings p
 mlx5_3 stand for what a finding is about.
 
 NICs for jobs are those of the kind of card that most of a node's RDMA NICs are, or most beside
-GPUs. Slower ones, their virtual functions and plain Ethernet are not; `role_because` in the JSON
-says of each why.
+GPUs, and EFA and Slingshot always. Slower ones of another card or place, virtual functions of a NIC
+that is here, and plain Ethernet are not; `role_because` in the JSON says of each why.
 
 | Rule | Severity | Meaning | What to do | Source |
 |---|---|---|---|---|

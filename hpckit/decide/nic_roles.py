@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ RDMA: Final = frozenset(
     {NicKind.INFINIBAND, NicKind.ROCE, NicKind.EFA, NicKind.SLINGSHOT, NicKind.GVNIC}
 )
 _JOBS_ONLY: Final = frozenset({NicKind.EFA, NicKind.SLINGSHOT})
+_FEWEST_RAILS: Final = 3
 _BITS_PER_BYTE: Final = 8
 
 
@@ -127,13 +129,13 @@ class _View:
     def _main_traits(self) -> _Traits | None:
         """What the NICs for jobs have in common: that of most, then the nearer to GPUs, the faster.
 
-        Where some port beside a GPU is up, those that are down have no say. Where none is, Ethernet
-        has none: nobody may have cabled it. Cards of one kind count together, up or down.
+        Ports that are down have a say where none beside a GPU is up, and they look like the rails
+        of a fabric that is down. Cards of one kind count together, up or down.
         """
         up = {at: each for at, each in self._traits.items() if not is_down(self._nics[at])}
         fabric = {at: each for at, each in self._traits.items() if each.layer != ETHERNET}
         if not self._close.intersection(up):
-            up |= {at: each for at, each in fabric.items() if at in self._close}
+            up |= self._rails(fabric, more_than=len(up))
         asked = up or fabric
         if not asked:
             return None
@@ -151,6 +153,16 @@ class _View:
             return (most, near, is_fabric, traits.rate_bytes_per_s or 0.0, repr(traits))
 
         return max(set(asked.values()), key=weight)
+
+    def _rails(self, fabric: Mapping[int, _Traits], *, more_than: int) -> dict[int, _Traits]:
+        """Those beside GPUs that are several alike; a card or two may just not be cabled.
+
+        Ethernet is not in `fabric`: a port of it that is down tells nothing.
+        """
+        close = {at: each for at, each in fabric.items() if at in self._close}
+        cards = Counter((each.kind, each.card) for each in close.values())
+        least = max(more_than + 1, _FEWEST_RAILS)
+        return {at: each for at, each in close.items() if cards[each.kind, each.card] >= least}
 
     def _against(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
         if is_down(nic) and traits.kind not in _JOBS_ONLY:

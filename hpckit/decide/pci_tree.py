@@ -13,6 +13,7 @@ Two kinds of tree come in, told apart by whether a device knows its root complex
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Set
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ class PciTree:
         self._switches: dict[PciAddress, tuple[PciAddress, ...]] = {}
         self._host_bridges: dict[PciAddress, str | None] = {}
         self._effective: dict[PciAddress, PcieLink] = {}
+        self._meeting: dict[tuple[PciAddress, PciAddress], int] = {}
 
     @property
     def addresses(self) -> Set[PciAddress]:
@@ -100,10 +102,12 @@ class PciTree:
             return PathKind.PIX
         if not above_a or not above_b:
             return None
-        meeting = next(bridge for bridge in above_a if bridge in above_b)
+        ends = above_a[0], above_b[0]
+        if ends not in self._meeting:
+            together = sum(map(operator.eq, reversed(above_a), reversed(above_b)))
+            self._meeting[ends] = max(len(above_a), len(above_b)) - together
         ports = 0 if self.host_bridge(a) is None else 1
-        most = max(above_a.index(meeting), above_b.index(meeting))
-        return PathKind.PIX if most <= ports else PathKind.PXB
+        return PathKind.PIX if self._meeting[ends] <= ports else PathKind.PXB
 
     def switches(self, address: PciAddress) -> tuple[PciAddress, ...]:
         """What NCCL sees as the switches above a device, the nearest first, Broadcom's as one."""

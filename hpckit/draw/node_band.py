@@ -77,7 +77,9 @@ def _draw_bar(drawing: Drawing, island: LinkIsland, band: Band, y: float) -> Non
     boxes = tuple({spot.rect: spot for spot in members.values()}.values())
     if not boxes:
         return
-    text = bar_words(island)
+    # Partitions of a GPU share a box: what joins them is not what the bar stands for.
+    outer = [link for link in island.links if members.get(link.a) is not members.get(link.b)]
+    text = _bar_words(island, outer or island.links)
     left = min(spot.rect.x for spot in boxes)
     width = max(spot.rect.right for spot in boxes) - left
     width, left = _wide_enough(width, left, text_width(text, 12) + 24, band.rect)
@@ -130,9 +132,9 @@ def _count_words(kind: LinkKind, count: int) -> str:
     return f"NV{figure(count)}" if kind is LinkKind.NVLINK else f"{kind} ×{figure(count)}"
 
 
-def bar_words(island: LinkIsland) -> str:
-    """What a bar says: `NVSwitch · 450 GB/s a GPU each way`."""
-    rates = {link.bandwidth_bytes_per_s or None for link in island.links}
+def _bar_words(island: LinkIsland, links: Sequence[GpuLink]) -> str:
+    """What a bar says of the links that it stands for: `NVSwitch · 450 GB/s a GPU each way`."""
+    rates = {link.bandwidth_bytes_per_s or None for link in links}
     rate = max((rate for rate in rates if rate is not None), default=None)
     most = "up to " if len(rates) > 1 else ""
     if island.is_switched:

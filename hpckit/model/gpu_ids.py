@@ -1,4 +1,4 @@
-"""Which PCI functions are GPUs to compute on. Source: pci.ids."""
+"""Which PCI functions are GPUs to compute on, or NVSwitches. Source: pci.ids."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from types import MappingProxyType
 from typing import Final
 
 from hpckit.model.hardware import GpuVendor
-from hpckit.model.pci import CLASS_ACCELERATOR, GPU_CLASSES, PciDevice
+from hpckit.model.pci import (
+    CLASS_ACCELERATOR,
+    CLASS_OTHER_BRIDGE,
+    GPU_CLASSES,
+    PciDevice,
+)
 from hpckit.model.pci_vendors import AMD, INTEL, NVIDIA
 
 GPU_VENDORS: Final = MappingProxyType(
     {NVIDIA: GpuVendor.NVIDIA, AMD: GpuVendor.AMD, INTEL: GpuVendor.INTEL}
 )
 """The makers of GPUs by PCI vendor."""
+
+NVSWITCH: Final = "NVSwitch"
+"""What hwloc calls one, by which it is known where its numbers could not be read."""
 
 # Rage XL, RV100 and ES1000: the graphics of servers before 2015.
 _AMD_SERVER_GRAPHICS: Final = frozenset({0x4752, 0x5159, 0x515E, 0x5969})
@@ -33,3 +41,9 @@ def gpu_vendor(device: PciDevice) -> GpuVendor | None:
     if vendor is GpuVendor.INTEL and (device.class_code == CLASS_ACCELERATOR or is_integrated):
         return None
     return vendor
+
+
+def is_nvswitch(device: PciDevice) -> bool:
+    """Whether a device is a switch between GPUs: the one bridge of NVIDIA's that is none of PCI."""
+    is_bridge = device.class_code == CLASS_OTHER_BRIDGE and device.vendor_id == NVIDIA
+    return is_bridge or device.name == NVSWITCH

@@ -12,8 +12,8 @@ from hpckit.model.rules import InvalidValue
 MOST_DEVICES: Final = 1 << 13
 """GPUs, NICs and accelerators: 16 ports with 256 virtual functions each are half of that."""
 
-MOST_GPUS: Final = 576
-"""NCCL's NCCL_TOPO_MAX_NODES (graph.h); eight cards in eight partitions each are 64."""
+MOST_GPUS: Final = 256
+"""Sixteen cards in eight partitions each are half of that."""
 
 MOST_LINKS: Final = MOST_GPUS * (MOST_GPUS - 1)
 """All pairs of GPUs, by links of two kinds."""
@@ -21,8 +21,8 @@ MOST_LINKS: Final = MOST_GPUS * (MOST_GPUS - 1)
 MOST_BYTES_PER_S: Final = 1e14
 """A hundred times what a GPU's links carry together; in Mb/s an int of C holds it, as NCCL's."""
 
-MOST_REMARKS: Final = 1 << 12
-"""What is unknown or in dispute of a node: a few dozen at most have been seen."""
+MOST_REMARKS: Final = 4 * MOST_DEVICES
+"""What is unknown or in dispute of a node: a few dozen have been seen, two of each odd NIC."""
 
 MOST_NVLINKS: Final = 1 << 14
 """Of all GPUs together; one has up to 18 (nvml.h, NVML_NVLINK_MAX_LINKS)."""

@@ -39,6 +39,10 @@ class PathLookup:
             return None
         return _kind_at(self._paths, row, column) or _kind_at(self._paths, column, row)
 
+    def has(self, device: Device) -> bool:
+        """Whether the table has a row for a device."""
+        return self._index(device) is not None
+
     def _index(self, device: Device) -> int | None:
         for name in device_names(device):
             if name in self._at:

@@ -241,13 +241,17 @@ def _matrix_branches(
     """Those that the tree does not have; what is PIX or PXB from a GPU is on a switch with it."""
     ends = [end for end in _all_devices(topology) if tree.device(end.pci) is None]
     left = list(range(len(ends)))
+    listed = {at for at in left if lookup.has(ends[at])}
     found = []
     while left:
         group: list[int] = []
         waiting = [left.pop(0)]
         while waiting:
             group.append(waiting.pop())
-            near = {at for at in left if lookup.kind(ends[group[-1]], ends[at]) in _SWITCHED}
+            if group[-1] not in listed:
+                continue
+            one, others = ends[group[-1]], listed.intersection(left)
+            near = {at for at in others if lookup.kind(one, ends[at]) in _SWITCHED}
             waiting += sorted(near)
             left = [at for at in left if at not in near]
         branch = _merged([_branch_of(ends[at] for at in group)], None)

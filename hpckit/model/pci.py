@@ -38,7 +38,7 @@ CLASS_OTHER_BRIDGE: Final = 0x0680
 CLASS_ACCELERATOR: Final = 0x1200
 
 MOST_PCI_DEVICES: Final = 1 << 14
-"""As many functions as one PCI domain has room for."""
+"""Twice as many as there may be GPUs and NICs; a PCI domain has room for 65,536 functions."""
 
 DEEPEST_TREE: Final = 128
 """Bridges above a device; a PCI domain has 256 buses, and real trees about seven levels."""

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hpckit.model.hardware import Gpu, GpuVendor, NodeTopology, Source, Unknown
+from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.pci import pci_address
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.gpu_matrices import (
-    MOST_GPUS,
     GpuMatrices,
     Matrix,
     MatrixReader,

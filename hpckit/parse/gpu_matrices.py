@@ -22,12 +22,10 @@ from hpckit.model.hardware import (
     Source,
     Unknown,
 )
+from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.path import PathKind, PathTable
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.xgmi import PairReport, path_cell, said_kind, unknown_of_links, xgmi_link
-
-MOST_GPUS: Final = 512
-"""More than any node has: 8 packages in 8 partitions are 64."""
 
 _LONGEST_TITLE: Final = 200
 _NONE: Final = "N/A"

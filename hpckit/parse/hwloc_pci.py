@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from hpckit.model.gpu_ids import NVSWITCH
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from hpckit.parse.hwloc_numa import Places
 from hpckit.parse.hwloc_objects import HwlocObject, HwlocTree, Kind
@@ -79,10 +80,15 @@ def _device(tree: HwlocTree, places: Places, one: HwlocObject) -> PciDevice:
         device_id=ids.device,
         subsystem_vendor_id=ids.subsystem_vendor,
         subsystem_device_id=ids.subsystem_device,
-        name=info(one.element, "PCIDevice") or one.name or None,
+        name=info(one.element, "PCIDevice") or one.name or _nvswitch(one),
         numa_index=places.numa_index(one),
         link=PcieLink(bandwidth_bytes_per_s=speed * _GB) if speed else None,
     )
+
+
+def _nvswitch(one: HwlocObject) -> str | None:
+    """Hwloc has NVML say what an NVSwitch is (topology-nvml.c), also of one without numbers."""
+    return NVSWITCH if one.element.get("subtype") == NVSWITCH else None
 
 
 def _ids(tree: HwlocTree, one: HwlocObject) -> _Ids:

@@ -28,7 +28,7 @@ def unknowns(
 
 def _of_io(topology: NodeTopology) -> Iterator[Unknown]:
     if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
-        because = "the file holds no I/O devices: lstopo writes them with --whole-io"
+        because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
         yield Unknown(subject="node", what="PCI devices", because=because)
 
 

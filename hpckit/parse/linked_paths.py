@@ -8,8 +8,11 @@ from typing import Final
 MOST_HOPS: Final = 40
 """Links on one way: Linux follows as many (path_resolution(7))."""
 
-MOST_NAMES: Final = 256
+MOST_NAMES: Final = 96
 """On one way, far more than any in /sys: what is made up to be long costs little time."""
+
+MOST_CHARS: Final = 1 << 24
+"""Of the ways that are remembered; those of a node take a hundredth of it."""
 
 _STEPS: Final = frozenset({"", ".", ".."})
 
@@ -25,18 +28,23 @@ class LinkedPaths:
         self._real: dict[str, str] = {"": ""}
         self._hops: dict[str, int] = {}
         self._endless: set[str] = set()
+        self._room = MOST_CHARS
 
     def real(self, path: str) -> str | None:
         """Where a path leads; `..` stays below the root.
 
-        None is a circle, more links than Linux follows, or a way of more than 256 names.
+        None is a circle, more links than Linux follows, or a way of more than 96 names.
         """
         found = self._real.get(path)
         if found is None and path not in self._endless:
             found = self._below_known(path) or self._found(path)
-            if found is None:
+            if found is None and self._has_room(path):
                 self._endless.add(path)
         return found
+
+    def _has_room(self, path: str) -> bool:
+        self._room -= len(path)
+        return self._room > 0
 
     def _below_known(self, path: str) -> str | None:
         """Where most paths lead: to what is no link, in a folder that is known."""
@@ -47,9 +55,10 @@ class LinkedPaths:
         here = f"{base}/{name}" if base else name
         if self._target_of(here) is not None:
             return None
-        if folder in self._hops:
-            self._hops[path] = self._hops[folder]
-        self._real[path] = here
+        if self._has_room(path):
+            if folder in self._hops:
+                self._hops[path] = self._hops[folder]
+            self._real[path] = here
         return here
 
     def _found(self, path: str) -> str | None:
@@ -85,13 +94,17 @@ class LinkedPaths:
             target = self._target_of(here)
             if target is not None:
                 return done, "/".join([beyond(done, target), *reversed(names)])
-            done = self._real[here] = here
+            done = here
+            if self._has_room(here):
+                self._real[here] = here
         return done, None
 
     def _kept(self, done: str, hops: int, passed: list[tuple[str, int]]) -> str | None:
         if hops > MOST_HOPS:
             return None
         for way, before in passed:
+            if not self._has_room(way):
+                break
             self._real[way] = done
             if hops > before:
                 self._hops[way] = hops - before

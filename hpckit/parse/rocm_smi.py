@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from hpckit.model.hardware import Gpu, GpuUuid, NodeTopology, Source, Unknown
 from hpckit.model.index_list import MOST_INDICES
+from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.pci import pci_address
 from hpckit.parse.gpu_matrices import (
-    MOST_GPUS,
     GpuMatrices,
     Matrix,
     MatrixReader,

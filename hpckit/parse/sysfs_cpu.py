@@ -18,6 +18,7 @@ from hpckit.parse.sysfs_tree import SysfsTree
 CPUS: Final = "sys/devices/system/cpu"
 
 _L3: Final = 3
+_DEEPEST_GROUP: Final = 64
 _CPU: Final = re.compile(r"cpu(\d{1,5})", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,9})([KM]?)", re.ASCII)
 _FACTOR: Final = {"": 1, "K": 1024, "M": 1024**2}
@@ -188,7 +189,7 @@ def _listed(tree: SysfsTree, path: str, text: str) -> tuple[int, ...]:
 def _cpuset(tree: SysfsTree) -> tuple[int, ...] | None:
     """The CPUs of the recorded process's cpuset, or of the nearest one above that has any."""
     for mount, group, names in _cpusets(tree):
-        parts = [part for part in group.split("/") if part]
+        parts = [part for part in group.split("/", _DEEPEST_GROUP) if part]
         for depth in range(len(parts), -1, -1):
             for name in names:
                 found = tree.indices("/".join([mount, *parts[:depth], name]))

@@ -7,13 +7,15 @@ pci.ids (virtual functions of ConnectX).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.model.hardware import Nic, NicKind, Unknown
+from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
 from hpckit.model.nic_state import ACTIVE, is_down
+from hpckit.model.node_limits import MOST_DEVICES
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -46,16 +48,21 @@ class _Netdev:
     driver: str | None
     master: str | None
     physfn: PciAddress | None
+    subfunction: str | None
 
 
 def parse_nics(
     tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]
 ) -> tuple[tuple[Nic, ...], tuple[Unknown, ...]]:
     """The NICs, each with its network devices, and what of them is not known. Raises ParseError."""
+    count = sum(len(tree.names(folder)) for folder in (NET, INFINIBAND, CXI))
+    if count > MOST_DEVICES:
+        raise tree.refuse(NET, f"{count} devices in all", f"at most {MOST_DEVICES}")
     netdevs = list(_netdevs(tree, pci))
     bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
     found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
-    found = [_with_netdevs(nic, netdevs, bonds) for nic in found]
+    of_function, of_bond = _grouped(netdevs)
+    found = [_with_netdevs(nic, _own(tree, nic, of_function), of_bond, bonds) for nic in found]
     owned = {name for nic in found for name in nic.netdevs}
     found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
     nics = tuple(_on_tree(nic, index, pci) for index, nic in enumerate(found))
@@ -80,7 +87,14 @@ def _netdevs(tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]) -> Iterator[_
             or (device.driver if device else None),
             master=tree.linked_name(f"{folder}/master"),
             physfn=physical_function(tree, folder),
+            subfunction=_subfunction(tree, folder),
         )
+
+
+def _subfunction(tree: SysfsTree, folder: str) -> str | None:
+    """`mlx5_core.sf.4`: a part of a PCI function that has devices of its own (devlink-port(8))."""
+    device = tree.linked_name(f"{folder}/device")
+    return device if device is not None and ".sf." in device else None
 
 
 def _state(operstate: str | None) -> str | None:
@@ -110,13 +124,41 @@ def _cxi(tree: SysfsTree) -> Iterator[Nic]:
         )
 
 
-def _with_netdevs(nic: Nic, netdevs: list[_Netdev], bonds: frozenset[str]) -> Nic:
+def _grouped(
+    netdevs: Iterable[_Netdev],
+) -> tuple[dict[PciAddress | None, list[_Netdev]], dict[str | None, list[_Netdev]]]:
+    """By their PCI function, and by what they are a part of."""
+    of_function: dict[PciAddress | None, list[_Netdev]] = {}
+    of_bond: dict[str | None, list[_Netdev]] = {}
+    for one in netdevs:
+        of_function.setdefault(one.pci, []).append(one)
+        of_bond.setdefault(one.master, []).append(one)
+    return of_function, of_bond
+
+
+def _own(
+    tree: SysfsTree, nic: Nic, of_function: Mapping[PciAddress | None, list[_Netdev]]
+) -> list[_Netdev]:
+    """The network devices of the same PCI function, or of the same part of it."""
+    own = of_function.get(nic.pci, []) if nic.pci else []
+    if len(own) <= 1:
+        return own
+    part = _subfunction(tree, f"{INFINIBAND}/{nic.name}")
+    return [one for one in own if one.subfunction == part]
+
+
+def _with_netdevs(
+    nic: Nic,
+    own: list[_Netdev],
+    of_bond: Mapping[str | None, list[_Netdev]],
+    bonds: frozenset[str],
+) -> Nic:
     """The NIC with its network devices; one that is a bond has those of all its members."""
-    own = [one for one in netdevs if nic.pci and one.pci == nic.pci]
     masters = {one.master for one in own if one.master in bonds}
     bond = masters.pop() if len(masters) == 1 else None
     if nic.bond and bond:
-        own = [one for one in netdevs if one in own or one.master == bond]
+        whole = [*(one for one in own if one.master != bond), *of_bond[bond]]
+        own = sorted(whole, key=lambda one: natural_order(one.name))
     if not own:
         return nic
     found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)

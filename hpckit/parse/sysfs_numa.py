@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.model.hardware import CpuPackage, CpuTopology, NumaKind, NumaNode, Unknown
-from hpckit.model.index_list import expand_indices, index_list
+from hpckit.model.index_list import MOST_INDICES, count_indices, expand_indices, index_list
+from hpckit.model.node_limits import MOST_NUMA_NODES
 from hpckit.parse.sysfs_tree import SysfsTree
 
 NODES: Final = "sys/devices/system/node"
@@ -33,11 +34,17 @@ def parse_numa(
     """The NUMA nodes by index, and what of them is not known. Raises ParseError."""
     matches = (_NODE.fullmatch(name) for name in tree.names(NODES))
     indices = sorted(int(match[1]) for match in matches if match)
-    kinds = _Kinds(tree, cpu)
+    if len(indices) > MOST_NUMA_NODES:
+        raise tree.refuse(NODES, f"{len(indices)} nodes", f"at most {MOST_NUMA_NODES}")
+    count = sum(_count(tree.line(f"{NODES}/node{index}/cpulist") or "") for index in indices)
+    if count > MOST_INDICES:
+        raise tree.refuse(NODES, f"{count} CPUs in all nodes", f"at most {MOST_INDICES}")
+    kinds = _Kinds(tree, cpu, indices)
     online = frozenset(expand_indices(cpu.cpus)) if cpu.cpus else None
     nodes = [_node(tree, index, online) for index in indices]
     bare = [node for node in nodes if node.distances and len(node.distances) != len(nodes)]
-    found = tuple(kinds.with_kind(_tidied(node, nodes, cpu.packages, not bare)) for node in nodes)
+    packages = _Packages(cpu.packages)
+    found = tuple(kinds.with_kind(_tidied(node, nodes, packages, not bare)) for node in nodes)
     unknown = [
         Unknown(subject=f"NUMA node {node.index}", what="kind", because=_UNTOLD)
         for node in found
@@ -53,6 +60,14 @@ def parse_numa(
 
 
 _UNTOLD: Final = "a node without CPUs, and neither its bandwidth nor a driver tells of what memory"
+
+
+def _count(cpus: str) -> int:
+    """How many CPUs a list names, before it is written out; what is no list is refused later."""
+    try:
+        return count_indices(cpus)
+    except ValueError:
+        return 0
 
 
 def gpu_numa(tree: SysfsTree) -> dict[str, int]:
@@ -89,9 +104,9 @@ def _distances(tree: SysfsTree, path: str) -> tuple[int, ...] | None:
 
 
 def _tidied(
-    node: NumaNode, nodes: list[NumaNode], packages: tuple[CpuPackage, ...], has_distances: bool
+    node: NumaNode, nodes: list[NumaNode], packages: _Packages, has_distances: bool
 ) -> NumaNode:
-    package = _package(node.cpus or "", packages)
+    package = packages.of(node.cpus or "")
     if package is None and has_distances and node.distances:
         others = [
             (away, other.cpus)
@@ -100,22 +115,34 @@ def _tidied(
         ]
         nearest = min(others, default=(0, None))[0]
         # Of the nodes with CPUs that are nearest; where they are of two packages, of none.
-        found = {_package(cpus, packages) for away, cpus in others if away == nearest and cpus}
+        found = {packages.of(cpus) for away, cpus in others if away == nearest and cpus}
         package = found.pop() if len(found) == 1 and not node.cpus else None
     distances = node.distances if has_distances else None
     return replace(node, package_index=package, distances=distances)
 
 
-def _package(cpus: str, packages: Iterable[CpuPackage]) -> int | None:
-    members = frozenset(expand_indices(cpus))
-    found = [one.index for one in packages if members & frozenset(expand_indices(one.cpus or ""))]
-    return found[0] if len(found) == 1 else None
+class _Packages:
+    """Which package the CPUs of a node are in."""
+
+    def __init__(self, packages: Iterable[CpuPackage]) -> None:
+        self._of_cpu: dict[int, set[int]] = {}
+        for one in packages:
+            for cpu in expand_indices(one.cpus or ""):
+                self._of_cpu.setdefault(cpu, set()).add(one.index)
+        self._of_list: dict[str, int | None] = {}
+
+    def of(self, cpus: str) -> int | None:
+        """The one that holds any of these CPUs; None where there are several, or none."""
+        if cpus not in self._of_list:
+            found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
+            self._of_list[cpus] = found.pop() if len(found) == 1 else None
+        return self._of_list[cpus]
 
 
 class _Kinds:
     """What tells of which memory a node without CPUs is."""
 
-    def __init__(self, tree: SysfsTree, cpu: CpuTopology) -> None:
+    def __init__(self, tree: SysfsTree, cpu: CpuTopology, indices: Iterable[int]) -> None:
         self._tree = tree
         self._gpu_nodes = frozenset(gpu_numa(tree).values())
         self._is_grace = cpu.model == _GRACE
@@ -124,6 +151,8 @@ class _Kinds:
             cpu.vendor == vendor and cpu.family == family and cpu.model_number in numbers
         )
         dax = (f"sys/bus/dax/devices/{name}" for name in tree.names("sys/bus/dax/devices"))
+        with_cpus = (at for at in indices if tree.line(f"{NODES}/node{at}/cpulist"))
+        self._of_cpus = [known for at in with_cpus if (known := self._bandwidth(at))]
         self._dax_nodes = {tree.integer(f"{folder}/target_node") for folder in dax}
 
     def with_kind(self, node: NumaNode) -> NumaNode:
@@ -144,13 +173,7 @@ class _Kinds:
     def _is_faster(self, index: int) -> bool:
         """Whether the firmware says that this node has more bandwidth than one with CPUs."""
         own = self._bandwidth(index)
-        others = (
-            self._bandwidth(int(match[1]))
-            for name in self._tree.names(NODES)
-            if (match := _NODE.fullmatch(name)) and self._tree.line(f"{NODES}/{name}/cpulist")
-        )
-        known = [one for one in others if one]
-        return own is not None and bool(known) and own > max(known)
+        return own is not None and bool(self._of_cpus) and own > max(self._of_cpus)
 
     def _bandwidth(self, index: int) -> int | None:
         return self._tree.integer(f"{NODES}/node{index}/access0/initiators/read_bandwidth")

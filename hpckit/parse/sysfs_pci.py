@@ -26,6 +26,8 @@ _LANES: Final = re.compile(r"\d{1,3}", re.ASCII)
 _HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
 _PAIR: Final = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,8})", re.ASCII)
 _DEEPEST: Final = 64
+_PAGE: Final = 4096
+"""As long as a file of sysfs is at most (Linux, Documentation/filesystems/sysfs.rst)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ def _device(
 
 
 def _event(tree: SysfsTree, folder: str) -> Mapping[str, str]:
-    lines = (tree.text(f"{folder}/uevent") or "").split("\n")
+    lines = (tree.text(f"{folder}/uevent") or "")[:_PAGE].split("\n")
     return {
         key: value.strip() for key, equals, value in (x.partition("=") for x in lines) if equals
     }
@@ -279,12 +281,13 @@ def _walk(tree: SysfsTree, devices: Mapping[PciAddress, PciDevice]) -> tuple[Pci
         below.setdefault(parent, []).append(address)
     for addresses in below.values():
         addresses.sort(key=sort_key, reverse=True)
-    found, stack = [], below.get(None, [])
+    found: dict[PciAddress, PciDevice] = {}
+    stack = below.get(None, [])
     while stack:
         address = stack.pop()
-        found.append(devices[address])
+        found[address] = devices[address]
         stack.extend(below.get(address, ()))
-    if len(found) != len(devices):
-        lost = next(address for address, one in devices.items() if one not in found)
+    lost = next((address for address in devices if address not in found), None)
+    if lost is not None:
         raise tree.refuse(f"{DEVICES}/{lost}", lost, "a device below a root, not below itself")
-    return tuple(found)
+    return tuple(found.values())

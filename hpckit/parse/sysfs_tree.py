@@ -17,7 +17,7 @@ from hpckit.parse.excerpt import refusal
 from hpckit.parse.linked_paths import LinkedPaths, beyond
 
 MOST_FOLDERS: Final = 1 << 17
-"""That files lie in or below: four each of 8,192 CPUs, and as many again for devices."""
+"""That files lie in or below: four each of 8,192 CPUs, six each of 16,384 PCI devices."""
 
 _EMPTY: Final[dict[str, None]] = {}
 _INTEGER: Final = re.compile(r"-?\d{1,9}", re.ASCII)

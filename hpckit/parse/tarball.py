@@ -63,11 +63,12 @@ def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
             _link(texts, links, path, member)
         elif member.kind in REGULAR and path and wanted(path):
             texts[path] = _text(stream, path, member.size)
-            left -= min(member.size, MOST_TEXT_BYTES)
-            if left < 0:
-                raise refuse_tar("its texts are too many", name=path, expected="those of one node")
         elif member.kind not in WITHOUT_DATA:
             stream.skip(padded(member.size))
+            continue
+        left -= len(texts.get(path, ""))
+        if left < 0:
+            raise refuse_tar("its texts are too many", name=path, expected="those of one node")
     return FileTree(texts=texts, links=links)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hpckit.errors import PlanError
-from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NicKind, NodeTopology
+from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NicKind, NodeTopology, Source
 from hpckit.model.index_list import expand_indices, greatest_index
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.render.nccl_xml_devices import NcclLinks, gpu_element, net_element
@@ -23,6 +23,12 @@ _HINT: Final = (
     "inspect the machine itself, or a file that holds its PCI tree: hwloc XML, an archive of"
     " sysfs, or NCCL's own dump"
 )
+_READ_BY_NCCL: Final = {
+    "NUMA nodes": {"numa_index", "numa_nodes"},
+    "PCIe bridges": {"parent", "pci"},
+    "PCIe links": {"link", "link.width"},
+    "links between GPUs": {"nvlinks", "gpu_links", "count"},
+}
 _ARCHITECTURES: Final = {"aarch64": "arm64", "ppc64le": "ppc64"}
 _X86_FAMILY: Final = 0xF
 _BITS: Final = 32
@@ -42,7 +48,7 @@ def nccl_xml(topology: NodeTopology) -> str:
     """
     gpus = [gpu for gpu in topology.gpus if not gpu.is_hidden]
     tree = NcclTree(topology)
-    _check(gpus, tree, topology.source.format)
+    _check(gpus, tree, topology.source)
     is_rccl = any(gpu.vendor is GpuVendor.AMD for gpu in gpus) or any(
         link.kind is LinkKind.XGMI for link in topology.gpu_links
     )
@@ -59,20 +65,27 @@ def nccl_xml(topology: NodeTopology) -> str:
     return xml_text(root)
 
 
+def nccl_lacks(topology: NodeTopology) -> tuple[str, ...]:
+    """What NCCL reads from such a file and the topology says not to know, of GPUs or NICs."""
+    told = {one.what for one in topology.unknown if one.subject != "paths"}
+    return tuple(words for words, whats in _READ_BY_NCCL.items() if told & whats)
+
+
 def _count(root: XmlElement) -> int:
     return sum(1 for _ in root.walk())
 
 
-def _check(gpus: Sequence[Gpu], tree: NcclTree, source: str) -> None:
+def _check(gpus: Sequence[Gpu], tree: NcclTree, source: Source) -> None:
     if not gpus:
-        raise PlanError("NCCL's topology file is about GPUs", have="none", need="one", hint=_HINT)
+        have, hint = ("none on this machine", None) if source.is_live else ("none", _HINT)
+        raise PlanError("NCCL's topology file is about GPUs", have=have, need="one", hint=hint)
     lost = [f"GPU{gpu.index}" for gpu in gpus if tree.device(gpu.pci) is None]
     if lost:
         more = len(lost) - _MOST_NAMED
         some = ", ".join(lost[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         raise PlanError(
             "NCCL's topology file needs the place of every GPU in the PCI tree",
-            have=f"no such place for {some} (source: {source})",
+            have=f"no such place for {some} (source: {source.format})",
             need="the PCI address of each, and the bridges above it",
             hint=_HINT,
         )

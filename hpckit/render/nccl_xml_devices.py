@@ -9,7 +9,15 @@ import re
 from collections import Counter
 from typing import Final
 
-from hpckit.model.hardware import CpuLink, Gpu, LinkKind, Nic, NodeTopology, NvLinkRemote
+from hpckit.model.hardware import (
+    CpuLink,
+    Gpu,
+    GpuLink,
+    LinkKind,
+    Nic,
+    NodeTopology,
+    NvLinkRemote,
+)
 from hpckit.model.pci import PciAddress
 from hpckit.render.nccl_xml_text import XmlElement
 
@@ -40,6 +48,10 @@ class NcclLinks:
         self._topology = topology
         self._addresses = {gpu.index: gpu.pci for gpu in topology.gpus}
         self._classes = {device.address: device.class_code for device in topology.pci}
+        self._links: dict[tuple[int, LinkKind], list[GpuLink]] = {}
+        for link in topology.gpu_links:
+            for index in {link.a, link.b}:
+                self._links.setdefault((index, link.kind), []).append(link)
 
     def is_alone(self, gpu: Gpu) -> bool:
         """Whether no other GPU, such as a part of the same one, has its PCI address."""
@@ -92,12 +104,8 @@ class NcclLinks:
         """
         found: Counter[_Target] = Counter()
         switched = 0
-        for link in self._topology.gpu_links:
-            if (
-                gpu.index not in {link.a, link.b}
-                or link.kind is not kind
-                or link.hops not in {None, 1}
-            ):
+        for link in self._links.get((gpu.index, kind), ()):
+            if link.hops not in {None, 1}:
                 continue
             peer = self._addresses.get(link.b if link.a == gpu.index else link.a)
             if link.count is None or peer is None:

@@ -52,12 +52,7 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
     """
     table = topology.paths
     if table is None or (nccl and not table.nccl):
-        raise PlanError(
-            "a matrix of paths",
-            have="a topology that does not say what lies between its devices",
-            need=f"one that does{' in the words of NCCL' if nccl else ''}",
-            hint="inspect the node itself, or a capture that has its PCI tree or its matrix",
-        )
+        raise _no_table(topology, "one that does in the words of NCCL" if nccl else "one that does")
     cells = table.nccl if nccl else table.cells
     gpus = {f"GPU{gpu.index}": gpu for gpu in topology.gpus}
     rows = [("", *map(_name, table.devices), *_AFFINITIES)]
@@ -65,10 +60,25 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
         words = (_UNKNOWN if cell is None else _SELF.get(cell, cell) for cell in row)
         rows.append((_name(device), *words, *_affinities(gpus.get(device))))
     blocks = [_aligned(rows), ["Legend:", "", *_meanings(cells, nccl=nccl)]]
-    names = [f"  {_name(nic.label)}: {_name(nic.name)}" for nic in topology.nics if nic.label]
+    listed = frozenset(table.devices)
+    names = [
+        f"  {_name(nic.label)}: {_name(nic.name)}"
+        for nic in topology.nics
+        if nic.label is not None and nic.label in listed
+    ]
     if names:
         blocks.append(["NIC Legend:", "", *names])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _no_table(topology: NodeTopology, need: str) -> PlanError:
+    what = "a matrix of paths"
+    if topology.source.is_live and not topology.gpus:
+        have = "none of its devices on this machine"
+        return PlanError(what, have=have, need="a GPU, or a NIC that does RDMA")
+    hint = "inspect the node itself, or a capture that has its PCI tree or its matrix"
+    have = "a topology that does not say what lies between its devices"
+    return PlanError(what, have=have, need=need, hint=hint)
 
 
 def _name(text: str) -> str:

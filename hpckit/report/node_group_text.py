@@ -30,7 +30,7 @@ def group_lines(
     the first node that differs.
     """
     parts = [_group(group, width) for group in groups]
-    parts += [found_lines(silent, width)] if silent else []
+    parts += [found_lines(silent, width, "")] if silent else []
     odd = next((group.nodes[0] for group in groups if group.differs), None)
     if odd is not None and visible(odd, _LONGEST) == odd:
         parts.append(next_lines([f"srun -w {shlex.quote(odd)} {COMMAND}"]))
@@ -47,7 +47,7 @@ def _group(group: AlikeNodes, width: int) -> list[Line]:
         if not any(_says(one, difference) for one in group_findings(group.findings)):
             texts = wrapped(tuple(difference.split(" ")), width, first="  ", further="    ")
             lines += [Line(text=text, style=Style.WARNING) for text in texts]
-    return [*lines, *found_lines(group.findings, width)]
+    return [*lines, *found_lines(group.findings, width, "")]
 
 
 def _says(finding: FindingGroup, difference: str) -> bool:

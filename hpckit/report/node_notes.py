@@ -21,15 +21,18 @@ _MOST_FINDINGS: Final = 10
 _LONGEST: Final = 400
 
 
-def finding_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
+def finding_lines(findings: Sequence[NodeFinding], width: int, command: str) -> list[Line]:
     """How many findings there are as `found_lines` has them, and these; nothing of none."""
     count = len(group_findings(findings))
     lines = [Line(text=f"findings {count}", style=Style.TITLE)] if findings else []
-    return [*lines, *found_lines(findings, width)]
+    return [*lines, *found_lines(findings, width, command)]
 
 
-def found_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
-    """Findings, the gravest first; those that differ in their subject alone are one."""
+def found_lines(findings: Sequence[NodeFinding], width: int, command: str) -> list[Line]:
+    """Findings, the gravest first; those that differ in their subject alone are one.
+
+    `command` shows them all with --json; it may be empty.
+    """
     groups = group_findings(findings)
     lines: list[Line] = []
     for one in groups[:_MOST_FINDINGS]:
@@ -37,9 +40,13 @@ def found_lines(findings: Sequence[NodeFinding], width: int) -> list[Line]:
         lines += labelled(_WORDS[one.severity], words, width, _STYLES[one.severity])
         lines += labelled("", words_of(one.remedy), width, Style.FAINT)
     left = len(groups) - _MOST_FINDINGS
-    if left > 0:
-        lines += labelled("", (f"… {left} more: hpckit inspect --json",), width, Style.FAINT)
-    return lines
+    return [*lines, *left_lines(left, command)]
+
+
+def left_lines(left: int, command: str) -> list[Line]:
+    """That so many are not shown, and what shows them; not broken, as it is there to be copied."""
+    how = f"{command} --json" if command else "--json has them all"
+    return [Line(text=f"{'':{LABEL}}… {left} more: {how}", style=Style.FAINT)] if left > 0 else []
 
 
 def words_of(text: str) -> tuple[str, ...]:

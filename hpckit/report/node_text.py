@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.model.gpu_ids import is_nvswitch
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown, visible
-from hpckit.model.pci import CLASS_OTHER_BRIDGE
-from hpckit.model.pci_vendors import NVIDIA
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import finding_lines, next_lines
 from hpckit.report.node_tree import tree_lines
@@ -31,11 +30,16 @@ def node_lines(
     """The default screen of `hpckit inspect`, in lines of at most `width` columns (40 or more).
 
     `command` is what showed it; the last lines say what it can show besides, whole and to be
-    copied, however long. Without a command (standard input) there are none.
+    copied, however long. Without a command (standard input) there are none; nor is one shown that
+    holds what a terminal hides, as it would not work once escaped.
     """
     width = max(width, _NARROWEST)
     title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
-    notes = [*unknown_lines(topology, width), *finding_lines(findings, width)]
+    shown = command if command and visible(command, _LONGEST) == command else ""
+    notes = [
+        *unknown_lines(topology, width, shown),
+        *finding_lines(findings, width, shown),
+    ]
     return [
         *title,
         Line(text=""),
@@ -43,13 +47,12 @@ def node_lines(
         *_besides(topology, width),
         Line(text=""),
         *notes,
-        *_next(topology, command or ""),
+        *_next(topology, shown),
     ]
 
 
 def _next(topology: NodeTopology, command: str) -> list[Line]:
-    """Commands that work as they stand; one with what a terminal hides would not once escaped."""
-    if not command or visible(command, _LONGEST) != command:
+    if not command:
         return []
     options = ["--format matrix"] if topology.paths is not None else []
     return next_lines([f"{command} {option}" for option in (*options, "--format svg > node.svg")])
@@ -65,9 +68,7 @@ def title_texts(topology: NodeTopology, width: int) -> list[str]:
 def _besides(topology: NodeTopology, width: int) -> list[Line]:
     """What is in no place of the tree: NVSwitches, memory without CPUs."""
     parts = []
-    switches = sum(
-        one.class_code == CLASS_OTHER_BRIDGE and one.vendor_id == NVIDIA for one in topology.pci
-    )
+    switches = sum(map(is_nvswitch, topology.pci))
     if switches:
         parts.append(f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch")
     kinds: dict[str, list[str]] = {}

@@ -32,6 +32,7 @@ from hpckit.report.node_pcie import PcieWays
 _WIDEST_CELL: Final = 30
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
 _MANY_PLACES: Final = 4
+_MOST_PLACES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,10 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
     """Of many NUMA nodes, those without devices share a line, where some have any."""
     empty = [f"NUMA {one.numa_index}" for one in found if not one.root.devices()]
     shown: list[Place | str] = [one for one in found if one.root.devices()]
-    if len(found) <= _MANY_PLACES or not shown:
+    if len(found) <= (_MANY_PLACES if shown else _MOST_PLACES):
         return list(found)
+    if not shown:
+        return [f"{numbers_shown(empty)} · devices not known"]
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 

@@ -10,7 +10,7 @@ from hpckit.model.finding_group import subjects_shown
 from hpckit.model.hardware import NodeTopology, Unknown
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style
-from hpckit.report.node_notes import labelled, words_of
+from hpckit.report.node_notes import labelled, left_lines, words_of
 
 _MOST_UNKNOWN: Final = 5
 _LONGEST: Final = 120
@@ -40,8 +40,11 @@ _SWITCHED: Final = "whether NVLinks go through a switch"
 _OF_GPUS_ALONE: Final = frozenset({"is_gdr", "driver_version", "nvml_version", "gpus"})
 
 
-def unknown_lines(topology: NodeTopology, width: int) -> list[Line]:
-    """What is not known and why, a line a reason; on a node without GPUs nothing about these."""
+def unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line]:
+    """What is not known and why, a line a reason; on a node without GPUs nothing about these.
+
+    `command` shows all of it with --json; it may be empty.
+    """
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in topology.unknown:
         if topology.gpus or not topology.pci or one.what not in _OF_GPUS_ALONE:
@@ -52,9 +55,7 @@ def unknown_lines(topology: NodeTopology, width: int) -> list[Line]:
         words = (*words_of(", ".join(_known_by_none(whats))), "–", *words_of(because))
         lines += labelled("" if lines else "unknown", words, width, Style.FAINT)
     left = len(reasons) - _MOST_UNKNOWN
-    if left > 0:
-        lines += labelled("", (f"… {left} more: hpckit inspect --json",), width, Style.FAINT)
-    return lines
+    return [*lines, *left_lines(left, command)]
 
 
 def _because(one: Unknown) -> str:

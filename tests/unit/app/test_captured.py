@@ -16,6 +16,7 @@ from hpckit.decide.findings import node_findings
 from hpckit.errors import ParseError
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, Gpu, NodeTopology, Source
 from hpckit.model.node_finding import Severity
+from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.path import MOST_ROWS, PathTable
 from hpckit.model.tree import to_tree
 from tests.corpus import corpus_file, corpus_files
@@ -98,9 +99,9 @@ def test_a_text_that_is_too_long_is_refused_at_once() -> None:
 
 def test_the_largest_table_is_read_back() -> None:
     """What `--json` prints of a node with as many devices as a table has rows is a capture."""
-    names = tuple(f"GPU{at}" for at in range(MOST_ROWS))
+    gpus = tuple(Gpu(index=at) for at in range(MOST_GPUS))
+    names = tuple(f"GPU{at}" if at < MOST_GPUS else f"NIC{at}" for at in range(MOST_ROWS))
     cells = tuple(tuple("X" if a == b else "NV18" for b in names) for a in names)
-    gpus = tuple(Gpu(index=at) for at in range(MOST_ROWS))
     table = PathTable(devices=names, cells=cells)
     node = complete(NodeTopology(source=Source(format="test"), gpus=gpus, paths=table))
     document = {"schema": TOPOLOGY_SCHEMA, **to_tree(node), "findings": []}

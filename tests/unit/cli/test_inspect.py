@@ -169,6 +169,9 @@ def test_a_file_that_is_not_there_exits_7(run_hpckit: RunHpckit) -> None:
         ("--nodes", ""),
         ("--job", " "),
         ("--qos", "high"),
+        ("x", "--timeout", "5"),
+        ("x", "--vocabulary", "nccl"),
+        ("x", "--json", "--format", "svg"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(
@@ -176,6 +179,34 @@ def test_words_that_do_not_go_together_are_refused(
 ) -> None:
     """FILE, --nodes and --job exclude each other, and so do the options of the one and the many."""
     assert run_hpckit("inspect", *words).returncode == 2
+
+
+def test_a_folder_without_a_nodes_files_is_no_sysroot(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """What was meant is said at once: the folder that has sys/ in it."""
+    done = run_hpckit("inspect", "--sysroot", tmp_path)
+    assert done.returncode == 2
+    assert f"--sysroot {tmp_path}: no sys/ is in it" in done.stderr
+
+
+def test_a_folder_is_no_capture(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """It is said how a folder is read."""
+    done = run_hpckit("inspect", tmp_path)
+    assert done.returncode == 7
+    assert "--sysroot takes a folder" in done.stderr
+
+
+def test_what_ncclss_file_lacks_is_said(
+    run_hpckit: RunHpckit, healthy: Path, tmp_path: Path
+) -> None:
+    """A source that does not tell the NUMA nodes gives a file without them, and a note."""
+    listed = tmp_path / "lspci.txt"
+    listed.write_text("17:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2330]\n")
+    done = run_hpckit("inspect", listed, "--format", "nccl-xml")
+    assert done.stderr.startswith("note  the source does not tell all of the NUMA nodes, ")
+    assert done.stdout.startswith("<system")
+    assert run_hpckit("inspect", healthy, "--format", "nccl-xml").stderr == ""
 
 
 def test_this_node_can_be_looked_at(run_hpckit: RunHpckit) -> None:

@@ -151,6 +151,22 @@ def test_rails_that_are_down() -> None:
         assert found == {("nic-down", "warning")}
 
 
+def test_cards_beside_gpus_that_nobody_has_cabled() -> None:
+    """Two of them do not take the role of the one NIC that is up, though it is beside no GPU."""
+    node = healthy_node()
+    uncabled = [nic(at, state="DOWN") for at in range(2)]
+    apart = PciAddress("00f9:00:00.0")
+    main = dataclasses.replace(nic(9), pci=apart)
+    node = dataclasses.replace(
+        node,
+        gpus=node.gpus[:2],
+        gpu_links=(),
+        nics=(*uncabled, main),
+        pci=(*node.pci, card(apart, CONNECTX_6)),
+    )
+    assert roles(node) == [NicRole.OTHER, NicRole.OTHER, NicRole.COMPUTE]
+
+
 def test_slow_card_of_the_rails() -> None:
     """A NIC beside a GPU, of the card that the others are, is for jobs however slow it runs."""
     node = change_nic(healthy_node(), 2, lambda _: nic(2, rate_bytes_per_s=12.5e9))

@@ -244,6 +244,18 @@ def test_partitions_share_a_box() -> None:
     assert len(words) == 8
 
 
+def test_a_bar_says_what_is_between_boxes() -> None:
+    """The bandwidth between partitions of one GPU is not that between GPUs."""
+    node = partitions()
+    links = tuple(
+        replace(link, bandwidth_bytes_per_s=819.2e9) if link.a // 8 == link.b // 8 else link
+        for link in node.gpu_links
+    )
+    text = _all_text(_root(replace(node, gpu_links=links)))
+    assert "XGMI · each GPU to each, no switch" in text
+    assert "819" not in text.partition("XGMI · each")[2].partition("\n")[0]
+
+
 def test_hidden_gpus_are_drawn_as_hidden() -> None:
     """GPUs that a container hides are there, and say that they are hidden."""
     words = [box.words() for box in boxes(_root(hidden_gpus()), "gpu")]

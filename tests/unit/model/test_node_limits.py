@@ -38,12 +38,12 @@ def test_a_rate_that_nothing_has_is_refused(rate: float) -> None:
     assert caught.value.key == "nics"
 
 
-def test_more_gpus_than_nccl_knows_are_refused() -> None:
-    """A system of NCCL has up to 576 of a kind (NCCL_TOPO_MAX_NODES)."""
+def test_more_gpus_than_any_node_has_are_refused() -> None:
+    """Twice as many as sixteen cards in eight partitions each are taken."""
     source = dgx_h100().source
     gpus = tuple(Gpu(index=index) for index in range(MOST_GPUS))
     assert len(NodeTopology(source=source, gpus=gpus).gpus) == MOST_GPUS
-    with pytest.raises(InvalidValue, match="at most 576"):
+    with pytest.raises(InvalidValue, match="at most 256"):
         NodeTopology(source=source, gpus=(*gpus, Gpu(index=MOST_GPUS)))
 
 

@@ -114,7 +114,9 @@ def test_a_name_steers_no_terminal() -> None:
     """Escapes, line ends and characters that turn a line round are shown as what they are."""
     names = ("a\x1b[2J", "b\nNIC9: c", "d\u202e", "e\x9b")
     nics = tuple(Nic(index=at, name=name, label=f"NIC{at}") for at, name in enumerate(names))
-    table = PathTable(devices=("NIC0", "x\x1b[0m"), cells=(("X", "PIX"), ("PIX", "X")))
+    rows = ("NIC0", "NIC1", "NIC2", "NIC3", "x\x1b[0m")
+    cells = tuple(tuple("X" if at == row else "PIX" for at in range(5)) for row in range(5))
+    table = PathTable(devices=rows, cells=cells)
     text = matrix_text(NodeTopology(source=Source(format="test"), nics=nics, paths=table))
     assert text.replace("\n", "").isprintable()
     assert "  NIC1: b\\x0aNIC9: c" in text.splitlines()

@@ -14,6 +14,7 @@ from hpckit.model.hardware import (
     LinkKind,
     NicRole,
     NodeTopology,
+    NumaNode,
     Source,
     Unknown,
 )
@@ -237,6 +238,12 @@ def test_a_source_without_devices_does_not_say_that_there_are_none() -> None:
     assert not any("no devices" in text for text in texts)
 
 
+def test_many_numa_nodes_of_which_no_device_is_known_share_a_line() -> None:
+    """A machine of 64 does not fill the screen with them."""
+    nodes = tuple(NumaNode(index=at, cpus=IndexList(str(at))) for at in range(64))
+    assert "NUMA 0-63 · devices not known" in _texts(node_lines(replace(BARE, numa_nodes=nodes)))
+
+
 def test_gpus_of_several_kinds_are_named_each() -> None:
     """Models are named in the tree where they differ, affinities where they are not the node's."""
     gpus = (
@@ -393,9 +400,19 @@ def test_source_is_named(source: str, text: str) -> None:
 def test_many_reasons_are_cut_with_a_count() -> None:
     """Beyond five reasons the rest is counted."""
     unknown = tuple(Unknown(subject="node", what="x", because=f"b{at}") for at in range(7))
-    assert "         … 2 more: hpckit inspect --json" in _texts(
-        node_lines(replace(BARE, unknown=unknown))
-    )
+    node = replace(BARE, unknown=unknown)
+    assert "         … 2 more: hpckit inspect --json" in _texts(node_lines(node))
+
+
+def test_the_rest_is_asked_of_the_same_file() -> None:
+    """What shows all of it names the file; without one that can be asked again it is the option."""
+    found = [_finding(Severity.NOTE, "node", f"cause {at}") for at in range(13)]
+    for command, told in (
+        ("hpckit inspect x.xml", "hpckit inspect x.xml --json"),
+        (None, "--json"),
+    ):
+        texts = _texts(node_lines(BARE, found, command=command))
+        assert any(text.strip().startswith(f"… 3 more: {told}") for text in texts)
 
 
 def test_what_to_ask_next_is_last() -> None:
