@@ -11,8 +11,8 @@ MOST_HOPS: Final = 40
 MOST_NAMES: Final = 96
 """On one way, far more than any in /sys: what is made up to be long costs little time."""
 
-MOST_CHARS: Final = 1 << 24
-"""Of the ways that are remembered; those of a node take a hundredth of it."""
+MOST_CHARS: Final = 1 << 22
+"""Of the folders that are remembered since ways lead through them; a node's take a tenth of it."""
 
 _STEPS: Final = frozenset({"", ".", ".."})
 
@@ -38,13 +38,9 @@ class LinkedPaths:
         found = self._real.get(path)
         if found is None and path not in self._endless:
             found = self._below_known(path) or self._found(path)
-            if found is None and self._has_room(path):
+            if found is None:
                 self._endless.add(path)
         return found
-
-    def _has_room(self, path: str) -> bool:
-        self._room -= len(path)
-        return self._room > 0
 
     def _below_known(self, path: str) -> str | None:
         """Where most paths lead: to what is no link, in a folder that is known."""
@@ -55,10 +51,9 @@ class LinkedPaths:
         here = f"{base}/{name}" if base else name
         if self._target_of(here) is not None:
             return None
-        if self._has_room(path):
-            if folder in self._hops:
-                self._hops[path] = self._hops[folder]
-            self._real[path] = here
+        if folder in self._hops:
+            self._hops[path] = self._hops[folder]
+        self._real[path] = here
         return here
 
     def _found(self, path: str) -> str | None:
@@ -95,7 +90,8 @@ class LinkedPaths:
             if target is not None:
                 return done, "/".join([beyond(done, target), *reversed(names)])
             done = here
-            if self._has_room(here):
+            if self._room > 0:
+                self._room -= len(here)
                 self._real[here] = here
         return done, None
 
@@ -103,8 +99,6 @@ class LinkedPaths:
         if hops > MOST_HOPS:
             return None
         for way, before in passed:
-            if not self._has_room(way):
-                break
             self._real[way] = done
             if hops > before:
                 self._hops[way] = hops - before

@@ -50,6 +50,15 @@ def test_the_answers_are_a_cluster(tmp_path: Path) -> None:
     assert runner.programs == ["scontrol", "sinfo"]
 
 
+def test_a_host_without_slurm_is_told_from_a_controller_that_is_away(tmp_path: Path) -> None:
+    """Where there is no configuration, waiting a minute is no advice."""
+    words = "_establish_config_source: failed to fetch config\nscontrol: fatal: "
+    nowhere = said(code=1, stderr=f"{words}Could not establish a configuration source\n")
+    with pytest.raises(SchedulerUnreachable) as caught:
+        probe(ScriptedRunner(scontrol=[nowhere]), tmp_path).look(None)
+    assert "no configuration of Slurm" in str(caught.value.hint)
+
+
 def test_a_thousand_submissions_ask_once(tmp_path: Path) -> None:
     """Within an hour the same answer comes without a question, to another process too."""
     clock, runner = FakeClock(), slurm()

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from hpckit.adapters.sysfs import MOST_BYTES, read_tree
+from hpckit.adapters.sysfs import MOST_BYTES, MOST_CHARS, read_tree
 from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import NicKind
 from hpckit.parse.sysfs import parse_sysfs
@@ -123,6 +123,18 @@ def test_long_files_and_bytes(tmp_path: Path) -> None:
     texts = read_tree(tmp_path, ["long", "page", "bytes"]).texts
     assert [len(texts["long"]), len(texts["page"])] == [MOST_BYTES, 8192]
     assert texts["bytes"].encode("utf-8", "surrogateescape") == b"\x86\x80\xff"
+
+
+def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
+    """A folder of many large files is read up to 32 MiB, however many there are."""
+    (tmp_path / "0").write_bytes(b"x" * MOST_BYTES)
+    for at in range(1, MOST_CHARS // MOST_BYTES + 20):
+        (tmp_path / f"{at}").hardlink_to(tmp_path / "0")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "x").write_text("later")
+    texts = read_tree(tmp_path, ["[0-9]*", "more/x"]).texts
+    whole = MOST_CHARS // MOST_BYTES + 20
+    assert (len(texts), "more/x" in texts) == (whole, False)
 
 
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.model.gpu_ids import is_nvswitch
 from hpckit.model.hardware import GpuVendor
 from tests.unit.parse.hwloc_machines import (
     NODE,
@@ -41,6 +42,15 @@ def test_what_is_said_of_a_gpu() -> None:
     assert gpu.serial == "1000000000001"
     assert gpu.memory_bytes == 82_913_216 * 1024
     assert (gpu.cpus, gpu.memory_numa, gpu.is_hidden) == ("4-7", "1", False)
+
+
+def test_an_nvswitch_without_numbers() -> None:
+    """It is known by what hwloc had NVML say of it."""
+    nvidia = function("0000:10:00.0", "0680 [10de:1ac2]", subtype="NVSwitch")
+    unread = function("0000:11:00.0", "0000 [0000:0000]", subtype="NVSwitch")
+    other = function("0000:12:00.0", "0680 [8086:1ac2]")
+    devices = parsed(cards(nvidia, unread, other)).pci
+    assert [is_nvswitch(one) for one in devices if one.class_code != 0x0604] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,26 @@ def test_a_bond() -> None:
     assert found.netdevs == ("ens1f0np0", "ens1f1np1")
 
 
+def test_subfunctions_have_network_devices_of_their_own() -> None:
+    """A part of a PCI function and the function itself do not claim each other's."""
+    place = "sys/devices/pci0000:10/0000:11:00.0"
+    part = f"{place}/mlx5_core.sf.4"
+    links, texts = {}, {"sys/devices/system/cpu/online": "0"}
+    for name, netdev, folder, device in (
+        ("mlx5_0", "ens1np0", place, "../../../0000:11:00.0"),
+        ("mlx5_2", "ens1np0s88", part, "../../../mlx5_core.sf.4"),
+    ):
+        for kind, it in (("infiniband", name), ("net", netdev)):
+            links[f"sys/class/{kind}/{it}"] = f"../../../{folder}/{kind}/{it}"
+            links[f"{folder}/{kind}/{it}/device"] = device
+        texts[f"{folder}/infiniband/{name}/ports/1/link_layer"] = "Ethernet"
+    nics = parse_sysfs(FileTree(texts=texts, links=links)).nics
+    assert [(one.name, one.netdevs) for one in nics] == [
+        ("mlx5_0", ("ens1np0",)),
+        ("mlx5_2", ("ens1np0s88",)),
+    ]
+
+
 def test_a_device_on_usb() -> None:
     """It hangs on no PCI device of its own."""
     found = nic(record("two-sockets"), "enx0")
