@@ -7,13 +7,19 @@ sysfs-bus-pci; drivers/pci/pci-sysfs.c (uevent, link speed and width).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.hardware import NumaNode
 from hpckit.model.index_list import IndexList, index_list
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink, pci_address
+from hpckit.model.pci import (
+    MOST_PCI_DEVICES,
+    PciAddress,
+    PciDevice,
+    PcieLink,
+    pci_address,
+)
 from hpckit.parse.sysfs_pci_config import WIDTHS, PciConfig, parse_pci_config
 from hpckit.parse.sysfs_tree import SysfsTree, printable
 
@@ -81,21 +87,48 @@ def sort_key(address: PciAddress) -> tuple[int, ...]:
 
 def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
     """Every device that is listed, and the bridges that only the way to one names."""
-    ways: dict[str, _Way] = {}
     folders = {
         pci_address(name): f"{DEVICES}/{name}"
         for name in tree.names(DEVICES)
         if _ADDRESS.fullmatch(name)
     }
     folders = folders or _below_roots(tree)
+    _check_count(tree, folders)
+    ways = _Ways(tree)
     found = {
         address: _place(address, folder, tree.real(folder), ways)
         for address, folder in folders.items()
     }
-    for address, folder in [one for way in ways.values() for one in way.devices]:
+    for address, folder in list(ways.bridges.items()):
         if address not in found:
             found[address] = _place(address, folder, folder, ways)
+    _check_count(tree, found)
     return found
+
+
+class _Ways:
+    """The ways down to folders, each walked once, and the folders of the bridges on them."""
+
+    def __init__(self, tree: SysfsTree) -> None:
+        self._tree = tree
+        self._known: dict[str, _Way] = {}
+        self.bridges: dict[PciAddress, str] = {}
+
+    def of(self, folder: str) -> _Way:
+        """The way to a folder. Raises ParseError for more bridges than there can be."""
+        way = self._known.get(folder)
+        if way is None:
+            way = self._known[folder] = _way(folder)
+            for address, place in way.devices:
+                self.bridges.setdefault(address, place)
+            _check_count(self._tree, self.bridges)
+        return way
+
+
+def _check_count(tree: SysfsTree, found: Sized) -> None:
+    if len(found) > MOST_PCI_DEVICES:
+        count = f"{len(found)} devices or more"
+        raise tree.refuse(DEVICES, count, f"at most {MOST_PCI_DEVICES}")
 
 
 def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
@@ -112,11 +145,8 @@ def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
     return found
 
 
-def _place(address: PciAddress, folder: str, real: str, ways: dict[str, _Way]) -> _Place:
-    above = real.rpartition("/")[0]
-    way = ways.get(above)
-    if way is None:
-        way = ways[above] = _way(above)
+def _place(address: PciAddress, folder: str, real: str, ways: _Ways) -> _Place:
+    way = ways.of(real.rpartition("/")[0])
     parent = way.devices[-1][0] if way.devices else None
     return _Place(address=address, folder=folder, parent=parent, host_bridge=way.host_bridge)
 

@@ -66,8 +66,9 @@ def nccl_xml(topology: NodeTopology) -> str:
 
 
 def nccl_lacks(topology: NodeTopology) -> tuple[str, ...]:
-    """What NCCL reads from such a file and the topology says not to know, of GPUs or NICs."""
-    told = {one.what for one in topology.unknown if one.subject != "paths"}
+    """What NCCL reads from such a file and the topology does not know of what is in it."""
+    left_out = {"paths", *(nic.name for nic in topology.nics if nic.kind is NicKind.ETHERNET)}
+    told = {one.what for one in topology.unknown if one.subject not in left_out}
     return tuple(words for words, whats in _READ_BY_NCCL.items() if told & whats)
 
 

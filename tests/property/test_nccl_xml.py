@@ -117,7 +117,8 @@ def _use(topology: NodeTopology) -> None:
     if {gpu.pci for gpu in topology.gpus} & {nic.pci for nic in topology.nics}:
         return  # no device is both
     assert [gpu.pci for gpu in again.gpus] == [gpu.pci for gpu in topology.gpus]
-    own = LinkKind.XGMI if topology.source.format == "rccl-xml" else LinkKind.NVLINK
+    # A GPU of AMD's makes it RCCL's file, which has no NVLinks.
+    own = LinkKind.XGMI if text.startswith('<system version="2">') else LinkKind.NVLINK
     is_mixed = any(link.kind is not own for link in topology.gpu_links)
     if not is_mixed and len({gpu.pci for gpu in topology.gpus}) == len(topology.gpus):
         assert _counts(again) == _counts(topology)

@@ -12,6 +12,7 @@ from hpckit.errors import ParseError
 from hpckit.model.file_tree import FileTree
 from hpckit.model.index_list import MOST_INDICES
 from hpckit.model.node_limits import MOST_DEVICES, MOST_NUMA_NODES
+from hpckit.model.pci import MOST_PCI_DEVICES
 from hpckit.parse.linked_paths import MOST_NAMES
 from hpckit.parse.sysfs import parse_sysfs
 
@@ -102,8 +103,9 @@ def test_ways_through_links_are_not_all_remembered() -> None:
         {f"{NODES}/node{at}/distance": "10" for at in range(MOST_NUMA_NODES + 1)},
         {f"{NODES}/node{at}/cpulist": f"0-{MOST_INDICES - 1}" for at in range(2)},
         {f"sys/class/net/e{at}/operstate": "up" for at in range(MOST_DEVICES + 1)},
+        {f"{PCI}/{address(at)}/uevent": "" for at in range(MOST_PCI_DEVICES + 1)},
     ],
-    ids=["NUMA nodes", "CPUs of all nodes", "NICs"],
+    ids=["NUMA nodes", "CPUs of all nodes", "NICs", "PCI devices"],
 )
 def test_more_than_a_node_has_is_refused_before_it_is_looked_at(texts: dict[str, str]) -> None:
     """The number is said beside the largest that is taken."""

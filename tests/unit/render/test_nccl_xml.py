@@ -25,12 +25,13 @@ from hpckit.model.hardware import (
     NvLink,
     NvLinkRemote,
     Source,
+    Unknown,
 )
 from hpckit.model.index_list import IndexList
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink, pci_address
 from hpckit.parse.nccl_xml import parse_nccl_xml
 from hpckit.parse.xml_elements import Element, parse_xml
-from hpckit.render.nccl_xml import nccl_xml
+from hpckit.render.nccl_xml import nccl_lacks, nccl_xml
 from tests.corpus import corpus_files
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -210,6 +211,16 @@ def test_links_to_a_cpu_are_c2c_or_nvlink() -> None:
         ("c2c", {"bw": "44712", "count": "10"}),
         ("nvlink", {"target": "fffffff:ffff:ff", "count": "3", "tclass": "0x068001"}),
     ]
+
+
+def test_what_the_file_lacks_is_of_what_is_in_it() -> None:
+    """A GPU without a NUMA node is told; a network device on USB, which NCCL never sees, is not."""
+    usb = Nic(index=0, name="enx0", kind=NicKind.ETHERNET)
+    unknown = Unknown(subject="enx0", what="pci", because="it is on USB")
+    node = _linked(nics=(usb,), unknown=(unknown,))
+    assert nccl_lacks(node) == ()
+    unknown = Unknown(subject="GPU0", what="numa_index", because="numa_node is -1")
+    assert nccl_lacks(dataclasses.replace(node, unknown=(unknown,))) == ("NUMA nodes",)
 
 
 def test_amds_gpus_make_rccls_file() -> None:
