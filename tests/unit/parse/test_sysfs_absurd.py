@@ -20,7 +20,7 @@ ONLINE = {"sys/devices/system/cpu/online": "0-3\n"}
 NODES = "sys/devices/system/node"
 PCI = "sys/bus/pci/devices"
 PLACE = "sys/devices/pci0000:00/0000:00:01.0"
-LIMIT_S = 5.0
+LIMIT_S = 10.0
 
 
 def address(at: int) -> str:
@@ -68,7 +68,7 @@ def many_nodes_without_cpus() -> FileTree:
     return FileTree(texts={**ONLINE, **texts, f"{NODES}/node0/cpulist": "0-3"})
 
 
-def long_links(count: int = 16_000) -> FileTree:
+def long_links(count: int = 8000) -> FileTree:
     """Links that lead through as many names as one may."""
     way = "a/" * (MOST_NAMES - 5)
     links = {f"{PCI}/{address(at)}": f"../../../x{at}/{way}{address(at)}" for at in range(count)}
