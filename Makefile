@@ -17,7 +17,7 @@ TOPOLOGY ?= tree
 PIP ?=
 CLUSTER_IMAGE = --suite $(RELEASE) --target $(TARGET) --pip '$(PIP)'
 SCRIPTS := .ci/run docker/base-image docker/cluster docker/engine docker/entrypoint docker/reserve docker/wheelhouse
-PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*,hpckit/draw/*,hpckit/report/*
+PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*,hpckit/draw/*,hpckit/measure/*,hpckit/report/*
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 

@@ -1,0 +1,1 @@
+"""Samples → metrics: integration, attribution, waste."""

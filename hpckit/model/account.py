@@ -1,0 +1,303 @@
+"""What a job used and what that was for: `hpckit.report/1` as a value.
+
+Everywhere None is "not measured", with the reason beside it, and 0 is a measured zero. Energies are
+joules, times seconds since the epoch, durations seconds, shares 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+REPORT_SCHEMA: Final = "hpckit.report/1"
+
+
+class EnergySource(StrEnum):
+    """Where a number of joules comes from, the best first."""
+
+    COUNTER = "counter"
+    INTEGRATED = "integrated"
+    MODELLED = "modelled"
+    SLURM = "slurm"
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """An energy with its provenance.
+
+    `plus_minus_j` is the half width of the 95 % interval; `coverage_frac` the share of the time
+    for which something was measured; `scope` is `gpu`, `module` (CPU and memory with it), `cpu`,
+    `node`. Without a value `because` says why there is none, else what it was made of.
+    """
+
+    value_j: float | None
+    plus_minus_j: float | None = None
+    source: EnergySource | None = None
+    coverage_frac: float = 0.0
+    scope: str = "gpu"
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How GPU-seconds were spent, in GPU-seconds; `unknown` is time without a measurement.
+
+    `no_process`: held, and nothing computed on it; `idle`: a process, and no kernel ran; `spin`:
+    kernels ran and did little (communication, waiting); `useful`: the rest.
+    """
+
+    no_process_gpu_s: float = 0.0
+    idle_gpu_s: float = 0.0
+    spin_gpu_s: float = 0.0
+    useful_gpu_s: float = 0.0
+    unknown_gpu_s: float = 0.0
+
+    @property
+    def total_gpu_s(self) -> float:
+        """All of it."""
+        wasted = self.no_process_gpu_s + self.idle_gpu_s + self.spin_gpu_s
+        return wasted + self.useful_gpu_s + self.unknown_gpu_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttling:
+    """Seconds for which the clocks were held down, None where the driver does not say."""
+
+    power_cap_s: float | None = None
+    thermal_s: float | None = None
+    power_brake_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of time in which a GPU was held and did nothing; `kind` no-process or idle."""
+
+    kind: str
+    started_s: float
+    ended_s: float
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A quantity over time, thinned for drawing: `at_s` seconds after the report's `started_s`.
+
+    `values` are means, `lows` and `highs` the extremes of what each point stands for; None is a
+    gap.
+    """
+
+    name: str
+    unit: str
+    at_s: tuple[float, ...] = ()
+    values: tuple[float | None, ...] = ()
+    lows: tuple[float | None, ...] = ()
+    highs: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAccount:
+    """One GPU in one incarnation of the job."""
+
+    uuid: str
+    node: str
+    index: int | None
+    name: str | None
+    restart: int
+    held_s: float
+    energy: Energy
+    waste: Share
+    throttling: Throttling = Throttling()
+    idle_remainder_j: float | None = None
+    counter_j: float | None = None
+    integral_j: float | None = None
+    util_mean_pct: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    power_limit_w: float | None = None
+    temp_max_c: float | None = None
+    sm_mean_mhz: float | None = None
+    mem_peak_bytes: int | None = None
+    mem_bytes: int | None = None
+    sm_active_frac: float | None = None
+    tensor_active_frac: float | None = None
+    dram_active_frac: float | None = None
+    mfu_proxy_frac: float | None = None
+    nvlink_tx_bytes: int | None = None
+    nvlink_rx_bytes: int | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    windows: tuple[Window, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAccount:
+    """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
+
+    `ended_by` is `ledger`, `sample` (it was killed: its end is that of the last sample) or
+    `running`.
+    """
+
+    rank: int
+    node: str
+    restart: int
+    gpus: tuple[str, ...]
+    claim: str
+    started_s: float
+    ended_s: float | None
+    ended_by: str
+    exit_code: int | None
+    energy: Energy
+    busy_frac: float | None = None
+    behind_frac: float | None = None
+    cpu_s: float | None = None
+    max_rss_bytes: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccount:
+    """One node in one incarnation. `missing` says what is not there of it, and why."""
+
+    node: str
+    restart: int
+    started_s: float | None
+    ended_s: float | None
+    gpu_energy: Energy
+    energy: Energy
+    samples: int = 0
+    cpus: int | None = None
+    cpu_s: float | None = None
+    cpu_throttled_s: float | None = None
+    mem_peak_bytes: int | None = None
+    mem_limit_bytes: int | None = None
+    oom_kills: int | None = None
+    psi_frac: Mapping[str, float] = field(default_factory=dict)
+    network_bytes: Mapping[str, int] = field(default_factory=dict)
+    sampler_cpu_s: float | None = None
+    curves: tuple[Curve, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One run of the job between two requeues; `is_lost` where a later one began again."""
+
+    restart: int
+    started_s: float
+    ended_s: float
+    gpu_energy: Energy
+    gpu_s: float
+    is_lost: bool
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conservation:
+    """Σ ranks + idle remainder = Σ GPUs, checked: `error_j` is what is left over."""
+
+    ranks_j: float
+    idle_remainder_j: float
+    gpus_j: float
+
+    @property
+    def error_j(self) -> float:
+        """What is left over; rounding alone where the accounts are right."""
+        return self.gpus_j - self.ranks_j - self.idle_remainder_j
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFinding:
+    """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
+
+    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`.
+    """
+
+    rule: str
+    severity: str
+    subject: str
+    because: str
+    remedy: str = ""
+    wasted_gpu_s: float | None = None
+    wasted_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A change to the job file: key (dotted), value now and proposed in the file's spelling.
+
+    `saving` is what it is predicted to save, by quantity (`gpu_s`, `energy_j`, `mem_bytes` …).
+    """
+
+    key: str
+    now: str | None
+    proposed: str
+    because: str
+    saving: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the energy cost, with the site's factors; None where the site file has no factor."""
+
+    facility_j: float | None = None
+    pue: float | None = None
+    price: float | None = None
+    currency: str | None = None
+    co2_g: float | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedJob:
+    """The job that the report is about, as far as it is known.
+
+    `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
+    driver made up.
+    """
+
+    job_id: str | None = None
+    name: str | None = None
+    array_task: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    folder: str | None = None
+    nodes: int = 0
+    gpus: int = 0
+    time_limit_s: float | None = None
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnergy:
+    """The energies of the whole job: all incarnations."""
+
+    gpu: Energy
+    node: Energy
+    useful_gpu_j: float | None = None
+    lost_gpu_j: float | None = None
+    conservation: Conservation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """The whole report. `missing` says what is not in it, a sentence each."""
+
+    job: ReportedJob
+    started_s: float
+    ended_s: float
+    energy: JobEnergy
+    cost: Cost
+    waste: Share
+    incarnations: tuple[Incarnation, ...] = ()
+    gpus: tuple[GpuAccount, ...] = ()
+    ranks: tuple[RankAccount, ...] = ()
+    nodes: tuple[NodeAccount, ...] = ()
+    findings: tuple[ReportFinding, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    missing: tuple[str, ...] = ()

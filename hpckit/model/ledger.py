@@ -1,0 +1,83 @@
+"""What a rank's ledger says: who it was, and its counters when it began and when it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One moment in nanoseconds: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME."""
+
+    realtime_ns: int
+    monotonic_ns: int
+    boottime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyReading:
+    """A GPU's energy counter at a moment of the monotonic clock.
+
+    `energy_mj` is millijoules since the driver was loaded, None with the reason in `refused`
+    (nvml.h's error in pynvml's spelling). `uuid` is NVML's, or `GPU-<unique_id>` of AMD's sysfs.
+    """
+
+    uuid: str
+    monotonic_ns: int
+    energy_mj: int | None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStart:
+    """A rank's first line. `gpus` are those that are taken to be this rank's; `claim` says by what.
+
+    `claim` is `visible` (it sees these alone), `local-rank` (it sees its node's GPUs, and has the
+    share of its LOCAL_RANK as frameworks do), `all` (it sees more than one can be told apart) or
+    `none`. `visible` is CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES as it stood. `updates` are
+    the first changes of the counters that were seen after the start: when, within some ms, the
+    driver wrote them.
+    """
+
+    rank: int
+    local_rank: int | None
+    world_size: int | None
+    node: str
+    pid: int
+    boot_id: str | None
+    at: Moment
+    gpus: tuple[EnergyReading, ...] = ()
+    claim: str = "none"
+    visible: str | None = None
+    job_id: str | None = None
+    cpus: str | None = None
+    nvml_init_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """A rank's last line; what could not be read is None.
+
+    CPU seconds, memory peak (bytes, the largest process) and IO (bytes, /proc/PID/io) are of the
+    command and of all descendants that it waited for. `exit_code` is 128+N after signal N.
+    """
+
+    at: Moment
+    exit_code: int | None = None
+    gpus: tuple[EnergyReading, ...] = ()
+    updates: tuple[EnergyReading, ...] = ()
+    cpu_user_s: float | None = None
+    cpu_system_s: float | None = None
+    max_rss_bytes: int | None = None
+    read_chars_bytes: int | None = None
+    write_chars_bytes: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLedger:
+    """Both ends of a rank; `end` None is one that was killed, or still runs."""
+
+    start: RankStart
+    end: RankEnd | None = None
