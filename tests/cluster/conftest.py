@@ -106,7 +106,12 @@ class ClusterOf(Protocol):
     """The signature of the fixture `cluster_of`."""
 
     def __call__(
-        self, suite: str = "trixie", topology: str = "tree", target: str = "mpi", pip: str = ""
+        self,
+        suite: str = "trixie",
+        topology: str = "tree",
+        target: str = "mpi",
+        pip: str = "",
+        confine: str = "no",
     ) -> Cluster:
         """The cluster that `docker/cluster up` with these options starts; the same for the same."""
 
@@ -126,16 +131,21 @@ def cluster_of() -> Iterator[ClusterOf]:
         _clear_abandoned()
 
         @functools.cache
-        def up(suite: str, topology: str, target: str, pip: str) -> Cluster:
-            told = (suite, topology, target)
+        def up(suite: str, topology: str, target: str, pip: str, confine: str) -> Cluster:
+            told = (suite, topology, target, "confined" if confine == "yes" else "trixie")
             more = [word for word in told if word not in USUAL]
-            options = {"--suite": suite, "--topology": topology, "--target": target, "--pip": pip}
+            options = {"--suite": suite, "--topology": topology, "--target": target, "--pip": pip,
+                       "--confine": confine}  # fmt: skip
             return _up("-".join((base, *more)), options, undo)
 
         def cluster_of(
-            suite: str = "trixie", topology: str = "tree", target: str = "mpi", pip: str = ""
+            suite: str = "trixie",
+            topology: str = "tree",
+            target: str = "mpi",
+            pip: str = "",
+            confine: str = "no",
         ) -> Cluster:
-            return up(suite, topology, target, pip)
+            return up(suite, topology, target, pip, confine)
 
         yield cluster_of
 
