@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "nvml_codes.h"
 #include "profile.h"
 
@@ -111,13 +111,20 @@ static int enter_library(const char *call) {
     return injected(&profile.errors, call);
 }
 
+/* What the profile makes of a call of this GPU now. */
+static int refusal(const struct gpu *gpu, const char *call) {
+    int64_t began;
+    if (gpu->lost.count && is_within(&gpu->lost, since_epoch(&profile, now_ns()), &began)) return NVML_ERROR_GPU_IS_LOST;
+    return injected(&gpu->errors, call);
+}
+
 static int enter(const struct device *device, const char *call) {
     int code = enter_library(call);
     if (code) return code;
     const struct device *first = &devices[0][0];
     if (device < first || device >= first + sizeof devices / sizeof **devices || !device->gpu)
         return NVML_ERROR_INVALID_ARGUMENT;
-    return injected(&device->gpu->errors, call);
+    return refusal(device->gpu, call);
 }
 
 /* Of a GPU that is no MIG device. */
@@ -166,29 +173,19 @@ static void put_pci(struct pci_info *out, const struct pci *pci) {
     out->device = pci->device;
 }
 
-/* One clock for every process: what two of them read at one moment is one value. */
-static struct timespec now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_REALTIME, &time);
-    return time;
-}
+/* ns since the profile's epoch. */
+static int64_t elapsed(void) { return since_epoch(&profile, now_ns()); }
 
-static double wave(const struct points *points) {
-    struct timespec time = now();
-    return value_at(points, profile.epoch_s, time.tv_sec, time.tv_nsec);
-}
+static int64_t whole(const struct wave *wave) { return wave ? wave_value(wave, elapsed()) / MICRO : 0; }
 
-/* Without a waveform a GPU idles at a tenth of its limit. */
-static struct points power_of(const struct gpu *gpu) {
-    if (gpu->power_w.count) return gpu->power_w;
-    struct points idle = {.count = 1, .value = {(double)gpu->power_limit_w / 10}};
-    return idle;
-}
+/* ---- the truth -------------------------------------------------------------------------------- */
 
-static unsigned long long energy_mj(const struct gpu *gpu) {
-    struct timespec time = now();
-    struct points power = power_of(gpu);
-    return (unsigned long long)(integral_at(&power, profile.epoch_s, time.tv_sec, time.tv_nsec) * 1000);
+/* No call of NVML: nanojoules that a GPU of the profile drew between two moments in ns since 1970, for tests. */
+API hpckitFakeEnergyNj(unsigned index, long long from_ns, long long to_ns, unsigned long long *out) {
+    if (!users) return NVML_ERROR_UNINITIALIZED;
+    NEED(out && index < (unsigned)profile.gpus && from_ns <= to_ns);
+    *out = (unsigned long long)integral_nano(&profile, profile.gpu[index].power_w, from_ns, to_ns);
+    return NVML_SUCCESS;
 }
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -282,7 +279,7 @@ API nvmlDeviceGetCount(unsigned *out) { return nvmlDeviceGetCount_v2(out); }
 
 /* Errors of the GPU's own section hold for its handle too. */
 static int give(struct device *device, struct device **out, const char *call) {
-    int code = injected(&device->gpu->errors, call);
+    int code = refusal(device->gpu, call);
     if (!code) *out = device;
     return code;
 }
@@ -390,7 +387,7 @@ API nvmlDeviceGetMemoryInfo(const struct device *device, struct memory *out) {
     NEED(out);
     unsigned long long total = (unsigned long long)device->gpu->memory_bytes, used = 0;
     if (device->slice >= 0) total = (unsigned long long)device->gpu->slice[device->slice].memory_gb << 30;
-    else used = (unsigned long long)device->gpu->memory_used_bytes;
+    else used = (unsigned long long)whole(device->gpu->memory_used_bytes);
     if (used > total) used = total;
     *out = (struct memory){.total = total, .free = total - used, .used = used};
     return NVML_SUCCESS;
@@ -697,21 +694,22 @@ API nvmlDeviceGetTotalEccErrors(const struct device *device, unsigned kind, unsi
 API nvmlDeviceGetTemperature(const struct device *device, unsigned sensor, unsigned *out) {
     ENTER_GPU(device);
     NEED(sensor == 0);
-    return put(out, device->gpu->temperature_c);
+    return put(out, whole(device->gpu->temperature_c));
 }
 
 API nvmlDeviceGetTemperatureV(const struct device *device, struct temperature *out) {
     ENTER_GPU(device);
     NEED(out && out->sensor == 0);
     if (out->version != 0x0100000c) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    out->celsius = (int)device->gpu->temperature_c;
+    out->celsius = (int)whole(device->gpu->temperature_c);
     return NVML_SUCCESS;
 }
 
 API nvmlDeviceGetPowerUsage(const struct device *device, unsigned *out) {
     ENTER_GPU(device);
-    struct points power = power_of(device->gpu);
-    return put(out, (int64_t)(wave(&power) * 1000));
+    const struct gpu *gpu = device->gpu;
+    enum reading kind = gpu->sensor.usage_is_average ? AVERAGE : INSTANT;
+    return put(out, power_reading_mw(&gpu->sensor, gpu->power_w, elapsed(), kind));
 }
 
 API nvmlDeviceGetEnforcedPowerLimit(const struct device *device, unsigned *out) {
@@ -730,17 +728,22 @@ API nvmlDeviceGetPowerManagementDefaultLimit(const struct device *device, unsign
 API nvmlDeviceGetTotalEnergyConsumption(const struct device *device, unsigned long long *out) {
     ENTER_GPU(device);
     NEED(out);
-    *out = energy_mj(device->gpu);
+    *out = energy_counter_mj(&device->gpu->sensor, device->gpu->power_w, elapsed());
     return NVML_SUCCESS;
+}
+
+static unsigned percent(const struct wave *wave) {
+    int64_t pct = whole(wave);
+    return (unsigned)(pct < 100 ? pct : 100);
 }
 
 API nvmlDeviceGetUtilizationRates(const struct device *device, struct utilization *out) {
     ENTER_GPU(device);
     NEED(out);
     if (device->gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
-    double pct = wave(&device->gpu->utilization_pct);
-    out->gpu = (unsigned)(pct < 100 ? pct : 100);
-    out->memory = out->gpu / 2;
+    const struct wave *memory = device->gpu->memory_utilization_pct;
+    out->gpu = percent(device->gpu->utilization_pct);
+    out->memory = memory ? percent(memory) : out->gpu / 2;
     return NVML_SUCCESS;
 }
 
@@ -765,22 +768,24 @@ PCIE(PcieReplayCounter, pcie_replays)
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-static int put_clock(const struct gpu *gpu, unsigned type, int64_t graphics, unsigned *out) {
+static int64_t most_memory_mhz(const struct gpu *gpu) { return wave_most(gpu->memory_mhz) / MICRO; }
+
+static int put_clock(unsigned type, int64_t graphics, int64_t memory, unsigned *out) {
     NEED(type <= 3);
-    return put(out, type == 2 ? gpu->memory_mhz : graphics); /* NVML_CLOCK_MEM */
+    return put(out, type == 2 ? memory : graphics); /* NVML_CLOCK_MEM */
 }
 
 API nvmlDeviceGetClockInfo(const struct device *device, unsigned type, unsigned *out) {
     ENTER_GPU(device);
-    return put_clock(device->gpu, type, device->gpu->graphics_mhz, out);
+    return put_clock(type, whole(device->gpu->graphics_mhz), whole(device->gpu->memory_mhz), out);
 }
 API nvmlDeviceGetMaxClockInfo(const struct device *device, unsigned type, unsigned *out) {
     ENTER_GPU(device);
-    return put_clock(device->gpu, type, device->gpu->max_graphics_mhz, out);
+    return put_clock(type, device->gpu->max_graphics_mhz, most_memory_mhz(device->gpu), out);
 }
 API nvmlDeviceGetApplicationsClock(const struct device *device, unsigned type, unsigned *out) {
     ENTER_GPU(device);
-    return put_clock(device->gpu, type, device->gpu->graphics_mhz, out);
+    return put_clock(type, whole(device->gpu->graphics_mhz), whole(device->gpu->memory_mhz), out);
 }
 
 API nvmlDeviceGetSupportedMemoryClocks(const struct device *device, unsigned *count, unsigned *out) {
@@ -789,14 +794,14 @@ API nvmlDeviceGetSupportedMemoryClocks(const struct device *device, unsigned *co
     unsigned size = *count;
     *count = 1;
     if (!out || !size) return NVML_ERROR_INSUFFICIENT_SIZE;
-    return put(out, device->gpu->memory_mhz);
+    return put(out, most_memory_mhz(device->gpu));
 }
 
 /* In steps of 15 MHz from the highest down to 345, as on an H100. */
 API nvmlDeviceGetSupportedGraphicsClocks(const struct device *device, unsigned memory_mhz, unsigned *count, unsigned *out) {
     ENTER_GPU(device);
     NEED(count);
-    if (memory_mhz != (unsigned)device->gpu->memory_mhz) return NVML_ERROR_NOT_FOUND;
+    if (memory_mhz != (unsigned)most_memory_mhz(device->gpu)) return NVML_ERROR_NOT_FOUND;
     int64_t most = device->gpu->max_graphics_mhz;
     unsigned size = *count;
     *count = most < 345 || most > 5000 ? 1 : (unsigned)((most - 345) / 15 + 1);
@@ -892,16 +897,14 @@ static int c2c_field(const struct gpu *gpu, struct field_value *field) {
     return number_field(gpu, field, field->id == FIELD_C2C_STATUS ? ENABLED : gpu->c2c_mb_per_s);
 }
 
-static int fill_field(const struct gpu *gpu, struct field_value *field) {
-    char name[CALL];
-    struct points power;
-    snprintf(name, sizeof name, "field%u", field->id);
-    int code = injected(&gpu->errors, name);
+static int fill_field(const struct gpu *gpu, struct field_value *field, int64_t t) {
+    int code = error_of_field(&gpu->errors, field->id);
+    while (code == HANGS) pause();
     if (code) return code;
     switch (field->id) {
         case FIELD_ENERGY:
             field->type = 3; /* NVML_VALUE_TYPE_UNSIGNED_LONG_LONG */
-            field->value.ull = energy_mj(gpu);
+            field->value.ull = energy_counter_mj(&gpu->sensor, gpu->power_w, t);
             return NVML_SUCCESS;
         case FIELD_LINK_COUNT: return number_field(gpu, field, gpu->links);
         case FIELD_SPEED_COMMON: return gpu->links ? number_field(gpu, field, gpu->nvlink_mb_per_s) : NVML_ERROR_NOT_SUPPORTED;
@@ -910,10 +913,8 @@ static int fill_field(const struct gpu *gpu, struct field_value *field) {
         case FIELD_C2C_COUNT:
         case FIELD_C2C_STATUS:
         case FIELD_C2C_BANDWIDTH: return c2c_field(gpu, field);
-        case FIELD_POWER_AVERAGE:
-        case FIELD_POWER_INSTANT:
-            power = power_of(gpu);
-            return number_field(gpu, field, (int64_t)(wave(&power) * 1000));
+        case FIELD_POWER_AVERAGE: return number_field(gpu, field, power_reading_mw(&gpu->sensor, gpu->power_w, t, AVERAGE));
+        case FIELD_POWER_INSTANT: return number_field(gpu, field, power_reading_mw(&gpu->sensor, gpu->power_w, t, INSTANT));
         default: return NVML_ERROR_NOT_SUPPORTED;
     }
 }
@@ -921,12 +922,12 @@ static int fill_field(const struct gpu *gpu, struct field_value *field) {
 API nvmlDeviceGetFieldValues(const struct device *device, int count, struct field_value *values) {
     ENTER_GPU(device);
     NEED(values && count > 0);
-    struct timespec time = now();
+    int64_t now = now_ns(), t = since_epoch(&profile, now);
     for (int i = 0; i < count; i++) {
-        values[i].timestamp = (long long)time.tv_sec * 1000000 + time.tv_nsec / 1000;
+        values[i].timestamp = now / 1000;
         values[i].latency = 0;
         values[i].value.ull = 0;
-        values[i].code = fill_field(device->gpu, &values[i]);
+        values[i].code = fill_field(device->gpu, &values[i], t);
     }
     return NVML_SUCCESS;
 }
