@@ -13,7 +13,7 @@
 #include "nvml_codes.h"
 #include "values.h"
 
-enum { LINE = 32768, MOST_VALUE = 1000000, MOST_MS = 1000000 };
+enum { LINE = 32768, MOST_VALUE = 1000000, MOST_MS = 1000000, MOST_SAMPLES = 10000 };
 
 #define MOST_BYTES 1e12
 
@@ -39,7 +39,7 @@ static bool wrong(const struct place *place, const char *format, ...) {
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 enum kind { WORDS, NUMBER, FLAG, PCI, UUID, CPUS, NODES, WAVE, LINKS, DEAD, SWITCHES, ROW, P2P, MIGS, SM, VERSION, STATE,
-            BYTES, MS, GAIN, USAGE, SPANS, RESETS, JUMPS, PIDS_LIST, FILE_NAME };
+            BYTES, SHARE, MS, GAIN, USAGE, SPANS, RESETS, JUMPS, PIDS_LIST, FILE_NAME };
 
 struct key {
     const char *name;
@@ -108,12 +108,12 @@ static const struct key GPU_KEYS[] = {
     {"utilization_pct", WAVE, AT(utilization_pct)},
     {"memory_utilization_pct", WAVE, AT(memory_utilization_pct)},
     {"processes", WAVE, AT(processes)},
-    {"sw_power_cap", WAVE, AT(sw_power_cap)},
-    {"sync_boost", WAVE, AT(sync_boost)},
-    {"board_limit", WAVE, AT(board_limit)},
-    {"sw_thermal", WAVE, AT(sw_thermal)},
-    {"hw_thermal", WAVE, AT(hw_thermal)},
-    {"hw_power_brake", WAVE, AT(hw_power_brake)},
+    {"sw_power_cap", SHARE, AT(sw_power_cap)},
+    {"sync_boost", SHARE, AT(sync_boost)},
+    {"board_limit", SHARE, AT(board_limit)},
+    {"sw_thermal", SHARE, AT(sw_thermal)},
+    {"hw_thermal", SHARE, AT(hw_thermal)},
+    {"hw_power_brake", SHARE, AT(hw_power_brake)},
     {"nvlink_tx_mb_per_s", BYTES, AT(nvlink_tx_mb_per_s)},
     {"nvlink_rx_mb_per_s", BYTES, AT(nvlink_rx_mb_per_s)},
     {"pcie_tx_mb_per_s", BYTES, AT(pcie_tx_mb_per_s)},
@@ -174,6 +174,7 @@ static bool take_gpu_value(struct gpu *gpu, const struct key *key, const char *v
         case CPUS: return take_mask(value, field, CPU_WORDS);
         case NODES: return take_mask(value, field, NODE_WORDS);
         case WAVE: return take_wave(value, MOST_VALUE, field, waves);
+        case SHARE: return take_wave(value, 1, field, waves);
         case BYTES: return take_wave(value, MOST_BYTES, field, waves);
         case LINKS: return take_links(value, gpu);
         case DEAD: return take_dead_links(value, gpu);
@@ -220,14 +221,14 @@ static bool take_root(const struct place *place, struct profile *profile, const 
     else if (!strcmp(key, "device_files")) ok = take_device_files(value, profile->device_files);
     else if (!strcmp(key, "epoch_s")) ok = take_number(value, &profile->epoch_s);
     else return wrong(place, "there is no key `%s` outside a section", key);
-    return ok || wrong(place, "`%s` cannot be `%s`", key, value);
+    return ok || wrong(place, "`%s` cannot be `%.80s`", key, value);
 }
 
 static bool take_gpu(const struct place *place, struct gpu *gpu, const char *name, const char *value,
                      struct wave **waves) {
     for (size_t i = 0; i < sizeof GPU_KEYS / sizeof *GPU_KEYS; i++)
         if (!strcmp(name, GPU_KEYS[i].name))
-            return take_gpu_value(gpu, &GPU_KEYS[i], value, waves) || wrong(place, "`%s` cannot be `%s`", name, value);
+            return take_gpu_value(gpu, &GPU_KEYS[i], value, waves) || wrong(place, "`%s` cannot be `%.80s`", name, value);
     return wrong(place, "there is no key `%s` of a GPU", name);
 }
 
@@ -364,6 +365,10 @@ static bool check(const struct place *place, const struct profile *profile) {
         const struct gpu *gpu = &profile->gpu[i];
         if ((gpu->ancestors && gpu->ancestors != profile->gpus) || (gpu->p2ps && gpu->p2ps != profile->gpus))
             return wrong(place, "GPU %d: `ancestors` and `p2p` have one word for each GPU", (int)i);
+        if (gpu->sensor.power_samples < 0 || gpu->sensor.power_samples > MOST_SAMPLES)
+            return wrong(place, "GPU %d: `power_samples` is 0 to %d", (int)i, MOST_SAMPLES);
+        if (gpu->sensor.energy_wraps_mj < 0 || gpu->pcie_wraps_bytes < 0 || gpu->memory_reserved_bytes < 0)
+            return wrong(place, "GPU %d: `energy_wraps_mj`, `pcie_wraps_bytes` and `memory_reserved_bytes` are not negative", (int)i);
         if (gpu->c2c_links < 0 || gpu->c2c_links > MOST_C2C)
             return wrong(place, "GPU %d: `c2c_links` is 0 to %d", (int)i, MOST_C2C);
         for (int link = 0; link < gpu->links; link++)
@@ -463,9 +468,11 @@ int error_of_field(const struct errors *errors, unsigned field) {
     return 0;
 }
 
+static bool is_wave(enum kind kind) { return kind == WAVE || kind == BYTES || kind == SHARE; }
+
 const struct wave *wave_of(const struct gpu *gpu, const char *key) {
     for (size_t i = 0; i < sizeof GPU_KEYS / sizeof *GPU_KEYS; i++)
-        if (!strcmp(key, GPU_KEYS[i].name) && (GPU_KEYS[i].kind == WAVE || GPU_KEYS[i].kind == BYTES))
+        if (!strcmp(key, GPU_KEYS[i].name) && is_wave(GPU_KEYS[i].kind))
             return *(const struct wave *const *)((const char *)gpu + GPU_KEYS[i].offset);
     return NULL;
 }
