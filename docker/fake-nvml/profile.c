@@ -16,6 +16,7 @@
 enum { LINE = 32768, MOST_VALUE = 1000000, MOST_MS = 1000000, MOST_SAMPLES = 10000 };
 
 #define MOST_BYTES 1e12
+#define MOST_EPOCH_S 9000000000 /* in 2255: ns since 1970 are below 2^63 */
 
 #define NODE_FILE "/etc/hpckit/node.toml"
 
@@ -219,7 +220,7 @@ static bool take_root(const struct place *place, struct profile *profile, const 
     else if (!strcmp(key, "driver_version")) ok = take_text(value, profile->driver_version, 40);
     else if (!strcmp(key, "cuda_version")) ok = take_number(value, &profile->cuda_version);
     else if (!strcmp(key, "device_files")) ok = take_device_files(value, profile->device_files);
-    else if (!strcmp(key, "epoch_s")) ok = take_number(value, &profile->epoch_s);
+    else if (!strcmp(key, "epoch_s")) ok = take_number(value, &profile->epoch_s) && profile->epoch_s >= 0 && profile->epoch_s <= MOST_EPOCH_S;
     else return wrong(place, "there is no key `%s` outside a section", key);
     return ok || wrong(place, "`%s` cannot be `%.80s`", key, value);
 }
@@ -478,8 +479,8 @@ const struct wave *wave_of(const struct gpu *gpu, const char *key) {
 }
 
 int64_t since_epoch(const struct profile *profile, int64_t now) {
-    int64_t since = now - profile->epoch_s * NS_PER_S;
-    return since > 0 ? since : 0;
+    wide since = (wide)now - (wide)profile->epoch_s * NS_PER_S;
+    return since > 0 ? (int64_t)since : 0;
 }
 
 wide integral_nano(const struct profile *profile, const struct wave *wave, int64_t from, int64_t to) {

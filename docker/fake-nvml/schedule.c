@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "waveform.h"
-
 static bool take_seconds(const char *text, char **end, int64_t *ns) {
     double seconds = strtod(text, end);
     if (*end == text || !(seconds >= 0 && seconds <= 4e9)) return false;
@@ -79,9 +77,10 @@ bool last_moment(const struct moments *moments, int64_t t, int64_t *out) {
     return true;
 }
 
-int64_t sum_of_moments(const struct moments *moments, int64_t t) {
+wide sum_of_moments(const struct moments *moments, int64_t t) {
     if (!moments->count || t < 0) return 0;
-    int64_t sum = 0, all = 0, at = moments->every_ns ? t % moments->every_ns : t;
+    int64_t at = moments->every_ns ? t % moments->every_ns : t;
+    wide sum = 0, all = 0;
     int count = passed(moments, at);
     for (int i = 0; i < moments->count; i++) {
         all += moments->value[i];

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "waveform.h"
+
 enum { MOST_SPANS = 16 };
 
 struct spans { /* `10-20 30-`, `0-5 every:60` */
@@ -29,6 +31,6 @@ bool is_within(const struct spans *spans, int64_t t_ns, int64_t *began_ns);
 bool last_moment(const struct moments *moments, int64_t t_ns, int64_t *at_ns);
 
 /* The values of all moments not after t. */
-int64_t sum_of_moments(const struct moments *moments, int64_t t_ns);
+wide sum_of_moments(const struct moments *moments, int64_t t_ns);
 
 #endif

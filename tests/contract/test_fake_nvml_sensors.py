@@ -86,7 +86,7 @@ def test_clock_that_is_no_clock(
     monkeypatch.setenv("HPCKIT_FAKE_NVML", str(PROFILES / "dgx-h100.toml"))
     monkeypatch.setenv("HPCKIT_FAKE_NVML_CLOCK", str(clock))
     with pytest.raises(NvmlRefused, match="Unknown"):
-        NvmlCalls(str(library / "libnvidia-ml.so.1"))
+        NvmlCalls(str(library / "libfake-nvml.so"))
 
 
 def test_without_sensor_keys_power_is_of_the_moment(opened: Open) -> None:

@@ -1,6 +1,7 @@
 """The fake NVML in this process, with a clock that a test sets: an hour passes in one assignment.
 
-`nvmlInit` reads the profile and the clock's name; after `close` another profile can be opened.
+One at a time: `nvmlInit` reads the profile and the clock's name, and others after `close` only.
+The library has a name of its own, so that it is no driver to whatever else this process does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class VirtualNvml:
         }
         self.set_s(0)
         with _environment(self.environment):
-            self.nvml = NvmlCalls(str(library / "libnvidia-ml.so.1"))
+            self.nvml = NvmlCalls(str(library / "libfake-nvml.so"))
 
     def __enter__(self) -> VirtualNvml:
         return self
