@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LEDGER_SCHEMA: Final = "hpckit.ledger/1"
 ACCOUNT_FOLDER: Final = "account"
+SAMPLER_STEP: Final = "hpckit-sampler"
+"""What the sampler's step is called in Slurm: it is none of the job's own."""
 
 _MOST_DIGITS = 9
 _MOST_NAME = 255
