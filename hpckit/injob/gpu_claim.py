@@ -30,14 +30,15 @@ def visible_devices(env: dict[str, str]) -> str | None:
     return None
 
 
-def claim(uuids: list[str], env: dict[str, str], identity: Identity) -> Claim:
+def claim(uuids: list[str], visible: str | None, env: dict[str, str], identity: Identity) -> Claim:
     """Which of the GPUs with these UUIDs, in the driver's order, are this rank's own.
 
+    `visible` is as `visible_devices` gives it, or the driver with slices as the GPUs they are of.
     A rank that sees one has that one. Slurm's list of the step's GPUs tells whether the rank sees
     fewer than its step has, so that they are its own. Of GPUs that all ranks of the node see each
     takes an equal share in the order of LOCAL_RANK. Otherwise they cannot be told apart.
     """
-    seen = _seen(uuids, visible_devices(env))
+    seen = _seen(uuids, visible)
     if not seen:
         return Claim("none", [])
     in_step = len([word for word in env.get("SLURM_STEP_GPUS", "").split(",") if word])

@@ -6,7 +6,7 @@ import _thread
 import signal
 import time
 
-from hpckit.injob.gpu_claim import Claim, claim
+from hpckit.injob.gpu_claim import Claim, claim, visible_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from hpckit.injob.identity import Identity
+
+    Find = Callable[[str | None], tuple[list["Gpu"], str | None]]
 
     class Gpu(Protocol):
         """A GPU whose counter can be read; Refused, OSError and ValueError say that it cannot."""
@@ -46,11 +48,14 @@ class GpuWatch:
     What a driver has not answered in time is late, and said to be.
     """
 
-    def __init__(
-        self, gpus: Callable[[], list[Gpu]], env: dict[str, str], identity: Identity
-    ) -> None:
-        """Start to ask; `gpus` finds those that this process may open, and may raise Refused."""
-        self._find = gpus
+    def __init__(self, find: Find, env: dict[str, str], identity: Identity) -> None:
+        """Start to ask.
+
+        `find` takes what narrows down the GPUs (`visible_devices`), and gives those that this
+        process may open and the same text with slices as the GPUs they are of. It may raise
+        Refused.
+        """
+        self._find = find
         self._env = env
         self._identity = identity
         self._started = _thread.allocate_lock()
@@ -103,9 +108,10 @@ class GpuWatch:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         begun_ns = time.monotonic_ns()
         try:
-            found = self._find()
+            found, visible = self._find(visible_devices(self._env))
             self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
-            self._claim = claim([gpu.uuid for gpu in found], self._env, self._identity)
+            uuids = [gpu.uuid for gpu in found]
+            self._claim = claim(uuids, visible, self._env, self._identity)
             self._mine = [found[place] for place in self._claim.places]
         except Refused as error:
             self._refused = str(error)

@@ -20,9 +20,8 @@ from hpckit.model.account_files import LEDGER_SCHEMA, account_folder, ledger_fil
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
-    from collections.abc import Callable
 
-    from hpckit.injob.gpu_watch import Gpu
+    from hpckit.injob.gpu_watch import Find
     from hpckit.injob.identity import Identity
 
 WRITE_LIMIT_S = 1.0
@@ -38,13 +37,13 @@ class Ledger:
         env: dict[str, str],
         rank: int,
         identity: Identity,
-        gpus: Callable[[], list[Gpu]],
+        find: Find,
     ) -> None:
-        """Take `env` as the command has it, and begin to ask for its GPUs with `gpus`."""
+        """Take `env` as the command has it, and begin to ask for its GPUs with `find`."""
         self._env = env
         self._rank = rank
         self._identity = identity
-        self._watch = GpuWatch(gpus, env, identity)
+        self._watch = GpuWatch(find, env, identity)
         self._fd: int | None = None
         self._io: dict[str, int | None] = {}
         self._gpus: dict[str, object] | None = None

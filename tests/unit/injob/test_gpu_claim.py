@@ -19,7 +19,7 @@ def claimed(
     env: dict[str, str], at: Identity, uuids: list[str] | None = None
 ) -> tuple[str, list[int]]:
     """The word and the GPUs of a claim."""
-    found = claim(EIGHT if uuids is None else uuids, env, at)
+    found = claim(EIGHT if uuids is None else uuids, visible_devices(env), env, at)
     return found.why, found.places
 
 

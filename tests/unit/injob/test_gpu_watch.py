@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +13,7 @@ from hpckit.injob.gpu_watch import START_LIMIT_S, GpuWatch, Refused, read
 from hpckit.injob.identity import Identity
 
 if TYPE_CHECKING:
-    from hpckit.injob.gpu_watch import Gpu
+    from hpckit.injob.gpu_watch import Find, Gpu
 
 ONLY = Identity(0, 1, 0, 1, 0)
 
@@ -35,7 +35,7 @@ class ScriptedGpu:
 
 def watching(*gpus: Gpu) -> GpuWatch:
     """A rank that watches these."""
-    return GpuWatch(lambda: list(gpus), {}, ONLY)
+    return GpuWatch(lambda visible: (list(gpus), visible), {}, ONLY)
 
 
 def energies(readings: object) -> list[object]:
@@ -73,7 +73,7 @@ def test_the_end_of_a_short_command_does_not_wait_for_a_change() -> None:
 def test_a_driver_that_refuses_is_quoted() -> None:
     """The error stands in the first line, and there is no GPU to read at the end."""
 
-    def refuse() -> list[Gpu]:
+    def refuse(_visible: str | None) -> tuple[list[Gpu], str | None]:
         raise Refused("DriverNotLoaded")
 
     watch = GpuWatch(refuse, {}, ONLY)
@@ -100,12 +100,12 @@ def test_a_counter_that_cannot_be_read_says_why(error: Exception, reason: str) -
     assert (reading["energy_mj"], reading["refused"]) == (None, reason)
 
 
-def held(gate: threading.Event) -> Callable[[], list[Gpu]]:
+def held(gate: threading.Event) -> Find:
     """A driver that answers when the gate opens."""
 
-    def find() -> list[Gpu]:
+    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
         gate.wait(30)
-        return [ScriptedGpu([7])]
+        return [ScriptedGpu([7])], visible
 
     return find
 
