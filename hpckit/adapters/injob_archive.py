@@ -11,7 +11,12 @@ import zipfile
 from importlib import resources
 from pathlib import Path
 
-_SINGLE_MODULES = ("hpckit/__init__.py", "hpckit/decide/__init__.py", "hpckit/decide/rendezvous.py")
+_SINGLE_MODULES = (
+    "hpckit/__init__.py",
+    *(f"hpckit/adapters/{name}.py" for name in ("__init__", "amd_energy", "nvml_calls")),
+    *(f"hpckit/decide/{name}.py" for name in ("__init__", "rendezvous")),
+    *(f"hpckit/model/{name}.py" for name in ("__init__", "account_files")),
+)
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
 _NEW_ENOUGH = """\

@@ -92,6 +92,15 @@ class NvmlCalls:
         self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         return NvmlHandle(self, handle)
 
+    def gpu_of_slice(self, uuid: str) -> NvmlHandle:
+        """The GPU that a MIG device is of. Raises NvmlRefused."""
+        mig, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        name = ctypes.c_char_p(uuid.encode())
+        self.call("nvmlDeviceGetHandleByUUID", name, ctypes.byref(mig))
+        whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
+        self.call(whole, mig, ctypes.byref(handle))
+        return NvmlHandle(self, handle)
+
 
 class NvmlHandle:
     """A GPU; every method raises NvmlRefused for what it does not tell."""

@@ -15,6 +15,7 @@ from hpckit.app.parts import recorded_parts
 from hpckit.app.prepare import as_json
 from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, StorageFailed
+from hpckit.model.account_files import SAMPLER_STEP
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
@@ -116,9 +117,16 @@ def job_detail(
     if not ended or status.started_s is None or status.tasks:
         return None
     try:
-        return tools.submitter_of(entry).detail(entry, task)
+        detail = tools.submitter_of(entry).detail(entry, task)
     except HpckitError:
         return None
+    return None if detail is None else _of_the_job(detail)
+
+
+def _of_the_job(detail: JobDetail) -> JobDetail:
+    """Without the sampler's step, which Slurm ends with the job: that is no failure of the job."""
+    steps = tuple(step for step in detail.steps if step.name != SAMPLER_STEP)
+    return replace(detail, steps=steps)
 
 
 def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[JobStatus]:

@@ -118,6 +118,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                        help=item.help) for item in _OVERRIDES),
         click.option("--exclusive/--no-exclusive", default=None, help="Whole nodes."),
         click.option("--requeue/--no-requeue", default=None, help="May Slurm restart the job."),
+        click.option("--no-account", is_flag=True, help="Measure nothing: no ledger, no sampler."),
         click.option("--env", multiple=True, metavar="NAME=VALUE", help="Export a variable."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                      help="Any key of the job file, such as resources.mem_per_gpu=64G."),
@@ -199,6 +200,9 @@ def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[
             spelled = f"--{flag}" if params[flag] else f"--no-{flag}"
             options[key] = (params[flag], spelled)
             words.append(spelled)
+    if params["no_account"]:
+        options["account.enabled"] = (False, "--no-account")
+        words.append("--no-account")
     _settings(params["env"], params["settings"], options, words)
     return options, words
 

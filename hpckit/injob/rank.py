@@ -12,6 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hpckit.injob.identity import Identity
+    from hpckit.injob.ledger import Ledger
+
 _COMMAND_INDEX = 3
 
 
@@ -20,7 +23,8 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
 
     The command gets the rank's identity as torch's variables unless `env` itself holds them
     (`--from env`). With a job folder in HPCKIT_JOB_FOLDER both output streams are copied to the
-    rank's log; without one the command replaces this process. 127 is a command that was not
+    rank's log; without one the command replaces this process. HPCKIT_LEDGER=1 adds the rank's
+    ledger. 127 is a command that was not
     found, 126 one that cannot be run; a command killed by a signal takes this process with it.
     """
     if words[:1] != ["--from"] or words[2:_COMMAND_INDEX] != ["--"]:
@@ -34,6 +38,7 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         env = {**env, **identity.exports()}
     path = _rank_log_path(source, identity.rank, env)
     log = None if path is None else open_rank_log(path)
+    ledger = None if log is None else _ledger(env, identity)
     if not identity.local_rank:
         _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
 
@@ -42,10 +47,12 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
             record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
 
     try:
-        return _run(command, env, log, failed)
+        return _run(command, env, log, failed, ledger)
     except OSError as error:
         code = _not_started(command[0], identity.rank, error, log)
         failed(code)
+        if ledger is not None:
+            ledger.finish(code)
         return code
 
 
@@ -65,8 +72,21 @@ def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | 
     return rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", ""))
 
 
+def _ledger(env: dict[str, str], identity: Identity) -> Ledger | None:
+    if identity.rank is None or env.get("HPCKIT_LEDGER") != "1":
+        return None
+    # Loaded where it is wanted alone: the start of a rank is on the job's clock.
+    from hpckit.injob.ledger import begin_ledger
+
+    return begin_ledger(env, identity.rank, identity)
+
+
 def _run(
-    command: list[str], env: dict[str, str], log: int | None, failed: Callable[[int], None]
+    command: list[str],
+    env: dict[str, str],
+    log: int | None,
+    failed: Callable[[int], None],
+    ledger: Ledger | None,
 ) -> int:
     if log is None:
         from hpckit.injob.process import replace
@@ -74,7 +94,7 @@ def _run(
         replace(command, env)
     from hpckit.injob.supervise import supervise
 
-    return supervise(command, env, log, failed)
+    return supervise(command, env, log, failed, ledger)
 
 
 def _not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from hpckit.injob.ledger import Ledger
+
 FORWARDED = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -33,7 +35,11 @@ _DRAIN_BYTES = 1 << 20
 
 
 def supervise(
-    command: list[str], env: dict[str, str], log: int, failed: Callable[[int], None]
+    command: list[str],
+    env: dict[str, str],
+    log: int,
+    failed: Callable[[int], None],
+    ledger: Ledger | None = None,
 ) -> int:
     """Run the command with both streams copied to the descriptor `log`; return its exit code.
 
@@ -44,6 +50,8 @@ def supervise(
     try:
         _reserve_standard_descriptors()
         wake = _catch_signals()
+        if ledger is not None:
+            ledger.begin()
         pid, tees = _start(command, env, RankLog(log))
     except OSError as error:
         # To become the command takes no further process and no pipe. If the fault lies with the
@@ -51,10 +59,9 @@ def supervise(
         if error.errno in _OWN_FAULTS:
             say(f"no rank log: {reason(error)}")
         replace(command, env)
-    status, asked_to_end = _relay(_Command(pid), wake, tees)
+    status, asked_to_end = _relay(_Command(pid, ledger), wake, tees)
     if status and not asked_to_end:
-        code = os.waitstatus_to_exitcode(status)
-        failed(code if code >= 0 else _SHELL_SIGNAL_BASE - code)
+        failed(_shell_code(status))
     for tee in tees:
         drain(tee, wake)
     return end_as(status)
@@ -78,9 +85,27 @@ def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, 
 class _Command:
     """The command's process, and whether signals that come here do not reach it by themselves."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, ledger: Ledger | None) -> None:
         self.pid = pid
         self.needs_signals = not slurmstepd_signals_all()
+        self._ledger = ledger
+
+    def reap(self) -> int | None:
+        """The wait status of a command that has ended, which is noted in the ledger."""
+        if self._ledger is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            return status if ended else None
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        self._ledger.command_ended(self.pid)
+        _, status, usage = os.wait4(self.pid, 0)
+        self._ledger.finish(_shell_code(status), usage)
+        return status
+
+
+def _shell_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
 def _relay(command: _Command, wake: int, tees: list[Tee]) -> tuple[int, bool]:
@@ -139,8 +164,7 @@ def _on_signals(command: _Command, arrived: bytes) -> int | None:
     for number in arrived:
         if number != signal.SIGCHLD and command.needs_signals:
             _forward(command.pid, number)
-    ended, status = os.waitpid(command.pid, os.WNOHANG)
-    return status if ended else None
+    return command.reap()
 
 
 def _forward(pid: int, number: int) -> None:

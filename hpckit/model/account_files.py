@@ -3,20 +3,23 @@
 `account/[array-<task>/]restart-<n>/` holds what one incarnation of the job left:
 `rank-<n>.ledger`, lines of JSON by each rank's entry, and `node-<name>.samples`, blocks by each
 node's sampler (hpckit.model.samples). docs/reference/account-files.md describes both.
+
+Every rank loads this: neither `re` nor `typing` is worth their time there.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Final
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 LEDGER_SCHEMA: Final = "hpckit.ledger/1"
 ACCOUNT_FOLDER: Final = "account"
+SAMPLER_STEP: Final = "hpckit-sampler"
+"""What the sampler's step is called in Slurm: it is none of the job's own."""
 
-_RESTART = re.compile(r"restart-(\d{1,9})", re.ASCII)
-_ARRAY = re.compile(r"array-(\d{1,9})", re.ASCII)
-_LEDGER = re.compile(r"rank-(\d{1,9})\.ledger", re.ASCII)
-_SAMPLES = re.compile(r"node-([A-Za-z0-9_.-]{1,255})\.samples", re.ASCII)
+_MOST_DIGITS = 9
+_MOST_NAME = 255
 
 
 def account_folder(restart: str, array_task: str = "") -> str:
@@ -33,30 +36,44 @@ def ledger_file(rank: int) -> str:
 
 def samples_file(node: str) -> str:
     """The name of a node's samples; characters that a file name should not have become `_`."""
-    return f"node-{re.sub(r'[^A-Za-z0-9_.-]', '_', node)[:255]}.samples"
+    name = "".join(char if _is_plain(char) else "_" for char in node[:_MOST_NAME])
+    return f"node-{name}.samples"
 
 
 def restart_of(folder_name: str) -> int | None:
     """The incarnation whose folder is called so, None for any other folder."""
-    return _number(_RESTART, folder_name)
+    return _number(folder_name, "restart-")
 
 
 def array_task_of(folder_name: str) -> int | None:
     """The array task whose folder is called so."""
-    return _number(_ARRAY, folder_name)
+    return _number(folder_name, "array-")
 
 
 def rank_of(file_name: str) -> int | None:
     """The rank whose ledger is called so."""
-    return _number(_LEDGER, file_name)
+    return _number(file_name, "rank-", ".ledger")
 
 
 def node_of(file_name: str) -> str | None:
     """The node whose samples are called so."""
-    match = _SAMPLES.fullmatch(file_name)
-    return match[1] if match else None
+    name = _between(file_name, "node-", ".samples")
+    is_node = name is not None and len(name) <= _MOST_NAME and all(map(_is_plain, name))
+    return name if is_node else None
 
 
-def _number(pattern: re.Pattern[str], name: str) -> int | None:
-    match = pattern.fullmatch(name)
-    return int(match[1]) if match else None
+def _number(name: str, before: str, after: str = "") -> int | None:
+    digits = _between(name, before, after)
+    if digits is None or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
+
+
+def _between(name: str, before: str, after: str) -> str | None:
+    if not (name.startswith(before) and name.endswith(after)):
+        return None
+    return name[len(before) : len(name) - len(after)] or None
+
+
+def _is_plain(char: str) -> bool:
+    return char.isascii() and (char.isalnum() or char in "_.-")

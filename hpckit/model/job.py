@@ -34,6 +34,7 @@ from hpckit.units import (
 )
 
 JOB_SCHEMA = "hpckit.job/1"
+_LEAST_HZ, _MOST_HZ = 0.01, 100
 
 _ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
 _ENV_PATTERN = matching(
@@ -266,6 +267,26 @@ class TuneRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRequest:
+    """`[account]`: what is measured of the job for `hpckit report`."""
+
+    enabled: bool = key(
+        "Let each rank keep a ledger, and start a sampler on each node, beside the command.",
+        default=True,
+    )
+    hz: float = key(
+        "Readings of the sampler in a second.",
+        default=1.0,
+        check=between(_LEAST_HZ, _MOST_HZ),
+        minimum=_LEAST_HZ,
+        maximum=_MOST_HZ,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A whole job: the value that a job file, a site's defaults and options make together."""
 
@@ -291,6 +312,7 @@ class JobSpec:
     environment: EnvironmentRequest = field(default_factory=EnvironmentRequest)
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     tune: TuneRequest = field(default_factory=TuneRequest)
+    account: AccountRequest = field(default_factory=AccountRequest)
     parallel: Mapping[MeshAxis, int] = key(
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",

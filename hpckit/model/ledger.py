@@ -34,9 +34,9 @@ class RankStart:
 
     `claim` is `visible` (it sees these alone), `local-rank` (it sees its node's GPUs, and has the
     share of its LOCAL_RANK as frameworks do), `all` (it sees more than one can be told apart) or
-    `none`. `visible` is CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES as it stood. `updates` are
-    the first changes of the counters that were seen after the start: when, within some ms, the
-    driver wrote them.
+    `none`. `visible` is CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES as it stood. `nvml_refused`
+    is why NVML told nothing: an error of nvml.h in pynvml's spelling, or `late` where it had not
+    answered when the command had to start.
     """
 
     rank: int
@@ -52,6 +52,7 @@ class RankStart:
     job_id: str | None = None
     cpus: str | None = None
     nvml_init_ms: float | None = None
+    nvml_refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class RankEnd:
 
     CPU seconds, memory peak (bytes, the largest process) and IO (bytes, /proc/PID/io) are of the
     command and of all descendants that it waited for. `exit_code` is 128+N after signal N.
+    `updates` are the first changes of the counters that were seen after the start: when, within
+    some ms, the driver wrote them. Where the start says `late` they are the first readings.
     """
 
     at: Moment

@@ -42,12 +42,23 @@ class EnvironmentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountPlan:
+    """How the job is measured: the sampler's readings in a second, as text, and its own step.
+
+    `srun` are the options of that step, empty where there is no Slurm.
+    """
+
+    hz: str
+    srun: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything that a script template shows, already decided.
 
     `directives` are sbatch's, `srun` the options of the step that starts the command; `ntasks`
     and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
-    (`injob rank --from`).
+    (`injob rank --from`). `account` is None for a job that is not to be measured.
     """
 
     name: str
@@ -66,6 +77,7 @@ class LaunchPlan:
     chdir: str | None = None
     torchrun_args: tuple[str, ...] = ()
     array: ArrayShape | None = None
+    account: AccountPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

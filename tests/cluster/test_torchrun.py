@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -92,3 +93,15 @@ def test_the_example_over_gloo(cluster: Cluster) -> None:
     assert (job["state"], job["exit_code"]) == ("COMPLETED", 0)
     logs = [log_of(cluster, job["job_id"], rank) for rank in range(4)]
     assert all("sum ok (gloo through torch, " in log for log in logs), logs
+
+
+def test_every_worker_keeps_a_ledger(cluster: Cluster, program: str) -> None:
+    """Each of torchrun's workers has the GPU of its local rank, and both ends."""
+    job = waited_for(cluster, program)
+    gpus = set()
+    for rank in RANKS:
+        text = cluster.read(f"{job['folder']}/account/restart-0/rank-{rank}.ledger")
+        start, end = (json.loads(line) for line in text.splitlines())
+        assert (start["rank"], start["claim"], end["exit_code"]) == (rank, "local-rank", 0)
+        gpus.add((start["node"], *(gpu["uuid"] for gpu in start["gpus"])))
+    assert [len(one) for one in gpus] == [2] * len(RANKS)

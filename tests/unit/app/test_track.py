@@ -17,7 +17,15 @@ from hpckit.app.track import (
     list_jobs,
 )
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobRecord, JobState, JobStatus
+from hpckit.model.slurm import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobRecord,
+    JobState,
+    JobStatus,
+    StepRecord,
+)
 from hpckit.ports import Submitter
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -266,6 +274,21 @@ def test_a_job_that_ended_badly_is_told_in_detail(tmp_path: Path, state: JobStat
 def test_other_jobs_are_not_asked_about_in_detail(tmp_path: Path, status: JobStatus) -> None:
     """One that lives, ended as it should, never began or has tasks costs no question."""
     assert detailed(tmp_path, status) == (None, 0)
+
+
+def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:
+    """What Slurm ends with the job is not listed among its failed steps."""
+    steps = tuple(
+        StepRecord(step_id=str(at), name=name, state=JobState.CANCELLED, raw="CANCELLED")
+        for at, name in enumerate(("hpckit-sampler", "python"))
+    )
+    submitter = FakeSubmitter()
+    submitter.detailed = replace(DETAIL, steps=steps)
+    entry = running(submitter, tmp_path / "a")
+    ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
+    detail = job_detail(entry, ended, tracking(submitter, MemoryJobIndex()))
+    assert detail is not None
+    assert [step.name for step in detail.steps] == ["python"]
 
 
 def test_a_job_whose_folder_is_gone_has_no_detail(tmp_path: Path) -> None:

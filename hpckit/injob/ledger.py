@@ -1,0 +1,201 @@
+"""A rank's ledger: a line before its command starts, a line after its end.
+
+It never fails, and never waits for a driver or a file system longer than a second. Format:
+docs/reference/account-files.md.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import time
+
+from hpckit.injob.gpu_claim import visible_devices
+from hpckit.injob.gpu_watch import GpuWatch
+from hpckit.injob.json_line import json_text
+from hpckit.injob.talk import reason, say
+from hpckit.model.account_files import LEDGER_SCHEMA, account_folder, ledger_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import resource
+
+    from hpckit.injob.gpu_watch import Find
+    from hpckit.injob.identity import Identity
+
+WRITE_LIMIT_S = 1.0
+"""How long the end of a rank waits for the file system, at most."""
+_KIB = 1024
+
+
+class Ledger:
+    """One rank's file; given up with one warning where it cannot be written."""
+
+    def __init__(
+        self,
+        env: dict[str, str],
+        rank: int,
+        identity: Identity,
+        find: Find,
+    ) -> None:
+        """Take `env` as the command has it, and begin to ask for its GPUs with `find`."""
+        self._env = env
+        self._rank = rank
+        self._identity = identity
+        self._watch = GpuWatch(find, env, identity)
+        self._fd: int | None = None
+        self._io: dict[str, int | None] = {}
+        self._gpus: dict[str, object] | None = None
+
+    def begin(self) -> None:
+        """Write the first line, as soon as the driver has answered or is late."""
+        found = self._watch.first()
+        folder = account_folder(
+            self._env.get("SLURM_RESTART_COUNT", ""), self._env.get("SLURM_ARRAY_TASK_ID", "")
+        )
+        name = ledger_file(self._rank)
+        try:
+            fd = _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
+            _write(fd, self._first_line(found))
+            self._fd = fd
+        except OSError as error:
+            say(f"no ledger, {folder}/{name} cannot be written: {reason(error)}")
+
+    def command_ended(self, pid: int) -> None:
+        """Read what goes when the ended command `pid` is reaped, and the counters."""
+        if self._fd is not None:
+            self._io = _io_of(pid)
+            self._gpus = self._watch.last()
+
+    def finish(self, exit_code: int, usage: resource.struct_rusage | None = None) -> None:
+        """Write the last line; `usage` is that of the command, None if it was never started."""
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        line = self._last_line(exit_code, usage)
+        # The rank log may have nothing to write any more when a file system goes away: this must
+        # not be what the end of the job hangs on.
+        done = _thread.allocate_lock()
+        done.acquire()
+
+        def write() -> None:
+            try:
+                _write(fd, line)
+            except OSError as error:
+                say(f"the ledger has no end: {reason(error)}")
+            done.release()
+
+        try:
+            _thread.start_new_thread(write, ())
+        except RuntimeError:
+            write()
+        done.acquire(timeout=WRITE_LIMIT_S)
+
+    def _first_line(self, found: dict[str, object]) -> bytes:
+        return _line(
+            {
+                "schema": LEDGER_SCHEMA,
+                "record": "start",
+                "rank": self._rank,
+                "local_rank": self._identity.local_rank,
+                "world_size": self._identity.world_size,
+                "node": self._env.get("SLURMD_NODENAME") or os.uname().nodename,
+                "pid": os.getpid(),
+                "boot_id": _text("/proc/sys/kernel/random/boot_id").strip() or None,
+                "job_id": self._env.get("SLURM_JOB_ID"),
+                "cpus": _status("Cpus_allowed_list"),
+                "at": _moment(),
+                "visible": visible_devices(self._env),
+                **found,
+            }
+        )
+
+    def _last_line(self, exit_code: int, usage: resource.struct_rusage | None) -> bytes:
+        gpus = self._watch.last() if self._gpus is None else self._gpus
+        return _line(
+            {
+                "record": "end",
+                "at": _moment(),
+                **gpus,
+                "exit_code": exit_code,
+                "cpu_user_s": None if usage is None else round(usage.ru_utime, 6),
+                "cpu_system_s": None if usage is None else round(usage.ru_stime, 6),
+                "max_rss_bytes": None if usage is None else usage.ru_maxrss * _KIB,
+                "read_chars_bytes": self._io.get("rchar"),
+                "write_chars_bytes": self._io.get("wchar"),
+                "read_bytes": self._io.get("read_bytes"),
+                "write_bytes": self._io.get("write_bytes"),
+            }
+        )
+
+
+def begin_ledger(env: dict[str, str], rank: int, identity: Identity) -> Ledger:
+    """A rank's ledger; the GPUs are asked from here on."""
+    from hpckit.injob.gpus import find_gpus
+
+    return Ledger(env, rank, identity, find_gpus)
+
+
+def _open(job_folder: str, folder: str, name: str) -> int:
+    path = os.path.join(job_folder, folder, name)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        # The first rank of an incarnation makes its folder; one that another has made will do.
+        for part in folder.split("/"):
+            job_folder = os.path.join(job_folder, part)
+            _make_folder(job_folder)
+        return os.open(path, flags, 0o600)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+
+
+def _write(fd: int, line: bytes) -> None:
+    written = os.write(fd, line)
+    if written < len(line):
+        # What is left of the line is not written: readers skip a line that is cut short.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _line(record: dict[str, object]) -> bytes:
+    return (json_text(record) + "\n").encode("ascii")
+
+
+def _moment() -> dict[str, object]:
+    return {
+        "realtime_ns": time.time_ns(),
+        "monotonic_ns": time.monotonic_ns(),
+        "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+    }
+
+
+def _io_of(pid: int) -> dict[str, int | None]:
+    """The counters of /proc/PID/io: of the process and of the children that it waited for."""
+    found: dict[str, int | None] = {}
+    for line in _text(f"/proc/{pid}/io").splitlines():
+        name, _, number = line.partition(":")
+        if number.strip().isdigit():
+            found[name] = int(number)
+    return found
+
+
+def _status(name: str) -> str | None:
+    for line in _text("/proc/self/status").splitlines():
+        if line.startswith(f"{name}:"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

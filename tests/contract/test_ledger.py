@@ -1,0 +1,127 @@
+"""A rank's ledger on the fake NVML of docker/fake-nvml: GPUs, energies, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpckit.adapters.injob_archive import pack_injob
+from tests.fakes.nvml_library import build_fake_nvml, profile
+
+Kept = Callable[..., tuple[int, list[dict[str, Any]]]]
+FOUR = """
+gpus = 4
+epoch_s = 1704067200
+[gpu]
+name = "Synthetic"
+power_limit_w = 500
+power_w = 200
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the fake library."""
+    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
+
+
+@pytest.fixture
+def kept(library: Path, tmp_path: Path) -> Kept:
+    """Run a command as local rank 1 of 2 on a machine of that profile: its code and its ledger."""
+    archive = tmp_path / "hpckit-injob.pyz"
+    pack_injob(archive)
+    (tmp_path / "logs").mkdir()
+
+    def keep(
+        text: str, *command: str, env: Mapping[str, str] | None = None
+    ) -> tuple[int, list[dict[str, Any]]]:
+        given = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(library),
+            "HPCKIT_FAKE_NVML": str(profile(tmp_path, text)),
+            "HPCKIT_JOB_FOLDER": str(tmp_path),
+            "HPCKIT_LEDGER": "1",
+            **{"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+            **(env or {}),
+        }
+        rank = (sys.executable, "-I", str(archive), "rank", "--from", "env", "--", *command)
+        done = subprocess.run(rank, env=given, capture_output=True, timeout=60, check=False)
+        assert done.stderr == b""
+        path = tmp_path / "account" / "restart-0" / "rank-1.ledger"
+        return done.returncode, [json.loads(line) for line in path.read_text().splitlines()]
+
+    return keep
+
+
+def test_the_energy_is_that_of_the_ranks_gpus(kept: Kept) -> None:
+    """Counter at the end less counter at the start is power times the time between the readings."""
+    code, (start, end) = kept(FOUR, "sh", "-c", "sleep 0.5; exit 3")
+    assert (code, start["claim"], start["nvml_refused"]) == (3, "local-rank", None)
+    for first, last in zip(start["gpus"], end["gpus"], strict=True):
+        assert first["uuid"] == last["uuid"]
+        time_s = (last["monotonic_ns"] - first["monotonic_ns"]) / 1e9
+        assert time_s > 0.5
+        assert last["energy_mj"] - first["energy_mj"] == pytest.approx(200e3 * time_s, rel=0.1)
+
+
+def test_the_counters_first_changes_are_noted(kept: Kept) -> None:
+    """Two changes of each GPU's counter after the start, in their order."""
+    _, (start, end) = kept(FOUR, "sleep", "0.4")
+    for first in start["gpus"]:
+        values = [one["energy_mj"] for one in end["updates"] if one["uuid"] == first["uuid"]]
+        assert len(values) == 2
+        assert first["energy_mj"] < values[0] < values[1]
+
+
+def test_one_visible_gpu_is_the_ranks(kept: Kept) -> None:
+    """With one in CUDA_VISIBLE_DEVICES the ledger has that alone."""
+    _, (start, _) = kept(FOUR, "true", env={"CUDA_VISIBLE_DEVICES": "2"})
+    assert (start["claim"], len(start["gpus"]), start["visible"]) == ("visible", 1, "2")
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetUUID"])
+def test_a_driver_that_hangs_costs_the_start_a_second(kept: Kept, call: str) -> None:
+    """The command runs, its code is its own, and both lines are there."""
+    begun_s = time.monotonic()
+    code, (start, end) = kept(f'error.{call} = "Hang"\n{FOUR}', "sh", "-c", "exit 7")
+    assert 1 < time.monotonic() - begun_s < 8
+    assert (code, start["nvml_refused"], start["gpus"]) == (7, "late", [])
+    assert (end["exit_code"], end["gpus"]) == (7, [])
+
+
+def test_without_a_driver_the_reason_stands_there(kept: Kept) -> None:
+    """NVML's own error is kept."""
+    text = f'error.nvmlInit = "DriverNotLoaded"\n{FOUR}'
+    _, (start, _) = kept(text, "true")
+    assert (start["claim"], start["nvml_refused"]) == ("none", "DriverNotLoaded")
+
+
+def test_a_gpu_without_a_counter_says_so(kept: Kept) -> None:
+    """Its reading has no value, and the reason."""
+    text = f'{FOUR}error.nvmlDeviceGetTotalEnergyConsumption = "NotSupported"\n'
+    _, (start, end) = kept(text, "true")
+    readings = [*start["gpus"], *end["gpus"]]
+    assert {(one["energy_mj"], one["refused"]) for one in readings} == {(None, "NotSupported")}
+    assert end["updates"] == []
+
+
+def test_a_gpu_that_may_not_be_opened_is_not_counted(kept: Kept) -> None:
+    """NVML counts it, as a job in a container sees; the shares are of the others."""
+    text = f'{FOUR}[gpu.0]\nerror.nvmlDeviceGetHandleByIndex = "NoPermission"\n'
+    _, (start, _) = kept(text, "true", env={"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3"})
+    assert (start["claim"], len(start["gpus"])) == ("local-rank", 1)
+
+
+def test_a_slice_counts_as_its_gpu(kept: Kept) -> None:
+    """The counter of a GPU that is split is that of the whole, whichever slice the rank sees."""
+    text = f'{FOUR}[gpu.2]\nuuid = "GPU-2"\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\n'
+    _, (start, _) = kept(text, "true", env={"CUDA_VISIBLE_DEVICES": "MIG-GPU-2-01"})
+    assert (start["claim"], [gpu["uuid"] for gpu in start["gpus"]]) == ("visible", ["GPU-2"])

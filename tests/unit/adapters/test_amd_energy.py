@@ -1,0 +1,71 @@
+"""AMD's energy counters out of a made-up sysfs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpckit.adapters.amd_energy import amd_gpus
+from hpckit.injob.gpu_watch import Refused
+from hpckit.injob.gpus import find_gpus
+
+NO_LIBRARY = "libhpckit-has-no-such.so.1"
+
+
+@pytest.fixture
+def drm(tmp_path: Path) -> Path:
+    """/sys/class/drm of two GPUs of AMD, the one at the lower address second, and a display."""
+    folder = tmp_path / "drm"
+    folder.mkdir()
+    cards = [
+        ("card0", "0000:c1:00.0", "0x1002", "f00d"),
+        ("card1", "0000:41:00.0", "0x1002", "beef"),
+    ]
+    cards.append(("card2", "0000:01:00.0", "0x102b", ""))
+    for name, address, vendor, unique_id in cards:
+        device = tmp_path / "devices" / address
+        hwmon = device / "hwmon" / "hwmon7"
+        hwmon.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        if unique_id:
+            (device / "unique_id").write_text(f"{unique_id}\n")
+            (hwmon / "energy1_input").write_text("1234567\n")
+        (folder / name).mkdir()
+        (folder / name / "device").symlink_to(os.path.relpath(device, folder / name))
+    (folder / "card0-DP-1").mkdir()
+    return folder
+
+
+def test_gpus_are_in_the_order_of_their_addresses(drm: Path) -> None:
+    """As ROCm counts them; a card of another maker is none."""
+    assert [gpu.uuid for gpu in amd_gpus(str(drm))] == ["GPU-beef", "GPU-f00d"]
+
+
+def test_microjoules_become_millijoules(drm: Path) -> None:
+    """Hwmon counts in microjoules."""
+    assert amd_gpus(str(drm))[0].energy_mj() == 1234
+
+
+def test_a_gpu_without_a_counter_is_not_there(drm: Path) -> None:
+    """Virtual functions have no hwmon."""
+    (drm / "card0" / "device" / "hwmon" / "hwmon7" / "energy1_input").unlink()
+    assert [gpu.uuid for gpu in amd_gpus(str(drm))] == ["GPU-beef"]
+
+
+def test_a_machine_without_sysfs_has_none(tmp_path: Path) -> None:
+    """No folder is no GPU, and no error."""
+    assert amd_gpus(str(tmp_path / "none")) == []
+
+
+def test_amds_gpus_are_found_where_nvml_is_not(drm: Path) -> None:
+    """They are asked for where there is no library of NVIDIA's."""
+    gpus, visible = find_gpus("1", NO_LIBRARY, str(drm))
+    assert ([gpu.uuid for gpu in gpus], visible) == (["GPU-beef", "GPU-f00d"], "1")
+
+
+def test_a_machine_without_gpus_quotes_nvml(tmp_path: Path) -> None:
+    """With neither, the reason is that NVML's library is not there."""
+    with pytest.raises(Refused, match="LibraryNotFound"):
+        find_gpus(None, NO_LIBRARY, str(tmp_path))

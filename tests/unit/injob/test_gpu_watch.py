@@ -1,0 +1,165 @@
+"""Asking a driver that may be slow, refuse, or never answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hpckit.injob.gpu_watch import START_LIMIT_S, GpuWatch, Refused, read
+from hpckit.injob.identity import Identity
+
+if TYPE_CHECKING:
+    from hpckit.injob.gpu_watch import Find, Gpu
+
+ONLY = Identity(0, 1, 0, 1, 0)
+
+
+class ScriptedGpu:
+    """A GPU whose counter goes through `values` and stays at the last; an exception is raised."""
+
+    def __init__(self, values: Sequence[int | Exception], uuid: str = "GPU-a") -> None:
+        self.uuid = uuid
+        self._values = list(values)
+
+    def energy_mj(self) -> int:
+        """The next value."""
+        value = self._values[0] if len(self._values) == 1 else self._values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+def watching(*gpus: Gpu) -> GpuWatch:
+    """A rank that watches these."""
+    return GpuWatch(lambda visible: (list(gpus), visible), {}, ONLY)
+
+
+def energies(readings: object) -> list[object]:
+    """The values of some readings."""
+    assert isinstance(readings, list)
+    return [reading["energy_mj"] for reading in readings]
+
+
+def test_the_counter_is_read_at_both_ends() -> None:
+    """First and last have what the counter says then."""
+    watch = watching(ScriptedGpu([5, 5, 5, 9]))
+    assert energies(watch.first()["gpus"]) == [5]
+    time.sleep(0.05)
+    assert energies(watch.last()["gpus"]) == [9]
+
+
+def test_the_first_two_changes_are_noted() -> None:
+    """Of a counter that goes on changing two changes are kept, at the moment they were seen."""
+    watch = watching(ScriptedGpu([1, 1, 2, 2, 3, 4, 5, 6]))
+    watch.first()
+    time.sleep(0.2)
+    last = watch.last()
+    assert energies(last["updates"]) == [2, 3]
+
+
+def test_the_end_of_a_short_command_does_not_wait_for_a_change() -> None:
+    """A counter that stands still costs the end nothing."""
+    watch = watching(ScriptedGpu([1]))
+    watch.first()
+    begun_s = time.monotonic()
+    assert watch.last()["updates"] == []
+    assert time.monotonic() - begun_s < 0.15
+
+
+def test_a_driver_that_refuses_is_quoted() -> None:
+    """The error stands in the first line, and there is no GPU to read at the end."""
+
+    def refuse(_visible: str | None) -> tuple[list[Gpu], str | None]:
+        raise Refused("DriverNotLoaded")
+
+    watch = GpuWatch(refuse, {}, ONLY)
+    assert watch.first() == {
+        "claim": "none",
+        "gpus": [],
+        "nvml_init_ms": None,
+        "nvml_refused": "DriverNotLoaded",
+    }
+    assert watch.last() == {"gpus": [], "updates": []}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Refused("NotSupported"), "NotSupported"),
+        (OSError(19, "No such device"), "No such device"),
+        (ValueError("no number"), "no number"),
+    ],
+)
+def test_a_counter_that_cannot_be_read_says_why(error: Exception, reason: str) -> None:
+    """Such a reading has no value, and the reason."""
+    reading = read(ScriptedGpu([error]))
+    assert (reading["energy_mj"], reading["refused"]) == (None, reason)
+
+
+def held(gate: threading.Event) -> Find:
+    """A driver that answers when the gate opens."""
+
+    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
+        gate.wait(30)
+        return [ScriptedGpu([7])], visible
+
+    return find
+
+
+def test_a_driver_that_hangs_is_late() -> None:
+    """The command starts after a second, its end waits for nothing, and the line says late."""
+    gate = threading.Event()
+    begun_s = time.monotonic()
+    watch = GpuWatch(held(gate), {}, ONLY)
+    first = watch.first()
+    assert START_LIMIT_S <= time.monotonic() - begun_s < START_LIMIT_S + 1
+    assert (first["nvml_refused"], first["gpus"]) == ("late", [])
+    begun_s = time.monotonic()
+    assert watch.last() == {"gpus": [], "updates": []}
+    assert time.monotonic() - begun_s < 0.15
+    gate.set()
+
+
+def test_a_late_answer_is_the_first_update() -> None:
+    """What comes after the command has started is not lost."""
+    gate = threading.Event()
+    watch = GpuWatch(held(gate), {}, ONLY)
+    watch.first()
+    gate.set()
+    time.sleep(0.1)
+    last = watch.last()
+    assert energies(last["updates"]) == [7]
+    assert energies(last["gpus"]) == [7]
+
+
+class HangingGpu(ScriptedGpu):
+    """A GPU that answers once, and then not before the gate opens."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        super().__init__([3])
+        self._gate = gate
+        self._asked = False
+
+    def energy_mj(self) -> int:
+        """The same value, at once the first time."""
+        if self._asked:
+            self._gate.wait(30)
+        self._asked = True
+        return super().energy_mj()
+
+
+def test_a_driver_that_hangs_at_the_end_is_late_there() -> None:
+    """The end waits for a second, and names the GPU without a value."""
+    gate = threading.Event()
+    watch = watching(HangingGpu(gate))
+    assert energies(watch.first()["gpus"]) == [3]
+    begun_s = time.monotonic()
+    last = watch.last()
+    assert time.monotonic() - begun_s < 3
+    gate.set()
+    assert isinstance(last["gpus"], list)
+    assert [(gpu["uuid"], gpu["refused"]) for gpu in last["gpus"]] == [("GPU-a", "late")]
