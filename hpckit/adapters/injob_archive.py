@@ -12,6 +12,13 @@ from importlib import resources
 from pathlib import Path
 
 _SINGLE_MODULES = ("hpckit/__init__.py", "hpckit/decide/__init__.py", "hpckit/decide/rendezvous.py")
+# What the sampler imports besides; a test runs it from the archive.
+_SAMPLER_MODULES = (
+    "adapters/{__init__,nvml_calls,nvml_counters,nvml_slow,sample_clock,sample_copier,sample_spool}",
+    "app/{__init__,sample}",
+    "model/{__init__,account_files,samples}",
+    "{sample_ports}",
+)
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
 _NEW_ENOUGH = """\
@@ -83,7 +90,7 @@ def pack_probe(target: Path) -> None:
 
     Raises OSError.
     """
-    sources = {**_sources(), **_probe_sources(), **_nvml_binding()}
+    sources = {**_sources(), **_chosen(_PROBE_MODULES), **_nvml_binding()}
     sources["__main__.py"] = _PROBE_MAIN.encode()
     # Half a second of compiling, once an inspection, spares it each node.
     _write(target, _archive(sources, zipfile.ZIP_DEFLATED))
@@ -110,13 +117,13 @@ def _sources() -> dict[str, bytes]:
         if entry.name.endswith(".py")
     ]
     sources = {f"hpckit/{name}": package.joinpath(name).read_bytes() for name in names}
-    return {"__main__.py": _MAIN.encode(), **sources}
+    return {"__main__.py": _MAIN.encode(), **sources, **_chosen(_SAMPLER_MODULES)}
 
 
-def _probe_sources() -> dict[str, bytes]:
+def _chosen(patterns: tuple[str, ...]) -> dict[str, bytes]:
     package = resources.files("hpckit")
     sources = {}
-    for pattern in _PROBE_MODULES:
+    for pattern in patterns:
         folder, _, choice = pattern.partition("{")
         for name in choice.rstrip("}").split(","):
             path = f"{folder}{name}.py"
