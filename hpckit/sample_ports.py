@@ -103,3 +103,10 @@ class JobWatch(Protocol):
     def has_ranks(self) -> bool:
         """Whether processes of the job's other steps are alive; asked after a request to end."""
         ...
+
+
+class Beat(Protocol):
+    """What a watchdog is told."""
+
+    begun_ns: int
+    """When the tick that is under way began, CLOCK_MONOTONIC; 0 between ticks."""

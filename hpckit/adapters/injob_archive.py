@@ -14,9 +14,13 @@ from pathlib import Path
 _SINGLE_MODULES = ("hpckit/__init__.py", "hpckit/decide/__init__.py", "hpckit/decide/rendezvous.py")
 # What the sampler imports besides; a test runs it from the archive.
 _SAMPLER_MODULES = (
-    "adapters/{__init__,nvml_calls,nvml_counters,nvml_slow,sample_clock,sample_copier,sample_spool}",
+    "adapters/{__init__,amd_counters,cgroup_counters,held_file,host_counters,job_counters}",
+    "adapters/{job_processes,job_watch,node_counters,nvml_calls,nvml_counters,nvml_gpm,nvml_shown}",
+    "adapters/{nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
     "app/{__init__,sample}",
+    "decide/{__init__,sampled_gpus}",
     "model/{__init__,account_files,samples}",
+    "parse/{__init__,cgroup,process_stat,slurm_node}",
     "{sample_ports}",
 )
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
+    from hpckit.adapters.sample_guard import Beat
 
 INSTANT_FROM_HZ = 10.0
 ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
@@ -116,13 +117,12 @@ class NvmlGpu:
         for slot, packed in enumerate(kinds):
             kind, failed = packed & _U32, packed >> 32
             code = None if failed else _CODES.get(kind)
-            codes.append(f"{_FIELD_BYTES - 8}x{code or '8x'}" + ("" if code else ""))
+            codes.append(f"{_FIELD_BYTES - 8}x{code or 'Q'}")
             column = _COLUMNS[slot]
             if code is None:
                 why = reason_of(failed) if failed else f"a value of type {kind}"
                 self.refused.setdefault(column, why)
                 holes.append((slot, _HOLES[slot]))
-                codes[-1] = f"{_FIELD_BYTES - 8}xQ"
             else:
                 self.refused.pop(column, None)
         self._values_of = struct.Struct("<" + "".join(codes))
@@ -203,23 +203,28 @@ class NvmlGpu:
 class NvmlCounters:
     """All GPUs that are sampled; one that is lost is left out, and the others go on."""
 
-    def __init__(self, nvml: NvmlCalls, indices: Sequence[int], hz: float, place: int = 0) -> None:
-        """Prepare the GPUs of these indices of the driver; `place` is that of the first."""
+    def __init__(self, nvml: NvmlCalls, indices: Sequence[int], hz: float, beat: Beat) -> None:
+        """Prepare the GPUs of these indices; `beat` is told with which GPU a call is under way."""
         self._gpus: list[NvmlGpu] = []
         self._described: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
-        self.reading: str | None = None
-        """The uuid of the GPU whose call is under way, for whoever watches that it returns."""
+        self._beat = beat
         for index in indices:
             try:
-                gpu = NvmlGpu(nvml.gpu(index), index, place, hz)
+                handle = nvml.gpu(index)
+                beat.gpu = handle.text("nvmlDeviceGetUUID")
+                gpu = NvmlGpu(handle, index, len(self._gpus), hz)
                 described = gpu.describe()
             except NvmlRefused as refused:
                 self._events.append({"event": "gpu-lost", "index": index, "why": refused.reason})
                 continue
             self._gpus.append(gpu)
             self._described.append(described)
-            place += 1
+        beat.gpu = None
+
+    def say_lost(self, uuid: str, why: str) -> None:
+        """Tell of a GPU that is not sampled."""
+        self._events.append({"event": "gpu-lost", "uuid": uuid, "why": why})
 
     def describe(self) -> Sequence[dict[str, Any]]:
         """The GPUs as META has them, those that were lost since too."""
@@ -230,14 +235,14 @@ class NvmlCounters:
         for gpu, described in zip(self._gpus, self._described, strict=True):
             if gpu.lost is not None:
                 continue
-            self.reading = described["uuid"]
+            self._beat.gpu = described["uuid"]
             try:
                 gpu.pack(buffer, at, begin_ns)
             except NvmlRefused as refused:
                 self._failed(gpu, refused.reason)
                 continue
             at += GPU_RECORD.size
-        self.reading = None
+        self._beat.gpu = None
         return at
 
     def _failed(self, gpu: NvmlGpu, reason: str) -> None:

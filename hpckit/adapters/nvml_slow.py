@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 
 from hpckit.adapters.nvml_calls import NvmlRefused, reason_of
+from hpckit.adapters.nvml_gpm import COLUMNS as GPM_COLUMNS
+from hpckit.adapters.nvml_gpm import NvmlGpm
 from hpckit.model.samples import MISSING
 
 TYPE_CHECKING = False
@@ -70,16 +73,17 @@ class NvmlSlow:
         self._refused = refused
         self.gauges = (_U8, _U8, _U8, _U32, _U16, _U16, _U32)
         """util_pct, mem_util_pct, temp_c, mem_used_mib, sm_mhz, mem_mhz, event_reasons."""
-        self.profile = (_U16, _U16, _U16)
+        self.profile: tuple[int, ...] = (_U16, _U16, _U16)
         """sm_active, tensor_active, dram_active, in hundredths of a percent."""
         self.processes = _U8
         self.memory_bytes: int | None = None
+        self._gpm = NvmlGpm(handle)
         self._used_mib = _U32
         self._pids: tuple[int, ...] | None = None
-        self._told_pids: tuple[int, ...] | None = None
+        self._told_pids: tuple[int, ...] = ()
         self._quick_at = self._once_at = 0
         self._prepare()
-        self.refresh(0)
+        self.refresh(time.monotonic_ns())
 
     def _prepare(self) -> None:
         handle = self._handle
@@ -111,6 +115,7 @@ class NvmlSlow:
             self._once_at = now_ns + _NS
             self._ask_memory()
             self._ask_processes()
+        self._ask_profile(now_ns)
         util = self._util
         rates = util.out if self._got(util, "util_pct", "mem_util_pct") else (_U8, _U8)
         self.gauges = (
@@ -136,6 +141,13 @@ class NvmlSlow:
         for column in columns:
             self._refused[column] = call.refused or "Unknown"
         return False
+
+    def _ask_profile(self, now_ns: int) -> None:
+        gpm = self._gpm
+        gpm.refresh(now_ns)
+        self.profile = gpm.profile
+        if gpm.refused is not None:
+            self._refused.update(dict.fromkeys(GPM_COLUMNS, gpm.refused))
 
     def _ask_memory(self) -> None:
         self._used_mib = _U32

@@ -7,8 +7,8 @@ that ends leaves the thread behind. Both files are only appended to.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
+import time
 
 from hpckit.adapters.sample_copier import Copier
 from hpckit.model.samples import BlockHeader, encode_block
@@ -104,7 +104,10 @@ def _local_store(
     root = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
     for folder in dict.fromkeys((root, "/tmp")):  # noqa: S108
         try:
-            return LocalFile(tempfile.mkdtemp(prefix="hpckit-samples-", dir=folder), most_bytes)
+            # mkdir refuses a name that somebody else took, so the folder is this process's own.
+            name = f"{folder}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}"
+            os.mkdir(name, mode=0o700)
+            return LocalFile(name, most_bytes)
         except OSError as error:
             say(f"sampler: {folder}: {error.strerror}")
     return HeldBytes(MOST_HELD_BYTES)

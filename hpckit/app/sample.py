@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hpckit.model.samples import EVENTS, GPU, GPU_RECORD, HOST, META
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hpckit.sample_ports import (
+        Beat,
         GpuCounters,
         HostCounters,
         JobWatch,
@@ -35,8 +36,7 @@ _LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplePlan:
+class SamplePlan(NamedTuple):
     """How often and how long; `meta` is what META says beside GPUs and columns."""
 
     hz: float
@@ -45,8 +45,7 @@ class SamplePlan:
     flush_s: float = FLUSH_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleTools:
+class SampleTools(NamedTuple):
     """Everything that the loop asks."""
 
     gpus: Sequence[GpuCounters]
@@ -54,18 +53,17 @@ class SampleTools:
     sink: SampleSink
     clock: SampleClock
     watch: JobWatch
+    beat: Beat
     progress: Callable[[int, float], None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleEnd:
+class SampleEnd(NamedTuple):
     """How it ended: `reason` as the event `end` has it, and the ticks that were taken."""
 
     reason: str
     ticks: int
 
 
-@dataclass(slots=True)
 class _Schedule:
     """Ticks at begin + n periods, never drifting; those that were missed are left out.
 
@@ -75,19 +73,20 @@ class _Schedule:
     load than all it is used for.
     """
 
-    begin_ns: int
-    period_ns: int
-    jitters: bool
-    index: int = 0
-    state: int = 1
+    def __init__(self, begin_ns: int, period_ns: int, *, jitters: bool) -> None:
+        self._begin_ns = begin_ns
+        self._period_ns = period_ns
+        self._jitters = jitters
+        self._index = 0
+        self._state = 1
 
     def next_ns(self, now_ns: int) -> int:
         """When the next tick is due."""
-        self.index = max(self.index + 1, (now_ns - self.begin_ns) // self.period_ns)
-        due = self.begin_ns + self.index * self.period_ns
-        if self.jitters:
-            self.state = (self.state * 1664525 + 1013904223) & 0xFFFFFFFF
-            due += (self.state * self.period_ns) >> 32
+        self._index = max(self._index + 1, (now_ns - self._begin_ns) // self._period_ns)
+        due = self._begin_ns + self._index * self._period_ns
+        if self._jitters:
+            self._state = (self._state * 1664525 + 1013904223) & 0xFFFFFFFF
+            due += (self._state * self._period_ns) >> 32
         return due
 
 
@@ -100,8 +99,6 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
-        self.beat_ns = 0
-        """When the last tick began; 0 between ticks. A watchdog looks at it."""
 
     def run(self) -> SampleEnd:
         """Sample until the end; what the ports raise passes through, after a last write."""
@@ -115,7 +112,7 @@ class SampleLoop:
         try:
             ticks = self._ticks(begun, ending)
         finally:
-            self.beat_ns = 0
+            self._tools.beat.begun_ns = 0
             self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
             self._flush(clock.now())
         return SampleEnd(reason=ending.reason or "failure", ticks=ticks)
@@ -123,7 +120,7 @@ class SampleLoop:
     def _ticks(self, begun: Moment, ending: _Ending) -> int:
         clock, hz = self._tools.clock, self._plan.hz
         period_ns = max(int(_NS / hz), 1)
-        schedule = _Schedule(begun.monotonic_ns, period_ns, hz >= JITTER_FROM_HZ)
+        schedule = _Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
         gaps = _Gaps(period_ns, begun)
         flush_ns, host_ns = int(self._plan.flush_s * _NS), int(HOST_S * _NS)
         flush_at = begun.monotonic_ns + min(flush_ns, _NS)
@@ -131,7 +128,7 @@ class SampleLoop:
         ticks = 0
         while True:
             moment = clock.now()
-            now_ns = self.beat_ns = moment.monotonic_ns
+            now_ns = self._tools.beat.begun_ns = moment.monotonic_ns
             gap = gaps.at(moment)
             if gap:
                 # The time in a block's records has 32 bits: none spans what may have been hours.
@@ -147,7 +144,7 @@ class SampleLoop:
             if now_ns >= flush_at or self._buffer.is_full():
                 self._flush(moment)
                 flush_at = now_ns + flush_ns
-            self.beat_ns = 0
+            self._tools.beat.begun_ns = 0
             if ending.came(now_ns) or ending.comes_while_waiting(schedule.next_ns(now_ns), self):
                 return ticks
 
@@ -257,26 +254,22 @@ class _HostBuffer:
         self._begun = None
 
 
-@dataclass(slots=True)
 class _Gaps:
     """Ticks that did not come: the process was stopped, or the machine slept."""
 
-    period_ns: int
-    last: Moment
-    least_ns: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.least_ns = max(int(_LEAST_GAP_S * _NS), 3 * self.period_ns)
+    def __init__(self, period_ns: int, last: Moment) -> None:
+        self._last = last
+        self._least_ns = max(int(_LEAST_GAP_S * _NS), 3 * period_ns)
 
     def at(self, moment: Moment) -> dict[str, int] | None:
         """The gap before this tick, if there was one."""
-        last, self.last = self.last, moment
+        last, self._last = self._last, moment
         # CLOCK_MONOTONIC stands still while the machine sleeps, CLOCK_BOOTTIME does not.
         slept_ns = (moment.boottime_ns - last.boottime_ns) - (
             moment.monotonic_ns - last.monotonic_ns
         )
         awake_ns = moment.monotonic_ns - last.monotonic_ns
-        if awake_ns + slept_ns < self.least_ns:
+        if awake_ns + slept_ns < self._least_ns:
             return None
         return {"from_ns": last.monotonic_ns, "slept_ns": max(slept_ns, 0)}
 

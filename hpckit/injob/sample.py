@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import sys
 from typing import NamedTuple
 
-from hpckit import __version__
 from hpckit.injob.talk import reason, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
     from hpckit.adapters.sample_spool import SampleSpool
-    from hpckit.app.sample import SampleEnd, SampleLoop, SampleTools
-    from hpckit.sample_ports import GpuCounters
+    from hpckit.app.sample import SampleEnd, SampleLoop
+    from hpckit.injob.sample_parts import Node
+    from hpckit.sample_ports import JobWatch
 
 LEAST_HZ, MOST_HZ = 0.01, 100.0
 _LAST_COPY_S = 1.5
+_MIB = 1024**2
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
-_FLAGS = ("--by-hand",)
+_BY_HAND = "--by-hand"
 
 
 class Wish(NamedTuple):
@@ -33,19 +36,30 @@ class Wish(NamedTuple):
     without: tuple[str, ...]
     by_hand: bool
 
+    def words(self) -> list[str]:
+        """The command line that asks for it."""
+        words = ["--out", self.out, "--hz", repr(self.hz)]
+        if self.duration_s is not None:
+            words += ["--duration", repr(self.duration_s)]
+        if self.parent is not None:
+            words += ["--parent", str(self.parent)]
+        if self.without:
+            words += ["--without", ",".join(self.without)]
+        return [*words, *([_BY_HAND] if self.by_hand else [])]
+
 
 def sample(words: list[str], env: dict[str, str]) -> int | None:
     """Sample until the job ends; None for a wrong command line, else 0 whatever happens.
 
-    `--out DIR` is the job folder, `--hz` 0.01 to 100 (1), `--duration` seconds, `--parent` a
-    process whose end is the end. A sampler never fails a job: what went wrong is one line on
-    stderr.
+    `--out DIR` is the job folder, `--hz` 0.01 to 100 (1 unless said), `--duration` seconds,
+    `--parent` a process whose end is the end. A sampler never fails a job: what went wrong is one
+    line on stderr.
     """
     wish = wish_of(words)
     if wish is None:
         return None
     try:
-        _run(wish, env)
+        _Run(wish, words, env).run()
     except OSError as error:
         say(f"sampler: {error.filename or ''}: {reason(error)}; sampling ends here")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
@@ -55,8 +69,8 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
 
 def wish_of(words: list[str]) -> Wish | None:
     """The options, None where they are no command line of the sampler."""
-    by_hand = _FLAGS[0] in words
-    words = [word for word in words if word not in _FLAGS]
+    by_hand = _BY_HAND in words
+    words = [word for word in words if word != _BY_HAND]
     given = dict(zip(words[::2], words[1::2], strict=False))
     if len(words) != 2 * len(given) or not given.keys() <= _OPTIONS.keys():
         return None
@@ -68,103 +82,116 @@ def wish_of(words: list[str]) -> Wish | None:
     except ValueError:
         return None
     if not options["--out"] or not LEAST_HZ <= hz <= MOST_HZ:
+        if options["--out"]:
+            say(f"sampler: --hz {options['--hz']} is outside {LEAST_HZ} to {MOST_HZ:g}")
         return None
     without = tuple(filter(None, options["--without"].split(",")))
     return Wish(options["--out"], hz, duration_s, parent, without, by_hand)
 
 
-def _run(wish: Wish, env: dict[str, str]) -> None:
-    from hpckit.adapters.sample_clock import SignalClock, listen
-    from hpckit.adapters.sample_spool import SampleSpool
-    from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
-    from hpckit.model.account_files import account_folder, samples_file
+class _Run:
+    def __init__(self, wish: Wish, words: list[str], env: Mapping[str, str]) -> None:
+        from hpckit.adapters.sample_guard import Beat
 
-    ends = listen(by_hand=wish.by_hand)
-    os.nice(19)
-    node = env.get("SLURMD_NODENAME") or socket.gethostname()
-    folder = account_folder(env.get("SLURM_RESTART_COUNT", ""), env.get("SLURM_ARRAY_TASK_ID", ""))
-    spool = SampleSpool(wish.out, f"{folder}/{samples_file(node)}", say=say)
-    tools = SampleTools(
-        gpus=_gpus(wish, env),
-        host=NoHost(),
-        sink=spool,
-        clock=SignalClock(ends),
-        watch=NoWatch(),
-    )
-    plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=_meta(node, env))
-    loop = SampleLoop(plan, tools)
-    # Nothing that a tick makes is part of a cycle: collecting would cost time and find nothing.
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    loop.run()
-    _close(spool)
+        self._wish = wish
+        self._words = words
+        self._env = env
+        self._beat = Beat()
+        self._spool: SampleSpool | None = None
+        self._loop: SampleLoop | None = None
 
+    def run(self) -> None:
+        """Begin, sample, end; ends the process where everything went well."""
+        from hpckit.adapters.sample_clock import SignalClock, listen
+        from hpckit.adapters.sample_guard import LIMIT_S, Guard
+        from hpckit.adapters.sample_spool import SampleSpool
+        from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
+        from hpckit.injob.sample_parts import Node
 
-def _close(spool: SampleSpool) -> None:
-    kept = spool.close(_LAST_COPY_S)
-    if kept is not None:
-        say(f"sampler: not all could be copied to the job folder; the rest is in {kept}")
-    sys.stdout.flush()
-    # The interpreter would wait for a thread that a dead file system may hold.
-    os._exit(0)
+        wish = self._wish
+        ends = listen(by_hand=wish.by_hand)
+        os.nice(19)
+        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
+        Guard(self._beat, ends, self._hung)
+        node = Node(self._env, wish.hz, wish.without, self._beat)
+        tools = SampleTools(
+            gpus=node.gpus,
+            host=node.host,
+            sink=spool,
+            clock=SignalClock(ends),
+            watch=self._watch(node),
+            beat=self._beat,
+            progress=self._progress(),
+        )
+        plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
+        self._loop = loop = SampleLoop(plan, tools)
+        self._beat.limit_s = LIMIT_S
+        # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            end = loop.run()
+        finally:
+            kept = spool.close(_LAST_COPY_S)
+            if kept is not None:
+                say(f"sampler: not all reached {wish.out}; the rest is in {kept} on this node")
+        self._leave(end, sum(len(one.describe()) for one in node.gpus))
 
+    def _name(self) -> str:
+        return self._env.get("SLURMD_NODENAME") or os.uname().nodename
 
-def _meta(node: str, env: dict[str, str]) -> dict[str, object]:
-    return {
-        "node": node,
-        "job_id": env.get("SLURM_JOB_ID"),
-        "array_task": _number(env.get("SLURM_ARRAY_TASK_ID")),
-        "restart": _number(env.get("SLURM_RESTART_COUNT")) or 0,
-        "boot_id": _text("/proc/sys/kernel/random/boot_id"),
-        "synthetic": False,
-        "hpckit": __version__,
-        "cpus": os.cpu_count(),
-        "memory_limit_bytes": None,
-        "exclusive": None,
-    }
+    def _target(self) -> str:
+        from hpckit.model.account_files import account_folder, samples_file
 
+        restart = self._env.get("SLURM_RESTART_COUNT", "")
+        folder = account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
+        return f"{folder}/{samples_file(self._name())}"
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    def _watch(self, node: Node) -> JobWatch:
+        from hpckit.adapters.job_watch import JobEnd
 
+        end = self._env.get("SLURM_JOB_END_TIME", "")
+        return JobEnd(
+            end_s=float(end) if end.isascii() and end.isdigit() else None,
+            parent=self._wish.parent,
+            processes=node.processes,
+        )
 
-def _text(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read().strip()
-    except OSError:
-        return None
+    def _progress(self) -> Callable[[int, float], None] | None:
+        if not self._wish.by_hand or not os.isatty(2):
+            return None
 
+        def show(ticks: int, seconds: float) -> None:
+            line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
+            os.write(2, line.encode())
 
-def _gpus(wish: Wish, env: dict[str, str]) -> list[GpuCounters]:
-    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlRefused
-    from hpckit.adapters.nvml_counters import NvmlCounters
+        return show
 
-    try:
-        nvml = NvmlCalls()
-        return [NvmlCounters(nvml, range(nvml.count()), wish.hz)]
-    except NvmlRefused:
-        return []
+    def _leave(self, end: SampleEnd, gpus: int) -> NoReturn:
+        """End without waiting for a thread that a dead file system may hold."""
+        if self._wish.by_hand:
+            if os.isatty(2):
+                os.write(2, b"\r\x1b[K")
+            path = f"{self._wish.out}/{self._target()}"
+            sys.stdout.write(
+                f" wrote  {end.ticks} samples of {gpus} GPUs · {path}\n"
+                f" next   hpckit report --from {self._wish.out}\n"
+            )
+            sys.stdout.flush()
+        os._exit(0)
 
-
-class NoHost:
-    def columns(self):
-        return ()
-
-    def refused(self):
-        return {}
-
-    def read(self):
-        return ()
-
-    def changed(self):
-        return False
-
-
-class NoWatch:
-    def over(self):
-        return None
-
-    def has_ranks(self):
-        return False
+    def _hung(self, is_asked: bool) -> None:
+        """What is under way does not return: write what there is, and go on without that GPU."""
+        gpu, spool = self._beat.gpu, self._spool
+        if gpu is not None:
+            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
+            if self._loop is not None:
+                self._loop.keep_written()
+        if spool is not None:
+            spool.close(_LAST_COPY_S)
+        if is_asked or gpu is None or gpu in self._wish.without:
+            os._exit(0)
+        wish = self._wish._replace(without=(*self._wish.without, gpu))
+        before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
+        os.execv(sys.executable, [sys.executable, *before[1:], *wish.words()])
