@@ -127,7 +127,6 @@ class _Run:
         self._loop = loop = SampleLoop(plan, tools)
         self._beat.limit_s = LIMIT_S
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
-        gc.collect()
         gc.freeze()
         gc.disable()
         try:
