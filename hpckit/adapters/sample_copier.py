@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 _TAIL_BYTES = 4 * 1024**2
-_RETRY_S = 5.0
 
 
 class Copier:
@@ -93,17 +92,13 @@ class Copier:
                 while not self._has_work:
                     self._work.wait()
                 self._has_work = False
-            is_done = self._try_to_copy()
+            self._try_to_copy()
             with self._work:
                 if not self._has_work:
                     self._is_idle = True
                     self._work.notify_all()
-                if self._ending:
-                    if self._is_idle:
-                        return
-                elif not is_done:
-                    # Asked again at the next flush; the file system may be back by then.
-                    self._work.wait(0)
+                if self._ending and self._is_idle:
+                    return
 
     def _first_look(self) -> int:
         try:
@@ -117,19 +112,17 @@ class Copier:
         finally:
             os.close(fd)
 
-    def _try_to_copy(self) -> bool:
+    def _try_to_copy(self) -> None:
+        """Copy, or say once why not; the next flush tries again."""
         try:
             self._copy()
         except OSError as error:
             if not self._said:
                 self._said = True
-                self._say(
-                    f"sampler: {self._path}: {error.strerror}; the samples stay on this node, and "
-                    "the copy is tried again every few seconds"
-                )
-            return False
-        self._said = False
-        return True
+                why = error.strerror or str(error)
+                self._say(f"sampler: {self._path}: {why}; samples stay on this node until it works")
+        else:
+            self._said = False
 
     def _copy(self) -> None:
         data = self.store.next_bytes()

@@ -26,7 +26,7 @@ MOST_HELD_BYTES = 4 * 1024**2
 REWIND_BYTES = 1024**2
 """A local file that was copied whole is begun anew from this size on."""
 _COPY_BYTES = 256 * 1024
-_FIRST_WAIT_S = 2.0
+_FIRST_WAIT_S = 0.5
 
 
 class SampleSpool:
@@ -102,14 +102,16 @@ def _local_store(
     local_root: str | None, most_bytes: int, say: Callable[[str], None]
 ) -> LocalFile | HeldBytes:
     root = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
+    why = ""
     for folder in dict.fromkeys((root, "/tmp")):  # noqa: S108
+        # mkdir refuses a name that somebody else took, so the folder is this process's own.
+        name = f"{folder}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}"
         try:
-            # mkdir refuses a name that somebody else took, so the folder is this process's own.
-            name = f"{folder}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}"
             os.mkdir(name, mode=0o700)
             return LocalFile(name, most_bytes)
         except OSError as error:
-            say(f"sampler: {folder}: {error.strerror}")
+            why += f"; {folder}: {error.strerror}"
+    say(f"sampler: samples are held in memory{why}")
     return HeldBytes(MOST_HELD_BYTES)
 
 

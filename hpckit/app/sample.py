@@ -81,13 +81,16 @@ class _Schedule:
         self._state = 1
 
     def next_ns(self, now_ns: int) -> int:
-        """When the next tick is due."""
-        self._index = max(self._index + 1, (now_ns - self._begin_ns) // self._period_ns)
-        due = self._begin_ns + self._index * self._period_ns
-        if self._jitters:
-            self._state = (self._state * 1664525 + 1013904223) & 0xFFFFFFFF
-            due += (self._state * self._period_ns) >> 32
-        return due
+        """When the next tick is due, after `now_ns`."""
+        self._index = max(self._index, (now_ns - self._begin_ns) // self._period_ns - 1)
+        while True:
+            self._index += 1
+            due_ns = self._begin_ns + self._index * self._period_ns
+            if self._jitters:
+                self._state = (self._state * 1664525 + 1013904223) & 0xFFFFFFFF
+                due_ns += (self._state * self._period_ns) >> 32
+            if due_ns > now_ns:
+                return due_ns
 
 
 class SampleLoop:
@@ -145,7 +148,8 @@ class SampleLoop:
                 self._flush(moment)
                 flush_at = now_ns + flush_ns
             self._tools.beat.begun_ns = 0
-            if ending.came(now_ns) or ending.comes_while_waiting(schedule.next_ns(now_ns), self):
+            due_ns = schedule.next_ns(clock.monotonic_ns())
+            if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks
 
     def keep_written(self) -> None:

@@ -111,8 +111,8 @@ class _Run:
         wish = self._wish
         ends = listen(by_hand=wish.by_hand)
         os.nice(19)
-        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
         Guard(self._beat, ends, self._hung)
+        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
         node = Node(self._env, wish.hz, wish.without, self._beat)
         tools = SampleTools(
             gpus=node.gpus,
