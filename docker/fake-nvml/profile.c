@@ -9,9 +9,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "clock.h"
 #include "nvml_codes.h"
+#include "values.h"
 
-enum { LINE = 4096, MOST_VALUE = 1000000, MOST_SECONDS = 1000000000 };
+enum { LINE = 32768, MOST_VALUE = 1000000, MOST_MS = 1000000, MOST_SAMPLES = 10000 };
+
+#define MOST_BYTES 1e12
 
 #define NODE_FILE "/etc/hpckit/node.toml"
 
@@ -32,221 +36,10 @@ static bool wrong(const struct place *place, const char *format, ...) {
     return false;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static bool take_text(const char *word, char *out, size_t size) {
-    size_t length = strlen(word);
-    if (length >= size) return false;
-    memcpy(out, word, length + 1);
-    return true;
-}
-
-static bool take_number(const char *word, int64_t *out) {
-    char *end;
-    errno = 0;
-    if (!*word || isspace((unsigned char)*word)) return false;
-    long long value = strtoll(word, &end, 0);
-    if (*end || errno) return false;
-    *out = value;
-    return true;
-}
-
-static bool take_flag(const char *word, bool *out) {
-    *out = !strcmp(word, "true");
-    return *out || !strcmp(word, "false");
-}
-
-/* 0-3,8 as a mask; an empty list is an empty mask. */
-static bool take_mask(const char *text, uint64_t *words, int count) {
-    memset(words, 0, sizeof(*words) * (size_t)count);
-    while (*text) {
-        char *end;
-        if (!isdigit((unsigned char)*text)) return false;
-        unsigned long first = strtoul(text, &end, 10), last = first;
-        if (*end == '-') {
-            if (!isdigit((unsigned char)end[1])) return false;
-            last = strtoul(end + 1, &end, 10);
-        }
-        if (last < first || last >= (unsigned long)count * 64) return false;
-        for (unsigned long i = first; i <= last; i++) words[i / 64] |= (uint64_t)1 << (i % 64);
-        if (*end == ',' && end[1]) end++;
-        else if (*end) return false;
-        text = end;
-    }
-    return true;
-}
-
-static bool take_pci(const char *text, struct pci *out) {
-    int used = 0;
-    struct pci pci = {.is_set = true};
-    if (sscanf(text, "%8x:%2x:%2x.%1x%n", &pci.domain, &pci.bus, &pci.device, &pci.function, &used) != 4 || text[used])
-        return false;
-    *out = pci;
-    return true;
-}
-
-/* 32 hexadecimal digits, dashes between them do not count. */
-static bool take_uuid(const char *text, unsigned char out[16]) {
-    int digits = 0;
-    memset(out, 0, 16);
-    for (; *text; text++) {
-        if (*text == '-') continue;
-        if (!isxdigit((unsigned char)*text) || digits == 32) return false;
-        int digit = isdigit((unsigned char)*text) ? *text - '0' : tolower((unsigned char)*text) - 'a' + 10;
-        out[digits / 2] = (unsigned char)(out[digits / 2] << 4 | digit);
-        digits++;
-    }
-    return digits == 32;
-}
-
-/* `0:120 10:650 30:120`, the seconds ascending from 0; or one number for ever. */
-static bool take_points(const char *text, struct points *out) {
-    char *end;
-    memset(out, 0, sizeof *out);
-    double value = strtod(text, &end);
-    if (end != text && !*end && value >= 0 && value <= MOST_VALUE) {
-        out->count = 1;
-        out->value[0] = value;
-        return true;
-    }
-    while (*text) {
-        if (out->count == MOST_POINTS) return false;
-        double at = strtod(text, &end);
-        if (end == text || *end != ':' || !(at >= 0 && at <= MOST_SECONDS)) return false;
-        text = end + 1;
-        value = strtod(text, &end);
-        if (end == text || !(value >= 0 && value <= MOST_VALUE)) return false;
-        if (out->count ? at <= out->at_s[out->count - 1] : at != 0) return false;
-        out->at_s[out->count] = at;
-        out->value[out->count++] = value;
-        text = end;
-        while (*text == ' ') text++;
-    }
-    return out->count > 1;
-}
-
-/* The next word of a list, in `word`; NULL at its end or where a word is too long. */
-static const char *next_word(const char *text, char *word, size_t size) {
-    while (*text == ' ') text++;
-    size_t length = strcspn(text, " ");
-    if (!length || length >= size) return NULL;
-    memcpy(word, text, length);
-    word[length] = 0;
-    return text + length;
-}
-
-static bool is_at_end(const char *text) { return text[strspn(text, " ")] == 0; }
-
-struct word {
-    const char *text;
-    int code;
-};
-
-static bool code_of(const struct word *words, const char *text, int *code) {
-    for (; words->text; words++)
-        if (!strcasecmp(words->text, text)) return *code = words->code, true;
-    return false;
-}
-
-static const struct word LINK_ENDS[] = {
-    {"-", TO_NOTHING}, {"switch", TO_SWITCH}, {"npu", TO_NPU}, {"hidden", TO_HIDDEN}, {NULL, 0}};
-static const struct word ANCESTOR_WORDS[] = {{"X", 0},     {"INTERNAL", 0}, {"PIX", 10}, {"PXB", 20},
-                                             {"PHB", 30},  {"NODE", 40},    {"SYS", 50}, {NULL, 0}};
-static const struct word P2P_WORDS[] = {{"X", 0},   {"OK", 0},   {"CNS", 1}, {"GNS", 2},
-                                        {"TNS", 3}, {"DR", 4},   {"NS", 5},  {"U", 6},
-                                        {NULL, 0}}; /* nvidia-smi topo -p2p */
-static const struct word FABRIC_WORDS[] = {
-    {"NOT_SUPPORTED", 0}, {"NOT_STARTED", 1}, {"IN_PROGRESS", 2}, {"COMPLETED", 3}, {NULL, 0}};
-static const struct word ERROR_WORDS[] = {ERROR_CODES, {"Hang", HANGS}, {NULL, 0}};
-
-/* `18*switch`, `1 1 2 - switch`: where each link ends, GPUs by their index. */
-static bool take_links(const char *text, struct gpu *gpu) {
-    char word[TEXT];
-    int links = 0;
-    for (const char *rest; (rest = next_word(text, word, sizeof word)) != NULL; text = rest) {
-        char *end = word, *what = word;
-        int64_t peer;
-        unsigned long times = strtoul(word, &end, 10);
-        if (end != word && *end == '*') what = end + 1;
-        else times = 1;
-        int code = TO_NOTHING;
-        if (!code_of(LINK_ENDS, what, &code)) {
-            if (!take_number(what, &peer) || peer < 0 || peer >= MOST_GPUS) return false;
-            code = (int)peer;
-        }
-        if (times > (unsigned long)(MOST_LINKS - links)) return false;
-        while (times--) gpu->link_to[links++] = code;
-    }
-    gpu->links = links;
-    return is_at_end(text);
-}
-
-static bool take_dead_links(const char *text, struct gpu *gpu) {
-    uint64_t mask = 0;
-    if (!take_mask(text, &mask, 1) || mask >> MOST_LINKS) return false;
-    for (int i = 0; i < MOST_LINKS; i++) gpu->link_is_dead[i] = mask >> i & 1;
-    return true;
-}
-
-static bool take_switches(const char *text, struct gpu *gpu) {
-    char word[TEXT];
-    gpu->switches = 0;
-    for (const char *rest; (rest = next_word(text, word, sizeof word)) != NULL; text = rest)
-        if (gpu->switches == MOST_LINKS || !take_pci(word, &gpu->switch_pci[gpu->switches++])) return false;
-    return is_at_end(text);
-}
-
-static bool take_row(const char *text, const struct word *words, int row[MOST_GPUS], int *count) {
-    char word[TEXT];
-    *count = 0;
-    for (const char *rest; (rest = next_word(text, word, sizeof word)) != NULL; text = rest)
-        if (*count == MOST_GPUS || !code_of(words, word, &row[(*count)++])) return false;
-    return is_at_end(text);
-}
-
-/* `1g.10gb 3g.40gb`: compute slices and memory of each MIG device. */
-static bool take_slices(const char *text, struct gpu *gpu) {
-    char word[TEXT];
-    gpu->slices = 0;
-    for (const char *rest; (rest = next_word(text, word, sizeof word)) != NULL; text = rest) {
-        struct slice slice = {0};
-        int used = 0;
-        if (gpu->slices == MOST_MIG) return false;
-        if (sscanf(word, "%1ug.%3ugb%n", &slice.compute, &slice.memory_gb, &used) != 2 || word[used]) return false;
-        if (!take_text(word, slice.name, sizeof slice.name)) return false;
-        gpu->slice[gpu->slices++] = slice;
-    }
-    return is_at_end(text);
-}
-
-static bool take_sm(const char *text, struct gpu *gpu) {
-    int used = 0;
-    unsigned major, minor;
-    if (sscanf(text, "%3u.%1u%n", &major, &minor, &used) != 2 || text[used]) return false;
-    gpu->sm_major = major;
-    gpu->sm_minor = minor;
-    return true;
-}
-
-static bool take_nvlink_version(const char *text, struct gpu *gpu) {
-    static const struct word VERSIONS[] = {{"1.0", 1}, {"2.0", 2}, {"2.2", 3}, {"3.0", 4}, {"3.1", 5},
-                                           {"4.0", 6}, {"5.0", 7}, {"6.0", 8}, {NULL, 0}};
-    int code;
-    if (!code_of(VERSIONS, text, &code)) return false;
-    gpu->nvlink_version = code;
-    return true;
-}
-
-static bool take_fabric_state(const char *text, struct gpu *gpu) {
-    int code;
-    if (!code_of(FABRIC_WORDS, text, &code)) return false;
-    gpu->fabric_state = code;
-    return true;
-}
-
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-enum kind { WORDS, NUMBER, FLAG, PCI, UUID, CPUS, NODES, WAVE, LINKS, DEAD, SWITCHES, ROW, P2P, MIGS, SM, VERSION, STATE };
+enum kind { WORDS, NUMBER, FLAG, PCI, UUID, CPUS, NODES, WAVE, LINKS, DEAD, SWITCHES, ROW, P2P, MIGS, SM, VERSION, STATE,
+            BYTES, SHARE, MS, GAIN, USAGE, SPANS, RESETS, JUMPS, PIDS_LIST, FILE_NAME };
 
 struct key {
     const char *name;
@@ -265,7 +58,8 @@ static const struct key GPU_KEYS[] = {
     {"minor", NUMBER, AT(minor)},
     {"sm", SM, 0},
     {"memory_bytes", NUMBER, AT(memory_bytes)},
-    {"memory_used_bytes", NUMBER, AT(memory_used_bytes)},
+    {"memory_used_bytes", BYTES, AT(memory_used_bytes)},
+    {"memory_reserved_bytes", NUMBER, AT(memory_reserved_bytes)},
     {"cpus", CPUS, AT(cpus)},
     {"numa", NODES, AT(numa)},
     {"own_numa", NUMBER, AT(own_numa)},
@@ -300,21 +94,76 @@ static const struct key GPU_KEYS[] = {
     {"ecc", FLAG, AT(ecc)},
     {"ecc_uncorrected_volatile", NUMBER, AT(ecc_uncorrected_volatile)},
     {"ecc_uncorrected_aggregate", NUMBER, AT(ecc_uncorrected_aggregate)},
-    {"temperature_c", NUMBER, AT(temperature_c)},
+    {"temperature_c", WAVE, AT(temperature_c)},
     {"pcie_generation", NUMBER, AT(pcie_generation)},
     {"pcie_width", NUMBER, AT(pcie_width)},
     {"pcie_max_generation", NUMBER, AT(pcie_max_generation)},
     {"pcie_max_width", NUMBER, AT(pcie_max_width)},
     {"pcie_replays", NUMBER, AT(pcie_replays)},
-    {"graphics_mhz", NUMBER, AT(graphics_mhz)},
+    {"graphics_mhz", WAVE, AT(graphics_mhz)},
     {"max_graphics_mhz", NUMBER, AT(max_graphics_mhz)},
-    {"memory_mhz", NUMBER, AT(memory_mhz)},
+    {"memory_mhz", WAVE, AT(memory_mhz)},
     {"power_limit_w", NUMBER, AT(power_limit_w)},
     {"power_w", WAVE, AT(power_w)},
     {"utilization_pct", WAVE, AT(utilization_pct)},
+    {"memory_utilization_pct", WAVE, AT(memory_utilization_pct)},
+    {"processes", WAVE, AT(processes)},
+    {"sw_power_cap", SHARE, AT(sw_power_cap)},
+    {"sync_boost", SHARE, AT(sync_boost)},
+    {"board_limit", SHARE, AT(board_limit)},
+    {"sw_thermal", SHARE, AT(sw_thermal)},
+    {"hw_thermal", SHARE, AT(hw_thermal)},
+    {"hw_power_brake", SHARE, AT(hw_power_brake)},
+    {"nvlink_tx_mb_per_s", BYTES, AT(nvlink_tx_mb_per_s)},
+    {"nvlink_rx_mb_per_s", BYTES, AT(nvlink_rx_mb_per_s)},
+    {"pcie_tx_mb_per_s", BYTES, AT(pcie_tx_mb_per_s)},
+    {"pcie_rx_mb_per_s", BYTES, AT(pcie_rx_mb_per_s)},
+    {"pcie_wraps_bytes", NUMBER, AT(pcie_wraps_bytes)},
+    {"gpm", FLAG, AT(gpm)},
+    {"sm_active_pct", WAVE, AT(sm_active_pct)},
+    {"sm_occupancy_pct", WAVE, AT(sm_occupancy_pct)},
+    {"tensor_active_pct", WAVE, AT(tensor_active_pct)},
+    {"dram_active_pct", WAVE, AT(dram_active_pct)},
+    {"process_pids", PIDS_LIST, AT(process_pids)},
+    {"process_pids_file", FILE_NAME, AT(process_pids_file)},
+    {"power_update_ms", MS, AT(sensor.power_update_ns)},
+    {"power_window_ms", MS, AT(sensor.power_window_ns)},
+    {"power_average_ms", MS, AT(sensor.power_average_ns)},
+    {"power_usage", USAGE, AT(sensor.usage_is_average)},
+    {"power_gain", GAIN, AT(sensor.power_gain)},
+    {"power_samples", NUMBER, AT(sensor.power_samples)},
+    {"power_frozen_s", SPANS, AT(sensor.power_frozen)},
+    {"sensor_phase_ms", MS, AT(sensor.phase_ns)},
+    {"energy_update_ms", MS, AT(sensor.energy_update_ns)},
+    {"energy_window", FLAG, AT(sensor.energy_window)},
+    {"energy_gain", GAIN, AT(sensor.energy_gain)},
+    {"energy_wraps_mj", NUMBER, AT(sensor.energy_wraps_mj)},
+    {"energy_frozen_s", SPANS, AT(sensor.energy_frozen)},
+    {"energy_reset_s", RESETS, AT(sensor.energy_resets)},
+    {"energy_jump_j", JUMPS, AT(sensor.energy_jumps)},
+    {"lost_s", SPANS, AT(lost)},
 };
 
-static bool take_gpu_value(struct gpu *gpu, const struct key *key, const char *value) {
+static bool take_wave(const char *value, double most, const struct wave **out, struct wave **waves) {
+    return (*out = read_wave(value, most, waves)) != NULL;
+}
+
+/* What the sensor and the counters do with the waveforms. */
+static bool take_behaviour(void *field, enum kind kind, const char *value) {
+    switch (kind) {
+        case MS: return take_scaled(value, MOST_MS, 1000000, field);
+        case GAIN: return take_scaled(value, 10, MICRO, field);
+        case USAGE: return take_power_usage(value, field);
+        case SPANS: return read_spans(value, field);
+        case RESETS: return read_moments(value, false, field);
+        case JUMPS: return read_moments(value, true, field);
+        case PIDS_LIST: return take_pids(value, field);
+        case FILE_NAME: return take_text(value, field, PATH);
+        default: return false;
+    }
+}
+
+static bool take_gpu_value(struct gpu *gpu, const struct key *key, const char *value, struct wave **waves) {
     void *field = (char *)gpu + key->offset;
     switch (key->kind) {
         case WORDS: return take_text(value, field, TEXT);
@@ -324,7 +173,9 @@ static bool take_gpu_value(struct gpu *gpu, const struct key *key, const char *v
         case UUID: return take_uuid(value, field);
         case CPUS: return take_mask(value, field, CPU_WORDS);
         case NODES: return take_mask(value, field, NODE_WORDS);
-        case WAVE: return take_points(value, field);
+        case WAVE: return take_wave(value, MOST_VALUE, field, waves);
+        case SHARE: return take_wave(value, 1, field, waves);
+        case BYTES: return take_wave(value, MOST_BYTES, field, waves);
         case LINKS: return take_links(value, gpu);
         case DEAD: return take_dead_links(value, gpu);
         case SWITCHES: return take_switches(value, gpu);
@@ -334,8 +185,8 @@ static bool take_gpu_value(struct gpu *gpu, const struct key *key, const char *v
         case SM: return take_sm(value, gpu);
         case VERSION: return take_nvlink_version(value, gpu);
         case STATE: return take_fabric_state(value, gpu);
+        default: return take_behaviour(field, key->kind, value);
     }
-    return false;
 }
 
 static bool take_error(const struct place *place, struct errors *errors, const char *call, const char *value) {
@@ -347,9 +198,17 @@ static bool take_error(const struct place *place, struct errors *errors, const c
         if (!strcmp(entry->call, call)) return entry->code = code, true;
     if (errors->count == MOST_ERRORS) return wrong(place, "over %d errors", MOST_ERRORS);
     if (!*call || !take_text(call, entry->call, sizeof entry->call)) return wrong(place, "no call is named so");
+    if (strncmp(call, "field", 5) || !take_number(call + 5, &entry->field)) entry->field = -1;
     entry->code = code;
     errors->count++;
     return true;
+}
+
+/* `true` is where a driver has them. */
+static bool take_device_files(const char *value, char out[PATH]) {
+    bool is_set;
+    if (take_flag(value, &is_set)) return take_text(is_set ? "/dev/nvidia" : "", out, PATH);
+    return *value == '/' && take_text(value, out, PATH);
 }
 
 static bool take_root(const struct place *place, struct profile *profile, const char *key, const char *value) {
@@ -359,15 +218,17 @@ static bool take_root(const struct place *place, struct profile *profile, const 
     else if (!strcmp(key, "gpus")) ok = take_number(value, &profile->gpus) && profile->gpus >= 0 && profile->gpus <= MOST_GPUS;
     else if (!strcmp(key, "driver_version")) ok = take_text(value, profile->driver_version, 40);
     else if (!strcmp(key, "cuda_version")) ok = take_number(value, &profile->cuda_version);
+    else if (!strcmp(key, "device_files")) ok = take_device_files(value, profile->device_files);
     else if (!strcmp(key, "epoch_s")) ok = take_number(value, &profile->epoch_s);
     else return wrong(place, "there is no key `%s` outside a section", key);
-    return ok || wrong(place, "`%s` cannot be `%s`", key, value);
+    return ok || wrong(place, "`%s` cannot be `%.80s`", key, value);
 }
 
-static bool take_gpu(const struct place *place, struct gpu *gpu, const char *name, const char *value) {
+static bool take_gpu(const struct place *place, struct gpu *gpu, const char *name, const char *value,
+                     struct wave **waves) {
     for (size_t i = 0; i < sizeof GPU_KEYS / sizeof *GPU_KEYS; i++)
         if (!strcmp(name, GPU_KEYS[i].name))
-            return take_gpu_value(gpu, &GPU_KEYS[i], value) || wrong(place, "`%s` cannot be `%s`", name, value);
+            return take_gpu_value(gpu, &GPU_KEYS[i], value, waves) || wrong(place, "`%s` cannot be `%.80s`", name, value);
     return wrong(place, "there is no key `%s` of a GPU", name);
 }
 
@@ -450,10 +311,12 @@ static bool take_line(struct reader *reader, char *line) {
         return take_error(&reader->place, errors, key + 6, value);
     }
     if (!reader->gpu) return take_root(&reader->place, reader->profile, key, value);
-    return take_gpu(&reader->place, reader->gpu, key, value);
+    return take_gpu(&reader->place, reader->gpu, key, value, &reader->profile->waves);
 }
 
 static void set_defaults(struct profile *profile, struct gpu *all) {
+    free_waves(&profile->waves);
+    for (int i = 0; i < MOST_GPUS; i++) free_sums(&profile->gpu[i].sensor);
     memset(profile, 0, sizeof *profile);
     memset(all, 0, sizeof *all);
     snprintf(profile->driver_version, sizeof profile->driver_version, "570.86.15");
@@ -468,17 +331,28 @@ static void set_defaults(struct profile *profile, struct gpu *all) {
     all->pcie_width = all->pcie_max_width = 16;
     all->nvlink_version = 6;
     all->power_limit_w = 700;
-    all->temperature_c = 35;
-    all->graphics_mhz = all->max_graphics_mhz = 1980;
-    all->memory_mhz = 2619;
+    all->max_graphics_mhz = 1980;
+    all->sensor.power_average_ns = -1;
+    all->sensor.power_gain = all->sensor.energy_gain = MICRO;
 }
 
-/* What a GPU has that no two may share, where the profile does not say it. */
-static void complete(struct gpu *gpu, int index) {
+static void complete_wave(const struct wave **wave, double value, struct wave **waves) {
+    if (!*wave) *wave = constant_wave(value, waves);
+}
+
+/* What the profile does not say: values, and what no two GPUs may share. */
+static bool complete(struct gpu *gpu, int index, struct wave **waves) {
+    complete_wave(&gpu->power_w, (double)gpu->power_limit_w / 10, waves);
+    complete_wave(&gpu->temperature_c, 35, waves);
+    complete_wave(&gpu->graphics_mhz, 1980, waves);
+    complete_wave(&gpu->memory_mhz, 2619, waves);
+    complete_wave(&gpu->memory_used_bytes, 0, waves);
+    complete_wave(&gpu->utilization_pct, 0, waves);
     if (!gpu->uuid[0]) snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-5e7e71c0-0000-4000-8000-%012x", index);
     if (!gpu->serial[0]) snprintf(gpu->serial, sizeof gpu->serial, "synthetic-%d", index);
     if (!gpu->pci.is_set) gpu->pci = (struct pci){.is_set = true, .bus = (unsigned)(0x10 + index)};
     if (gpu->minor < 0) gpu->minor = index;
+    return gpu->utilization_pct && (!gpu->sensor.energy_window || sum_windows(&gpu->sensor, gpu->power_w));
 }
 
 static bool is_same_pci(const struct pci *one, const struct pci *other) {
@@ -491,6 +365,10 @@ static bool check(const struct place *place, const struct profile *profile) {
         const struct gpu *gpu = &profile->gpu[i];
         if ((gpu->ancestors && gpu->ancestors != profile->gpus) || (gpu->p2ps && gpu->p2ps != profile->gpus))
             return wrong(place, "GPU %d: `ancestors` and `p2p` have one word for each GPU", (int)i);
+        if (gpu->sensor.power_samples < 0 || gpu->sensor.power_samples > MOST_SAMPLES)
+            return wrong(place, "GPU %d: `power_samples` is 0 to %d", (int)i, MOST_SAMPLES);
+        if (gpu->sensor.energy_wraps_mj < 0 || gpu->pcie_wraps_bytes < 0 || gpu->memory_reserved_bytes < 0)
+            return wrong(place, "GPU %d: `energy_wraps_mj`, `pcie_wraps_bytes` and `memory_reserved_bytes` are not negative", (int)i);
         if (gpu->c2c_links < 0 || gpu->c2c_links > MOST_C2C)
             return wrong(place, "GPU %d: `c2c_links` is 0 to %d", (int)i, MOST_C2C);
         for (int link = 0; link < gpu->links; link++)
@@ -553,13 +431,16 @@ static bool read_lines(FILE *file, const char *path, struct profile *profile, st
     if (!each_line(file, &reader.place, take_profile_line, &reader)) return false;
     for (int i = 0; i < (int)profile->gpus; i++) {
         if (!reader.has_overrides) profile->gpu[i] = *all;
-        complete(&profile->gpu[i], i);
+        if (!complete(&profile->gpu[i], i, &profile->waves))
+            return wrong(&reader.place, "GPU %d: `energy_window` needs `power_update_ms`, and a period of `power_w` of "
+                         "which a small multiple, within 262144 updates, is a multiple of it", i);
     }
     return check(&reader.place, profile);
 }
 
 int read_profile(struct profile *profile) {
-    char path[LINE];
+    char path[4096];
+    if (!open_clock()) return NVML_ERROR_UNKNOWN;
     if (!find_profile(path, sizeof path)) return NVML_ERROR_DRIVER_NOT_LOADED;
     struct place place = {.path = path};
     FILE *file = fopen(path, "re");
@@ -579,4 +460,29 @@ int error_of(const struct errors *errors, const char *call) {
         if (strlen(errors->entries[i].call) == length && !strncmp(errors->entries[i].call, call, length))
             return errors->entries[i].code;
     return 0;
+}
+
+int error_of_field(const struct errors *errors, unsigned field) {
+    for (int i = 0; i < errors->count; i++)
+        if (errors->entries[i].field == field) return errors->entries[i].code;
+    return 0;
+}
+
+static bool is_wave(enum kind kind) { return kind == WAVE || kind == BYTES || kind == SHARE; }
+
+const struct wave *wave_of(const struct gpu *gpu, const char *key) {
+    for (size_t i = 0; i < sizeof GPU_KEYS / sizeof *GPU_KEYS; i++)
+        if (!strcmp(key, GPU_KEYS[i].name) && is_wave(GPU_KEYS[i].kind))
+            return *(const struct wave *const *)((const char *)gpu + GPU_KEYS[i].offset);
+    return NULL;
+}
+
+int64_t since_epoch(const struct profile *profile, int64_t now) {
+    int64_t since = now - profile->epoch_s * NS_PER_S;
+    return since > 0 ? since : 0;
+}
+
+wide integral_nano(const struct profile *profile, const struct wave *wave, int64_t from, int64_t to) {
+    wide whole2 = wave_integral2(wave, since_epoch(profile, to)) - wave_integral2(wave, since_epoch(profile, from));
+    return whole2 / (2 * MICRO); /* µ * ns is 1e-15 of a unit times seconds */
 }

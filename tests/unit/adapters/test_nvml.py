@@ -264,7 +264,7 @@ def test_energy_is_the_integral_of_the_power(with_profile: WithProfile) -> None:
         ('gpus = 1\nerror.nvmlInit = "Maybe"\n', "`Maybe` is no error of nvml.h"),
         ('gpus = 2\n[gpu]\npci = "0000:01:00.0"\n', "the same `pci` or `uuid`"),
         ('gpus = 1\n[gpu]\nname = "a" b\n', "expected key = value"),
-        ("gpus = 1 #" + "x" * 5000, "a line over"),
+        ("gpus = 1 #" + "x" * 40000, "a line over"),
     ],
 )
 def test_wrong_profile(with_profile: WithProfile, text: str, words: str) -> None:
