@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hpckit.adapters.sample_guard import Beat
 
 INSTANT_FROM_HZ = 10.0
+PCIE_FROM_HZ = 20.0
+"""64 GB/s turn a counter of 32 bits over 15 times a second."""
 ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
 _THROTTLE = (74, 269, 270, 271)
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
@@ -45,10 +47,27 @@ _COLUMNS = (
     "pcie_tx_mib",
     "pcie_rx_mib",
 )
+_UNREADABLE = {1: "its counter has 32 bits and wraps between two samples"}
 _U32, _U64 = MISSING[4], MISSING[8]
 _HOLES = (_U64, *(_U32,) * 9)
 _NS_PER_MS = 1_000_000
 _LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
+
+
+class Unwrapped:
+    """A counter of bytes that may begin again from 0 at 2³², made one that goes on."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._wraps_bytes = 0
+
+    def mib(self, count: int) -> int:
+        """What was counted, in MiB modulo 2³²."""
+        # One that was beyond 2^32 has more bits: it was reset, which is the reader's to see.
+        if count < self._last <= _U32:
+            self._wraps_bytes += _U32 + 1
+        self._last = count
+        return (count + self._wraps_bytes >> 20) & _U32
 
 
 class NvmlGpu:
@@ -68,6 +87,8 @@ class NvmlGpu:
         self._kinds: tuple[int, ...] = ()
         self._values_of = struct.Struct("<" + f"{_FIELD_BYTES - 8}xQ" * len(wanted))
         self._holes: tuple[tuple[int, int], ...] = ()
+        self._pcie_sent, self._pcie_got = Unwrapped(), Unwrapped()
+        self._is_quick = hz >= PCIE_FROM_HZ
         self._power_usage: Any = None
         self.slow = NvmlSlow(handle, self.refused)
         self._first_look()
@@ -119,8 +140,10 @@ class NvmlGpu:
             code = None if failed else _CODES.get(kind)
             codes.append(f"{_FIELD_BYTES - 8}x{code or 'Q'}")
             column = _COLUMNS[slot]
+            if code == "I4x" and column.startswith("pcie") and not self._is_quick:
+                code = None
             if code is None:
-                why = reason_of(failed) if failed else f"a value of type {kind}"
+                why = reason_of(failed) if failed else _UNREADABLE.get(kind, f"type {kind}")
                 self.refused.setdefault(column, why)
                 holes.append((slot, _HOLES[slot]))
             else:
@@ -148,8 +171,8 @@ class NvmlGpu:
             (brake // _NS_PER_MS) & _U32,
             (sent >> self._shift) & _U32,
             (got >> self._shift) & _U32,
-            (pcie_sent >> 20) & _U32,
-            (pcie_got >> 20) & _U32,
+            self._pcie_sent.mib(pcie_sent),
+            self._pcie_got.mib(pcie_got),
         ]
         for slot, missing in self._holes:
             row[slot] = missing
