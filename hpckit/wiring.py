@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
@@ -270,3 +270,19 @@ def node_probe(shared: Path) -> NodeProbe:
 def surrounding_job() -> str | None:
     """The job that this process is a part of, None outside of one."""
     return os.environ.get("SLURM_JOB_ID") or None
+
+
+def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
+    """Become the sampler of jobs, which has a third of this process's memory.
+
+    Raises StorageFailed when `folder` cannot be made.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"{folder}: {error.strerror}") from error
+    root = str(Path(__file__).resolve().parents[1])
+    code = f"import sys; sys.path.insert(0, {root!r}); from hpckit.injob.main import main; "
+    code += "sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-I", "-c", code, "sample", "--by-hand", *words]
+    os.execv(sys.executable, argv)  # noqa: S606  the same interpreter, a list of words

@@ -17,6 +17,17 @@ _SINGLE_MODULES = (
     *(f"hpckit/decide/{name}.py" for name in ("__init__", "rendezvous")),
     *(f"hpckit/model/{name}.py" for name in ("__init__", "account_files")),
 )
+# What the sampler imports besides; a test runs it from the archive.
+_SAMPLER_MODULES = (
+    "adapters/{__init__,amd_counters,cgroup_counters,held_file,host_counters,job_counters}",
+    "adapters/{job_processes,job_watch,node_counters,nvml_calls,nvml_counters,nvml_gpm,nvml_shown}",
+    "adapters/{nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
+    "app/{__init__,sample}",
+    "decide/{__init__,sampled_gpus}",
+    "model/{__init__,account_files,samples}",
+    "parse/{__init__,cgroup,process_stat,slurm_node}",
+    "{sample_ports}",
+)
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
 _NEW_ENOUGH = """\
@@ -88,7 +99,7 @@ def pack_probe(target: Path) -> None:
 
     Raises OSError.
     """
-    sources = {**_sources(), **_probe_sources(), **_nvml_binding()}
+    sources = {**_sources(), **_chosen(_PROBE_MODULES), **_nvml_binding()}
     sources["__main__.py"] = _PROBE_MAIN.encode()
     # Half a second of compiling, once an inspection, spares it each node.
     _write(target, _archive(sources, zipfile.ZIP_DEFLATED))
@@ -115,13 +126,13 @@ def _sources() -> dict[str, bytes]:
         if entry.name.endswith(".py")
     ]
     sources = {f"hpckit/{name}": package.joinpath(name).read_bytes() for name in names}
-    return {"__main__.py": _MAIN.encode(), **sources}
+    return {"__main__.py": _MAIN.encode(), **sources, **_chosen(_SAMPLER_MODULES)}
 
 
-def _probe_sources() -> dict[str, bytes]:
+def _chosen(patterns: tuple[str, ...]) -> dict[str, bytes]:
     package = resources.files("hpckit")
     sources = {}
-    for pattern in _PROBE_MODULES:
+    for pattern in patterns:
         folder, _, choice = pattern.partition("{")
         for name in choice.rstrip("}").split(","):
             path = f"{folder}{name}.py"

@@ -1,4 +1,4 @@
-"""The command line inside a job: `rank`, `port`, `probe` and `--version`."""
+"""The command line inside a job: `rank`, `port`, `probe`, `sample`, `--version`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N] [--step N]
        hpckit-injob probe [SECONDS]
+       hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
        hpckit-injob --version
 """
 
@@ -31,6 +32,10 @@ def main(words: list[str]) -> int:
         from hpckit.injob.probe import probe
 
         code = probe(words[1:], dict(os.environ))
+    elif words[:1] == ["sample"]:
+        from hpckit.injob.sample import sample
+
+        code = sample(words[1:], dict(os.environ))
     elif words == ["--version"]:
         sys.stdout.write(f"hpckit-injob {__version__}\n")
         code = 0

@@ -1,0 +1,295 @@
+"""NVIDIA GPUs' figures, read again and again: one batch of fields a GPU and a few calls.
+
+Each GPU's batch is prepared once, and its values are unpacked from the raw buffer. What changes
+slowly is asked ten times a second at most, memory and processes once; in the records between, the
+last answer stands. Fields: nvml.h, NVML_FI_DEV_*.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+
+from hpckit.adapters.nvml_calls import ALL_LINKS, NvmlRefused, reason_of
+from hpckit.adapters.nvml_slow import NvmlSlow
+from hpckit.model.samples import GPU_RECORD, MISSING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
+    from hpckit.adapters.sample_guard import Beat
+
+INSTANT_FROM_HZ = 10.0
+PCIE_FROM_HZ = 20.0
+"""64 GB/s turn a counter of 32 bits over 15 times a second."""
+ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
+_THROTTLE = (74, 269, 270, 271)
+_NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
+_PCIE = (197, 198)
+_FIELD_BYTES = 40
+# nvmlFieldValue_t: 28 bytes before valueType and nvmlReturn ... as one number: 0 is success.
+_KIND = "24xq8x"
+# nvmlValueType_t -> how the 8 bytes of the value are read.
+_CODES = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x", 6: "H6x"}
+_COLUMNS = (
+    "energy_mj",
+    "power_mw",
+    "sw_power_cap_ms",
+    "sw_thermal_ms",
+    "hw_thermal_ms",
+    "hw_power_brake_ms",
+    "nvlink_tx_mib",
+    "nvlink_rx_mib",
+    "pcie_tx_mib",
+    "pcie_rx_mib",
+)
+_UNREADABLE = {1: "its counter has 32 bits and wraps between two samples"}
+_U32, _U64 = MISSING[4], MISSING[8]
+_HOLES = (_U64, *(_U32,) * 9)
+_NS_PER_MS = 1_000_000
+_LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
+
+
+class Unwrapped:
+    """A counter of bytes that may begin again from 0 at 2³², made one that goes on."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._wraps_bytes = 0
+
+    def mib(self, count: int) -> int:
+        """What was counted, in MiB modulo 2³²."""
+        # One that was beyond 2^32 has more bits: it was reset, which is the reader's to see.
+        if count < self._last <= _U32:
+            self._wraps_bytes += _U32 + 1
+        self._last = count
+        return (count + self._wraps_bytes >> 20) & _U32
+
+
+class NvmlGpu:
+    """One GPU: `index` is the driver's, `place` its place among the sampled."""
+
+    def __init__(self, handle: NvmlHandle, index: int, place: int, hz: float) -> None:
+        self.handle = handle
+        self.index = index
+        self.place = place
+        self.refused: dict[str, str] = {}
+        self.lost: str | None = None
+        instant = hz >= INSTANT_FROM_HZ
+        self.power = "instant" if instant else "average"
+        self._shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
+        self._fields = handle.fields(wanted)
+        self._kinds_of = struct.Struct("<" + _KIND * len(wanted))
+        self._kinds: tuple[int, ...] = ()
+        self._values_of = struct.Struct("<" + f"{_FIELD_BYTES - 8}xQ" * len(wanted))
+        self._holes: tuple[tuple[int, int], ...] = ()
+        self._pcie_sent, self._pcie_got = Unwrapped(), Unwrapped()
+        self._is_quick = hz >= PCIE_FROM_HZ
+        self._power_usage: Any = None
+        self.slow = NvmlSlow(handle, self.refused)
+        self._first_look()
+
+    def _wanted(self, power: int) -> tuple[int, list[tuple[int, int]]]:
+        """The fields of `_COLUMNS`, and by how many bits NVLink's count is finer than MiB."""
+        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in _THROTTLE)]
+        after = [(field, 0) for field in _PCIE]
+        for tx, rx, shift in _NVLINK:
+            links = [(tx, ALL_LINKS), (rx, ALL_LINKS)]
+            try:
+                probe = self.handle.fields(links)
+                probe.read()
+            except NvmlRefused:
+                break
+            if not any(isinstance(answer, str) for answer in probe.answers()):
+                return shift, [*before, *links, *after]
+        tx, rx, shift = _NVLINK[0]
+        return shift, [*before, (tx, ALL_LINKS), (rx, ALL_LINKS), *after]
+
+    def _first_look(self) -> None:
+        try:
+            self._fields.read()
+        except NvmlRefused as refused:
+            self.refused.update(dict.fromkeys(_COLUMNS, refused.reason))
+        else:
+            self._learn(self._kinds_of.unpack_from(self._fields.buffer))
+        if "power_mw" in self.refused:
+            self._use_power_usage()
+
+    def _use_power_usage(self) -> None:
+        try:
+            self.handle.number("nvmlDeviceGetPowerUsage")
+            self._power_usage = self.handle.nvml.function("nvmlDeviceGetPowerUsage")
+        except NvmlRefused:
+            self.power = ""
+            return
+        self.power = "usage"
+        self._usage = ctypes.c_uint()
+        self._usage_at = ctypes.byref(self._usage)
+        self.refused.pop("power_mw", None)
+
+    def _learn(self, kinds: tuple[int, ...]) -> None:
+        """How the values are read, from the types and the reasons of one answer."""
+        self._kinds = kinds
+        codes, holes = [], []
+        for slot, packed in enumerate(kinds):
+            kind, failed = packed & _U32, packed >> 32
+            code = None if failed else _CODES.get(kind)
+            codes.append(f"{_FIELD_BYTES - 8}x{code or 'Q'}")
+            column = _COLUMNS[slot]
+            if code == "I4x" and column.startswith("pcie") and not self._is_quick:
+                code = None
+            if code is None:
+                why = reason_of(failed) if failed else _UNREADABLE.get(kind, f"type {kind}")
+                self.refused.setdefault(column, why)
+                holes.append((slot, _HOLES[slot]))
+            else:
+                self.refused.pop(column, None)
+        self._values_of = struct.Struct("<" + "".join(codes))
+        self._holes = tuple(holes)
+
+    def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
+        """Read and pack one record. Raises NvmlRefused when the whole GPU does not answer."""
+        now_ns = time.monotonic_ns()
+        fields = self._fields
+        fields.read()
+        kinds = self._kinds_of.unpack_from(fields.buffer)
+        if kinds != self._kinds:
+            self._learn(kinds)
+        energy, power, cap, thermal, hot, brake, sent, got, pcie_sent, pcie_got = (
+            self._values_of.unpack_from(fields.buffer)
+        )
+        row = [
+            energy & _U64,
+            power & _U32,
+            (cap // _NS_PER_MS) & _U32,
+            (thermal // _NS_PER_MS) & _U32,
+            (hot // _NS_PER_MS) & _U32,
+            (brake // _NS_PER_MS) & _U32,
+            (sent >> self._shift) & _U32,
+            (got >> self._shift) & _U32,
+            self._pcie_sent.mib(pcie_sent),
+            self._pcie_got.mib(pcie_got),
+        ]
+        for slot, missing in self._holes:
+            row[slot] = missing
+        if self._power_usage is not None:
+            failed = self._power_usage(self.handle.handle, self._usage_at)
+            row[1] = _U32 if failed else self._usage.value
+        slow = self.slow
+        slow.refresh(now_ns)
+        util, mem_util, temp, used, sm, mem, reasons = slow.gauges
+        GPU_RECORD.pack_into(
+            buffer,
+            at,
+            ((now_ns - begin_ns) // 1000) & _U32,
+            self.place,
+            util,
+            mem_util,
+            temp,
+            row[1],
+            row[0],
+            used,
+            sm,
+            mem,
+            reasons,
+            *row[2:],
+            *slow.profile,
+            slow.processes,
+            0,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What META says of this GPU."""
+        slow = self.slow
+        name = _text(self.handle, "nvmlDeviceGetName")
+        return {
+            "uuid": _text(self.handle, "nvmlDeviceGetUUID"),
+            "index": self.index,
+            "name": name,
+            "pci": slow.pci(),
+            "vendor": "nvidia",
+            "power_limit_w": slow.power_limit_w(),
+            "memory_bytes": slow.memory_bytes,
+            "max_sm_mhz": slow.max_sm_mhz(),
+            "energy": None if "energy_mj" in self.refused else "counter",
+            "power": self.power or None,
+            "scope": "module" if _is_module(name or "") else "gpu",
+            "mig": slow.is_mig(),
+            "refused": self.refused,
+        }
+
+
+class NvmlCounters:
+    """All GPUs that are sampled; one that is lost is left out, and the others go on."""
+
+    def __init__(self, nvml: NvmlCalls, indices: Sequence[int], hz: float, beat: Beat) -> None:
+        """Prepare the GPUs of these indices; `beat` is told with which GPU a call is under way."""
+        self._gpus: list[NvmlGpu] = []
+        self._described: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._beat = beat
+        for index in indices:
+            try:
+                handle = nvml.gpu(index)
+                beat.gpu = handle.text("nvmlDeviceGetUUID")
+                gpu = NvmlGpu(handle, index, len(self._gpus), hz)
+                described = gpu.describe()
+            except NvmlRefused as refused:
+                self._events.append({"event": "gpu-lost", "index": index, "why": refused.reason})
+                continue
+            self._gpus.append(gpu)
+            self._described.append(described)
+        beat.gpu = None
+
+    def say_lost(self, uuid: str, why: str) -> None:
+        """Tell of a GPU that is not sampled."""
+        self._events.append({"event": "gpu-lost", "uuid": uuid, "why": why})
+
+    def describe(self) -> Sequence[dict[str, Any]]:
+        """The GPUs as META has them, those that were lost since too."""
+        return self._described
+
+    def read_into(self, buffer: bytearray, at: int, begin_ns: int) -> int:
+        """Pack a record for each GPU that answers."""
+        for gpu, described in zip(self._gpus, self._described, strict=True):
+            if gpu.lost is not None:
+                continue
+            self._beat.gpu = described["uuid"]
+            try:
+                gpu.pack(buffer, at, begin_ns)
+            except NvmlRefused as refused:
+                self._failed(gpu, refused.reason)
+                continue
+            at += GPU_RECORD.size
+        self._beat.gpu = None
+        return at
+
+    def _failed(self, gpu: NvmlGpu, reason: str) -> None:
+        if reason in _LOST:
+            gpu.lost = reason
+            self._events.append({"event": "gpu-lost", "gpu": gpu.place, "why": reason})
+
+    def events(self) -> Sequence[dict[str, Any]]:
+        """Those of GPUs that were lost, and of processes that came or went."""
+        found, self._events = self._events, []
+        for gpu in self._gpus:
+            pids = gpu.slow.changed_pids()
+            if pids is not None:
+                found.append({"event": "processes", "gpu": gpu.place, "pids": pids})
+        return found
+
+
+def _text(handle: NvmlHandle, name: str) -> str | None:
+    try:
+        return handle.text(name)
+    except NvmlRefused:
+        return None
+
+
+def _is_module(name: str) -> bool:
+    """Whether a GPU is one with a Grace: its counters are those of the module (zeus#172)."""
+    return any(word in name for word in ("GH200", "GB200", "GB300", "GH100 480GB"))

@@ -1,0 +1,228 @@
+"""What of an NVIDIA GPU changes slowly or costs much: asked at most ten times a second, or once.
+
+Utilization is a mean of 1/6 to 1 s anyway (nvml.h, nvmlUtilization_t), and the list of processes
+is one of the dearest calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+
+from hpckit.adapters.nvml_calls import NvmlRefused, reason_of
+from hpckit.adapters.nvml_gpm import COLUMNS as GPM_COLUMNS
+from hpckit.adapters.nvml_gpm import NvmlGpm
+from hpckit.model.samples import MISSING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from hpckit.adapters.nvml_calls import NvmlHandle
+
+_NS = 1_000_000_000
+_QUICK_NS = _NS // 10
+# A tick that comes a little early, as they do when they are jittered, still counts.
+_SLACK_NS = _NS // 1000
+_U8, _U16, _U32 = MISSING[1], MISSING[2], MISSING[4]
+_MEMORY = struct.Struct("<I4xQQQQ")  # nvmlMemory_v2_t: version, total, reserved, free, used
+_MEMORY_VERSION = _MEMORY.size | 2 << 24
+_MIB = 20
+_MOST_PROCESSES = 128
+_PROCESS = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t: pid, usedGpuMemory, two instances
+_INSUFFICIENT_SIZE = 7
+_FOREVER = frozenset({3, 4, 13, 25, 26})
+"""Codes that will not change: NotSupported, NoPermission, FunctionNotFound, versions."""
+_SM, _MEM = 1, 2  # nvmlClockType_t
+_MHZ_TO_W = 1000
+
+
+class Call:
+    """A prepared call with one output; after a refusal that lasts it is not made again."""
+
+    def __init__(self, handle: NvmlHandle, name: str, *middle: object, out: Any) -> None:
+        self.out = out
+        self.refused: str | None = None
+        self._arguments = (handle.handle, *middle, ctypes.byref(out))
+        self._function: Any = None
+        try:
+            self._function = handle.nvml.function(name)
+        except NvmlRefused as refused:
+            self.refused = refused.reason
+
+    def __call__(self) -> bool:
+        """Make the call; whether `out` holds an answer."""
+        if self._function is None:
+            return False
+        code = self._function(*self._arguments)
+        if not code:
+            return True
+        self.refused = reason_of(code)
+        if code in _FOREVER:
+            self._function = None
+        return False
+
+
+class NvmlSlow:
+    """The slow figures of one GPU; `refused` is told why a column has none."""
+
+    def __init__(self, handle: NvmlHandle, refused: dict[str, str]) -> None:
+        self._handle = handle
+        self._refused = refused
+        self.gauges = (_U8, _U8, _U8, _U32, _U16, _U16, _U32)
+        """util_pct, mem_util_pct, temp_c, mem_used_mib, sm_mhz, mem_mhz, event_reasons."""
+        self.profile: tuple[int, ...] = (_U16, _U16, _U16)
+        """sm_active, tensor_active, dram_active, in hundredths of a percent."""
+        self.processes = _U8
+        self.memory_bytes: int | None = None
+        self._gpm = NvmlGpm(handle)
+        self._used_mib = _U32
+        self._pids: tuple[int, ...] | None = None
+        self._told_pids: tuple[int, ...] = ()
+        self._quick_at = self._once_at = 0
+        self._prepare()
+        self.refresh(time.monotonic_ns())
+
+    def _prepare(self) -> None:
+        handle = self._handle
+        self._util = Call(handle, "nvmlDeviceGetUtilizationRates", out=(ctypes.c_uint * 2)())
+        self._temp = Call(handle, "nvmlDeviceGetTemperature", ctypes.c_uint(0), out=ctypes.c_uint())
+        self._sm = Call(handle, "nvmlDeviceGetClockInfo", ctypes.c_uint(_SM), out=ctypes.c_uint())
+        self._mem = Call(handle, "nvmlDeviceGetClockInfo", ctypes.c_uint(_MEM), out=ctypes.c_uint())
+        name = "nvmlDeviceGetCurrentClocksEventReasons"
+        self._reasons = Call(handle, name, out=ctypes.c_ulonglong())
+        if self._reasons.refused:  # drivers before 535 call it so
+            name = "nvmlDeviceGetCurrentClocksThrottleReasons"
+            self._reasons = Call(handle, name, out=ctypes.c_ulonglong())
+        memory = ctypes.create_string_buffer(_MEMORY.pack(_MEMORY_VERSION, 0, 0, 0, 0))
+        self._memory = Call(handle, "nvmlDeviceGetMemoryInfo_v2", out=memory)
+        self._list = ctypes.create_string_buffer(_PROCESS.size * _MOST_PROCESSES)
+        self._listed = ctypes.c_uint()
+        try:
+            self._processes: Any = handle.nvml.function("nvmlDeviceGetComputeRunningProcesses_v3")
+        except NvmlRefused as refused:
+            self._processes = None
+            self._refused["processes"] = refused.reason
+
+    def refresh(self, now_ns: int) -> None:
+        """Ask again what is due."""
+        if now_ns + _SLACK_NS < self._quick_at:
+            return
+        self._quick_at = now_ns + _QUICK_NS
+        if now_ns + _SLACK_NS >= self._once_at:
+            self._once_at = now_ns + _NS
+            self._ask_memory()
+            self._ask_processes()
+        self._ask_profile(now_ns)
+        util = self._util
+        rates = util.out if self._got(util, "util_pct", "mem_util_pct") else (_U8, _U8)
+        self.gauges = (
+            rates[0],
+            rates[1],
+            self._number(self._temp, "temp_c", _U8),
+            self._used_mib,
+            self._number(self._sm, "sm_mhz", _U16),
+            self._number(self._mem, "mem_mhz", _U16),
+            self._number(self._reasons, "event_reasons", _U32),
+        )
+
+    def _number(self, call: Call, column: str, most: int) -> int:
+        """The answer, which is "not measured" where it has none or more digits than the column."""
+        return min(call.out.value, most) if self._got(call, column) else most
+
+    def _got(self, call: Call, *columns: str) -> bool:
+        if call():
+            for column in columns:
+                if column in self._refused:
+                    del self._refused[column]
+            return True
+        for column in columns:
+            self._refused[column] = call.refused or "Unknown"
+        return False
+
+    def _ask_profile(self, now_ns: int) -> None:
+        gpm = self._gpm
+        gpm.refresh(now_ns)
+        self.profile = gpm.profile
+        if gpm.refused is not None:
+            self._refused.update(dict.fromkeys(GPM_COLUMNS, gpm.refused))
+
+    def _ask_memory(self) -> None:
+        self._used_mib = _U32
+        if self._got(self._memory, "mem_used_mib"):
+            _, total, _, _, used = _MEMORY.unpack_from(self._memory.out)
+            self.memory_bytes = total
+            self._used_mib = used >> _MIB
+
+    def _ask_processes(self) -> None:
+        self.processes, self._pids = _U8, None
+        if self._processes is None:
+            return
+        self._listed.value = _MOST_PROCESSES
+        handle = self._handle.handle
+        code = self._processes(handle, ctypes.byref(self._listed), self._list)
+        if code == _INSUFFICIENT_SIZE:
+            self.processes = _U8 - 1
+            return
+        if code:
+            self._refused["processes"] = reason_of(code)
+            if code in _FOREVER:
+                self._processes = None
+            return
+        self._refused.pop("processes", None)
+        count = self._listed.value
+        self.processes = min(count, _U8 - 1)
+        self._pids = tuple(
+            sorted(_PROCESS.unpack_from(self._list, _PROCESS.size * at)[0] for at in range(count))
+        )
+
+    def changed_pids(self) -> list[int] | None:
+        """The processes on this GPU where they are others than were told last."""
+        if self._pids is None or self._pids == self._told_pids:
+            return None
+        self._told_pids = self._pids
+        return list(self._pids)
+
+    def pci(self) -> str | None:
+        """The address as sysfs writes it, such as 0000:18:00.0."""
+        info = ctypes.create_string_buffer(68)  # nvmlPciInfo_t; busId is its last member
+        call = Call(self._handle, "nvmlDeviceGetPciInfo_v3", out=info)
+        if not call():
+            return None
+        bus_id = info.raw[36:].partition(b"\0")[0].decode("ascii", "replace").lower()
+        return bus_id[4:] if bus_id.startswith("0000") else bus_id
+
+    def power_limit_w(self) -> float | None:
+        """The limit that is in force."""
+        return _quotient(lambda: self._handle.number("nvmlDeviceGetEnforcedPowerLimit"), _MHZ_TO_W)
+
+    def max_sm_mhz(self) -> int | None:
+        """The highest clock of the multiprocessors."""
+        call = Call(
+            self._handle, "nvmlDeviceGetMaxClockInfo", ctypes.c_uint(_SM), out=ctypes.c_uint()
+        )
+        return call.out.value if call() else None
+
+    def is_mig(self) -> bool:
+        """Whether the GPU is split."""
+        pending = ctypes.c_uint()
+        mode = ctypes.c_uint()
+        try:
+            self._handle.nvml.call(
+                "nvmlDeviceGetMigMode",
+                self._handle.handle,
+                ctypes.byref(mode),
+                ctypes.byref(pending),
+            )
+        except NvmlRefused:
+            return False
+        return mode.value == 1
+
+
+def _quotient(ask: Callable[[], int], divisor: int) -> float | None:
+    try:
+        return ask() / divisor
+    except NvmlRefused:
+        return None

@@ -1,0 +1,57 @@
+"""The sampler's clock: it waits to the microsecond, and hears who asks for the end."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from hpckit.sample_ports import Moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NS = 1_000_000_000
+
+
+class SignalClock:
+    """Clocks of the system; `ends` are the signals that end waiting, which must be blocked."""
+
+    def __init__(self, ends: Iterable[int]) -> None:
+        self._ends = frozenset(ends)
+
+    def now(self) -> Moment:
+        """The three clocks."""
+        return Moment(
+            time.time_ns(), time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        )
+
+    def monotonic_ns(self) -> int:
+        """CLOCK_MONOTONIC."""
+        return time.monotonic_ns()
+
+    def wait_until(self, monotonic_ns: int) -> bool:
+        """Wait until then; true as soon as one of the signals came."""
+        left_ns = max(monotonic_ns - time.monotonic_ns(), 0)
+        return signal.sigtimedwait(self._ends, left_ns / _NS) is not None
+
+
+def listen(*, by_hand: bool) -> frozenset[int]:
+    """Make this process deaf to all signals but those that end it, which are blocked, and given.
+
+    Of a job's signals TERM alone ends a sampler: `--signal` and scancel may send any other to all
+    steps. By hand the terminal's do too, and Ctrl-Z stops it.
+    """
+    ends = {signal.SIGTERM}
+    kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
+    kept |= {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+    if by_hand:
+        ends |= {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+        kept |= {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+    for number in signal.valid_signals() - kept - ends:
+        signal.signal(number, signal.SIG_IGN)
+    for number in ends:
+        # A signal that is ignored is discarded even while it is blocked.
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    return frozenset(ends)

@@ -1,0 +1,172 @@
+"""The thread that appends a node's samples to their file in the job folder.
+
+Only this thread touches the job folder, so that one that hangs stops nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from hpckit.model.samples import HEADER_BYTES, MAGIC, Block, read_blocks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Store(Protocol):
+        """What has bytes to be copied."""
+
+        def next_bytes(self) -> bytes:
+            """What comes next, empty when there is nothing."""
+            ...
+
+        def copied(self, count: int) -> None:
+            """So many bytes are safe."""
+            ...
+
+
+_TAIL_BYTES = 4 * 1024**2
+
+
+class Copier:
+    """Appends what a store holds to `target`, below `root`, whose missing folders it makes."""
+
+    def __init__(self, root: str, target: str, store: Store, say: Callable[[str], None]) -> None:
+        """Start the thread."""
+        self.store = store
+        self._path = f"{root}/{target}"
+        self._root = root
+        self._say = say
+        self._work = threading.Condition()
+        self._has_work = False
+        self._is_idle = False
+        self._ending = False
+        self._sequence: int | None = None
+        self._known = threading.Event()
+        self._anew = False
+        self._size: int | None = None
+        self._said = False
+        self._thread = threading.Thread(target=self._run, name="hpckit-copier", daemon=True)
+        self._thread.start()
+
+    def next_sequence(self, limit_s: float) -> int | None:
+        """The number after the last whole block of an earlier sampler, as far as known in time."""
+        self._known.wait(limit_s)
+        return self._sequence
+
+    def began_anew(self) -> bool:
+        """Whether the target was removed or cut since this was last asked."""
+        anew, self._anew = self._anew, False
+        return anew
+
+    def wake(self) -> None:
+        """There is something to copy."""
+        with self._work:
+            self._has_work = True
+            self._is_idle = False
+            self._work.notify_all()
+
+    def finish(self, limit_s: float) -> bool:
+        """Wait until all is copied, at most so long; whether it is."""
+        with self._work:
+            self._ending = True
+            self._has_work = True
+            self._is_idle = False
+            self._work.notify_all()
+            until = time.monotonic() + limit_s
+            while not self._is_idle:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                self._work.wait(left)
+        return not self.store.next_bytes()
+
+    def _run(self) -> None:
+        self._sequence = self._first_look()
+        self._known.set()
+        while True:
+            with self._work:
+                while not self._has_work:
+                    self._work.wait()
+                self._has_work = False
+            self._try_to_copy()
+            with self._work:
+                if not self._has_work:
+                    self._is_idle = True
+                    self._work.notify_all()
+                if self._ending and self._is_idle:
+                    return
+
+    def _first_look(self) -> int:
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return 0
+        try:
+            return _sequence_after(fd)
+        except OSError:
+            return 0
+        finally:
+            os.close(fd)
+
+    def _try_to_copy(self) -> None:
+        """Copy, or say once why not; the next flush tries again."""
+        try:
+            self._copy()
+        except OSError as error:
+            if not self._said:
+                self._said = True
+                why = error.strerror or str(error)
+                self._say(f"sampler: {self._path}: {why}; samples stay on this node until it works")
+        else:
+            self._said = False
+
+    def _copy(self) -> None:
+        data = self.store.next_bytes()
+        if not data:
+            return
+        fd = self._open()
+        try:
+            self._look_whether_it_is_ours(fd)
+            while data:
+                count = os.write(fd, data)
+                self._size = (self._size or 0) + count
+                self.store.copied(count)
+                data = self.store.next_bytes()
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            # A job folder that was removed stays so; what lies in it is made.
+            os.stat(self._root)
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            return os.open(self._path, flags, 0o600)
+
+    def _look_whether_it_is_ours(self, fd: int) -> None:
+        size = os.fstat(fd).st_size
+        if self._size is not None and size < self._size:
+            self._anew = True
+        self._size = size
+
+
+def _sequence_after(fd: int) -> int:
+    """The number after that of the last whole block near the end of a file, 0 if none is."""
+    size = os.fstat(fd).st_size
+    begin = max(size - _TAIL_BYTES, 0)
+    tail = os.pread(fd, size - begin, begin)
+    at = len(tail)
+    while (at := tail.rfind(MAGIC, 0, at)) >= 0:
+        block = next(iter(read_blocks(tail[at:])), None)
+        if isinstance(block, Block):
+            return (block.header.sequence + 1) & 0xFFFFFFFF
+        if at < HEADER_BYTES:
+            break
+    return 0

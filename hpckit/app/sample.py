@@ -1,0 +1,331 @@
+"""The sampling loop: at each tick the GPUs, once a second the host, every few seconds a write.
+
+Pure of input and output, and of the heap: a tick packs into one buffer and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import NamedTuple
+
+from hpckit.model.samples import EVENTS, GPU, GPU_RECORD, HOST, META
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from hpckit.sample_ports import (
+        Beat,
+        GpuCounters,
+        HostCounters,
+        JobWatch,
+        Moment,
+        SampleClock,
+        SampleSink,
+    )
+
+FLUSH_S = 4.0
+"""Between two writes: with the copy that follows it is below the 5 s that are promised."""
+HOST_S = 1.0
+LINGER_S = 20.0
+"""How long ranks are waited for after a request to end: Slurm's KillWait is 30 s by default."""
+JITTER_FROM_HZ = 10.0
+_LEAST_GAP_S = 2.0
+_NS = 1_000_000_000
+
+
+class SamplePlan(NamedTuple):
+    """How often and how long; `meta` is what META says beside GPUs and columns."""
+
+    hz: float
+    duration_s: float | None
+    meta: Mapping[str, Any]
+    flush_s: float = FLUSH_S
+
+
+class SampleTools(NamedTuple):
+    """Everything that the loop asks."""
+
+    gpus: Sequence[GpuCounters]
+    host: HostCounters
+    sink: SampleSink
+    clock: SampleClock
+    watch: JobWatch
+    beat: Beat
+    progress: Callable[[int, float], None] | None = None
+
+
+class SampleEnd(NamedTuple):
+    """How it ended: `reason` as the event `end` has it, and the ticks that were taken."""
+
+    reason: str
+    ticks: int
+
+
+class _Schedule:
+    """Ticks at begin + n periods, never drifting; those that were missed are left out.
+
+    From 10 Hz on each comes at a random moment of its period: a sensor and a load that repeat
+    themselves would otherwise be met at the same phase for ever (accounting.md 3.2: up to 63 %
+    off). The generator is that of Numerical Recipes, 3rd ed., chapter 7.1: `random` costs more to
+    load than all it is used for.
+    """
+
+    def __init__(self, begin_ns: int, period_ns: int, *, jitters: bool) -> None:
+        self._begin_ns = begin_ns
+        self._period_ns = period_ns
+        self._jitters = jitters
+        self._index = 0
+        self._state = 1
+
+    def next_ns(self, now_ns: int) -> int:
+        """When the next tick is due, after `now_ns`."""
+        self._index = max(self._index, (now_ns - self._begin_ns) // self._period_ns - 1)
+        while True:
+            self._index += 1
+            due_ns = self._begin_ns + self._index * self._period_ns
+            if self._jitters:
+                self._state = (self._state * 1664525 + 1013904223) & 0xFFFFFFFF
+                due_ns += (self._state * self._period_ns) >> 32
+            if due_ns > now_ns:
+                return due_ns
+
+
+class SampleLoop:
+    """One run of the sampler; `run` is called once."""
+
+    def __init__(self, plan: SamplePlan, tools: SampleTools) -> None:
+        self._plan = plan
+        self._tools = tools
+        self._buffer = _GpuBuffer(plan, tools)
+        self._host = _HostBuffer(tools)
+        self._events: list[str] = []
+
+    def run(self) -> SampleEnd:
+        """Sample until the end; what the ports raise passes through, after a last write."""
+        clock = self._tools.clock
+        begun = clock.now()
+        self._say_meta(begun)
+        self._event(begun.monotonic_ns, "begin", realtime_ns=begun.realtime_ns)
+        self._flush(begun)
+        ending = _Ending(self._plan, self._tools, begun.monotonic_ns)
+        ticks = 0
+        try:
+            ticks = self._ticks(begun, ending)
+        finally:
+            self._tools.beat.begun_ns = 0
+            self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
+            self._flush(clock.now())
+        return SampleEnd(reason=ending.reason or "failure", ticks=ticks)
+
+    def _ticks(self, begun: Moment, ending: _Ending) -> int:
+        clock, hz = self._tools.clock, self._plan.hz
+        period_ns = max(int(_NS / hz), 1)
+        schedule = _Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
+        gaps = _Gaps(period_ns, begun)
+        flush_ns, host_ns = int(self._plan.flush_s * _NS), int(HOST_S * _NS)
+        flush_at = begun.monotonic_ns + min(flush_ns, _NS)
+        host_at = begun.monotonic_ns
+        ticks = 0
+        while True:
+            moment = clock.now()
+            now_ns = self._tools.beat.begun_ns = moment.monotonic_ns
+            gap = gaps.at(moment)
+            if gap:
+                # The time in a block's records has 32 bits: none spans what may have been hours.
+                self._flush(moment)
+                self._event(now_ns, "gap", **gap)
+            self._buffer.read(moment)
+            ticks += 1
+            if now_ns >= host_at:
+                self._read_host(moment)
+                host_at = now_ns + host_ns - period_ns // 2
+                if self._tools.progress:
+                    self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
+            if now_ns >= flush_at or self._buffer.is_full():
+                self._flush(moment)
+                flush_at = now_ns + flush_ns
+            self._tools.beat.begun_ns = 0
+            due_ns = schedule.next_ns(clock.monotonic_ns())
+            if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
+                return ticks
+
+    def keep_written(self) -> None:
+        """Write what there is, as when waiting is long."""
+        self._flush(self._tools.clock.now())
+
+    def _read_host(self, moment: Moment) -> None:
+        if self._tools.host.changed():
+            self._host.flush(self._tools.sink)
+            self._say_meta(moment)
+            self._host = _HostBuffer(self._tools)
+        self._host.read(moment)
+        for counters in self._tools.gpus:
+            for event in counters.events():
+                self._event(moment.monotonic_ns, **event)
+
+    def _event(self, t_ns: int, event: str, **more: object) -> None:
+        line = {"t_ns": t_ns, "event": event, **more}
+        self._events.append(json.dumps(line, separators=(",", ":"), default=str))
+
+    def _say_meta(self, moment: Moment) -> None:
+        gpus = [gpu for counters in self._tools.gpus for gpu in counters.describe()]
+        host = self._tools.host
+        document = {
+            "schema": "hpckit.samples/1",
+            **self._plan.meta,
+            "hz": self._plan.hz,
+            "gpus": gpus,
+            "host_columns": [column._asdict() for column in host.columns()],
+            "host_refused": dict(host.refused()),
+        }
+        self._tools.sink.put(META, 1, moment, json.dumps(document, separators=(",", ":")).encode())
+
+    def _flush(self, moment: Moment) -> None:
+        sink = self._tools.sink
+        if sink.wants_meta():
+            self._say_meta(moment)
+        self._buffer.flush(sink)
+        self._host.flush(sink)
+        if self._events:
+            sink.put(EVENTS, 1, moment, "".join(f"{line}\n" for line in self._events).encode())
+            self._events.clear()
+        sink.flush()
+
+
+class _GpuBuffer:
+    """The records of one GPU block, packed into memory that is used again and again."""
+
+    def __init__(self, plan: SamplePlan, tools: SampleTools) -> None:
+        self._gpus = tools.gpus
+        count = sum(len(counters.describe()) for counters in tools.gpus)
+        self._tick_bytes = count * GPU_RECORD.size
+        # A tick more than a flush period has, and room for those that jitter moves into it.
+        self._data = bytearray(self._tick_bytes * (int(plan.hz * plan.flush_s) + 4))
+        self._used = 0
+        self._begun: Moment | None = None
+
+    def read(self, moment: Moment) -> None:
+        """One record for each GPU."""
+        if not self._tick_bytes:
+            return
+        begun = self._begun
+        if begun is None:
+            begun = self._begun = moment
+        used = self._used
+        for counters in self._gpus:
+            used = counters.read_into(self._data, used, begun.monotonic_ns)
+        self._used = used
+
+    def is_full(self) -> bool:
+        """Whether another tick might not fit."""
+        return self._used + self._tick_bytes > len(self._data)
+
+    def flush(self, sink: SampleSink) -> None:
+        """Hand the block over, if there is one."""
+        if self._begun is not None and self._used:
+            payload = bytes(memoryview(self._data)[: self._used])
+            sink.put(GPU, GPU_RECORD.size, self._begun, payload)
+        self._used, self._begun = 0, None
+
+
+class _HostBuffer:
+    def __init__(self, tools: SampleTools) -> None:
+        self._host = tools.host
+        self._clock = tools.clock
+        columns = len(tools.host.columns())
+        self._record = struct.Struct(f"<I4x{columns}Q") if columns else None
+        self._data = bytearray()
+        self._begun: Moment | None = None
+
+    def read(self, moment: Moment) -> None:
+        """One record of the host's columns."""
+        values = self._host.read()
+        if self._record is None:
+            return
+        if self._begun is None:
+            self._begun = moment
+        dt_us = (self._clock.monotonic_ns() - self._begun.monotonic_ns) // 1000
+        self._data += self._record.pack(max(dt_us, 0) & 0xFFFFFFFF, *values)
+
+    def flush(self, sink: SampleSink) -> None:
+        """Hand the block over, if there is one."""
+        if self._begun is not None and self._record is not None:
+            sink.put(HOST, self._record.size, self._begun, bytes(self._data))
+        self._data.clear()
+        self._begun = None
+
+
+class _Gaps:
+    """Ticks that did not come: the process was stopped, or the machine slept."""
+
+    def __init__(self, period_ns: int, last: Moment) -> None:
+        self._last = last
+        self._least_ns = max(int(_LEAST_GAP_S * _NS), 3 * period_ns)
+
+    def at(self, moment: Moment) -> dict[str, int] | None:
+        """The gap before this tick, if there was one."""
+        last, self._last = self._last, moment
+        # CLOCK_MONOTONIC stands still while the machine sleeps, CLOCK_BOOTTIME does not.
+        slept_ns = (moment.boottime_ns - last.boottime_ns) - (
+            moment.monotonic_ns - last.monotonic_ns
+        )
+        awake_ns = moment.monotonic_ns - last.monotonic_ns
+        if awake_ns + slept_ns < self._least_ns:
+            return None
+        return {"from_ns": last.monotonic_ns, "slept_ns": max(slept_ns, 0)}
+
+
+class _Ending:
+    """When it is over: by duration, by the job's end, or on request once no rank is left."""
+
+    _WATCH_NS = _NS
+
+    def __init__(self, plan: SamplePlan, tools: SampleTools, begun_ns: int) -> None:
+        self._tools = tools
+        self._flush_ns = int(plan.flush_s * _NS)
+        self._until_ns = None if plan.duration_s is None else begun_ns + int(plan.duration_s * _NS)
+        self._watch_at = begun_ns + self._WATCH_NS
+        self._asked_at: int | None = None
+        self._look_at = 0
+        self.reason: str | None = None
+
+    def came(self, now_ns: int) -> bool:
+        """Whether it is over by now."""
+        if self._asked_at is not None:
+            self._look_for_ranks(now_ns, self._asked_at)
+        elif self._until_ns is not None and now_ns >= self._until_ns:
+            self.reason = "duration"
+        elif now_ns >= self._watch_at:
+            self._watch_at = now_ns + self._WATCH_NS
+            self.reason = self._tools.watch.over()
+        return self.reason is not None
+
+    def comes_while_waiting(self, due_ns: int, loop: SampleLoop) -> bool:
+        """Wait for the next tick, in pieces where it is far, and say whether the end came."""
+        clock = self._tools.clock
+        if self._until_ns is not None:
+            due_ns = min(due_ns, self._until_ns)
+        while (now_ns := clock.monotonic_ns()) < due_ns:
+            if due_ns - now_ns > self._flush_ns:
+                loop.keep_written()
+            step_ns = self._WATCH_NS // 4 if self._asked_at is not None else self._WATCH_NS
+            if clock.wait_until(min(due_ns, now_ns + step_ns)) and self._asked_at is None:
+                self._asked_at = clock.monotonic_ns()
+                # What there is now must not be lost, whoever loses patience.
+                loop.keep_written()
+                return self.came(self._asked_at)
+            if clock.monotonic_ns() < due_ns and self.came(clock.monotonic_ns()):
+                return True
+        return False
+
+    def _look_for_ranks(self, now_ns: int, asked_ns: int) -> None:
+        if now_ns < self._look_at:
+            return
+        self._look_at = now_ns + self._WATCH_NS // 4
+        if now_ns - asked_ns >= LINGER_S * _NS:
+            self.reason = "signal, ranks alive"
+        elif not self._tools.watch.has_ranks():
+            self.reason = "signal"

@@ -1,0 +1,46 @@
+"""`hpckit sample`: what this machine's GPUs and the machine itself do, into a file."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from hpckit.injob.sample import LEAST_HZ, MOST_HZ
+
+
+@click.command("sample")
+@click.option(
+    "--out",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Where the samples go; made if it is not there. `hpckit report --from DIR` reads it.",
+)
+@click.option(
+    "--hz",
+    type=click.FloatRange(LEAST_HZ, MOST_HZ),
+    default=1.0,
+    show_default=True,
+    help="How often a second.",
+)
+@click.option(
+    "--duration",
+    "duration_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How long; until Ctrl-C unless said.",
+)
+def command(folder: str, hz: float, duration_s: float | None) -> NoReturn:
+    """Sample this machine: power, energy, utilization, memory, clocks, throttling, host counters.
+
+    Inside a job the job's GPUs, elsewhere all. It needs no privileges, runs at the lowest
+    priority, and ends with Ctrl-C.
+    """
+    from hpckit import wiring
+
+    words = ["--out", folder, "--hz", repr(hz)]
+    if duration_s is not None:
+        words += ["--duration", repr(duration_s)]
+    wiring.become_sampler(folder, words)

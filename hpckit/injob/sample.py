@@ -1,0 +1,196 @@
+"""The sampler of one node: `injob sample` beside a job's ranks, `hpckit sample` by hand."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import NamedTuple
+
+from hpckit.injob.talk import reason, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
+    from hpckit.adapters.sample_spool import SampleSpool
+    from hpckit.app.sample import SampleEnd, SampleLoop
+    from hpckit.injob.sample_parts import Node
+    from hpckit.sample_ports import JobWatch
+
+LEAST_HZ, MOST_HZ = 0.01, 100.0
+_LAST_COPY_S = 1.5
+_MIB = 1024**2
+_OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
+_BY_HAND = "--by-hand"
+
+
+class Wish(NamedTuple):
+    """What the command line asks; `without` are GPUs that hung an earlier attempt."""
+
+    out: str
+    hz: float
+    duration_s: float | None
+    parent: int | None
+    without: tuple[str, ...]
+    by_hand: bool
+
+    def words(self) -> list[str]:
+        """The command line that asks for it."""
+        words = ["--out", self.out, "--hz", repr(self.hz)]
+        if self.duration_s is not None:
+            words += ["--duration", repr(self.duration_s)]
+        if self.parent is not None:
+            words += ["--parent", str(self.parent)]
+        if self.without:
+            words += ["--without", ",".join(self.without)]
+        return [*words, *([_BY_HAND] if self.by_hand else [])]
+
+
+def sample(words: list[str], env: dict[str, str]) -> int | None:
+    """Sample until the job ends; None for a wrong command line, else 0 whatever happens.
+
+    `--out DIR` is the job folder, `--hz` 0.01 to 100 (1 unless said), `--duration` seconds,
+    `--parent` a process whose end is the end. A sampler never fails a job: what went wrong is one
+    line on stderr.
+    """
+    wish = wish_of(words)
+    if wish is None:
+        return None
+    try:
+        _Run(wish, words, env).run()
+    except OSError as error:
+        say(f"sampler: {error.filename or ''}: {reason(error)}; sampling ends here")
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
+        say(f"sampler: {type(error).__name__}: {error}; sampling ends here")
+    return 0
+
+
+def wish_of(words: list[str]) -> Wish | None:
+    """The options, None where they are no command line of the sampler."""
+    by_hand = _BY_HAND in words
+    words = [word for word in words if word != _BY_HAND]
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    if len(words) != 2 * len(given) or not given.keys() <= _OPTIONS.keys():
+        return None
+    options = {**_OPTIONS, **given}
+    try:
+        hz = float(options["--hz"])
+        duration_s = float(options["--duration"]) if options["--duration"] else None
+        parent = int(options["--parent"]) if options["--parent"] else None
+    except ValueError:
+        return None
+    if not options["--out"] or not LEAST_HZ <= hz <= MOST_HZ:
+        if options["--out"]:
+            say(f"sampler: --hz {options['--hz']} is outside {LEAST_HZ} to {MOST_HZ:g}")
+        return None
+    without = tuple(filter(None, options["--without"].split(",")))
+    return Wish(options["--out"], hz, duration_s, parent, without, by_hand)
+
+
+class _Run:
+    def __init__(self, wish: Wish, words: list[str], env: Mapping[str, str]) -> None:
+        from hpckit.adapters.sample_guard import Beat
+
+        self._wish = wish
+        self._words = words
+        self._env = env
+        self._beat = Beat()
+        self._spool: SampleSpool | None = None
+        self._loop: SampleLoop | None = None
+
+    def run(self) -> None:
+        """Begin, sample, end; ends the process where everything went well."""
+        from hpckit.adapters.sample_clock import SignalClock, listen
+        from hpckit.adapters.sample_guard import LIMIT_S, Guard
+        from hpckit.adapters.sample_spool import SampleSpool
+        from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
+        from hpckit.injob.sample_parts import Node
+
+        wish = self._wish
+        ends = listen(by_hand=wish.by_hand)
+        os.nice(19)
+        Guard(self._beat, ends, self._hung)
+        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
+        node = Node(self._env, wish.hz, wish.without, self._beat)
+        tools = SampleTools(
+            gpus=node.gpus,
+            host=node.host,
+            sink=spool,
+            clock=SignalClock(ends),
+            watch=self._watch(node),
+            beat=self._beat,
+            progress=self._progress(),
+        )
+        plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
+        self._loop = loop = SampleLoop(plan, tools)
+        self._beat.limit_s = LIMIT_S
+        # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
+        gc.freeze()
+        gc.disable()
+        try:
+            end = loop.run()
+        finally:
+            kept = spool.close(_LAST_COPY_S)
+            if kept is not None:
+                say(f"sampler: not all reached {wish.out}; the rest is in {kept} on this node")
+        self._leave(end, sum(len(one.describe()) for one in node.gpus))
+
+    def _name(self) -> str:
+        return self._env.get("SLURMD_NODENAME") or os.uname().nodename
+
+    def _target(self) -> str:
+        from hpckit.model.account_files import account_folder, samples_file
+
+        restart = self._env.get("SLURM_RESTART_COUNT", "")
+        folder = account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
+        return f"{folder}/{samples_file(self._name())}"
+
+    def _watch(self, node: Node) -> JobWatch:
+        from hpckit.adapters.job_watch import JobEnd
+
+        end = self._env.get("SLURM_JOB_END_TIME", "")
+        return JobEnd(
+            end_s=float(end) if end.isascii() and end.isdigit() else None,
+            parent=self._wish.parent,
+            processes=node.processes,
+        )
+
+    def _progress(self) -> Callable[[int, float], None] | None:
+        if not self._wish.by_hand or not os.isatty(2):
+            return None
+
+        def show(ticks: int, seconds: float) -> None:
+            line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
+            os.write(2, line.encode())
+
+        return show
+
+    def _leave(self, end: SampleEnd, gpus: int) -> NoReturn:
+        """End without waiting for a thread that a dead file system may hold."""
+        if self._wish.by_hand:
+            if os.isatty(2):
+                os.write(2, b"\r\x1b[K")
+            path = f"{self._wish.out}/{self._target()}"
+            sys.stdout.write(
+                f" wrote  {end.ticks} samples of {gpus} GPUs · {path}\n"
+                f" next   hpckit report --from {self._wish.out}\n"
+            )
+            sys.stdout.flush()
+        os._exit(0)
+
+    def _hung(self, is_asked: bool) -> None:
+        """What is under way does not return: write what there is, and go on without that GPU."""
+        gpu, spool = self._beat.gpu, self._spool
+        if gpu is not None:
+            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
+            if self._loop is not None:
+                self._loop.keep_written()
+        if spool is not None:
+            spool.close(_LAST_COPY_S)
+        if is_asked or gpu is None or gpu in self._wish.without:
+            os._exit(0)
+        wish = self._wish._replace(without=(*self._wish.without, gpu))
+        before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
+        os.execv(sys.executable, [sys.executable, *before[1:], *wish.words()])

@@ -1,0 +1,247 @@
+"""A sampler's blocks on their way to the job folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hpckit.adapters.sample_spool import REWIND_BYTES, HeldBytes, SampleSpool
+from hpckit.model.samples import EVENTS, Block, Damage, read_blocks
+from hpckit.sample_ports import Moment
+
+TARGET = "account/restart-0/node-n1.samples"
+MOMENT = Moment(1, 2, 3)
+
+
+class Place:
+    """A job folder and a node's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.job = root / "job"
+        self.local = root / "local"
+        self.job.mkdir()
+        self.local.mkdir()
+        self.said: list[str] = []
+
+    def spool(self, **options: int) -> SampleSpool:
+        """A sampler's way there."""
+        return SampleSpool(
+            str(self.job), TARGET, say=self.said.append, local_root=str(self.local), **options
+        )
+
+    @property
+    def target(self) -> Path:
+        """The file in the job folder."""
+        return self.job / TARGET
+
+    def found(self) -> list[Block | Damage]:
+        """What the file in the job folder holds."""
+        return list(read_blocks(self.target.read_bytes()))
+
+    def sequences(self) -> list[int]:
+        """The numbers of its whole blocks."""
+        return [one.header.sequence for one in self.found() if isinstance(one, Block)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A job folder."""
+    return Place(tmp_path)
+
+
+def write(spool: SampleSpool, *texts: str) -> None:
+    """Flush each text as a block of its own."""
+    for text in texts:
+        spool.put(EVENTS, 1, MOMENT, text.encode())
+        spool.flush()
+
+
+def until(is_true: Callable[[], bool], limit_s: float = 20.0) -> None:
+    """Wait for what another thread does."""
+    end = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def test_blocks_reach_the_job_folder_in_order(place: Place) -> None:
+    """What was flushed is in the job folder's file, numbered from 0."""
+    spool = place.spool()
+    write(spool, "a", "b", "c")
+    assert spool.close(20) is None
+    assert [bytes(one.payload) for one in place.found() if isinstance(one, Block)] == [
+        b"a",
+        b"b",
+        b"c",
+    ]
+    assert place.sequences() == [0, 1, 2]
+
+
+def test_block_is_copied_without_waiting_for_the_end(place: Place) -> None:
+    """A flush wakes the copy at once."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    spool.close(20)
+
+
+def test_local_file_is_its_owners_alone_and_removed(place: Place) -> None:
+    """The file on the node lies in a folder of mode 0700, and is gone when all was copied."""
+    spool = place.spool()
+    write(spool, "a")
+    assert spool.local_path is not None
+    assert stat.S_IMODE(Path(spool.local_path).parent.stat().st_mode) == 0o700
+    spool.close(20)
+    assert list(place.local.iterdir()) == []
+
+
+def test_next_sampler_goes_on_after_the_last_block(place: Place) -> None:
+    """A second sampler of the same incarnation appends, and its numbers go on."""
+    for text in ("a", "b"):
+        spool = place.spool()
+        write(spool, text)
+        spool.close(20)
+    assert place.sequences() == [0, 1]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30, 44])
+def test_torn_tail_is_left_and_resynchronized(place: Place, cut: int) -> None:
+    """After a block that was cut short the next one can be read, and the hole is seen."""
+    spool = place.spool()
+    write(spool, "a", "b" * 40)
+    spool.close(20)
+    os.truncate(place.target, place.target.stat().st_size - cut)
+    spool = place.spool()
+    write(spool, "c")
+    spool.close(20)
+    assert place.sequences() == [0, 1]
+    assert sum(isinstance(one, Damage) for one in place.found()) == 1
+
+
+def test_file_without_any_block_begins_at_0(place: Place) -> None:
+    """Bytes that are no samples are left where they are."""
+    place.target.parent.mkdir(parents=True)
+    place.target.write_bytes(b"HKS1 is not all it takes")
+    spool = place.spool()
+    write(spool, "a")
+    spool.close(20)
+    assert place.sequences() == [0]
+
+
+@pytest.fixture
+def hanging(place: Place) -> Iterator[Place]:
+    """A job folder whose file can be opened by nobody: opening a FIFO waits for a reader."""
+    place.target.parent.mkdir(parents=True)
+    os.mkfifo(place.target)
+    yield place
+    # The thread that waits gets its reader and an end.
+    os.close(os.open(place.target, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
+    """Flushes return at once, the end after the time it was given, and the node keeps the rest."""
+    spool = hanging.spool()
+    begun = time.monotonic()
+    write(spool, *(f"block {number}" for number in range(50)))
+    kept = spool.close(0.2)
+    assert time.monotonic() - begun < 6
+    assert kept is not None
+    blocks = list(read_blocks(Path(kept).read_bytes()))
+    assert len(blocks) == 50
+
+
+def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
+    """Blocks that find no room are lost, which is said once, and their numbers are a hole."""
+    spool = hanging.spool(most_local_bytes=1000)
+    write(spool, *("x" * 300 for _ in range(20)))
+    kept = spool.close(0.1)
+    assert kept is not None
+    assert Path(kept).stat().st_size <= 1000
+    assert len([line for line in hanging.said if "lost" in line]) == 1
+
+
+def test_local_file_begins_anew_once_copied(place: Place) -> None:
+    """What the job folder has need not stay on the node."""
+    spool = place.spool()
+    text = "x" * (REWIND_BYTES // 2)
+
+    def copied() -> int:
+        return len(place.found()) if place.target.exists() else 0
+
+    for number in range(6):
+        write(spool, text)
+        until(lambda number=number: copied() > number)  # type: ignore[misc]
+    assert spool.local_path is not None
+    assert Path(spool.local_path).stat().st_size <= 2 * REWIND_BYTES
+    spool.close(20)
+    assert place.sequences() == list(range(6))
+
+
+def test_removed_job_folder_is_not_made_again(place: Place) -> None:
+    """It is said once that the folder is gone, and the samples stay on the node."""
+    spool = place.spool()
+    place.job.rename(place.job.with_name("moved"))
+    write(spool, "a", "b", "c")
+    kept = spool.close(20)
+    assert kept is not None
+    assert len([line for line in place.said if "stay on this node" in line]) == 1
+    assert not place.job.exists()
+
+
+def test_folder_that_comes_back_gets_all(place: Place) -> None:
+    """What waited on the node is copied as soon as the folder takes it."""
+    spool = place.spool()
+    away = place.job.with_name("moved")
+    place.job.rename(away)
+    write(spool, "a", "b")
+    until(lambda: bool(place.said))
+    away.rename(place.job)
+    write(spool, "c")
+    assert spool.close(20) is None
+    assert place.sequences() == [0, 1, 2]
+
+
+def test_removed_file_is_begun_anew(place: Place) -> None:
+    """The loop is told once, so that it says META again."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    assert not spool.wants_meta()
+    place.target.unlink()
+    write(spool, "b")
+    until(spool.wants_meta)
+    assert not spool.wants_meta()
+    spool.close(20)
+
+
+def test_full_job_folder_keeps_samples_on_the_node(place: Place) -> None:
+    """ENOSPC, which /dev/full gives at each write, is said once; nothing is lost."""
+    spool = SampleSpool("/dev", "full", say=place.said.append, local_root=str(place.local))
+    write(spool, "a", "b", "c")
+    kept = spool.close(20)
+    assert kept is not None
+    assert len(list(read_blocks(Path(kept).read_bytes()))) == 3
+    assert [line for line in place.said if "No space left" in line] == place.said
+
+
+def test_folder_that_is_not_there_is_not_used(place: Place) -> None:
+    """A TMPDIR that does not exist is passed over for /tmp, and nobody is told."""
+    spool = SampleSpool(str(place.job), TARGET, say=place.said.append, local_root="/proc/nowhere")
+    assert place.said == []
+    write(spool, "a", "b")
+    assert spool.close(20) is None
+    assert place.sequences() == [0, 1]
+
+
+def test_memory_takes_a_files_place() -> None:
+    """What is held in memory is limited, and goes away as it is copied."""
+    held = HeldBytes(5, b"ab")
+    assert held.append(b"cde") is None
+    assert held.append(b"f") is not None
+    held.copied(3)
+    assert held.next_bytes() == b"de"
