@@ -25,7 +25,7 @@ _MOST_GAP_PERIODS: Final = 3.0
 _TILED: Final = 1.1
 """Means of one second that are read up to a tenth farther apart leave nothing out that matters."""
 _EDGE_FRAC: Final = 0.35
-"""Of lag × step: at the most, what a ramp hides of a step that lies anywhere in it, as a standard deviation."""
+"""Of lag × step: at the most, what a ramp hides of a step in it (standard deviation)."""
 _WHOLE_WINDOW = ("RTX", "L4", "A10", "A16", "A40", "A2", "T4", "GeForce", "Quadro", "TITAN")
 _SHORT = ("V100", "P100", "P40", "P4")
 _GA100_AND_OLDER = ("A100", "A30", "A800", *_SHORT, "T4", "RTX 20", "Quadro RTX")
