@@ -214,6 +214,8 @@ class Cells:
             reach_s = 2 * frame.counter_period_s
             if self._curve is not None:
                 reach_s += frame.sampler_period_s
+            if self._curve is None:
+                away_s, reach_s = np.clip(away_s, -reach_s, reach_s), np.inf
             near = np.flatnonzero(is_there & (np.abs(away_s) <= reach_s))
             if np.isnan(knots.energy_j[edge]) or stood_s > frame.still_s or not len(near):
                 continue

@@ -116,7 +116,7 @@ class GpuEnergyFold:
             edge_variance_j2=self._edges_j2,
             counts=self._counts,
             most_w=self._most_w,
-            has_counter=self._carry is not None,
+            is_split=self._gpu.mig,
         )
 
     def _count(self, **more: int) -> None:

@@ -60,7 +60,7 @@ class GpuEnergy:
     edge_variance_j2: Floats
     counts: Counts
     most_w: float
-    has_counter: bool
+    is_split: bool = False
 
     @property
     def joules(self) -> Floats:
@@ -92,13 +92,17 @@ class GpuEnergy:
             return False
         return _is_disputed(self._step(0, -1), self._power_w())
 
+    def joules_at(self, at_ns: int) -> float:
+        """The energy from an origin to a mark. Raises ValueError for a moment that is no mark."""
+        return float(self.columns[0, self._place(at_ns)])
+
     def energy_between(self, a_ns: int, b_ns: int) -> Energy:
         """From one mark to a later one. Raises ValueError for a moment that is no mark."""
         first, last = self._place(a_ns), self._place(b_ns)
         step = self._step(first, last)
         time_s = (b_ns - a_ns) / 1e9
-        covered = min(1.0, step["covered_s"] / time_s) if time_s > 0 else 1.0
-        if covered <= 0:
+        covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
+        if covered <= 0 and step["energy_j"] <= 0:
             return Energy(value_j=None, scope=self.scope, because=self._why_nothing())
         half_j = self._half_width(step, first, last)
         return Energy(
@@ -156,6 +160,10 @@ class GpuEnergy:
             )
         if step["energy_j"] > self.most_w * (time_s + 0.1):
             parts.append("above the power limit × 1.2: not to be believed")
+        if self.is_split:
+            parts.append("of the whole GPU, which is split into MIG devices")
+        if self.scope == "module":
+            parts.append("of the module: CPU and memory are in it")
         parts += _told(self.counts)
         return "; ".join(parts)
 

@@ -114,6 +114,8 @@ class SampleReader:
         view, at, end = memoryview(data), 0, len(data)
         while at < end:
             at = self._take_run(view, at)
+            if at == end:
+                break
             found = _block_at(walk, view, at, is_last=is_last)
             if found == _MORE:
                 break
@@ -127,8 +129,8 @@ class SampleReader:
                 else:
                     self._take(header, payload)
                 continue
-            walk.is_in_damage = at < end
-            following = _next_magic(walk, data, at + 1, is_last=is_last) if at < end else end
+            walk.is_in_damage = True
+            following = _next_magic(walk, data, at + 1, is_last=is_last)
             walk.lost_bytes += following - at
             at = following
         walk.rest = bytes(view[at:])
