@@ -1,0 +1,300 @@
+"""What a GPU was used for, folded over its samples a chunk at a time in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.measure.curves import MOST_POINTS, CurveTable, Series
+from hpckit.measure.gauges import ALL, Column, GaugeTable, Table, measured_mask
+from hpckit.measure.growth import Counter
+from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
+from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
+from hpckit.measure.states import (
+    IDLE,
+    NO_PROCESS,
+    QUIET,
+    SPIN,
+    STATES,
+    TRANSFER_MIB_PER_S,
+    UNKNOWN,
+    USEFUL,
+    PowerLevels,
+    States,
+    states_of,
+)
+from hpckit.measure.throttling import ThrottlingFold
+from hpckit.model.account import Curve, Share, Throttling, Window
+from hpckit.model.samples import GPU_COLUMNS
+from hpckit.model.series import GPU_DTYPE, SampledGpu
+
+BLOCK_ROWS: Final = 8192
+"""Rows that are folded at once: 590 kB, which stays in a core's own cache."""
+
+MIB: Final = 1 << 20
+
+MOST_MIB_PER_S: Final = 4e12 / MIB
+"""What no NVLink or PCIe of a GPU carries in one direction (NVLink 5: 0.9 TB/s)."""
+
+DISTRUST_FRAC: Final = 0.1
+"""Kernels without any process for more of the busy time than this: the processes are hidden (by a
+container, or those of another user), and their count says nothing."""
+
+_SERIES: Final = {
+    "power_mw": Series("power", "W", 1e-3),
+    "util_pct": Series("util", "%"),
+    "mem_used_mib": Series("memory", "B", MIB),
+    "temp_c": Series("temp", "°C"),
+    "sm_mhz": Series("sm_clock", "MHz"),
+    "slowed": Series("throttled", "%"),
+    "capped": Series("throttled_by_power_cap", "%"),
+}
+_GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
+_GAUGES: Final = (*_SERIES, *_GPM, "proxy")
+_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
+_UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
+_USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
+
+
+_BYTES: Final = np.dtype((np.void, GPU_DTYPE.itemsize))
+"""A row as bytes: rows are copied whole then, not field by field."""
+_Rows = tuple[NDArray[np.int64], NDArray[np.void]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """What one GPU did in the time that it was held; names and units as in GpuAccount.
+
+    `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
+    something that the samples have was not used.
+    """
+
+    held_s: float
+    known_s: float
+    samples: int
+    waste: Share
+    throttling: Throttling
+    util_mean_pct: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    temp_max_c: float | None = None
+    sm_mean_mhz: float | None = None
+    mem_peak_bytes: int | None = None
+    sm_active_frac: float | None = None
+    tensor_active_frac: float | None = None
+    dram_active_frac: float | None = None
+    mfu_proxy_frac: float | None = None
+    nvlink_tx_bytes: int | None = None
+    nvlink_rx_bytes: int | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    windows: tuple[Window, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class GpuUsageFold:
+    """Folds a GPU's samples, in order; the result does not depend on how they are cut into chunks.
+
+    `begin_ns` and `end_ns` are on the samples' clock (CLOCK_MONOTONIC), between which the GPU was
+    held. `realtime_offset_ns` turns it into that of the windows; curves begin `origin_s` after the
+    report's start, and have `points` points at most, 0 for none.
+    """
+
+    def __init__(
+        self,
+        gpu: SampledGpu,
+        period_s: float,
+        begin_ns: int,
+        end_ns: int,
+        *,
+        realtime_offset_ns: int = 0,
+        origin_s: float = 0.0,
+        points: int = MOST_POINTS,
+    ) -> None:
+        self._gpu = gpu
+        self._began_s = (begin_ns + realtime_offset_ns) / 1e9
+        self._origin_s = origin_s
+        self._time = SampleTime(period_s, begin_ns, end_ns)
+        self._held_us = self._time.held_us
+        self._samples = 0
+        self._waiting = _Block()
+        self._state_us = np.zeros(STATES)
+        self._hidden_us = 0
+        self._last_state: int | None = None
+        self._levels = PowerLevels()
+        self._gauges = GaugeTable(_GAUGES)
+        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
+        self._windows = IdleWindows(self._held_us, self._time.period_us, self._time.gap_us)
+        self._throttling = ThrottlingFold(self._held_us)
+        pieces = min(points, max(1, 2 * self._held_us // self._time.period_us))
+        self._curves = CurveTable(tuple(_SERIES.values()), self._held_us, pieces)
+        self._are_drawn = points > 0
+
+    def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """The GPU's next rows (GPU_DTYPE) and their times."""
+        self._samples += len(rows)
+        for block in self._waiting.filled(times_ns, rows):
+            self._add(*block)
+
+    def _add(self, times_ns: NDArray[np.int64], block: NDArray[np.void]) -> None:
+        stretch = self._time.add(times_ns)
+        rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
+        states = states_of(rows, self._transfer(stretch, rows))
+        self._windows.add(states, stretch)
+        self._weigh(states, rows, stretch.weight_us)
+        drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
+        table = Table(_GAUGES, drawn)
+        self._gauges.add(table, stretch.weight_us)
+        if self._are_drawn:
+            self._curves.add(table, stretch.at_us)
+        self._last_state = int(states[-1])
+
+    def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
+        self._state_us += np.bincount(states, weight_us, STATES)
+        if not int(rows["processes"].min()):
+            ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
+            self._hidden_us += int(weight_us[ran].sum())
+        self._levels.add(states, rows["power_mw"], weight_us)
+
+    def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
+        """Where NVLink or PCIe carried so much that memory is busy with it."""
+        moved: NDArray[np.int32] | None = None
+        for name, counter in self._links.items():
+            grown = counter.add(rows[name], stretch.at_us)
+            if grown is not None and int(grown.max()) > 0:
+                moved = grown if moved is None else np.maximum(moved, grown)
+        if moved is None:
+            return None
+        return moved >= stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
+
+    def result(self) -> GpuUsage:
+        """What it was, of all rows that were added; gauges are means over the sampled time."""
+        for block in self._waiting.rest():
+            self._add(*block)
+        state_us, tail_us = self._state_us.copy(), self._time.tail_us()
+        if self._last_state is not None:
+            state_us[self._last_state] += tail_us
+        is_hidden = self._are_processes_hidden(state_us)
+        mean, most = self._gauges.mean, self._gauges.most
+        return GpuUsage(
+            held_s=self._held_us / 1e6,
+            known_s=int(state_us.sum()) / 1e6,
+            samples=self._samples,
+            waste=self._share(state_us, is_hidden=is_hidden),
+            throttling=self._throttling.throttling(),
+            util_mean_pct=mean("util_pct"),
+            power_mean_w=mean("power_mw", 1e-3),
+            power_max_w=_scaled(most("power_mw"), 1e-3),
+            temp_max_c=most("temp_c"),
+            sm_mean_mhz=mean("sm_mhz"),
+            mem_peak_bytes=_bytes(most("mem_used_mib")),
+            sm_active_frac=mean("sm_active_pct100", 1e-4),
+            tensor_active_frac=mean("tensor_active_pct100", 1e-4),
+            dram_active_frac=mean("dram_active_pct100", 1e-4),
+            mfu_proxy_frac=self._mfu_proxy(),
+            nvlink_tx_bytes=_bytes(self._links["nvlink_tx_mib"].total),
+            nvlink_rx_bytes=_bytes(self._links["nvlink_rx_mib"].total),
+            pcie_tx_bytes=_bytes(self._links["pcie_tx_mib"].total),
+            pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
+            windows=self._found(tail_us, is_hidden=is_hidden),
+            curves=self._drawn(),
+            refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
+        )
+
+    def _mfu_proxy(self) -> float | None:
+        """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
+
+        A proxy of model FLOPs utilization: it counts what the tensor cores did, needed or not, and
+        nothing that is computed without them.
+        """
+        largest = self._gpu.max_sm_mhz
+        return self._gauges.mean("proxy", 1 / largest) if largest else None
+
+    def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
+        ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
+        return self._hidden_us > DISTRUST_FRAC * ran_us
+
+    def _share(self, state_us: NDArray[np.float64], *, is_hidden: bool) -> Share:
+        spun_us = self._levels.spin_us(self._gpu.power_limit_w)
+        none_us, idle_us = int(state_us[NO_PROCESS]), int(state_us[IDLE])
+        if is_hidden:
+            none_us, idle_us = 0, none_us + idle_us
+        spin_us = int(state_us[SPIN]) + spun_us
+        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us
+        told_us = none_us + idle_us + spin_us + useful_us
+        return Share(
+            no_process_gpu_s=none_us / 1e6,
+            idle_gpu_s=idle_us / 1e6,
+            spin_gpu_s=spin_us / 1e6,
+            useful_gpu_s=useful_us / 1e6,
+            unknown_gpu_s=(self._held_us - told_us) / 1e6,
+        )
+
+    def _found(self, tail_us: int, *, is_hidden: bool) -> tuple[Window, ...]:
+        return tuple(
+            Window(
+                kind=KIND_OF_STATE[run.state],
+                started_s=self._began_s + run.from_us / 1e6,
+                ended_s=self._began_s + run.until_us / 1e6,
+                is_late=run.is_late,
+            )
+            for run in self._windows.found(tail_us, as_idle=is_hidden)
+        )
+
+    def _drawn(self) -> tuple[Curve, ...]:
+        if not self._are_drawn:
+            return ()
+        return self._curves.curves(self._origin_s, self._time.gap_us)
+
+
+class _Block:
+    """Rows that wait until there are enough: blocks are the same however the rows arrive."""
+
+    def __init__(self) -> None:
+        self._times = np.empty(BLOCK_ROWS, np.int64)
+        self._rows = np.empty(BLOCK_ROWS, _BYTES)
+        self._count = 0
+
+    def filled(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> Iterator[_Rows]:
+        """Full blocks, each valid until the next is asked for."""
+        at, rows = 0, rows.view(_BYTES)
+        while at < len(rows):
+            count = min(BLOCK_ROWS - self._count, len(rows) - at)
+            self._times[self._count : self._count + count] = times_ns[at : at + count]
+            self._rows[self._count : self._count + count] = rows[at : at + count]
+            self._count, at = self._count + count, at + count
+            if self._count == BLOCK_ROWS:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[_Rows]:
+        """What waits, if anything does."""
+        count, self._count = self._count, 0
+        if count:
+            yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
+
+
+def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
+    """Tensor active × SM clock in MHz; None where one of them is measured nowhere."""
+    tensor, clock = rows["tensor_active_pct100"], rows["sm_mhz"]
+    masks = measured_mask(tensor), measured_mask(clock)
+    if any(mask is not ALL and not mask.any() for mask in masks):
+        return None
+    work: NDArray[np.float64] = tensor * (clock * 1e-4)
+    for mask in masks:
+        if mask is not ALL:
+            work[~mask] = np.nan
+    return work
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value * unit
+
+
+def _bytes(mib: float | None) -> int | None:
+    return None if mib is None else int(mib) * MIB
