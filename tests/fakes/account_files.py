@@ -142,7 +142,12 @@ def meta_of(job: MadeJob, node: str) -> dict[str, Any]:
         "memory_limit_bytes": 512 * 1024**3,
         "exclusive": True,
         "gpus": [
-            {"uuid": uuid_of(node, number), "index": number, "pci": f"0000:{number:02x}:00.0", **gpu}
+            {
+                "uuid": uuid_of(node, number),
+                "index": number,
+                "pci": f"0000:{number:02x}:00.0",
+                **gpu,
+            }
             for number in range(job.gpus)
         ],
         "host_columns": [
