@@ -423,3 +423,7 @@ class SampleStore(Protocol):
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
         ...
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises StorageFailed as `ledger`."""
+        ...
