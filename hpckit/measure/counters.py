@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpckit.measure.gauges import ALL, Column, measured_mask
 from hpckit.measure.sample_time import Numbers
@@ -12,8 +13,11 @@ from hpckit.measure.sample_time import Numbers
 SLACK_US: Final = 2_000_000
 """How late a counter may be written: growth of this much more time than has passed is believed."""
 
+Growth = NDArray[np.int32]
+"""By how much a counter grew up to each sample; -1 where that is not known."""
+
 _SIZE: Final = 1 << 32
-_HALF: Final = _SIZE // 2
+_HALF: Final = _SIZE // 2 - 1
 
 
 class Counter:
@@ -32,51 +36,46 @@ class Counter:
         self._last: tuple[int, int] | None = None
         self.total: int | None = None
 
-    def add(self, values: Column, at_us: Numbers) -> Numbers | None:
-        """The growth that ends at each sample, -1 where none is known; None: at none of them."""
+    def add(self, values: Column, at_us: Numbers) -> Growth | None:
+        """The growth that ends at each sample; None: known at none of them."""
         mask = measured_mask(values)
         if mask is ALL:
             return self._grown(values, at_us)
         if not mask.any():
             return None
-        growth = np.full(len(values), -1, np.int64)
+        growth = np.full(len(values), -1, np.int32)
         growth[mask] = self._grown(values[mask], at_us[mask])
         return growth
 
-    def _grown(self, values: Column, at_us: Numbers) -> Numbers:
+    def _grown(self, values: Column, at_us: Numbers) -> Growth:
         last, self._last = self._last, (int(values[-1]), int(at_us[-1]))
-        if last is None:
-            growth = np.full(1, -1, np.int64)
-            if len(values) == 1:
-                return growth
-            last, values, at_us = (int(values[0]), int(at_us[0])), values[1:], at_us[1:]
-            return np.concatenate([growth, self._since(last, values, at_us)])
-        return self._since(last, values, at_us)
-
-    def _since(self, last: tuple[int, int], values: Column, at_us: Numbers) -> Numbers:
-        before, moment = last
-        if before == int(values.max()) == int(values.min()):  # nearly always of most counters
-            self.total = self.total or 0
-            return np.zeros(len(values), np.int64)
-        growth = np.empty(len(values), np.int64)
-        growth[0] = (int(values[0]) - before) % _SIZE
-        growth[1:] = values[1:] - values[:-1]  # modulo 2^32, as unsigned numbers are subtracted
-        apart = np.empty_like(at_us)
-        apart[0] = at_us[0] - moment
-        apart[1:] = at_us[1:] - at_us[:-1]
-        most = np.minimum((apart + SLACK_US) * self._most_per_us, _HALF)
-        odd = growth > most
-        if odd.any():
-            again = values.astype(np.int64)
-            growth = np.where(odd, np.where(again <= most, again, 0), growth)
-        growth = self._inside(growth, at_us, apart)
-        self.total = (self.total or 0) + int(growth.sum())
+        if last is not None:
+            return self._since(last, values, at_us)
+        growth = np.full(len(values), -1, np.int32)
+        if len(values) > 1:
+            first = (int(values[0]), int(at_us[0]))
+            growth[1:] = self._since(first, values[1:], at_us[1:])
         return growth
 
-    def _inside(self, growth: Numbers, at_us: Numbers, apart: Numbers) -> Numbers:
-        if int(at_us[0] - apart[0]) >= 0 and int(at_us[-1]) <= self._held_us:
-            return growth
+    def _since(self, last: tuple[int, int], values: Column, at_us: Numbers) -> Growth:
+        growth = np.empty(len(values), np.uint32)
+        growth[0] = (int(values[0]) - last[0]) % _SIZE
+        np.subtract(values[1:], values[:-1], out=growth[1:])  # modulo 2^32, as they are unsigned
+        peak = int(growth.max())
+        if peak and (peak > SLACK_US * self._most_per_us or self._leaves(last[1], at_us)):
+            growth = self._believed(growth, values, np.diff(at_us, prepend=last[1]), at_us)
+        self.total = (self.total or 0) + (int(growth.sum(dtype=np.int64)) if peak else 0)
+        return growth.view(np.int32)
+
+    def _leaves(self, first_us: int, at_us: Numbers) -> bool:
+        return first_us < 0 or int(at_us[-1]) > self._held_us
+
+    def _believed(
+        self, growth: NDArray[Any], values: Column, apart: Numbers, at_us: Numbers
+    ) -> NDArray[Any]:
+        most = np.minimum((apart + SLACK_US) * self._most_per_us, _HALF)
+        again = np.where(values <= most, values, 0)
+        believed = np.where(growth > most, again, growth)
         inside = np.clip(at_us, 0, self._held_us) - np.clip(at_us - apart, 0, self._held_us)
-        # In two steps, as growth × µs may not fit in 64 bits.
         part = inside / np.maximum(apart, 1)
-        return np.where(inside == apart, growth, (growth * part).astype(np.int64))
+        return np.where(inside == apart, believed, believed * part).astype(np.uint32)
