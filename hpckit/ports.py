@@ -425,5 +425,5 @@ class SampleStore(Protocol):
         ...
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises StorageFailed as `ledger`."""
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
         ...

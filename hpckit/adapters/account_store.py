@@ -53,7 +53,7 @@ class FileSampleStore:
         return _read(path, MOST_SAMPLE_BYTES, self._piece_bytes)
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises StorageFailed as `ledger`."""
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
         try:
             with _opened(path) as handle:
                 size_bytes = _size_of(handle, MOST_SAMPLE_BYTES)

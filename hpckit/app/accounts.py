@@ -6,7 +6,7 @@ its sampler, or of its ranks where there was none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,14 @@ class NodeEvidence:
     boot_id: str | None
     lives: tuple[RankLedger, ...] = ()
     spans: tuple[SampleSpan, ...] = ()
+
+    @property
+    def expected_rows(self) -> float:
+        """About how many rows its sample files have."""
+        return sum(
+            (one.last_ns - one.first_ns) / 1e9 * one.meta.hz * len(one.meta.gpus)
+            for one in self.spans
+        )
 
     @property
     def started_s(self) -> float:
@@ -177,8 +185,8 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
     return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
 
 
-def _with_times(chunks: Iterable[SampleChunk]) -> Iterable[SampleChunk]:
-    return iter([one for one in chunks if _times(one)])
+def _with_times(chunks: Iterable[SampleChunk]) -> Iterator[SampleChunk]:
+    return (one for one in chunks if _times(one))
 
 
 def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
