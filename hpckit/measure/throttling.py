@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.measure.counters import Counter, Growth
 from hpckit.measure.gauges import Column
+from hpckit.measure.growth import Counter, Growth
 from hpckit.measure.sample_time import Stretch
 from hpckit.model.account import Throttling
 

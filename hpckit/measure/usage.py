@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.measure.counters import Counter
 from hpckit.measure.curves import MOST_POINTS, CurveTable, Series
 from hpckit.measure.gauges import ALL, Column, GaugeTable, Table, measured_mask
+from hpckit.measure.growth import Counter
 from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
 from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
 from hpckit.measure.states import (
@@ -46,12 +46,12 @@ container, or those of another user), and their count says nothing."""
 
 _SERIES: Final = {
     "power_mw": Series("power", "W", 1e-3),
-    "util_pct": Series("utilization", "%"),
-    "mem_used_mib": Series("memory", "bytes", MIB),
-    "temp_c": Series("temperature", "°C"),
-    "sm_mhz": Series("SM clock", "MHz"),
-    "slowed": Series("thermal or brake throttling", "%"),
-    "capped": Series("power-cap throttling", "%"),
+    "util_pct": Series("util", "%"),
+    "mem_used_mib": Series("memory", "B", MIB),
+    "temp_c": Series("temp", "°C"),
+    "sm_mhz": Series("sm_clock", "MHz"),
+    "slowed": Series("throttled", "%"),
+    "capped": Series("throttled_by_power_cap", "%"),
 }
 _GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
 _GAUGES: Final = (*_SERIES, *_GPM, "proxy")
