@@ -9,6 +9,7 @@ from hpckit.app.accounts import NodeEvidence, SampleSpan
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
+from hpckit.measure.host import HostFold, HostUsage
 from hpckit.measure.rows import rows_by_gpu
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.ledger import EnergyReading, RankLedger
@@ -44,6 +45,7 @@ class NodeFold:
     evidence: NodeEvidence
     gpus: tuple[GpuFold, ...] = ()
     meta: SampleMeta | None = None
+    host: HostUsage | None = None
     samples: int = 0
     missing: tuple[str, ...] = ()
 
@@ -69,6 +71,7 @@ class _Folds:
     gpus: dict[str, SampledGpu] = field(default_factory=dict)
     energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
     usage: dict[str, GpuUsageFold] = field(default_factory=dict)
+    host: HostFold | None = None
     samples: int = 0
 
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
@@ -82,12 +85,17 @@ class _Folds:
             self.energy[gpu.uuid].add(at_ns, rows, boottime_offset_ns=offset_ns)
             self.usage[gpu.uuid].add(at_ns, rows)
             self.samples += len(rows)
+        if self.host is None:
+            evidence = self.request.evidence
+            period_s = _period_s(chunk.meta.hz)
+            self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
+        self.host.add(chunk, shift_ns)
 
     def _begin(self, gpu: SampledGpu, hz: float) -> bool:
         if len(self.gpus) >= _MOST_GPUS:
             return False
         evidence = self.request.evidence
-        period_s = 1 / hz if _LEAST_HZ <= hz <= _MOST_HZ else 1 / _USUAL_HZ
+        period_s = _period_s(hz)
         self._begin_energy(gpu, period_s)
         self.usage[gpu.uuid] = GpuUsageFold(
             gpu,
@@ -130,6 +138,11 @@ class _Folds:
         )
 
 
+def _period_s(hz: float) -> float:
+    """The period that the file states, or the usual one where it states what cannot be."""
+    return 1 / hz if _LEAST_HZ <= hz <= _MOST_HZ else 1 / _USUAL_HZ
+
+
 def fold_node(request: FoldRequest) -> NodeFold:
     """Read the files of a node once, in bounded memory. Damage is told in `missing`."""
     evidence = request.evidence
@@ -144,6 +157,7 @@ def fold_node(request: FoldRequest) -> NodeFold:
         evidence=evidence,
         gpus=folds.results(),
         meta=evidence.spans[0].meta if evidence.spans else None,
+        host=None if folds.host is None else folds.host.result(),
         samples=folds.samples,
         missing=tuple(missing),
     )

@@ -73,11 +73,12 @@ def report_of(
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
     origin_s = min(one.started_s for one in evidence)
     folds = list(_folded(evidence, tools, origin_s, curves=curves))
-    gpus = [one for fold in folds for one in gpu_accounts(fold)]
+    gpus_of = [gpu_accounts(fold) for fold in folds]
+    gpus = [one for mine in gpus_of for one in mine]
     ranks = [one for fold in folds for one in rank_accounts(fold, is_running=facts.is_running)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = incarnations(folds, gpus)
-    nodes = [node_account(fold, gpus, site) for fold in folds]
+    nodes = [node_account(*both, site) for both in zip(folds, gpus_of, strict=True)]
     energy = _energy(gpus, ranks, runs, node_energy(nodes))
     return JobReport(
         job=_job(facts, folds, gpus),
