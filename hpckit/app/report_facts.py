@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpckit.app.ended import RESULT_SCHEMA
 from hpckit.app.report import JobFacts
 from hpckit.errors import ConfigError, HpckitError, StorageFailed
 from hpckit.model.hostlist import expand_hosts
-from hpckit.model.job_folder import EFFECTIVE_FILE, INTENT_FILE, RESULT_FILE, SITE_FILE, SUBMITTED_FILE
+from hpckit.model.job_folder import EFFECTIVE_FILE, INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SITE_FILE, SUBMITTED_FILE
 from hpckit.model.site import EnergySite, SiteSpec
-from hpckit.model.slurm import JobEntry, JobStatus
 from hpckit.parse.document import convert
 from hpckit.ports import FoundAccounts, JobFolders
 from hpckit.units import parse_slurm_limit_s
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobEntry, JobStatus
 
 _MOST_NODES = 100_000
 
