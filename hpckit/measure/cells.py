@@ -6,6 +6,7 @@ are seconds since a GPU's origin.
 
 from __future__ import annotations
 
+import functools
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ COLUMNS: Final = (
 
 
 class Frame(NamedTuple):
-    """What cells are judged by: no GPU draws more than `most_w`, the periods of counter and sampler.
+    """What cells are judged by: the power that no GPU exceeds, and periods of counter and sampler.
 
     `last_read_s` is when the counter was read last, whatever it said.
     """
@@ -53,7 +54,6 @@ class Judged(NamedTuple):
     is_reset: NDArray[np.bool_]
     is_impossible: NDArray[np.bool_]
     is_frozen: NDArray[np.bool_]
-    has_power: NDArray[np.bool_]
 
     @property
     def is_good(self) -> NDArray[np.bool_]:
@@ -71,38 +71,57 @@ class Cells:
         self.knots, self._curve, self._frame = knots, curve, frame
         self._span_s = np.diff(knots.at_s)
         self._step_j = np.diff(knots.energy_j)
-        self._at_knots = self._power_totals(knots.at_s)
         self.judged = self._judge()
         self._is_good = self.judged.is_good
-        self._sums = self._cumulate()
+        ends = float(knots.at_s[0]), float(knots.at_s[-1])
+        self._is_plain = bool(self._is_good.all()) and (curve is None or curve.covers(*ends))
 
-    def _power_totals(self, at_s: Floats) -> Totals:
+    def _totals(self, at_s: Floats) -> Totals:
         if self._curve is None:
             nothing = np.zeros(len(at_s))
             return Totals(nothing, nothing, nothing, nothing)
         return self._curve.totals(at_s)
 
+    def _energy_j(self, at_s: Floats) -> Floats:
+        return np.zeros(len(at_s)) if self._curve is None else self._curve.energy_j(at_s)
+
+    @functools.cached_property
+    def _at_knots(self) -> Totals:
+        return self._totals(self.knots.at_s)
+
+    @functools.cached_property
+    def _has_power(self) -> NDArray[np.bool_]:
+        has: NDArray[np.bool_] = np.diff(self._at_knots.covered_s) > self._span_s / 2
+        return has
+
     def _judge(self) -> Judged:
-        span_s, step_j, still_s = self._span_s, self._step_j, self.knots.still_s[1:]
-        integral_j = np.diff(self._at_knots.energy_j)
-        has_power = np.diff(self._at_knots.covered_s) > span_s / 2
-        frame = self._frame
-        is_asleep = np.where(
-            has_power,
+        frame, step_j = self._frame, self._step_j
+        is_frozen = self.knots.still_s[1:] > frame.still_s
+        if is_frozen.any():
+            at = np.flatnonzero(is_frozen)
+            is_frozen[at] = self._is_asleep(at)
+        return Judged(
+            is_reset=~(step_j >= 0),
+            is_impossible=step_j > frame.most_w * (self._span_s + frame.counter_period_s),
+            is_frozen=is_frozen,
+        )
+
+    def _is_asleep(self, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether these cells, whose counter stood still, have more power than it says."""
+        span_s, step_j = self._span_s[at], self._step_j[at]
+        begin, end = self._totals(self.knots.at_s[at]), self._totals(self.knots.at_s[at + 1])
+        integral_j = end.energy_j - begin.energy_j
+        return np.where(
+            end.covered_s - begin.covered_s > span_s / 2,
             (integral_j > AWAKE_W * span_s) & (step_j < integral_j / 2),
             step_j < AWAKE_W * span_s,
         )
-        return Judged(
-            is_reset=~(step_j >= 0),
-            is_impossible=step_j > frame.most_w * (span_s + frame.counter_period_s),
-            is_frozen=(still_s > frame.still_s) & is_asleep,
-            has_power=has_power,
-        )
 
-    def _cumulate(self) -> NDArray[np.float64]:
+    @functools.cached_property
+    def _sums(self) -> NDArray[np.float64]:
         """The columns up to each knot, a row each."""
         by_power, good = [np.diff(one) for one in self._at_knots], self._is_good
-        both = good & self.judged.has_power
+        both = good & self._has_power
         rows = (
             np.where(good, self._step_j, by_power[0]),
             np.where(good, self._span_s, by_power[1]),
@@ -118,10 +137,24 @@ class Cells:
         np.cumsum(np.array(rows), axis=1, out=sums[:, 1:])
         return sums
 
+    def _sums_at(self, knot: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The columns up to some knots; where all cells are good these are differences."""
+        if not self._is_plain:
+            chosen: NDArray[np.float64] = self._sums[:, knot]
+            return chosen
+        energy_j = self.knots.energy_j[knot] - self.knots.energy_j[0]
+        time_s, nothing = self.knots.at_s[knot] - self.knots.at_s[0], np.zeros(len(knot))
+        if self._curve is None:
+            return np.array([energy_j, time_s, *(7 * [nothing])])
+        integral_j = self._energy_j(self.knots.at_s[knot]) - self._energy_j(self.knots.at_s[:1])
+        return np.array(
+            [energy_j, time_s, *(3 * [nothing]), energy_j, integral_j, integral_j, time_s]
+        )
+
     @property
     def end(self) -> Floats:
         """The columns of all cells together."""
-        last: Floats = self._sums[:, -1]
+        last: Floats = self._sums_at(np.array([len(self._span_s)]))[:, 0]
         return last
 
     def at(self, at_s: Floats) -> tuple[NDArray[np.float64], Floats]:
@@ -129,24 +162,21 @@ class Cells:
 
         Before the first knot and behind the last the power counts, as far as it reaches.
         """
+        if not len(at_s):
+            return np.zeros((len(COLUMNS), 0)), np.zeros(0)
         knots, last = self.knots, len(self._span_s)
         cell = np.searchsorted(knots.at_s, at_s, side="right") - 1
         left = np.clip(cell, 0, last)
-        columns: NDArray[np.float64] = self._sums[:, left]
-        now, before = self._power_totals(at_s), self._at_knots
-        power = [one - two[left] for one, two in zip(now, before, strict=True)]
+        columns = self._sums_at(left)
+        power = [a - b for a, b in zip(
+            self._totals(at_s), self._totals(knots.at_s[left]), strict=True
+        )]  # fmt: skip
         is_good = np.zeros(len(at_s), np.bool_)
         is_inside = (cell >= 0) & (cell < last)
         is_good[is_inside] = self._is_good[cell[is_inside]]
-        bad = ~is_good
-        columns[0, bad] += power[0][bad]
-        columns[1, bad] += power[1][bad]
-        columns[2, bad] += power[0][bad]
-        columns[3, bad] += power[2][bad]
-        columns[4, bad] += power[3][bad]
-        columns[7] += power[0]
-        columns[8] += power[1]
-        variance = self._power_variance(at_s)
+        columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
+        columns[7:9] += power[0:2]
+        variance = np.zeros(len(at_s)) if self._curve is None else self._curve.edge_variance(at_s)
         self._near_edges(columns, variance, at_s)
         inner = np.flatnonzero(is_good)
         variance[inner] = self._add_parts(columns, inner, left[inner], at_s[inner])
@@ -161,19 +191,16 @@ class Cells:
         part = (at_s - self.knots.at_s[cell]) / span_s
         columns[0, to] += part * step_j
         columns[1, to] += part * span_s
-        both = self.judged.has_power[cell]
-        columns[5, to] += part * step_j * both
-        columns[6, to] += part * np.diff(self._at_knots.energy_j)[cell] * both
+        at_knots_s = self.knots.at_s
+        integral_j = self._energy_j(at_knots_s[cell + 1]) - self._energy_j(at_knots_s[cell])
+        if self._curve is not None:
+            both = True if self._is_plain else self._has_power[cell]
+            columns[5, to] += part * step_j * both
+            columns[6, to] += part * integral_j * both
         power_w, sigma_s = step_j / span_s, self.knots.sigma_s
         edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
         variance: Floats = power_w**2 * edges_s2 + (_SHAPE_FRAC * part * (1 - part) * step_j) ** 2
         return variance
-
-    def _power_variance(self, at_s: Floats) -> Floats:
-        """The variance of an integral's end: what a reading is the mean of straddles it."""
-        if self._curve is None:
-            return np.zeros(len(at_s))
-        return self._curve.edge_variance(at_s)
 
     def _near_edges(self, columns: NDArray[np.float64], variance: Floats, at_s: Floats) -> None:
         """Just outside of the knots an energy is still the counter's, carried on by the power."""
@@ -187,6 +214,8 @@ class Cells:
             reach_s = 2 * frame.counter_period_s
             if self._curve is not None:
                 reach_s += frame.sampler_period_s
+            if self._curve is None:
+                away_s, reach_s = np.clip(away_s, -reach_s, reach_s), np.inf
             near = np.flatnonzero(is_there & (np.abs(away_s) <= reach_s))
             if np.isnan(knots.energy_j[edge]) or stood_s > frame.still_s or not len(near):
                 continue
@@ -196,7 +225,7 @@ class Cells:
                 columns[1, near] += away_s[near] * (power_w > 0)
             else:
                 power_w = self._curve.power_at(float(knots.at_s[edge]))
-                columns[2:5, near] = self._sums[2:5, [edge]]
+                columns[2:5, near] = 0.0 if edge == 0 else self.end[2:5, np.newaxis]
             unsure_s2 = knots.sigma_s[edge] ** 2 + (away_s[near] / 4) ** 2
             variance[near] = power_w**2 * unsure_s2
 

@@ -6,6 +6,7 @@ Times are seconds since a GPU's origin, energies joules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,12 +22,31 @@ _UPDATE_RANGE_S = (0.005, 1.5)
 _LEAST_EQUAL_FRAC = 0.3
 
 
+_Index = slice | NDArray[np.bool_]
+
+
 class Readings(NamedTuple):
     """Readings in order of time; `is_update` where one was made as soon as the counter changed."""
 
     at_s: Floats
     energy_j: Floats
     is_update: NDArray[np.bool_]
+
+    def at(self, kept: _Index) -> Readings:
+        """Some of them."""
+        return Readings(self.at_s[kept], self.energy_j[kept], self.is_update[kept])
+
+    @staticmethod
+    def joined(parts: Sequence[Readings]) -> Readings:
+        """Those of consecutive parts."""
+        if len(parts) == 1:
+            return parts[0]
+        nothing = np.zeros(0)
+        return Readings(
+            np.concatenate([nothing, *(one.at_s for one in parts)]),
+            np.concatenate([nothing, *(one.energy_j for one in parts)]),
+            np.concatenate([nothing.astype(np.bool_), *(one.is_update for one in parts)]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +70,21 @@ class Knots(NamedTuple):
     sigma_s: Floats
     still_s: Floats
     row: NDArray[np.intp]
+
+    def at(self, kept: _Index) -> Knots:
+        """Some of them."""
+        at_s, energy_j, sigma_s, still_s, row = self
+        return Knots(at_s[kept], energy_j[kept], sigma_s[kept], still_s[kept], row[kept])
+
+    def then(self, other: Knots) -> Knots:
+        """These, and others behind them."""
+        return Knots(
+            np.concatenate((self.at_s, other.at_s)),
+            np.concatenate((self.energy_j, other.energy_j)),
+            np.concatenate((self.sigma_s, other.sigma_s)),
+            np.concatenate((self.still_s, other.still_s)),
+            np.concatenate((self.row, other.row)),
+        )
 
 
 def clockwork_of(updates_s: Floats) -> Clockwork:
@@ -89,7 +124,7 @@ def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
     if not is_bad.any():
         return readings, 0
     kept = np.concatenate(([True], ~is_bad, [True]))
-    return Readings(*(column[kept] for column in readings)), int(is_bad.sum())
+    return readings.at(kept), int(is_bad.sum())
 
 
 def knots_of(readings: Readings, clockwork: Clockwork) -> Knots:

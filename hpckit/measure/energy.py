@@ -37,6 +37,7 @@ _LIMIT_SLACK: Final = 1.2
 _SUSPENDED_NS: Final = 1_000_000_000
 _POWER_OVER_S: Final = 10.0
 _ENOUGH_ROWS: Final = 8
+_SOME_STEPS: Final = 1000
 _CELL: Final = 2
 """A cell has two knots."""
 _LEDGER_DTYPE = np.dtype([("ns", "<i8"), ("mj", "<f8"), ("update", "?")])
@@ -115,7 +116,7 @@ class GpuEnergyFold:
             edge_variance_j2=self._edges_j2,
             counts=self._counts,
             most_w=self._most_w,
-            has_counter=self._carry is not None,
+            is_split=self._gpu.mig,
         )
 
     def _count(self, **more: int) -> None:
@@ -177,7 +178,7 @@ class GpuEnergyFold:
 
     def _settle(self, *, is_last: bool) -> None:
         """Work through what was gathered, up to the last moment that nothing later can change."""
-        readings, glitches = without_glitches(_joined(self._readings), self._most_w)
+        readings, glitches = without_glitches(Readings.joined(self._readings), self._most_w)
         self._count(glitches=glitches)
         curve = self._curve()
         knots = self._knots(readings)
@@ -198,10 +199,13 @@ class GpuEnergyFold:
     def _curve(self) -> PowerCurve | None:
         if not self._power:
             return None
-        at_s, power_w = (np.concatenate(column) for column in zip(*self._power, strict=True))
-        self._power = [(at_s, power_w)]
+        if len(self._power) > 1:
+            columns = zip(*self._power, strict=True)
+            at_s, power_w = (np.concatenate(column) for column in columns)
+            self._power = [(at_s, power_w)]
+        at_s, power_w = self._power[0]
         if self._period_s is None or len(at_s) >= _ENOUGH_ROWS:
-            self._period_now_s = float(np.median(np.diff(at_s))) if len(at_s) > 1 else 1.0
+            self._period_now_s = _usual_step(at_s) or 1.0
         limit_w = self._gpu.power_limit_w or 2 * float(power_w.max())
         return PowerCurve(at_s, power_w, self._sensor, period_s=self._period_now_s, limit_w=limit_w)
 
@@ -218,7 +222,7 @@ class GpuEnergyFold:
         begin = 1 if self._is_carry_read else 0
         is_new = knots.at_s > carry.at_s[0]
         is_new[:begin] = False
-        return Knots(*(np.concatenate((a, b[is_new])) for a, b in zip(carry, knots, strict=True)))
+        return carry.then(knots.at(is_new))
 
     def _first_clockwork(self, readings: Readings) -> Clockwork:
         seen = clockwork_seen(readings)
@@ -236,7 +240,7 @@ class GpuEnergyFold:
             count = int(np.searchsorted(knots.at_s, curve.last_s, side="right"))
         has_counter = bool(self._readings)
         if count >= _CELL or (has_counter and self._rows_kept < _MOST_ROWS):
-            return Knots(*(column[: count if count >= _CELL else 0] for column in knots))
+            return knots.at(slice(count if count >= _CELL else 0))
         if curve is None:
             return power_knots(np.zeros(0))
         self._count(frozen=int(count == 1 and not np.isnan(knots.energy_j[0])))
@@ -244,12 +248,12 @@ class GpuEnergyFold:
         end = power_knots(np.array([curve.last_s]))
         if curve.last_s <= begin.at_s[0]:
             return power_knots(np.zeros(0))
-        return Knots(*(np.concatenate((a[:1], b)) for a, b in zip(begin, end, strict=True)))
+        return begin.at(slice(1)).then(end)
 
     def _is_power_over(self, curve: PowerCurve) -> bool:
         """Whether power has not been read for a while, and the counter has."""
         last_s = max((float(one.at_s[-1]) for one in self._readings), default=0.0)
-        return last_s > curve.at_s[-1] + self._sensor.lag_s + _POWER_OVER_S
+        return last_s > float(curve.at_s[-1]) + self._sensor.lag_s + _POWER_OVER_S
 
     def _take(self, cells: Cells, *, is_last: bool) -> None:
         """Add cells to the sums, and fill in the marks that lie before their end."""
@@ -267,11 +271,11 @@ class GpuEnergyFold:
     def _forget(self, knots: Knots, readings: Readings) -> None:
         """Keep what lies behind the last knot, and the readings of power around it."""
         if len(knots.at_s):
-            self._carry = Knots(*(column[-1:] for column in knots))
+            self._carry = knots.at(slice(-1, None))
             end_s = float(knots.at_s[-1])
             self._is_carry_read = not np.isnan(knots.energy_j[-1])
             begin = int(knots.row[-1]) if self._is_carry_read else len(readings.at_s)
-            self._readings = [Readings(*(column[begin:] for column in readings))]
+            self._readings = [readings.at(slice(begin, None))]
             if self._power:
                 at_s, power_w = self._power[0]
                 first = int(np.searchsorted(at_s, end_s + self._sensor.lag_s)) - 2
@@ -283,10 +287,10 @@ class GpuEnergyFold:
         self._due_rows = max(_SETTLE_ROWS, 2 * self._rows_kept)
 
 
-def _joined(parts: Sequence[Readings]) -> Readings:
-    if not parts:
-        return Readings(np.zeros(0), np.zeros(0), np.zeros(0, np.bool_))
-    return Readings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def _usual_step(at_s: Floats) -> float | None:
+    """The median of the steps, by some of them; None where there is none."""
+    some = np.unique(np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp))
+    return float(np.median(at_s[some + 1] - at_s[some])) if len(at_s) > 1 else None
 
 
 def _ledger(

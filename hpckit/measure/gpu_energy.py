@@ -16,10 +16,11 @@ from hpckit.model.account import Energy, EnergySource
 
 _Z95: Final = 1.96
 GAIN_FRAC: Final = _Z95 * GAIN_SIGMA_FRAC / (1 - _Z95 * GAIN_SIGMA_FRAC)
-"""Half width of the gain's interval: what was read is gain × truth, so the truth lies farther up."""
+"""Half width of the gain's interval: a reading is gain × truth, so the truth lies farther up."""
 DISAGREE_FRAC: Final = 0.2
 _DISAGREE_S: Final = 1.0
 """Counter and integral differ by as much as this time's energy at the edges of any interval."""
+_ENDS: Final = 2
 _LEAST_COVERED: Final = 0.995
 
 
@@ -59,7 +60,7 @@ class GpuEnergy:
     edge_variance_j2: Floats
     counts: Counts
     most_w: float
-    has_counter: bool
+    is_split: bool = False
 
     @property
     def joules(self) -> Floats:
@@ -70,7 +71,7 @@ class GpuEnergy:
     @property
     def energy(self) -> Energy:
         """From the first mark to the last."""
-        if len(self.marks_ns) < 2:  # noqa: PLR2004  an interval has two ends
+        if len(self.marks_ns) < _ENDS:
             return Energy(value_j=None, scope=self.scope, because="no time is asked for")
         return self.energy_between(int(self.marks_ns[0]), int(self.marks_ns[-1]))
 
@@ -87,17 +88,21 @@ class GpuEnergy:
     @property
     def is_disputed(self) -> bool:
         """Whether counter and integral differ by more than a fifth (zeus#181)."""
-        if len(self.marks_ns) < 2:  # noqa: PLR2004
+        if len(self.marks_ns) < _ENDS:
             return False
         return _is_disputed(self._step(0, -1), self._power_w())
+
+    def joules_at(self, at_ns: int) -> float:
+        """The energy from an origin to a mark. Raises ValueError for a moment that is no mark."""
+        return float(self.columns[0, self._place(at_ns)])
 
     def energy_between(self, a_ns: int, b_ns: int) -> Energy:
         """From one mark to a later one. Raises ValueError for a moment that is no mark."""
         first, last = self._place(a_ns), self._place(b_ns)
         step = self._step(first, last)
         time_s = (b_ns - a_ns) / 1e9
-        covered = min(1.0, step["covered_s"] / time_s) if time_s > 0 else 1.0
-        if covered <= 0:
+        covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
+        if covered <= 0 and step["energy_j"] <= 0:
             return Energy(value_j=None, scope=self.scope, because=self._why_nothing())
         half_j = self._half_width(step, first, last)
         return Energy(
@@ -133,7 +138,7 @@ class GpuEnergy:
         return self._step(0, -1)["energy_j"] / time_s if time_s > 0 else 0.0
 
     def _whole(self, name: str) -> float | None:
-        if len(self.marks_ns) < 2:  # noqa: PLR2004
+        if len(self.marks_ns) < _ENDS:
             return None
         step = self._step(0, -1)
         has_any = step["counter_j"] > 0 if name != "integral_j" else step["integral_s"] > 0
@@ -155,22 +160,26 @@ class GpuEnergy:
             )
         if step["energy_j"] > self.most_w * (time_s + 0.1):
             parts.append("above the power limit × 1.2: not to be believed")
+        if self.is_split:
+            parts.append("of the whole GPU, which is split into MIG devices")
+        if self.scope == "module":
+            parts.append("of the module: CPU and memory are in it")
         parts += _told(self.counts)
         return "; ".join(parts)
 
 
 def _source(step: dict[str, float]) -> EnergySource:
     integrated, total = abs(step["integrated_j"]), abs(step["energy_j"])
-    if integrated <= 0.01 * total:  # noqa: PLR2004  a hundredth is the edges
+    if integrated <= 0.01 * total:
         return EnergySource.COUNTER
-    return EnergySource.INTEGRATED if integrated >= 0.999 * total else EnergySource.MIXED  # noqa: PLR2004
+    return EnergySource.INTEGRATED if integrated >= 0.999 * total else EnergySource.MIXED
 
 
 def _made_of(step: dict[str, float]) -> str:
     source = _source(step)
     if source is EnergySource.COUNTER:
         return "difference of the driver's counter; ± is of the reading, not of the board's gain"
-    gain = f"the board's gain is unknown to ± {100 * GAIN_SIGMA_FRAC:.0f} % (1σ)"
+    gain = f"the board's gain is unknown to ± {100 * GAIN_SIGMA_FRAC:.0f} % (standard deviation)"
     unseen = "" if step["unseen_j"] <= 0 else "; ± holds what the sensor does not see"
     if source is EnergySource.INTEGRATED:
         return f"integral of the power, {gain}{unseen}"
