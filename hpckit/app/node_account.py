@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 from hpckit.app.node_fold import NodeFold
+from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.host import HostUsage
-from hpckit.measure.sums import energy_sum
 from hpckit.model.account import Energy, EnergySource, GpuAccount, NodeAccount
 from hpckit.model.site import EnergySite
 
@@ -28,7 +28,7 @@ _HOST = (
 def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
     """The account of a folded node; `gpus` are its own, in this incarnation."""
     evidence, meta, host = fold.evidence, fold.meta, fold.host
-    gpu = energy_sum([one.energy for one in gpus], [one.held_s for one in gpus])
+    gpu = sum_of_boards(one.energy for one in gpus)
     from_host = {} if host is None else {name: getattr(host, name) for name in _HOST}
     cpu_s = _cpu_s(fold)
     return NodeAccount(
@@ -59,9 +59,7 @@ def _cpu_s(fold: NodeFold) -> float | None:
     return math.fsum(known) if known and len(known) == len(times) else None
 
 
-def _energy(
-    fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite
-) -> Energy:
+def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
     """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
     metered = _metered(fold.host, gpu)
     if metered is not None and metered.value_j is not None:
@@ -98,14 +96,11 @@ def _metered(host: HostUsage | None, gpu: Energy | None) -> Energy | None:
     if gpu.scope == "module":
         words = "the GPUs' modules, which have the CPUs in them"
         return dataclasses.replace(gpu, scope="node", because=words)
-    both = energy_sum([meter, gpu], [1.0, 1.0], scope="node")
     words = f"{meter.because}, and the GPUs; without NICs, disks, fans and losses"
-    return dataclasses.replace(both, because=words)
+    return dataclasses.replace(sum_of_boards([meter, gpu], because=words), scope="node")
 
 
-def _modelled(
-    fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite
-) -> Energy:
+def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
     """GPUs as measured, and the site's figures for the rest."""
     evidence = fold.evidence
     held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
@@ -128,5 +123,4 @@ def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
     for one in nodes:
         if one.energy.value_j is None:
             return one.energy
-    weights = [(one.ended_s or 0.0) - (one.started_s or 0.0) for one in nodes]
-    return energy_sum([one.energy for one in nodes], weights, scope="node")
+    return dataclasses.replace(sum_of_boards(one.energy for one in nodes), scope="node")

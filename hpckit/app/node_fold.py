@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hpckit.app.accounts import NodeEvidence, SampleSpan
 from hpckit.errors import ParseError, StorageFailed
+from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_of
 from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.measure.host import HostFold, HostUsage
@@ -43,6 +44,8 @@ class NodeFold:
     """What was found of one node in one incarnation; `meta` None where no sampler ran."""
 
     evidence: NodeEvidence
+    attribution: Attribution
+    claims: tuple[RankClaim, ...] = ()
     gpus: tuple[GpuFold, ...] = ()
     meta: SampleMeta | None = None
     host: HostUsage | None = None
@@ -52,12 +55,16 @@ class NodeFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldRequest:
-    """A node to be folded; curves of `points` points begin where `origin_s` (epoch) is."""
+    """A node to be folded; curves of `points` points begin where `origin_s` (epoch) is.
+
+    `is_running` is whether a rank without an end may go on.
+    """
 
     store: SampleStore
     evidence: NodeEvidence
     origin_s: float
     points: int = 0
+    is_running: bool = False
 
 
 @dataclass(slots=True)
@@ -147,15 +154,20 @@ def fold_node(request: FoldRequest) -> NodeFold:
     """Read the files of a node once, in bounded memory. Damage is told in `missing`."""
     evidence = request.evidence
     readings, updates = _readings(evidence)
-    folds = _Folds(request, _marks(evidence), readings, updates)
+    claims = [_claim(evidence, one, is_running=request.is_running) for one in evidence.lives]
+    window_ns = (evidence.begin_ns, evidence.end_ns)
+    folds = _Folds(request, marks_of(claims, window_ns), readings, updates)
     missing: list[str] = []
     for span in evidence.spans:
         missing += _fold_file(folds, span)
     if not evidence.spans:
         missing.append("no samples: only what its ranks wrote when they began and ended")
+    gpus = folds.results()
     return NodeFold(
         evidence=evidence,
-        gpus=folds.results(),
+        gpus=gpus,
+        claims=tuple(claims),
+        attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
         meta=evidence.spans[0].meta if evidence.spans else None,
         host=None if folds.host is None else folds.host.result(),
         samples=folds.samples,
@@ -196,20 +208,19 @@ def _damage(condition: FileCondition) -> Iterator[str]:
         yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
 
 
-def _marks(evidence: NodeEvidence) -> list[int]:
-    """The moments at which energies are wanted: the window, and the ends of each rank."""
-    marks = {evidence.begin_ns, evidence.end_ns}
-    for life in evidence.lives:
-        marks |= set(rank_window(evidence, life))
-    return sorted(marks)
-
-
-def rank_window(evidence: NodeEvidence, life: RankLedger) -> tuple[int, int]:
+def _claim(evidence: NodeEvidence, life: RankLedger, *, is_running: bool) -> RankClaim:
     """From when to when a rank held its GPUs; one without an end until the last evidence."""
     begin_ns = evidence.ns_of(life, life.start.at)
     end_ns = evidence.end_ns if life.end is None else evidence.ns_of(life, life.end.at)
     begin_ns = min(max(begin_ns, evidence.begin_ns), evidence.end_ns)
-    return begin_ns, min(max(end_ns, begin_ns), evidence.end_ns)
+    cut = "running" if is_running else "sample"
+    return RankClaim(
+        rank=life.start.rank,
+        gpus=tuple(dict.fromkeys(one.uuid for one in life.start.gpus)),
+        started_ns=begin_ns,
+        ended_ns=min(max(end_ns, begin_ns), evidence.end_ns),
+        ended_by=cut if life.end is None else "ledger",
+    )
 
 
 def _readings(

@@ -11,8 +11,9 @@ from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_a
 from hpckit.app.node_account import node_account, node_energy
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
 from hpckit.errors import HpckitError
+from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
-from hpckit.measure.sums import cost_of, energy_sum, share_sum
+from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.model.account import (
     Energy,
     GpuAccount,
@@ -71,18 +72,17 @@ def report_of(
     evidence, missing = gather(tools.store, found)
     if not evidence:
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
-    origin_s = min(one.started_s for one in evidence)
-    folds = list(_folded(evidence, tools, origin_s, curves=curves))
+    folds = list(_folded(evidence, tools, facts, curves=curves))
     gpus_of = [gpu_accounts(fold) for fold in folds]
     gpus = [one for mine in gpus_of for one in mine]
-    ranks = [one for fold in folds for one in rank_accounts(fold, is_running=facts.is_running)]
+    ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = incarnations(folds, gpus)
     nodes = [node_account(*both, site) for both in zip(folds, gpus_of, strict=True)]
-    energy = _energy(gpus, ranks, runs, node_energy(nodes))
+    energy = _energy(folds, gpus, ranks, runs, node_energy(nodes))
     return JobReport(
         job=_job(facts, folds, gpus),
-        started_s=origin_s,
+        started_s=min(one.started_s for one in evidence),
         ended_s=max(one.ended_s for one in evidence),
         energy=energy,
         cost=cost_of(
@@ -103,12 +103,20 @@ def report_of(
 
 
 def _folded(
-    evidence: Sequence[NodeEvidence], tools: ReportTools, origin_s: float, *, curves: bool
+    evidence: Sequence[NodeEvidence], tools: ReportTools, facts: JobFacts, *, curves: bool
 ) -> Iterator[NodeFold]:
     gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
     points = points_for(gpus) if curves else 0
+    origin_s = min(one.started_s for one in evidence)
+    last = max(one.restart for one in evidence)
     requests = [
-        FoldRequest(store=tools.store, evidence=one, origin_s=origin_s, points=points)
+        FoldRequest(
+            store=tools.store,
+            evidence=one,
+            origin_s=origin_s,
+            points=points,
+            is_running=facts.is_running and one.restart == last,
+        )
         for one in evidence
     ]
     for done, fold in enumerate(tools.fold_all(fold_node, requests), start=1):
@@ -118,6 +126,7 @@ def _folded(
 
 
 def _energy(
+    folds: Sequence[NodeFold],
     gpus: Sequence[GpuAccount],
     ranks: Sequence[RankAccount],
     runs: Sequence[Incarnation],
@@ -126,13 +135,13 @@ def _energy(
     useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
     lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
-        gpu=energy_sum([one.energy for one in gpus], [one.held_s for one in gpus])
+        gpu=sum_of_boards(one.energy for one in gpus)
         if gpus
         else Energy(value_j=None, because="no GPU is named in the accounts"),
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),
-        conservation=conservation(gpus, ranks) if ranks and gpus else None,
+        conservation=conservation(folds) if ranks and gpus else None,
     )
 
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from hpckit.app.report import JobFacts
 from hpckit.errors import ConfigError, HpckitError, StorageFailed
 from hpckit.model.hostlist import expand_hosts
-from hpckit.model.job_folder import EFFECTIVE_FILE, INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SITE_FILE, SUBMITTED_FILE
+from hpckit.model.job_folder import (
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    RESULT_FILE,
+    RESULT_SCHEMA,
+    SITE_FILE,
+    SUBMITTED_FILE,
+)
 from hpckit.model.site import EnergySite, SiteSpec
 from hpckit.parse.document import convert
 from hpckit.ports import FoundAccounts, JobFolders

@@ -73,7 +73,9 @@ def percent(share: float) -> str:
 
 def memory(size_bytes: float) -> str:
     """Bytes in GiB."""
-    return f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
+    return (
+        f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
+    )
 
 
 def gpu_time(gpu_s: float) -> str:
