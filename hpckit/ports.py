@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -427,4 +427,29 @@ class SampleStore(Protocol):
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
         """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A sample file for an archive: the incarnation that it is of (None: its META says).
+
+    `pieces` reads it anew each time that it is called.
+    """
+
+    name: str
+    restart: int | None
+    pieces: Callable[[], Iterable[bytes]]
+
+
+class AccountArchive(Protocol):
+    """All accounts of a job in one file that other tools can read."""
+
+    def write(
+        self, path: Path, ledgers: Mapping[str, str], files: Sequence[ArchivedFile]
+    ) -> tuple[int, int]:
+        """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
+
+        `ledgers` is text by `restart-<n>/rank-<n>.ledger`. Raises StorageFailed, ToolMissing.
+        """
         ...

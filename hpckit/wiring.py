@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
+        AccountArchive,
         Clock,
         ClusterProbe,
         CommandRunner,
@@ -145,6 +146,20 @@ def sample_store() -> SampleStore:
     from hpckit.adapters.account_store import FileSampleStore
 
     return FileSampleStore()
+
+
+def archive_store(path: Path) -> SampleStore:
+    """The accounts in a file that `report --parquet` wrote."""
+    from hpckit.adapters.parquet_store import ParquetStore
+
+    return ParquetStore(path)
+
+
+def account_archive() -> AccountArchive:
+    """What writes all accounts of a job into one file."""
+    from hpckit.adapters.parquet_archive import ParquetArchive
+
+    return ParquetArchive()
 
 
 _MANY_ROWS = 5e6
