@@ -22,7 +22,7 @@ STILL_S: Final = 0.5
 AWAKE_W: Final = 5.0
 """No GPU that is on draws less, so that its counter moves."""
 _SHAPE_FRAC = 0.5
-"""Of x·(1−x)·ΔC, x the share of a cell before a mark: what its energy at the mark is unsure by."""
+"""Of the energy between a mark and the next knot: what is unsure, since loads go up and down."""
 
 COLUMNS: Final = (
     "energy_j", "covered_s", "integrated_j", "variance_j2", "unseen_j", "counter_j", "checked_j",
@@ -74,7 +74,8 @@ class Cells:
         self.judged = self._judge()
         self._is_good = self.judged.is_good
         ends = float(knots.at_s[0]), float(knots.at_s[-1])
-        self._is_plain = bool(self._is_good.all()) and (curve is None or curve.covers(*ends))
+        is_whole = bool(self._is_good.all()) and not np.isnan(knots.energy_j[0])
+        self._is_plain = is_whole and (curve is None or curve.covers(*ends))
 
     def _totals(self, at_s: Floats) -> Totals:
         if self._curve is None:
@@ -187,20 +188,43 @@ class Cells:
         at_s: Floats,
     ) -> Floats:  # fmt: skip
         """Add the part of a good cell that lies before a mark; the variance of its energy."""
-        span_s, step_j = self._span_s[cell], self._step_j[cell]
-        part = (at_s - self.knots.at_s[cell]) / span_s
-        columns[0, to] += part * step_j
-        columns[1, to] += part * span_s
-        at_knots_s = self.knots.at_s
-        integral_j = self._energy_j(at_knots_s[cell + 1]) - self._energy_j(at_knots_s[cell])
+        begin_s, end_s = self.knots.at_s[cell], self.knots.at_s[cell + 1]
+        span_s, step_j, lead_s = self._span_s[cell], self._step_j[cell], at_s - begin_s
+        part_j, power_w = self._part(cell, lead_s)
+        columns[0, to] += part_j
+        columns[1, to] += lead_s
         if self._curve is not None:
+            integral_j = self._energy_j(end_s) - self._energy_j(begin_s)
             both = True if self._is_plain else self._has_power[cell]
-            columns[5, to] += part * step_j * both
-            columns[6, to] += part * integral_j * both
-        power_w, sigma_s = step_j / span_s, self.knots.sigma_s
+            columns[5, to] += part_j * both
+            columns[6, to] += lead_s / span_s * integral_j * both
+        sigma_s, part = self.knots.sigma_s, lead_s / span_s
         edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
-        variance: Floats = power_w**2 * edges_s2 + (_SHAPE_FRAC * part * (1 - part) * step_j) ** 2
+        unsure_s2 = (_SHAPE_FRAC * np.minimum(lead_s, span_s - lead_s)) ** 2
+        variance: Floats = np.maximum(power_w, step_j / span_s) ** 2 * (edges_s2 + unsure_s2)
         return variance
+
+    def _part(self, cell: NDArray[np.intp], lead_s: Floats) -> tuple[Floats, Floats]:
+        """The energy of the first `lead_s` of good cells, and the power in it.
+
+        A rank reads the counter where the power changes, and what it reads is older: up to one
+        period behind a knot the power is still that of the cell before, if the cell is a long one.
+        """
+        span_s, step_j, period_s = (
+            self._span_s[cell],
+            self._step_j[cell],
+            self._frame.counter_period_s,
+        )
+        before = np.maximum(cell - 1, 0)
+        is_led = (cell > 0) & self._is_good[before] & (span_s > 2 * period_s)
+        linear_w = step_j / span_s
+        before_w = np.where(is_led, self._step_j[before] / self._span_s[before], linear_w)
+        first_j = np.minimum(before_w * period_s, step_j)
+        rest_w = (step_j - first_j) / np.maximum(span_s - period_s, period_s)
+        late_j = first_j + rest_w * (lead_s - period_s)
+        early_j = first_j * lead_s / period_s
+        led_j = np.where(lead_s < period_s, early_j, late_j)
+        return np.where(is_led, led_j, linear_w * lead_s), before_w
 
     def _near_edges(self, columns: NDArray[np.float64], variance: Floats, at_s: Floats) -> None:
         """Just outside of the knots an energy is still the counter's, carried on by the power."""
@@ -226,7 +250,7 @@ class Cells:
             else:
                 power_w = self._curve.power_at(float(knots.at_s[edge]))
                 columns[2:5, near] = 0.0 if edge == 0 else self.end[2:5, np.newaxis]
-            unsure_s2 = knots.sigma_s[edge] ** 2 + (away_s[near] / 4) ** 2
+            unsure_s2 = knots.sigma_s[edge] ** 2 + (_SHAPE_FRAC * away_s[near]) ** 2
             variance[near] = power_w**2 * unsure_s2
 
     def _slope_w(self, edge: int) -> float:

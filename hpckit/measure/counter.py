@@ -95,7 +95,7 @@ def clockwork_of(updates_s: Floats) -> Clockwork:
     if not len(spans):
         return Clockwork(anchors_s=anchors)
     period_s = float(np.median(spans[spans < 1.5 * spans.min()]))
-    return Clockwork(period_s, _SEEN_WITHIN_S / len(spans), anchors)
+    return Clockwork(period_s, _SEEN_WITHIN_S / np.sqrt(6) / len(spans), anchors)
 
 
 def clockwork_seen(readings: Readings) -> Clockwork | None:
