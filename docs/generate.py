@@ -28,6 +28,7 @@ from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
+from hpckit.measure.findings import report_findings_page
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.node_finding import NodeFinding
@@ -110,6 +111,7 @@ def pages() -> dict[str, str]:
         "site-file.md": site_page(),
         "cli.md": cli_page(),
         "findings.md": findings_page(),
+        "report-findings.md": report_findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),

@@ -60,9 +60,8 @@ SPIN: Final = {
     "tensor_active_pct100": 0,
     "dram_active_pct100": 50,
 }
-NO_GPM: Final = {
-    name: 0xFFFF for name in ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
-}
+GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
+NO_GPM: Final = dict.fromkeys(GPM, 0xFFFF)
 COUNTERS: Final = tuple(column.name for column in GPU_COLUMNS if column.kind == "counter")
 STANDING: Final = dict.fromkeys(COUNTERS, 1000)
 

@@ -1,0 +1,302 @@
+"""What is worth knowing of how a job used its GPUs.
+
+Low utilization alone is no finding, nor is memory that is full beside it: a model may need the
+memory of many GPUs and the arithmetic of few (job_defense_shield#2).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node, known_s
+from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
+from hpckit.measure.peers import above
+from hpckit.measure.stragglers import key_of
+from hpckit.model.account import GpuAccount, Window
+from hpckit.units import format_duration
+
+NEVER_FRAC: Final = 0.01
+"""What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
+LATE_S: Final = 60.0
+LATE_FRAC: Final = 0.05
+LATE_SHORT_FRAC: Final = 0.2
+LATE_LONG_S: Final = 900.0
+"""At the end: a minute that is 5 % of the job, or a fifth of a short job, or a quarter of an hour
+of any; writing the last checkpoint takes less."""
+STRETCH_FRAC: Final = 0.2
+STRETCH_S: Final = 60.0
+"""Before: loading data and compiling take some percent of a job, rarely a fifth."""
+SPIN_FRAC: Final = 0.3
+"""Communication of large trainings takes up to a fifth to a quarter of a step."""
+HEAT_FRAC: Final = 0.05
+"""GPUs touch their temperature limit for moments; 5 % of the time is worth an operator's look."""
+BRAKE_FRAC: Final = 0.01
+"""The power brake is asserted by the node's power supply when something is wrong with it."""
+CAP_ABOVE_FRAC: Final = 0.2
+"""The power limit holds the clocks of every GPU that computes much (DCGM#285): normal, unless one
+GPU is held far longer than its peers."""
+MEMORY_FRAC: Final = 0.95
+"""An allocation of a few percent more would have failed."""
+MEMORY_ABOVE_FRAC: Final = 0.2
+"""Of the GPU's memory; stages of a pipeline differ by some percent."""
+DISAGREE_FRAC: Final = 0.15
+DISAGREE_S: Final = 60.0
+"""The power sensor's own gain is off by up to 5 %, its sampling adds some (arXiv 2312.02741)."""
+UNKNOWN_FRAC: Final = 0.1
+UNKNOWN_S: Final = 10.0
+"""A sampler starts and ends within some seconds of its job."""
+
+
+# --- held and not used ---------------------------------------------------------------------------
+
+
+def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-never-used`."""
+    for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
+        energies = [gpu.energy.value_j for gpu in gpus]
+        known = [energy for energy in energies if energy is not None]
+        yield Evidence(
+            gpu_names(gpus),
+            f"no process computed on {_it(gpus)} in {_held(gpus)}",
+            sum(gpu.held_s for gpu in gpus),
+            sum(known) if len(known) == len(gpus) else None,
+        )
+
+
+def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-idle`."""
+    for gpus in by_node(gpu for gpu in job.judged if is_idle(gpu)):
+        is_hidden = any("processes" in gpu.refused for gpu in gpus)
+        who = "it was held" if is_hidden else "processes had it open"
+        yield Evidence(
+            gpu_names(gpus),
+            f"no kernel ran on {_it(gpus)} in {_held(gpus)}, while {who}",
+            sum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
+        )
+
+
+def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `late-idle`."""
+    for gpus in by_node(gpu for gpu in job.judged if _late_s(gpu) and not is_unused(gpu)):
+        late = [_late_s(gpu) for gpu in gpus]
+        shown = " to ".join(dict.fromkeys(format_duration(one) for one in (min(late), max(late))))
+        yield Evidence(
+            gpu_names(gpus),
+            f"nothing ran in the last {shown} of {format_duration(_longest_held(gpus))}",
+            sum(late),
+        )
+
+
+def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `idle-stretch`."""
+    for gpus in by_node(gpu for gpu in job.judged if _has_stretch(gpu) and not is_unused(gpu)):
+        wasted = sum(_early_s(gpu) for gpu in gpus)
+        frac = wasted / sum(gpu.held_s for gpu in gpus)
+        longest = max((_length_s(window) for gpu in gpus for window in _early(gpu)), default=0.0)
+        yield Evidence(
+            gpu_names(gpus),
+            f"nothing ran for {percent(frac)} of the time before the end, up to"
+            f" {format_duration(longest)} on end",
+            wasted,
+        )
+
+
+def spin(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `spin`."""
+    for gpus in by_node(gpu for gpu in job.judged if _spin_frac(gpu) >= SPIN_FRAC):
+        mean = statistics.fmean(_spin_frac(gpu) for gpu in gpus)
+        yield Evidence(
+            gpu_names(gpus),
+            f"kernels ran and did next to nothing {percent(mean)} of the time: they waited for"
+            " others or moved data",
+            sum(gpu.waste.spin_gpu_s for gpu in gpus),
+        )
+
+
+def straggler(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `straggler`."""
+    ranks = {
+        (rank.restart, rank.node, uuid): rank.rank
+        for rank in job.report.ranks
+        for uuid in rank.gpus
+    }
+    for one in job.stragglers:
+        rank = ranks.get((one.restart, one.node, one.uuid))
+        subject = one.name if rank is None else f"rank {rank}, {one.name}"
+        why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
+        because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
+        yield Evidence(subject, because, one.wasted_gpu_s)
+
+
+# --- clocks --------------------------------------------------------------------------------------
+
+
+def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `thermal-throttling`."""
+    for gpu in job.long_held:
+        frac = _frac(gpu.throttling.thermal_s, gpu)
+        if frac >= HEAT_FRAC:
+            hottest = "" if gpu.temp_max_c is None else f", at up to {gpu.temp_max_c:.0f} °C"
+            yield Evidence(
+                gpu_name(gpu), f"heat held its clocks down {percent(frac)} of the time{hottest}"
+            )
+
+
+def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `power-brake`."""
+    for gpu in job.long_held:
+        frac = _frac(gpu.throttling.power_brake_s, gpu)
+        if frac >= BRAKE_FRAC:
+            words = f"the node's power brake held its clocks down {percent(frac)} of the time"
+            yield Evidence(gpu_name(gpu), words)
+
+
+def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `power-cap-uneven`."""
+    for gpus in _alike(job.judged):
+        capped = {
+            key_of(gpu): _frac(gpu.throttling.power_cap_s, gpu)
+            for gpu in gpus
+            if gpu.throttling.power_cap_s is not None
+        }
+        odd = above(capped, CAP_ABOVE_FRAC)
+        for gpu in gpus:
+            if key_of(gpu) in odd:
+                own, others = capped[key_of(gpu)], capped[key_of(gpu)] - odd[key_of(gpu)]
+                yield Evidence(
+                    gpu_name(gpu),
+                    f"its power limit held its clocks down {percent(own)} of the time, the others'"
+                    f" {percent(others)}",
+                )
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-memory-high`."""
+    for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
+        most = max(_memory_frac(gpu) for gpu in gpus)
+        yield Evidence(gpu_names(gpus), f"up to {percent(most)} of the memory was in use")
+
+
+def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-memory-uneven`."""
+    for gpus in _alike(gpu for gpu in job.judged if not is_unused(gpu)):
+        shares = {key_of(gpu): _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
+        odd = above(shares, MEMORY_ABOVE_FRAC)
+        for gpu in gpus:
+            if key_of(gpu) in odd:
+                own, others = shares[key_of(gpu)], shares[key_of(gpu)] - odd[key_of(gpu)]
+                words = f"it had up to {percent(own)} of its memory in use, the others"
+                yield Evidence(gpu_name(gpu), f"{words} {percent(others)}")
+
+
+# --- how well it was measured --------------------------------------------------------------------
+
+
+def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `counter-disagrees`."""
+    for gpu in job.report.gpus:
+        counter_j, integral_j = gpu.counter_j, gpu.integral_j
+        if not counter_j or integral_j is None or known_s(gpu) < DISAGREE_S:
+            continue
+        apart = (integral_j - counter_j) / counter_j
+        if abs(apart) > DISAGREE_FRAC and known_s(gpu) >= (1 - UNKNOWN_FRAC) * gpu.held_s:
+            side = "more" if apart > 0 else "less"
+            words = f"power over time gives {percent(abs(apart))} {side} than its energy counter"
+            yield Evidence(gpu_name(gpu), words)
+
+
+def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
+    for gpus in by_node(gpu for gpu in job.report.gpus if known_s(gpu) > 0):
+        unknown = [gpu for gpu in gpus if gpu.waste.unknown_gpu_s > _most_unknown_s(gpu)]
+        if unknown:
+            frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
+            words = f"of {percent(frac)} of the time it is not known what ran"
+            yield Evidence(gpu_names(unknown), words)
+
+
+# --- shares --------------------------------------------------------------------------------------
+
+
+def is_never_used(gpu: GpuAccount) -> bool:
+    """Whether no process ever computed on it."""
+    return gpu.waste.no_process_gpu_s >= (1 - NEVER_FRAC) * known_s(gpu)
+
+
+def is_idle(gpu: GpuAccount) -> bool:
+    """Whether processes had it and no kernel ever ran."""
+    ran = gpu.waste.useful_gpu_s + gpu.waste.spin_gpu_s
+    return ran <= NEVER_FRAC * known_s(gpu) and not is_never_used(gpu)
+
+
+def is_unused(gpu: GpuAccount) -> bool:
+    """Whether it did nothing all the time, for one reason or the other."""
+    return is_never_used(gpu) or is_idle(gpu)
+
+
+def _late_s(gpu: GpuAccount) -> float:
+    """How long it did nothing at the end, 0 where that is not worth a word."""
+    late_s = sum(_length_s(window) for window in gpu.windows if window.is_late)
+    frac = late_s / gpu.held_s if gpu.held_s > 0 else 0.0
+    is_long = (late_s >= LATE_S and frac >= LATE_FRAC) or late_s >= LATE_LONG_S
+    return late_s if is_long or frac >= LATE_SHORT_FRAC else 0.0
+
+
+def _early(gpu: GpuAccount) -> list[Window]:
+    return [window for window in gpu.windows if not window.is_late]
+
+
+def _early_s(gpu: GpuAccount) -> float:
+    return sum(_length_s(window) for window in _early(gpu))
+
+
+def _has_stretch(gpu: GpuAccount) -> bool:
+    return _early_s(gpu) >= max(STRETCH_S, STRETCH_FRAC * gpu.held_s)
+
+
+def _length_s(window: Window) -> float:
+    return window.ended_s - window.started_s
+
+
+def _spin_frac(gpu: GpuAccount) -> float:
+    known = known_s(gpu)
+    return gpu.waste.spin_gpu_s / known if known > 0 else 0.0
+
+
+def _memory_frac(gpu: GpuAccount) -> float:
+    if gpu.mem_peak_bytes is None or not gpu.mem_bytes:
+        return 0.0
+    return gpu.mem_peak_bytes / gpu.mem_bytes
+
+
+def _frac(seconds: float | None, gpu: GpuAccount) -> float:
+    return min(1.0, (seconds or 0.0) / gpu.held_s) if gpu.held_s > 0 else 0.0
+
+
+def _most_unknown_s(gpu: GpuAccount) -> float:
+    return max(UNKNOWN_S, UNKNOWN_FRAC * gpu.held_s)
+
+
+def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
+    """GPUs of one incarnation and kind, which are peers."""
+    groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
+    return list(groups.values())
+
+
+def _it(gpus: list[GpuAccount]) -> str:
+    return "it" if len(gpus) == 1 else f"these {len(gpus)}"
+
+
+def _longest_held(gpus: list[GpuAccount]) -> float:
+    return max(gpu.held_s for gpu in gpus)
+
+
+def _held(gpus: list[GpuAccount]) -> str:
+    return f"the {format_duration(_longest_held(gpus))} that the job had {_it(gpus)}"

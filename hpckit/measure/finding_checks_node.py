@@ -1,0 +1,138 @@
+"""What is worth knowing of a job's nodes and of its life: CPU, memory, IO, requeues, samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hpckit.measure.finding_rule import Evidence, MeasuredJob, known_s
+from hpckit.measure.gpu_words import percent
+from hpckit.model.account import NodeAccount
+from hpckit.units import format_duration
+
+THROTTLED_FRAC: Final = 0.05
+"""Time in which a quota held the job's CPUs back."""
+CPU_PRESSURE_FRAC: Final = 0.25
+"""Time in which some thread waited for a CPU (PSI "some"); loaders with more threads than CPUs are
+common, so the GPUs must have waited as well."""
+IO_PRESSURE_FRAC: Final = 0.1
+MEMORY_PRESSURE_FRAC: Final = 0.05
+"""Time in which all threads of the job waited at once (PSI "full")."""
+GPUS_WAITED_FRAC: Final = 0.05
+"""Time in which the node's GPUs were idle, beside processes: below that the host kept up."""
+MEMORY_FRAC: Final = 0.95
+"""Of the job's limit, without page cache: beyond lies the OOM killer."""
+
+
+def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `oom-kill`."""
+    for node in job.report.nodes:
+        if node.oom_kills:
+            times = "once" if node.oom_kills == 1 else f"{node.oom_kills} times"
+            peak = _memory_words(node)
+            yield Evidence(node.node, f"the kernel killed a process of the job {times}{peak}")
+
+
+def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `host-memory-high`."""
+    for node in job.report.nodes:
+        if _memory_frac(node) >= MEMORY_FRAC and not node.oom_kills:
+            words = f"up to {percent(_memory_frac(node))} of the job's memory was in use"
+            yield Evidence(node.node, f"{words}, page cache not counted")
+
+
+def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `cpu-starved`."""
+    for node in job.report.nodes:
+        held_s, waited = _held_s(node), _gpus_waited_frac(job, node)
+        throttled = min(1.0, (node.cpu_throttled_s or 0.0) / held_s) if held_s else 0.0
+        pressed = node.psi_frac.get("cpu_some", 0.0)
+        if throttled >= THROTTLED_FRAC:
+            yield Evidence(
+                node.node, f"its CPU quota held the job back {percent(throttled)} of the time"
+            )
+        elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
+            yield Evidence(
+                node.node,
+                f"threads waited for a CPU {percent(pressed)} of the time, and GPUs were idle"
+                f" {percent(waited)}{_cpus(node)}",
+            )
+
+
+def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `io-wait`."""
+    for node in job.report.nodes:
+        stalled, waited = node.psi_frac.get("io_full", 0.0), _gpus_waited_frac(job, node)
+        if stalled >= IO_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
+            yield Evidence(
+                node.node,
+                f"all of the job waited for files {percent(stalled)} of the time, and GPUs were"
+                f" idle {percent(waited)}",
+            )
+
+
+def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `memory-pressure`."""
+    for node in job.report.nodes:
+        stalled = node.psi_frac.get("memory_full", 0.0)
+        if stalled >= MEMORY_PRESSURE_FRAC:
+            yield Evidence(
+                node.node,
+                f"all of the job waited for memory to be freed {percent(stalled)} of the time",
+            )
+
+
+def restarts_lost(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `restarts-lost`."""
+    for run in job.report.incarnations:
+        if run.is_lost:
+            length = format_duration(run.ended_s - run.started_s)
+            why = f": {run.because}" if run.because else ""
+            yield Evidence(
+                f"restart {run.restart}",
+                f"{length} before a requeue{why}",
+                run.gpu_s,
+                run.gpu_energy.value_j,
+            )
+
+
+def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `samples-missing`: where no node has samples none were meant to be taken."""
+    sampled = {(gpu.restart, gpu.node) for gpu in job.report.gpus if known_s(gpu) > 0}
+    sampled |= {(node.restart, node.node) for node in job.report.nodes if node.samples}
+    for node in job.report.nodes:
+        if sampled and (node.restart, node.node) not in sampled:
+            why = f": {node.missing[0]}" if node.missing else ""
+            yield Evidence(node.node, f"no samples are there, of other nodes there are{why}")
+
+
+def _held_s(node: NodeAccount) -> float:
+    if node.started_s is None or node.ended_s is None:
+        return 0.0
+    return node.ended_s - node.started_s
+
+
+def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:
+    """The idle part of the time of those of its GPUs that computed at all."""
+    here = [
+        gpu
+        for gpu in job.judged
+        if (gpu.restart, gpu.node) == (node.restart, node.node) and gpu.waste.useful_gpu_s > 0
+    ]
+    known = sum(known_s(gpu) for gpu in here)
+    return sum(gpu.waste.idle_gpu_s for gpu in here) / known if known else 0.0
+
+
+def _memory_frac(node: NodeAccount) -> float:
+    if node.mem_peak_bytes is None or not node.mem_limit_bytes:
+        return 0.0
+    return node.mem_peak_bytes / node.mem_limit_bytes
+
+
+def _memory_words(node: NodeAccount) -> str:
+    frac = _memory_frac(node)
+    return f"; up to {percent(frac)} of its memory was in use" if frac else ""
+
+
+def _cpus(node: NodeAccount) -> str:
+    return f"; the job has {node.cpus} CPUs there" if node.cpus else ""

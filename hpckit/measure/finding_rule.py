@@ -1,0 +1,82 @@
+"""What a rule about a finished job is, and what its check sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hpckit.measure.stragglers import Straggler
+from hpckit.model.account import GpuAccount, JobReport
+from hpckit.model.node_finding import Severity
+
+JUDGED_S: Final = 10.0
+"""Of a GPU that was held for less nothing is said: starting a framework takes as long."""
+KNOWN_FRAC: Final = 0.5
+"""… nor of one of which less of the time is known: missing data is no finding about a job
+(job_defense_shield#13)."""
+
+
+class Evidence(NamedTuple):
+    """What a rule is about, such as `GPU3 on n013`, what was seen, and what it cost."""
+
+    subject: str
+    because: str
+    wasted_gpu_s: float | None = None
+    wasted_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredJob:
+    """A report without findings, and its stragglers."""
+
+    report: JobReport
+    stragglers: tuple[Straggler, ...] = ()
+
+    @property
+    def judged(self) -> tuple[GpuAccount, ...]:
+        """The GPUs of which enough is known to say something about how they were used."""
+        return tuple(gpu for gpu in self.report.gpus if _is_judged(gpu))
+
+    @property
+    def long_held(self) -> tuple[GpuAccount, ...]:
+        """The GPUs whose counters, which need no samples between, say something."""
+        return tuple(gpu for gpu in self.report.gpus if gpu.held_s >= JUDGED_S)
+
+
+Check = Callable[[MeasuredJob], Iterable[Evidence]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that may be worth knowing of a job.
+
+    `what` says what it means, `threshold` from when on it is found and why, `source` where it or
+    its measure is from. In `remedy`, `{subject}` stands for what the finding is about.
+    """
+
+    name: str
+    severity: Severity
+    what: str
+    threshold: str
+    remedy: str
+    source: str
+    check: Check
+
+
+def known_s(gpu: GpuAccount) -> float:
+    """For how long it is known what a GPU did."""
+    return gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
+
+
+def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
+    """GPUs of one incarnation and node together."""
+    groups: dict[tuple[int, str], list[GpuAccount]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.restart, gpu.node), []).append(gpu)
+    return list(groups.values())
+
+
+def _is_judged(gpu: GpuAccount) -> bool:
+    known = known_s(gpu)
+    return known >= JUDGED_S and known >= KNOWN_FRAC * gpu.held_s

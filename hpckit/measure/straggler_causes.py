@@ -1,0 +1,138 @@
+"""Why a GPU is behind its peers, as far as throttling, links, CPUs and binding explain it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hpckit.measure.gpu_words import percent
+from hpckit.model.account import GpuAccount, NodeAccount
+from hpckit.model.hardware import Gpu, NodeTopology
+from hpckit.model.index_list import expand_indices
+from hpckit.model.pci import PciDevice
+
+HEAT_FRAC: Final = 0.02
+"""Time above that of the others in which heat or the power brake held the clocks."""
+CAP_FRAC: Final = 0.2
+"""The power limit holds clocks in any job that computes much; only far more than the others."""
+LIMIT_FRAC: Final = 0.05
+CLOCK_FRAC: Final = 0.05
+CPU_THROTTLED_FRAC: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What else is known: nodes' accounts, their topologies by name, and ranks' CPUs.
+
+    `cpus` are those that the rank of a GPU may run on, by (node, uuid), in Linux's list format.
+    """
+
+    nodes: tuple[NodeAccount, ...] = ()
+    topologies: Mapping[str, NodeTopology] = field(default_factory=dict)
+    cpus: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def causes_of(
+    gpu: GpuAccount, others: Sequence[GpuAccount], surroundings: Surroundings
+) -> tuple[str, ...]:
+    """What explains that a GPU is behind, the surest first."""
+    found = [*_held_down(gpu, others), *_lower(gpu, others)]
+    topology = surroundings.topologies.get(gpu.node)
+    device = None if topology is None else _device(topology, gpu)
+    if topology is not None and device is not None:
+        found += _links(topology, device)
+        found += _binding(gpu, device, surroundings)
+    return (*found, *_cpu_throttling(gpu, surroundings))
+
+
+def _held_down(gpu: GpuAccount, others: Sequence[GpuAccount]) -> Iterator[str]:
+    for words, floor, seconds in _THROTTLING:
+        own = seconds(gpu)
+        theirs = [one for other in others if (one := _frac(seconds(other), other)) is not None]
+        frac = _frac(own, gpu)
+        if frac is None:
+            continue
+        usual = statistics.median(theirs) if theirs else 0.0
+        if frac - usual > floor:
+            yield f"{words} {percent(frac)} of the time, the others {percent(usual)}"
+
+
+def _lower(gpu: GpuAccount, others: Sequence[GpuAccount]) -> Iterator[str]:
+    limit_w = _usual(other.power_limit_w for other in others)
+    if gpu.power_limit_w and limit_w and gpu.power_limit_w < limit_w * (1 - LIMIT_FRAC):
+        yield f"its power limit is {gpu.power_limit_w:.0f} W, the others' {limit_w:.0f} W"
+    mhz = _usual(other.sm_mean_mhz for other in others)
+    if gpu.sm_mean_mhz and mhz and gpu.sm_mean_mhz < mhz * (1 - CLOCK_FRAC):
+        yield f"its SM clock was {gpu.sm_mean_mhz:.0f} MHz, the others' {mhz:.0f} MHz"
+
+
+def _links(topology: NodeTopology, device: Gpu) -> Iterator[str]:
+    others = [one for one in topology.gpus if one is not device and one.name == device.name]
+    own, usual = _nvlinks(device), _usual(_nvlinks(one) for one in others)
+    if own is not None and usual is not None and own < usual:
+        yield f"it has {own} active NVLinks, the others {usual:.0f}"
+    lanes, others_lanes = _lanes(topology, device), _usual(_lanes(topology, one) for one in others)
+    if lanes is not None and others_lanes is not None and lanes < others_lanes:
+        yield f"its PCIe link has {lanes} lanes, the others' {others_lanes:.0f}"
+
+
+def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterator[str]:
+    allowed = surroundings.cpus.get((gpu.node, gpu.uuid))
+    if not allowed or not device.cpus:
+        return
+    try:
+        own, local = set(expand_indices(allowed)), set(expand_indices(device.cpus))
+    except ValueError:
+        return
+    if own and local and not own & local:
+        yield f"its rank ran on CPUs {allowed}, none of which is beside it ({device.cpus} are)"
+
+
+def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[str]:
+    for node in surroundings.nodes:
+        if (node.node, node.restart) != (gpu.node, gpu.restart):
+            continue
+        if node.cpu_throttled_s and gpu.held_s > 0:
+            frac = min(1.0, node.cpu_throttled_s / gpu.held_s)
+            if frac > CPU_THROTTLED_FRAC:
+                yield f"the job's CPUs on {node.node} were held back {percent(frac)} of the time"
+
+
+def _device(topology: NodeTopology, gpu: GpuAccount) -> Gpu | None:
+    by_uuid = (one for one in topology.gpus if one.uuid == gpu.uuid)
+    by_index = (one for one in topology.gpus if one.uuid is None and one.index == gpu.index)
+    return next(by_uuid, None) or next(by_index, None)
+
+
+def _nvlinks(device: Gpu) -> int | None:
+    if device.nvlinks is None or any(link.is_active is None for link in device.nvlinks):
+        return None
+    return sum(1 for link in device.nvlinks if link.is_active)
+
+
+def _lanes(topology: NodeTopology, device: Gpu) -> int | None:
+    found = next((one for one in topology.pci if one.address == device.pci), None)
+    return None if found is None else _width(found)
+
+
+def _width(device: PciDevice) -> int | None:
+    link = device.effective or device.link
+    return None if link is None else link.width
+
+
+def _usual(values: Iterator[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _frac(seconds: float | None, gpu: GpuAccount) -> float | None:
+    return None if seconds is None or gpu.held_s <= 0 else seconds / gpu.held_s
+
+
+_THROTTLING: Final[tuple[tuple[str, float, Callable[[GpuAccount], float | None]], ...]] = (
+    ("heat held its clocks down", HEAT_FRAC, lambda gpu: gpu.throttling.thermal_s),
+    ("the power brake held its clocks down", HEAT_FRAC, lambda gpu: gpu.throttling.power_brake_s),
+    ("its power limit held its clocks down", CAP_FRAC, lambda gpu: gpu.throttling.power_cap_s),
+)

@@ -1,0 +1,189 @@
+"""GPUs that the others of a job wait for, and what explains it.
+
+In a job whose ranks meet at every step all of them are as fast as the slowest: that one works
+while the others wait, so it is the one with more useful time, not with less. Where the waiting is
+too short to be seen between samples, a straggler's SMs are busier than those of the others; where
+nothing shows the waiting (no GPM), a GPU whose clock is lower at the same work is behind by that.
+Power is not used to find stragglers: one that is held down draws less than the others, one that
+has more to do draws more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hpckit.measure.gpu_words import gpu_name, percent
+from hpckit.measure.peers import above, median_of_others
+from hpckit.measure.straggler_causes import Surroundings, causes_of
+from hpckit.model.account import GpuAccount, RankAccount
+
+BEHIND_FRAC: Final = 0.05
+"""Below this share of the time a straggler is not worth a name: steps scatter by some percent."""
+ACTIVITY_BEHIND_FRAC: Final = 0.1
+"""SM activity also differs by what a rank has to do, as the stages of a pipeline; this much is
+worth a look whatever the reason."""
+CLOCK_BEHIND_FRAC: Final = 0.1
+"""GPUs of one kind under one load run 8 % apart on average (Sinha et al., "Not All GPUs Are Created
+Equal", SC22): that is no fault."""
+LEAST_USEFUL_FRAC: Final = 0.1
+"""A GPU that works less than this is no peer: it is idle, and other rules name it."""
+
+GpuKey = tuple[int, str, str]
+"""Restart, node and uuid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """A GPU behind its peers: `behind_frac` is by how much its work takes longer than theirs.
+
+    `because` is the evidence, `causes` what explains it, the surest first; none where nothing
+    does. `wasted_gpu_s` is what the others waited for it, None where waiting was not seen.
+    """
+
+    restart: int
+    node: str
+    uuid: str
+    name: str
+    behind_frac: float
+    because: str
+    causes: tuple[str, ...] = ()
+    wasted_gpu_s: float | None = None
+
+
+def stragglers(
+    gpus: Sequence[GpuAccount], surroundings: Surroundings | None = None
+) -> tuple[Straggler, ...]:
+    """The stragglers of a job, by incarnation and kind of GPU; the worst first."""
+    found: list[Straggler] = []
+    groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
+    for gpu in gpus:
+        if (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
+            groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
+    for group in groups.values():
+        found += _of_group({key_of(gpu): gpu for gpu in group}, surroundings or Surroundings())
+    return tuple(sorted(found, key=lambda one: (-one.behind_frac, one.node, one.name)))
+
+
+def with_behind(
+    ranks: Iterable[RankAccount], gpus: Iterable[GpuAccount], found: Iterable[Straggler]
+) -> tuple[RankAccount, ...]:
+    """Ranks with `busy_frac`, the useful part of their GPUs' time, and `behind_frac`.
+
+    Both None where nothing is known of their GPUs; a rank is as far behind as its worst GPU.
+    """
+    useful = {key_of(gpu): useful_frac(gpu) for gpu in gpus}
+    behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
+    return tuple(_with_behind(rank, useful, behind) for rank in ranks)
+
+
+def key_of(gpu: GpuAccount) -> GpuKey:
+    """What tells a GPU's account from all others of the job."""
+    return gpu.restart, gpu.node, gpu.uuid
+
+
+def useful_frac(gpu: GpuAccount) -> float | None:
+    """The useful part of the time of which something is known."""
+    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
+    return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
+
+
+def _with_behind(
+    rank: RankAccount, useful: Mapping[GpuKey, float | None], behind: Mapping[GpuKey, float]
+) -> RankAccount:
+    keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
+    known = [frac for key in keys if (frac := useful.get(key)) is not None]
+    if not known:
+        return rank
+    return dataclasses.replace(
+        rank,
+        busy_frac=statistics.fmean(known),
+        behind_frac=max(behind.get(key, 0.0) for key in keys),
+    )
+
+
+def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> list[Straggler]:
+    useful = {key: useful_frac(gpu) or 0.0 for key, gpu in gpus.items()}
+    seen = {
+        key: _by_waiting(gpus, useful, key, excess)
+        for key, excess in above(useful, BEHIND_FRAC).items()
+    }
+    for key, one in _by_activity(gpus).items():
+        seen.setdefault(key, one)
+    for key, one in _by_clock(gpus, useful).items():
+        seen.setdefault(key, one)
+    return [
+        dataclasses.replace(one, causes=causes_of(gpus[key], _others(gpus, key), surroundings))
+        for key, one in seen.items()
+    ]
+
+
+def _by_waiting(
+    gpus: Mapping[GpuKey, GpuAccount], useful: Mapping[GpuKey, float], key: GpuKey, excess: float
+) -> Straggler:
+    others = useful[key] - excess
+    tax = [
+        min(excess * gpu.held_s, gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s)
+        for gpu in _others(gpus, key)
+    ]
+    return _straggler(
+        gpus[key],
+        excess / others,
+        f"it worked {percent(useful[key])} of the time, the others {percent(others)} and waited",
+        sum(tax),
+    )
+
+
+def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
+    """By busy SMs, relative to those of the others."""
+    active = {key: gpu.sm_active_frac for key, gpu in gpus.items()}
+    known = {key: frac for key, frac in active.items() if frac is not None and frac > 0}
+    if len(known) < len(gpus):
+        return {}
+    middle = statistics.median(known.values())
+    found = {}
+    for key in above({key: frac / middle for key, frac in known.items()}, ACTIVITY_BEHIND_FRAC):
+        others = median_of_others(known, key) or middle
+        words = f"its SMs were busy {percent(known[key])} of the time, the others' "
+        found[key] = _straggler(gpus[key], known[key] / others - 1, words + percent(others))
+    return found
+
+
+def _by_clock(
+    gpus: Mapping[GpuKey, GpuAccount], useful: Mapping[GpuKey, float]
+) -> dict[GpuKey, Straggler]:
+    """By a lower clock at no less work: a GPU that rests has a low clock as well."""
+    clocks = {key: gpu.sm_mean_mhz for key, gpu in gpus.items()}
+    known = {key: mhz for key, mhz in clocks.items() if mhz}
+    if len(known) < len(gpus):
+        return {}
+    middle = statistics.median(useful.values())
+    slowness = {key: statistics.median(known.values()) / mhz for key, mhz in known.items()}
+    found = {}
+    for key in above(slowness, CLOCK_BEHIND_FRAC):
+        others = median_of_others(known, key) or known[key]
+        if useful[key] >= middle - BEHIND_FRAC:
+            words = f"its SM clock was {known[key]:.0f} MHz in the mean, the others' {others:.0f}"
+            found[key] = _straggler(gpus[key], others / known[key] - 1, words)
+    return found
+
+
+def _straggler(
+    gpu: GpuAccount, behind_frac: float, because: str, wasted_gpu_s: float | None = None
+) -> Straggler:
+    return Straggler(
+        restart=gpu.restart,
+        node=gpu.node,
+        uuid=gpu.uuid,
+        name=gpu_name(gpu),
+        behind_frac=behind_frac,
+        because=because,
+        wasted_gpu_s=wasted_gpu_s,
+    )
+
+
+def _others(gpus: Mapping[GpuKey, GpuAccount], key: GpuKey) -> list[GpuAccount]:
+    return [gpu for one, gpu in gpus.items() if one != key]
