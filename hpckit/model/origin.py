@@ -22,8 +22,8 @@ class OriginKind(StrEnum):
 class ValueOrigin:
     """One value of the effective job: its dotted key, the value as JSON text, its layer.
 
-    `detail` names the option, the report or the site; it never holds a path, so that the effective job is
-    the same on every machine.
+    `detail` names the option, the report or the site; it never holds a path, so that the effective
+    job is the same on every machine.
     """
 
     key: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_memory_keeps_the_key_that_the_job_has() -> None:
         {},
     ],
 )
-def test_memory_that_is_forced_or_fits_stays(resources: dict[str, object]) -> None:
+def test_memory_that_is_forced_or_fits_stays(resources: dict[str, Any]) -> None:
     """A whole node's memory is no waste, nor is a request near the peak, nor a default."""
     assert advise(report(nodes=(node(mem_peak_bytes=10 * GIB),)), job(**resources)) == ()
 
@@ -194,7 +195,7 @@ def test_a_rank_keeps_one_cpu() -> None:
 
 
 @pytest.mark.parametrize("resources", [{"exclusive": True}, {"mem_per_cpu": "2G"}])
-def test_cpus_that_carry_something_stay(resources: dict[str, object]) -> None:
+def test_cpus_that_carry_something_stay(resources: dict[str, Any]) -> None:
     """Whole nodes have all CPUs, and memory by CPU would shrink with them."""
     measured = report(nodes=(node(cpu_s=1.0, cpus=8),))
     assert advise(measured, job(cpus_per_task=8, **resources)) == ()
