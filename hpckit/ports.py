@@ -378,3 +378,48 @@ class JobLogs(Protocol):
     def tail(self, log: LogName, count: int) -> Sequence[str]:
         """The last `count` lines that are not blank, oldest first."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFiles:
+    """What one incarnation left: its ledgers, by rank, and its sample files, by node.
+
+    `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
+    started by hand.
+    """
+
+    restart: int | None
+    ledgers: tuple[Path, ...] = ()
+    samples: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAccounts:
+    """The accounts of a job, or of one task of an array, by incarnation.
+
+    `missing` has a sentence for each thing that lies there and cannot be read. `array_tasks` are
+    those that have accounts of their own.
+    """
+
+    incarnations: tuple[AccountFiles, ...] = ()
+    missing: tuple[str, ...] = ()
+    array_tasks: tuple[int, ...] = ()
+
+
+class SampleStore(Protocol):
+    """The accounts in job folders: what ranks and samplers wrote."""
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        ...
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        ...
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        ...

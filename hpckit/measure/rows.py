@@ -1,0 +1,67 @@
+"""The rows of a sample file by GPU, and their columns as numbers: NaN is "not measured"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.model.samples import MISSING
+from hpckit.model.series import SampleChunk
+
+Rows = NDArray[np.void]
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+
+def rows_by_gpu(chunk: SampleChunk) -> Iterator[tuple[int, Times, Rows]]:
+    """For each GPU with rows: its place in `chunk.meta.gpus`, times and rows in their order.
+
+    Samplers write the GPUs in turn; then these are views, else copies.
+    """
+    places = chunk.gpu["gpu"]
+    turn = _turn(places, len(chunk.meta.gpus))
+    if turn is not None:
+        for first, place in enumerate(turn.tolist()):
+            yield place, chunk.gpu_ns[first :: len(turn)], chunk.gpu[first :: len(turn)]
+        return
+    for place in np.flatnonzero(np.bincount(places, minlength=1)).tolist():
+        at = np.flatnonzero(places == place)
+        yield place, chunk.gpu_ns[at], chunk.gpu[at]
+
+
+def _turn(places: NDArray[np.uint8], most: int) -> NDArray[np.uint8] | None:
+    """The places that repeat all through, None if there is no such order."""
+    if not len(places):
+        return places
+    again = np.flatnonzero(places[1 : most + 1] == places[0])
+    gpus = int(again[0]) + 1 if len(again) else len(places)
+    turn = places[:gpus]
+    if gpus > most or len(places) % gpus or len(np.unique(turn)) < gpus:
+        return None
+    return turn if bool((places.reshape(-1, gpus) == turn).all()) else None
+
+
+def measured(rows: Rows, name: str) -> Floats:
+    """A column as numbers, NaN where it was not measured. Raises ValueError for no such column."""
+    column = rows[name]
+    values: Floats = column.astype(np.float64)
+    values[column == MISSING[column.dtype.itemsize]] = np.nan
+    return values
+
+
+def counter_steps(rows: Rows, name: str, most: float | Floats | None = None) -> Floats:
+    """By how much a counter grew from each row to the next, in its unit; one less than rows.
+
+    Differences are taken modulo the column's size: a counter that passed its largest number grew
+    as well. A step above `most` (one number, or one a step; None: half the column's range) is a
+    counter that began anew, and NaN as a step from or to "not measured" is.
+    """
+    column = rows[name]
+    bits = 8 * column.dtype.itemsize
+    steps: Floats = np.subtract(column[1:], column[:-1]).astype(np.float64)
+    is_missing = column == MISSING[column.dtype.itemsize]
+    limit = 2.0 ** (bits - 1) if most is None else most
+    steps[is_missing[1:] | is_missing[:-1] | (steps > limit)] = np.nan
+    return steps

@@ -1,0 +1,143 @@
+"""What a GPU did in the time before each sample: nothing, waiting, or work.
+
+Classes of GPU-seconds, from accounting.md §3.6; a measured zero and no measurement are told apart
+throughout, and nothing is said to be waste that the columns do not show to be waste:
+
+- no process: the driver counts no process that computes, and no kernel ran. `processes` is not
+  measured on some GPUs (MIG, AMD); a GPU on which no kernel runs is then idle.
+- idle: there is a process, and utilization is 0: not one kernel in the driver's last 1/6 to 1 s.
+- spin: utilization is high, and next to nothing was computed or moved. Where GPM is measured
+  (Hopper and newer): tensor cores and DRAM nearly idle and few SMs busy, as a kernel of NCCL holds
+  few of them (at most 32 or 64 channels of one block each; a GPU has 100 to 150 SMs), while a
+  kernel that computes without tensor cores fills them. DRAM may be busier while NVLink or PCIe
+  carry data: that is communication. Without GPM: memory is hardly read or written
+  (nvmlUtilization_t.memory), and the power stays near that of the same GPU without a process or a
+  kernel in this job. Limits: a kernel that computes on few SMs looks like a spin, as does one
+  thread that walks through a list; a spin that overlaps with computation is useful; without GPM, a
+  GPU that was never seen idle has no spin, since nothing tells its idle power.
+- useful: the rest of the time in which kernels ran, however few: a low utilization is not waste.
+- unknown: no sample, or no column that tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.measure.gauges import Column
+
+NO_PROCESS: Final = 0
+IDLE: Final = 1
+USEFUL: Final = 2
+SPIN: Final = 3
+UNKNOWN: Final = 4
+QUIET: Final = 5
+"""Kernels ran, GPM is missing and memory is quiet: the power will tell (`PowerLevels`)."""
+STATES: Final = 6
+
+SPIN_UTIL_PCT: Final = 90
+"""A kernel that waits is there all the time; below this the time between kernels prevails."""
+SPIN_TENSOR_PCT100: Final = 100
+"""1 %: a reduction has no use for tensor cores; a training step is at 10 % and more."""
+SPIN_DRAM_PCT100: Final = 500
+"""5 %: waiting polls a flag in memory; what copies or computes from memory is well above."""
+TRANSFER_DRAM_PCT100: Final = 3000
+"""30 %: an all-reduce over NVLink at full rate reads and writes memory at some 25 % of its rate."""
+TRANSFER_MIB_PER_S: Final = 4096.0
+"""From this rate over NVLink or PCIe the memory's traffic is taken to be that of a transfer."""
+SPIN_SM_PCT100: Final = 3500
+"""35 %: 32 channels on 132 SMs are 24 %; a kernel that computes wants all of them."""
+RUNS_SM_PCT100: Final = 50
+"""0.5 %: what counts as a kernel where utilization is not measured (MIG)."""
+QUIET_MEM_UTIL_PCT: Final = 5
+"""nvmlUtilization_t.memory of a kernel that waits."""
+QUIET_POWER_FRAC: Final = 0.15
+"""How far above its idle level, as a part of the way to its limit, a GPU's power is when its
+kernels wait: H100 SXM 70 W idle and 700 W limit → 165 W; A100 SXM 55 W and 400 W → 107 W."""
+
+_NONE8: Final = 0xFF
+_NONE16: Final = 0xFFFF
+
+States = NDArray[np.uint8]
+
+
+def states_of(rows: dict[str, Column], transfer: NDArray[np.bool_] | None) -> States:
+    """The state of each row; `rows` are its columns, `transfer` says where links were busy."""
+    util = rows["util_pct"]
+    ran, still = _ran(util, rows["sm_active_pct100"])
+    none = rows["processes"] == 0
+    states = np.full(len(util), UNKNOWN, np.uint8)
+    states[ran] = USEFUL
+    states[still] = IDLE
+    states[none & ~ran] = NO_PROCESS
+    high = ran & (util >= SPIN_UTIL_PCT)
+    if high.any():
+        _split(states, high, rows, transfer)
+    return states
+
+
+def _ran(util: Column, sm_active: Column) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where a kernel ran, and where none did; neither where nothing tells."""
+    still = util == 0
+    missing = util == _NONE8
+    if not missing.any():
+        return ~still, still
+    told = missing & (sm_active != _NONE16)
+    runs = sm_active >= RUNS_SM_PCT100
+    return (~still & ~missing) | (told & runs), still | (told & ~runs)
+
+
+def _split(
+    states: States,
+    high: NDArray[np.bool_],
+    rows: dict[str, Column],
+    transfer: NDArray[np.bool_] | None,
+) -> None:
+    tensor, dram = rows["tensor_active_pct100"], rows["dram_active_pct100"]
+    sm_active = rows["sm_active_pct100"]
+    with_gpm = high & (tensor != _NONE16) & (dram != _NONE16) & (sm_active != _NONE16)
+    if with_gpm.any():
+        most = SPIN_DRAM_PCT100
+        calm = dram < most if transfer is None else dram < _most_dram(transfer)
+        few = (tensor < SPIN_TENSOR_PCT100) & (sm_active < SPIN_SM_PCT100)
+        states[with_gpm & calm & few] = SPIN
+    left = high & ~with_gpm
+    if left.any():
+        mem_util = rows["mem_util_pct"]
+        quiet = (mem_util <= QUIET_MEM_UTIL_PCT) | (mem_util == _NONE8)
+        states[left & quiet & (rows["power_mw"] != 0xFFFF_FFFF)] = QUIET
+
+
+def _most_dram(transfer: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.where(transfer, TRANSFER_DRAM_PCT100, SPIN_DRAM_PCT100)
+
+
+class PowerLevels:
+    """Tells, at the end, which of the quiet time was a spin: by the power in it, W by W."""
+
+    _WATTS: Final = 4096
+
+    def __init__(self) -> None:
+        self._quiet_us = np.zeros(self._WATTS)
+        self._still_mw: int | None = None
+
+    def add(self, states: States, power_mw: Column, weight_us: NDArray[np.int64]) -> None:
+        """More samples. The idle level is the least power of those without process or kernel."""
+        still = (states <= IDLE) & (power_mw != 0xFFFF_FFFF)
+        if still.any():
+            least = int(power_mw[still].min())
+            self._still_mw = least if self._still_mw is None else min(self._still_mw, least)
+        quiet = states == QUIET
+        if quiet.any():
+            watts = np.minimum(power_mw[quiet] // 1000, self._WATTS - 1).astype(np.int64)
+            self._quiet_us += np.bincount(watts, weight_us[quiet], self._WATTS)
+
+    def spin_us(self, limit_w: float | None) -> int:
+        """How much of the quiet time was a spin; 0 where no idle level or no limit is known."""
+        if self._still_mw is None or limit_w is None:
+            return 0
+        still_w = self._still_mw / 1000
+        most_w = still_w + QUIET_POWER_FRAC * max(0.0, limit_w - still_w)
+        return int(self._quiet_us[: int(most_w) + 1].sum())

@@ -1,0 +1,288 @@
+"""What a GPU was used for, folded over its samples a chunk at a time in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.measure.counters import Counter
+from hpckit.measure.curves import MOST_POINTS, CurveFold, Pieces, Series
+from hpckit.measure.gauges import ALL, Column, Gauge, Mask, measured_mask, pick
+from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
+from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
+from hpckit.measure.states import (
+    IDLE,
+    NO_PROCESS,
+    QUIET,
+    SPIN,
+    STATES,
+    TRANSFER_MIB_PER_S,
+    USEFUL,
+    PowerLevels,
+    States,
+    states_of,
+)
+from hpckit.measure.throttling import ThrottlingFold
+from hpckit.model.account import Curve, Share, Throttling, Window
+from hpckit.model.samples import GPU_COLUMNS
+from hpckit.model.series import SampledGpu
+
+BLOCK_ROWS: Final = 8192
+"""Rows that are folded at once: 590 kB, which stays in a core's own cache."""
+
+MIB: Final = 1 << 20
+
+MOST_MIB_PER_S: Final = 4e12 / MIB
+"""What no NVLink or PCIe of a GPU carries in one direction (NVLink 5: 0.9 TB/s)."""
+
+DISTRUST_FRAC: Final = 0.1
+"""Kernels without any process for more of the busy time than this: the processes are hidden (by a
+container, or those of another user), and their count says nothing."""
+
+_GAUGES: Final = (
+    "util_pct",
+    "temp_c",
+    "power_mw",
+    "mem_used_mib",
+    "sm_mhz",
+    "sm_active_pct100",
+    "tensor_active_pct100",
+    "dram_active_pct100",
+)
+_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
+_SERIES: Final = {
+    "power_mw": Series("power", "W", 1e-3),
+    "util_pct": Series("utilization", "%"),
+    "mem_used_mib": Series("memory", "bytes", MIB),
+    "temp_c": Series("temperature", "°C"),
+    "sm_mhz": Series("SM clock", "MHz"),
+    "slowed": Series("thermal or brake throttling", "%", 1e-2),
+    "capped": Series("power-cap throttling", "%", 1e-2),
+}
+_UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
+_USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """What one GPU did in the time that it was held; names and units as in GpuAccount.
+
+    `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
+    something that the samples have was not used.
+    """
+
+    held_s: float
+    known_s: float
+    samples: int
+    waste: Share
+    throttling: Throttling
+    util_mean_pct: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    temp_max_c: float | None = None
+    sm_mean_mhz: float | None = None
+    mem_peak_bytes: int | None = None
+    sm_active_frac: float | None = None
+    tensor_active_frac: float | None = None
+    dram_active_frac: float | None = None
+    mfu_proxy_frac: float | None = None
+    nvlink_tx_bytes: int | None = None
+    nvlink_rx_bytes: int | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    windows: tuple[Window, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class GpuUsageFold:
+    """Folds a GPU's samples, in order; the result does not depend on how they are cut into chunks.
+
+    `begin_ns` and `end_ns` are on the samples' clock (CLOCK_MONOTONIC), between which the GPU was
+    held. `realtime_offset_ns` turns it into that of the windows; curves begin `origin_s` after the
+    report's start, and have `points` points at most, 0 for none.
+    """
+
+    def __init__(
+        self,
+        gpu: SampledGpu,
+        period_s: float,
+        begin_ns: int,
+        end_ns: int,
+        *,
+        realtime_offset_ns: int = 0,
+        origin_s: float = 0.0,
+        points: int = MOST_POINTS,
+    ) -> None:
+        self._gpu = gpu
+        self._began_s = (begin_ns + realtime_offset_ns) / 1e9
+        self._origin_s = origin_s
+        self._time = SampleTime(period_s, begin_ns, end_ns)
+        self._held_us = self._time.held_us
+        self._samples = 0
+        self._state_us = np.zeros(STATES)
+        self._hidden_us = 0
+        self._gauges = {name: Gauge() for name in _GAUGES}
+        self._proxy = Gauge()
+        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
+        self._levels = PowerLevels()
+        self._windows = IdleWindows(self._held_us, self._time.period_us, self._time.gap_us)
+        self._throttling = ThrottlingFold(self._held_us)
+        self._pieces = min(points, max(1, self._held_us // self._time.period_us))
+        self._curves: dict[str, CurveFold] = {}
+        self._last_state: int | None = None
+
+    def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """The GPU's next rows (GPU_DTYPE) and their times."""
+        for at in range(0, len(rows), BLOCK_ROWS):
+            block = rows[at : at + BLOCK_ROWS]
+            self._samples += len(block)
+            columns = {name: np.ascontiguousarray(block[name]) for name in _USED}
+            self._add(self._time.add(times_ns[at : at + BLOCK_ROWS]), columns)
+
+    def _add(self, stretch: Stretch, rows: dict[str, Column]) -> None:
+        states = states_of(rows, self._transfer(stretch, rows))
+        self._weigh(states, rows, stretch.weight_us)
+        self._windows.add(states, stretch)
+        slowed, capped = self._throttling.add(rows, stretch)
+        self._draw(stretch, rows, {"slowed": slowed, "capped": capped})
+        self._last_state = int(states[-1])
+
+    def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
+        self._state_us += np.bincount(states, weight_us, STATES)
+        ran = (states >= USEFUL) & (rows["processes"] == 0)
+        if ran.any():
+            self._hidden_us += int(weight_us[ran].sum())
+        self._levels.add(states, rows["power_mw"], weight_us)
+        masks = {name: measured_mask(rows[name]) for name in _GAUGES}
+        for name, gauge in self._gauges.items():
+            gauge.add(pick(rows[name], masks[name]).astype(np.int64), pick(weight_us, masks[name]))
+        tensor, clock = masks["tensor_active_pct100"], masks["sm_mhz"]
+        both = _both(tensor, clock)
+        work = pick(rows["tensor_active_pct100"], both).astype(np.int64)
+        self._proxy.add(work * pick(rows["sm_mhz"], both), pick(weight_us, both))
+
+    def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
+        """Where NVLink or PCIe carried so much that memory is busy with it."""
+        moved: NDArray[Any] | None = None
+        for name, counter in self._links.items():
+            grown = counter.add(rows[name], stretch.at_us)
+            if grown is not None and int(grown.max()) > 0:
+                moved = np.maximum(grown, 0) if moved is None else moved + np.maximum(grown, 0)
+        if moved is None:
+            return None
+        return moved * 1e6 >= TRANSFER_MIB_PER_S * np.maximum(stretch.apart_us, 1)
+
+    def _draw(
+        self, stretch: Stretch, rows: dict[str, Column], shares: dict[str, Numbers | None]
+    ) -> None:
+        if not self._pieces:
+            return
+        pieces = Pieces(stretch.at_us, self._held_us, self._pieces)
+        for name, series in _SERIES.items():
+            values = shares[name] if name in shares else rows[name]
+            if values is None:
+                continue
+            mask = values >= 0 if name in shares else measured_mask(values)
+            if name not in self._curves:
+                self._curves[name] = CurveFold(series, self._held_us, self._pieces)
+            self._curves[name].add(values.astype(np.int64), mask, pieces)
+
+    def result(self) -> GpuUsage:
+        """What it was, of all rows that were added; gauges are means over the sampled time."""
+        state_us, tail_us = self._state_us.copy(), self._time.tail_us()
+        if self._last_state is not None:
+            state_us[self._last_state] += tail_us
+        is_hidden = self._are_processes_hidden(state_us)
+        mean = self._mean
+        return GpuUsage(
+            held_s=self._held_us / 1e6,
+            known_s=int(state_us.sum()) / 1e6,
+            samples=self._samples,
+            waste=self._share(state_us, is_hidden=is_hidden),
+            throttling=self._throttling.throttling(),
+            util_mean_pct=mean("util_pct"),
+            power_mean_w=mean("power_mw", 1e-3),
+            power_max_w=_scaled(self._gauges["power_mw"].most, 1e-3),
+            temp_max_c=_scaled(self._gauges["temp_c"].most, 1.0),
+            sm_mean_mhz=mean("sm_mhz"),
+            mem_peak_bytes=_bytes(self._gauges["mem_used_mib"].most),
+            sm_active_frac=mean("sm_active_pct100", 1e-4),
+            tensor_active_frac=mean("tensor_active_pct100", 1e-4),
+            dram_active_frac=mean("dram_active_pct100", 1e-4),
+            mfu_proxy_frac=self._mfu_proxy(),
+            nvlink_tx_bytes=_bytes(self._links["nvlink_tx_mib"].total),
+            nvlink_rx_bytes=_bytes(self._links["nvlink_rx_mib"].total),
+            pcie_tx_bytes=_bytes(self._links["pcie_tx_mib"].total),
+            pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
+            windows=self._found(tail_us, is_hidden=is_hidden),
+            curves=self._drawn(),
+            refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
+        )
+
+    def _mean(self, name: str, unit: float = 1.0) -> float | None:
+        return self._gauges[name].mean(unit)
+
+    def _mfu_proxy(self) -> float | None:
+        """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
+
+        A proxy of model FLOPs utilization: it counts what the tensor cores did, needed or not, and
+        nothing that is computed without them.
+        """
+        largest = self._gpu.max_sm_mhz
+        return self._proxy.mean(1e-4 / largest) if largest else None
+
+    def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
+        ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
+        return self._hidden_us > DISTRUST_FRAC * ran_us
+
+    def _share(self, state_us: NDArray[np.float64], *, is_hidden: bool) -> Share:
+        spun_us = self._levels.spin_us(self._gpu.power_limit_w)
+        none_us, idle_us = int(state_us[NO_PROCESS]), int(state_us[IDLE])
+        if is_hidden:
+            none_us, idle_us = 0, none_us + idle_us
+        spin_us = int(state_us[SPIN]) + spun_us
+        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us
+        told_us = none_us + idle_us + spin_us + useful_us
+        return Share(
+            no_process_gpu_s=none_us / 1e6,
+            idle_gpu_s=idle_us / 1e6,
+            spin_gpu_s=spin_us / 1e6,
+            useful_gpu_s=useful_us / 1e6,
+            unknown_gpu_s=(self._held_us - told_us) / 1e6,
+        )
+
+    def _found(self, tail_us: int, *, is_hidden: bool) -> tuple[Window, ...]:
+        return tuple(
+            Window(
+                kind=KIND_OF_STATE[run.state],
+                started_s=self._began_s + run.from_us / 1e6,
+                ended_s=self._began_s + run.until_us / 1e6,
+                is_late=run.is_late,
+            )
+            for run in self._windows.found(tail_us, as_idle=is_hidden)
+        )
+
+    def _drawn(self) -> tuple[Curve, ...]:
+        curves = (self._curves.get(name) for name in _SERIES)
+        made = (one.curve(self._origin_s, self._time.gap_us) for one in curves if one is not None)
+        return tuple(curve for curve in made if curve is not None)
+
+
+def _both(one: Mask, other: Mask) -> Mask:
+    if one is ALL or other is ALL:
+        return other if one is ALL else one
+    return one & other
+
+
+def _scaled(value: int | None, unit: float) -> float | None:
+    return None if value is None else value * unit
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB

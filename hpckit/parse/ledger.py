@@ -1,0 +1,86 @@
+"""A rank's ledger, `hpckit.ledger/1`: lines of JSON, the last of which may be cut short."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hpckit.errors import ParseError
+from hpckit.model.account_files import LEDGER_SCHEMA
+from hpckit.model.ledger import RankEnd, RankLedger, RankStart
+from hpckit.parse.excerpt import refusal
+
+T = TypeVar("T")
+
+TOOL: Final = "rank ledger"
+_EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
+
+
+def parse_ledger(text: str) -> tuple[RankLedger, ...]:
+    """The lives of a rank in their order: torchrun appends another when it starts ranks anew.
+
+    A life without an end was killed, or still runs; of a last line that was cut short nothing is
+    taken. Records that this version does not know are passed over. Raises ParseError for the rest.
+    """
+    lives: list[RankLedger] = []
+    lines = text.split("\n")
+    for line_no, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        tree = _object(line, line_no, is_last=line_no == len(lines))
+        if tree is None:
+            break
+        _take(lives, tree, line, line_no)
+    return tuple(lives)
+
+
+def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int) -> None:
+    record = tree.get("record")
+    if record == "start":
+        if tree.get("schema") != LEDGER_SCHEMA:
+            message = f"schema is {tree.get('schema')!r}"
+            raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
+        lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
+    elif record == "end":
+        if not lives or lives[-1].end is not None:
+            raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
+        end = _converted(tree, RankEnd, line, line_no)
+        lives[-1] = RankLedger(start=lives[-1].start, end=end)
+    elif not isinstance(record, str):
+        raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
+
+
+def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
+    """The object of a line, None where it is the last of a file and not whole."""
+    try:
+        tree = json.loads(line)
+    except json.JSONDecodeError as error:
+        again = line.rfind('{"schema"')
+        if again > 0:  # the line was cut short, and another life began behind it
+            return _object(line[again:], line_no, is_last=is_last)
+        if is_last:
+            return None
+        raise _refusal(error.msg, line, line_no, error.pos + 1, _EXPECTED) from error
+    except (RecursionError, ValueError) as error:
+        raise _refusal(f"not readable: {error}", line, line_no, 1, _EXPECTED) from None
+    if isinstance(tree, dict):
+        return tree
+    raise _refusal(f"got {type(tree).__name__}", line, line_no, 1, "a JSON object")
+
+
+def _converted(tree: dict[str, Any], cls: type[T], line: str, line_no: int) -> T:
+    try:
+        return msgspec.convert(tree, cls)
+    except (msgspec.ValidationError, RecursionError) as error:
+        key = str(error).rpartition("$.")[2].split("`")[0].split(".")[0].split("[")[0]
+        raise _refuse(str(error), line, line_no, key, _EXPECTED) from error
+
+
+def _refuse(message: str, line: str, line_no: int, key: str, expected: str) -> ParseError:
+    return _refusal(message, line, line_no, max(line.find(f'"{key}"'), 0) + 1, expected)
+
+
+def _refusal(message: str, line: str, line_no: int, column: int, expected: str) -> ParseError:
+    return refusal(message, tool=TOOL, line_no=line_no, line=line, column=column, expected=expected)

@@ -1,0 +1,275 @@
+"""A sample file, `hpckit.samples/1`, as arrays: piece after piece, in bounded memory.
+
+Damage costs the blocks that it hit: it is skipped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.model.samples import (
+    EVENTS,
+    GPU,
+    GPU_RECORD,
+    HEADER_BYTES,
+    HOST,
+    MAGIC,
+    META,
+    BlockHeader,
+    decode_header,
+)
+from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
+from hpckit.parse.excerpt import refusal
+from hpckit.parse.sample_meta import TOOL, parse_meta
+
+PIECE_BYTES: Final = 1 << 25
+_MOST_CLOCK_NS = 1 << 62
+"""146 years; a header with more is damage, and int64 holds the sum of it and any `dt_us`."""
+_MOST_VAIN_BYTES = 1 << 30
+"""So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
+
+Piece = bytes | memoryview
+_Group = tuple[list[BlockHeader], list[memoryview]]
+
+
+def pieces_of(data: Piece) -> Iterator[memoryview]:
+    """Whole contents (an mmap's view) as pieces that are cheap to walk through."""
+    view = memoryview(data)
+    for at in range(0, len(view), PIECE_BYTES):
+        yield view[at : at + PIECE_BYTES]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Where in the file the reader is, and what it found to be lost."""
+
+    bytes_read: int = 0
+    lost_bytes: int = 0
+    lost_blocks: int = 0
+    vain_bytes: int = 0
+    is_in_damage: bool = False
+    next_sequence: int | None = None
+    rest: bytes = b""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The blocks of one chunk, while it grows."""
+
+    gpu: _Group = field(default_factory=lambda: ([], []))
+    host: _Group = field(default_factory=lambda: ([], []))
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    first: BlockHeader | None = None
+
+
+class SampleReader:
+    """Reads one sample file: iterate over it once, then ask for its `condition`.
+
+    `source` is the contents, or their consecutive pieces. Iteration raises ParseError where a file
+    is no sample file, or of another schema; an empty file is one whose sampler was killed early.
+    """
+
+    def __init__(self, source: Piece | Iterable[Piece]) -> None:
+        if isinstance(source, (bytes, memoryview)):
+            source = pieces_of(source)
+        self._pieces: Iterator[Piece] = iter(source)
+        self._walk = _Walk()
+        self._meta: SampleMeta | None = None
+        self._now = _Gathered()
+        self.unknown_blocks = 0
+        """Blocks of kinds that this version does not know."""
+
+    @property
+    def condition(self) -> FileCondition:
+        """How whole the file was, as far as it was read."""
+        walk = self._walk
+        return FileCondition(
+            bytes_read=walk.bytes_read,
+            lost_bytes=walk.lost_bytes,
+            lost_blocks=walk.lost_blocks,
+            is_cut_short=walk.is_in_damage,
+        )
+
+    def __iter__(self) -> Iterator[SampleChunk]:
+        for piece, is_last in _with_last(self._pieces):
+            self._walk.bytes_read += len(piece)
+            for header, payload in _blocks(self._walk, piece, is_last=is_last):
+                if header.kind == META:
+                    yield from self._chunk()
+                    self._meta = parse_meta(bytes(payload))
+                else:
+                    self._take(header, payload)
+            yield from self._chunk()
+            if self._meta is None and (is_last or self._walk.is_in_damage):
+                self._refuse_other(piece)
+
+    def _refuse_other(self, piece: Piece) -> None:
+        """Refuse a file whose beginning is none of a sample file."""
+        if not self._walk.bytes_read or bytes(piece[:4]) == MAGIC[: len(piece)]:
+            return
+        shown = bytes(piece[:100]).decode("latin-1").split("\n", 1)[0]
+        raise refusal(
+            "this is no sample file", tool=TOOL, line_no=1, line=shown,
+            expected="blocks that begin with HKS1, as the sampler writes them",
+        )  # fmt: skip
+
+    def _take(self, header: BlockHeader, payload: memoryview) -> None:
+        """Put a block where it belongs; what has no META before it is lost."""
+        now, meta = self._now, self._meta
+        size = _record_bytes(header, meta)
+        if size is None:
+            self.unknown_blocks += 1
+        elif meta is None or header.record_bytes != size or len(payload) % size or _is_late(header):
+            self._walk.lost_bytes += HEADER_BYTES + len(payload)
+        else:
+            now.first = now.first or header
+            if header.kind == EVENTS:
+                self._take_events(payload)
+                return
+            headers, payloads = now.gpu if header.kind == GPU else now.host
+            headers.append(header)
+            payloads.append(payload)
+
+    def _take_events(self, payload: memoryview) -> None:
+        for line in bytes(payload).splitlines():
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                event = None
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                self._now.events.append(event)
+            else:
+                self._walk.lost_bytes += len(line)
+
+    def _chunk(self) -> Iterator[SampleChunk]:
+        """What was gathered since the last, if it is anything."""
+        now, meta = self._now, self._meta
+        self._now = _Gathered()
+        if meta is None or now.first is None:
+            return
+        host_dtype = np.dtype(
+            [("dt_us", "<u4"), ("zero", "<u4"), ("values", "<u8", (len(meta.host_columns),))]
+        )
+        host_ns, host = _arrays(now.host, host_dtype)
+        gpu_ns, gpu = _arrays(now.gpu, GPU_DTYPE)
+        is_known = gpu["gpu"] < len(meta.gpus)
+        if not is_known.all():
+            self._walk.lost_bytes += int(np.count_nonzero(~is_known)) * GPU_RECORD.size
+            gpu_ns, gpu = gpu_ns[is_known], gpu[is_known]
+        yield SampleChunk(
+            meta=meta,
+            gpu_ns=gpu_ns,
+            gpu=gpu,
+            host_ns=host_ns,
+            host=host["values"],
+            realtime_offset_ns=now.first.realtime_ns - now.first.monotonic_ns,
+            boottime_offset_ns=now.first.boottime_ns - now.first.monotonic_ns,
+            events=tuple(now.events),
+        )
+
+
+def _record_bytes(header: BlockHeader, meta: SampleMeta | None) -> int | None:
+    """What a record of this kind has, None for a kind that this version does not know."""
+    if header.kind == HOST:
+        return 8 + 8 * len(meta.host_columns) if meta else 8
+    return {GPU: GPU_RECORD.size, EVENTS: 1}.get(header.kind)
+
+
+def _is_late(header: BlockHeader) -> bool:
+    return max(header.realtime_ns, header.monotonic_ns, header.boottime_ns) > _MOST_CLOCK_NS
+
+
+def _arrays(group: _Group, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+    """Times and rows of blocks of one kind."""
+    headers, payloads = group
+    rows: NDArray[np.void] = np.frombuffer(b"".join(payloads), dtype)
+    begins = np.array([header.monotonic_ns for header in headers], np.int64)
+    counts = np.array([len(payload) // dtype.itemsize for payload in payloads], np.int64)
+    times: NDArray[np.int64] = np.repeat(begins, counts)
+    times += rows["dt_us"].astype(np.int64) * 1000
+    return times, rows
+
+
+def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:
+    """Each piece and whether it is the last; at least one, which may be empty."""
+    now: Piece = b""
+    for following in pieces:
+        if now:
+            yield now, False
+        now = following
+    yield now, True
+
+
+def _blocks(
+    walk: _Walk, piece: Piece, *, is_last: bool
+) -> Iterator[tuple[BlockHeader, memoryview]]:
+    """The whole blocks in what was left over and a piece; what may go on stays in `walk.rest`."""
+    data = b"".join((walk.rest, piece)) if walk.rest else piece
+    view, at, end = memoryview(data), 0, len(data)
+    while at < end:
+        found = _block_at(walk, view, at, is_last=is_last)
+        if found == _MORE:
+            break
+        if isinstance(found, tuple):
+            header, payload = found
+            _count_lost(walk, header.sequence)
+            at += HEADER_BYTES + len(payload)
+            yield header, payload
+            continue
+        walk.is_in_damage = True
+        following = _next_magic(walk, data, at + 1, is_last=is_last)
+        walk.lost_bytes += following - at
+        at = following
+    walk.rest = bytes(view[at:])
+
+
+_MORE: Final = "more"
+_NONE: Final = "none"
+
+
+def _block_at(
+    walk: _Walk, view: memoryview, at: int, *, is_last: bool
+) -> tuple[BlockHeader, memoryview] | str:
+    """The block there; `_MORE` where only what follows can tell, `_NONE` where there is none."""
+    begin = at + HEADER_BYTES
+    if begin > len(view) and not is_last and bytes(view[at : at + 4]) == MAGIC[: len(view) - at]:
+        return _MORE
+    decoded = decode_header(view[at:begin])
+    if decoded is None:
+        return _NONE
+    header, crc = decoded
+    end = begin + header.payload_bytes
+    if end > len(view):
+        return _NONE if is_last else _MORE
+    payload = view[begin:end]
+    if zlib.crc32(payload, zlib.crc32(view[at : begin - 4])) == crc:
+        walk.is_in_damage = False
+        return header, payload
+    walk.vain_bytes += len(payload)
+    return _NONE
+
+
+def _next_magic(walk: _Walk, data: Piece, at: int, *, is_last: bool) -> int:
+    """Where the next block may begin: the end of the data where there is none."""
+    if walk.vain_bytes > _MOST_VAIN_BYTES:
+        return len(data)
+    whole = data if isinstance(data, bytes) else bytes(data)
+    found = whole.find(MAGIC, at)
+    if found >= 0:
+        return found
+    return len(whole) if is_last else max(at, len(whole) - len(MAGIC) + 1)
+
+
+def _count_lost(walk: _Walk, sequence: int) -> None:
+    """Holes in the numbers of blocks; a smaller number is that of another sampler's."""
+    expected = walk.next_sequence
+    if expected is not None and sequence > expected:
+        walk.lost_blocks += sequence - expected
+    walk.next_sequence = sequence + 1
