@@ -20,9 +20,9 @@ from hpckit.units import format_duration
 _J_PER_WH: Final = 3600.0
 _SHOWN: Final = {
     "elapsed_s": ("duration", "s", 1.0),
-    "energy_per_gpu_hour_j": ("energy", "Wh per GPU-hour", 1 / _J_PER_WH),
+    "energy_per_gpu_hour_j": ("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
     "power_w": ("power", "W", 1.0),
-    "power_at_equal_temperature_w": (" at equal heat", "W", 1.0),
+    "power_at_equal_temperature_w": (" at equal temp.", "W", 1.0),
     "temperature_c": ("temperature", "°C", 1.0),
     "useful_frac": ("useful", "%", 100.0),
     "utilization_pct": ("utilization", "%", 1.0),
@@ -33,8 +33,15 @@ _SHOWN: Final = {
     "power_capped_frac": ("at power cap", "%", 100.0),
 }
 """In this order: what each quantity is called here, its unit, and the factor to it."""
-_NAME: Final = 18
-_VALUE: Final = 9
+_BRIEF: Final = {"elapsed_s": "one run each"}
+_NO_RATIO: Final = frozenset(
+    {"temperature_c"} | {name for name in _SHOWN if name.endswith("_frac")}
+)
+"""A part of a part, or of degrees above ice, says nothing."""
+_LEGEND: Final = "none seen (x): of a true difference of x, 8 of 10 such pairs would have shown it"
+_NAME: Final = 23
+_VALUE: Final = 7
+_APART: Final = 15
 _MOST_RECIPE: Final = 3
 
 
@@ -48,7 +55,7 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
     lines = [
         *_cut([f" A  {_job(comparison.a)}", f" B  {_job(comparison.b)}"], width),
         *_recipe(comparison, width),
-        f" {'':<{_NAME}}{'A':>{_VALUE}}{'B':>{_VALUE}}  B − A, 95 % interval",
+        f" {'':<{_NAME}}{'A':>{_VALUE}}{'B':>{_VALUE}}  B − A (95 %)",
     ]
     by_name = {one.name: one for one in comparison.quantities}
     silent: list[str] = []
@@ -62,7 +69,7 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
         lines += _cut([_row(one, title, unit, factor)], width)
     if silent:
         lines += _labelled("not known", ", ".join(silent), width)
-    for place, note in enumerate(comparison.notes):
+    for place, note in enumerate((_LEGEND, *comparison.notes)):
         lines += _labelled("" if place else "note", note, width)
     return lines
 
@@ -91,30 +98,34 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
 
 def _row(one: ComparedQuantity, title: str, unit: str, factor: float) -> str:
     values = [_value(value, factor) for value in (one.a, one.b)]
-    return (
-        f" {title:<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}  {_said(one, unit, factor)}"
-    )
+    head = f" {f'{title}, {unit}':<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
+    return f"{head}  {_apart(one, factor):<{_APART}}  {_said(one, factor)}".rstrip()
 
 
 def _value(value: float | None, factor: float) -> str:
     return "–" if value is None else number(value * factor)
 
 
-def _said(one: ComparedQuantity, unit: str, factor: float) -> str:
+def _apart(one: ComparedQuantity, factor: float) -> str:
+    """The difference and half of its interval, which is as wide on both sides."""
     apart = one.difference
     if apart is None:
-        return one.because
-    if apart.low is None or apart.high is None or one.verdict is Verdict.NOT_KNOWN:
-        return f"{_signed(apart.value * factor)} {unit} ({one.because})"
-    interval = f"[{_signed(apart.low * factor)}, {_signed(apart.high * factor)}] {unit}"
+        return "–"
+    if apart.high is None:
+        return _signed(apart.value * factor)
+    return f"{_signed(apart.value * factor)} ± {number((apart.high - apart.value) * factor)}"
+
+
+def _said(one: ComparedQuantity, factor: float) -> str:
+    if one.verdict is Verdict.NOT_KNOWN:
+        return _BRIEF.get(one.name, one.because)
     if one.verdict is Verdict.DIFFERS:
-        ratio = one.ratio
-        share = "" if ratio is None else f" ({_signed((ratio.value - 1) * 100)} %)"
-        return f"{_signed(apart.value * factor)} {interval}{share}  differs"
-    least = (
-        "" if one.smallest_seen is None else f"; {number(one.smallest_seen * factor)} would show"
-    )
-    return f"{_signed(apart.value * factor)} {interval}  none seen{least}"
+        has_ratio = one.ratio is not None and one.name not in _NO_RATIO
+        share = f" {_signed((one.ratio.value - 1) * 100)} %" if one.ratio and has_ratio else ""
+        return f"differs{share}"
+    if one.smallest_seen:
+        return f"none seen ({number(one.smallest_seen * factor)})"
+    return "none seen"
 
 
 def _signed(value: float) -> str:
