@@ -91,7 +91,7 @@ def test_recipes_are_compared_in_words() -> None:
 
 def test_synthetic_samples_are_said() -> None:
     """A comparison with what a made-up driver measured says so."""
-    assert "synthetic" in row(comparison_lines(made(synthetic=True), width=120), "B train")
+    assert "synthetic" in row(comparison_lines(made(synthetic=True), width=120), "B  train")
 
 
 def test_a_comparison_fits_a_screen() -> None:
