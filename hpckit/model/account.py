@@ -305,7 +305,11 @@ class JobEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """The whole report. `missing` says what is not in it, a sentence each."""
+    """The whole report. `missing` says what is not in it, a sentence each.
+
+    `advice_patch` is the advice as a unified diff of the job file, None where there is no file or
+    it takes a person; `advice_options` the same for `hpckit submit`.
+    """
 
     job: ReportedJob
     started_s: float
@@ -319,5 +323,7 @@ class JobReport:
     nodes: tuple[NodeAccount, ...] = ()
     findings: tuple[ReportFinding, ...] = ()
     advice: tuple[Advice, ...] = ()
+    advice_patch: str | None = None
+    advice_options: str = ""
     outcomes: tuple[AdviceOutcome, ...] = ()
     missing: tuple[str, ...] = ()
