@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hpckit.model.cluster import Partition, SlurmConfig
-from hpckit.model.file_tree import FileTree
-from hpckit.model.node_answer import NodeAnswer, SlurmNode
-from hpckit.model.nvml_reading import NvmlReading
-from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
+if TYPE_CHECKING:  # a command loads the model of what it is about, not of all that there is
+    from hpckit.model.cluster import Partition, SlurmConfig
+    from hpckit.model.file_tree import FileTree
+    from hpckit.model.node_answer import NodeAnswer, SlurmNode
+    from hpckit.model.nvml_reading import NvmlReading
+    from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,4 +423,8 @@ class SampleStore(Protocol):
 
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        ...
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
         ...

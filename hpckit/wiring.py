@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
+    from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         JobLogs,
         NodeProbe,
         Resources,
+        SampleStore,
         Submitter,
         SystemFiles,
     )
@@ -137,6 +140,35 @@ def job_folders() -> JobFolders:
     return FileJobFolders()
 
 
+def sample_store() -> SampleStore:
+    """The accounts in job folders."""
+    from hpckit.adapters.account_store import FileSampleStore
+
+    return FileSampleStore()
+
+
+_MANY_ROWS = 5e6
+"""From so many samples on the start of other processes is earned back."""
+
+
+def fold_all(
+    function: Callable[[FoldRequest], NodeFold], requests: Sequence[FoldRequest]
+) -> Iterable[NodeFold]:
+    """Nodes folded in the order of the requests, those of a large job by all CPUs."""
+    if sum(one.evidence.expected_rows for one in requests) < _MANY_ROWS:
+        return map(function, requests)
+    from hpckit.adapters.workers import in_processes
+
+    return in_processes(function, requests)
+
+
+def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A file that appears under its name when all of it is written."""
+    from hpckit.adapters.whole_file import whole_file as opened
+
+    return opened(path)
+
+
 def job_logs() -> JobLogs:
     """The logs in job folders."""
     from hpckit.adapters.job_logs import FileJobLogs
@@ -197,6 +229,7 @@ def caller() -> Caller:
 
     from hpckit.adapters.slurm_conf import cluster_name
     from hpckit.app.draft import Caller
+    from hpckit.app.node_fold import FoldRequest, NodeFold
 
     return Caller(
         environment=_shell_environment(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -24,6 +25,7 @@ MOST_LEDGER_BYTES = 16 * 1024**2
 MOST_SAMPLE_BYTES = 64 * 1024**3
 """A week of 8 GPUs at 100 Hz has 35 GB."""
 _MOST_NAMED = 8
+_END_BYTES = 1024**2
 
 
 class FileSampleStore:
@@ -49,6 +51,16 @@ class FileSampleStore:
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
         return _read(path, MOST_SAMPLE_BYTES, self._piece_bytes)
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        try:
+            with _opened(path) as handle:
+                size_bytes = _size_of(handle, MOST_SAMPLE_BYTES)
+                head = os.pread(handle, _END_BYTES, 0)
+                return head, os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
+        except OSError as error:
+            raise _cannot_read(path, error) from error
 
 
 class _Listing:
@@ -125,10 +137,7 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
 def _read(path: Path, most_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     """The bytes that the file has when it is opened. Raises StorageFailed."""
     try:
-        # Opened through a descriptor: of a FIFO open() itself would wait, and a link is another's.
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        handle = os.open(path, flags)
-        try:
+        with _opened(path) as handle:
             left = _size_of(handle, most_bytes)
             while left > 0:
                 piece = os.read(handle, min(left, piece_bytes))
@@ -136,10 +145,23 @@ def _read(path: Path, most_bytes: int, piece_bytes: int) -> Iterator[bytes]:
                     return
                 left -= len(piece)
                 yield piece
-        finally:
-            os.close(handle)
     except OSError as error:
-        raise StorageFailed(f"{path.name} cannot be read: {error.strerror}") from error
+        raise _cannot_read(path, error) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor: of a FIFO an ordinary open() would wait, and a link is another's file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _cannot_read(path: Path, error: OSError) -> StorageFailed:
+    why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+    return StorageFailed(f"{path.name} cannot be read: {why}")
 
 
 def _size_of(handle: int, most_bytes: int) -> int:

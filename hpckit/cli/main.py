@@ -31,6 +31,7 @@ COMMANDS = {
     "wait": "Wait until a job has ended.",
     "cancel": "End a job, or send it a signal.",
     "jobs": "List jobs, newest first.",
+    "report": "Say what a job used: energy, GPUs, ranks, waste.",
     "sites": "List and show site files.",
     "doctor": "Say what this machine has and lacks.",
     "completion": "Print the completion script of a shell.",

@@ -20,7 +20,7 @@ def rows_by_gpu(chunk: SampleChunk) -> Iterator[tuple[int, Times, Rows]]:
 
     Samplers write the GPUs in turn; then these are views, else copies.
     """
-    places = chunk.gpu["gpu"]
+    places = np.ascontiguousarray(chunk.gpu["gpu"])
     turn = _turn(places, len(chunk.meta.gpus))
     if turn is not None:
         for first, place in enumerate(turn.tolist()):
@@ -47,7 +47,11 @@ def measured(rows: Rows, name: str) -> Floats:
     """A column as numbers, NaN where it was not measured. Raises ValueError for no such column."""
     column = rows[name]
     values: Floats = column.astype(np.float64)
-    values[column == MISSING[column.dtype.itemsize]] = np.nan
+    missing = values >= float(
+        MISSING[column.dtype.itemsize]
+    )  # of 8 bytes: 2^64, as near as it gets
+    if missing.any():
+        values[missing] = np.nan
     return values
 
 

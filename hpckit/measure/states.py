@@ -59,6 +59,7 @@ kernels wait: H100 SXM 70 W idle and 700 W limit → 165 W; A100 SXM 55 W and 40
 
 _NONE8: Final = 0xFF
 _NONE16: Final = 0xFFFF
+_NONE32: Final = 0xFFFF_FFFF
 
 States = NDArray[np.uint8]
 
@@ -99,19 +100,16 @@ def _split(
     sm_active = rows["sm_active_pct100"]
     with_gpm = high & (tensor != _NONE16) & (dram != _NONE16) & (sm_active != _NONE16)
     if with_gpm.any():
-        most = SPIN_DRAM_PCT100
-        calm = dram < most if transfer is None else dram < _most_dram(transfer)
+        calm = dram < SPIN_DRAM_PCT100
+        if transfer is not None:
+            calm |= transfer & (dram < TRANSFER_DRAM_PCT100)
         few = (tensor < SPIN_TENSOR_PCT100) & (sm_active < SPIN_SM_PCT100)
         states[with_gpm & calm & few] = SPIN
     left = high & ~with_gpm
     if left.any():
         mem_util = rows["mem_util_pct"]
         quiet = (mem_util <= QUIET_MEM_UTIL_PCT) | (mem_util == _NONE8)
-        states[left & quiet & (rows["power_mw"] != 0xFFFF_FFFF)] = QUIET
-
-
-def _most_dram(transfer: NDArray[np.bool_]) -> NDArray[np.int64]:
-    return np.where(transfer, TRANSFER_DRAM_PCT100, SPIN_DRAM_PCT100)
+        states[left & quiet & (rows["power_mw"] != _NONE32)] = QUIET
 
 
 class PowerLevels:
@@ -125,7 +123,7 @@ class PowerLevels:
 
     def add(self, states: States, power_mw: Column, weight_us: NDArray[np.int64]) -> None:
         """More samples. The idle level is the least power of those without process or kernel."""
-        still = (states <= IDLE) & (power_mw != 0xFFFF_FFFF)
+        still = (states <= IDLE) & (power_mw != _NONE32)
         if still.any():
             least = int(power_mw[still].min())
             self._still_mw = least if self._still_mw is None else min(self._still_mw, least)

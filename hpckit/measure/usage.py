@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.measure.counters import Counter
-from hpckit.measure.curves import MOST_POINTS, CurveFold, Pieces, Series
-from hpckit.measure.gauges import ALL, Column, Gauge, Mask, measured_mask, pick
+from hpckit.measure.curves import MOST_POINTS, CurveTable, Series
+from hpckit.measure.gauges import ALL, Column, GaugeTable, Table, measured_mask
+from hpckit.measure.growth import Counter
 from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
 from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
 from hpckit.measure.states import (
@@ -21,6 +21,7 @@ from hpckit.measure.states import (
     SPIN,
     STATES,
     TRANSFER_MIB_PER_S,
+    UNKNOWN,
     USEFUL,
     PowerLevels,
     States,
@@ -29,7 +30,7 @@ from hpckit.measure.states import (
 from hpckit.measure.throttling import ThrottlingFold
 from hpckit.model.account import Curve, Share, Throttling, Window
 from hpckit.model.samples import GPU_COLUMNS
-from hpckit.model.series import SampledGpu
+from hpckit.model.series import GPU_DTYPE, SampledGpu
 
 BLOCK_ROWS: Final = 8192
 """Rows that are folded at once: 590 kB, which stays in a core's own cache."""
@@ -43,29 +44,26 @@ DISTRUST_FRAC: Final = 0.1
 """Kernels without any process for more of the busy time than this: the processes are hidden (by a
 container, or those of another user), and their count says nothing."""
 
-_GAUGES: Final = (
-    "util_pct",
-    "temp_c",
-    "power_mw",
-    "mem_used_mib",
-    "sm_mhz",
-    "sm_active_pct100",
-    "tensor_active_pct100",
-    "dram_active_pct100",
-)
-_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 _SERIES: Final = {
     "power_mw": Series("power", "W", 1e-3),
-    "util_pct": Series("utilization", "%"),
-    "mem_used_mib": Series("memory", "bytes", MIB),
-    "temp_c": Series("temperature", "°C"),
-    "sm_mhz": Series("SM clock", "MHz"),
-    "slowed": Series("thermal or brake throttling", "%", 1e-2),
-    "capped": Series("power-cap throttling", "%", 1e-2),
+    "util_pct": Series("util", "%"),
+    "mem_used_mib": Series("memory", "B", MIB),
+    "temp_c": Series("temp", "°C"),
+    "sm_mhz": Series("sm_clock", "MHz"),
+    "slowed": Series("throttled", "%"),
+    "capped": Series("throttled_by_power_cap", "%"),
 }
+_GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
+_GAUGES: Final = (*_SERIES, *_GPM, "proxy")
+_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 _UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
 _USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
+
+
+_BYTES: Final = np.dtype((np.void, GPU_DTYPE.itemsize))
+"""A row as bytes: rows are copied whole then, not field by field."""
+_Rows = tuple[NDArray[np.int64], NDArray[np.void]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,81 +123,65 @@ class GpuUsageFold:
         self._time = SampleTime(period_s, begin_ns, end_ns)
         self._held_us = self._time.held_us
         self._samples = 0
+        self._waiting = _Block()
         self._state_us = np.zeros(STATES)
         self._hidden_us = 0
-        self._gauges = {name: Gauge() for name in _GAUGES}
-        self._proxy = Gauge()
-        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
+        self._last_state: int | None = None
         self._levels = PowerLevels()
+        self._gauges = GaugeTable(_GAUGES)
+        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
         self._windows = IdleWindows(self._held_us, self._time.period_us, self._time.gap_us)
         self._throttling = ThrottlingFold(self._held_us)
-        self._pieces = min(points, max(1, self._held_us // self._time.period_us))
-        self._curves: dict[str, CurveFold] = {}
-        self._last_state: int | None = None
+        pieces = min(points, max(1, 2 * self._held_us // self._time.period_us))
+        self._curves = CurveTable(tuple(_SERIES.values()), self._held_us, pieces)
+        self._are_drawn = points > 0
 
     def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
         """The GPU's next rows (GPU_DTYPE) and their times."""
-        for at in range(0, len(rows), BLOCK_ROWS):
-            block = rows[at : at + BLOCK_ROWS]
-            self._samples += len(block)
-            columns = {name: np.ascontiguousarray(block[name]) for name in _USED}
-            self._add(self._time.add(times_ns[at : at + BLOCK_ROWS]), columns)
+        self._samples += len(rows)
+        for block in self._waiting.filled(times_ns, rows):
+            self._add(*block)
 
-    def _add(self, stretch: Stretch, rows: dict[str, Column]) -> None:
+    def _add(self, times_ns: NDArray[np.int64], block: NDArray[np.void]) -> None:
+        stretch = self._time.add(times_ns)
+        rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
         states = states_of(rows, self._transfer(stretch, rows))
-        self._weigh(states, rows, stretch.weight_us)
         self._windows.add(states, stretch)
-        slowed, capped = self._throttling.add(rows, stretch)
-        self._draw(stretch, rows, {"slowed": slowed, "capped": capped})
+        self._weigh(states, rows, stretch.weight_us)
+        drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
+        table = Table(_GAUGES, drawn)
+        self._gauges.add(table, stretch.weight_us)
+        if self._are_drawn:
+            self._curves.add(table, stretch.at_us)
         self._last_state = int(states[-1])
 
     def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
         self._state_us += np.bincount(states, weight_us, STATES)
-        ran = (states >= USEFUL) & (rows["processes"] == 0)
-        if ran.any():
+        if not int(rows["processes"].min()):
+            ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
             self._hidden_us += int(weight_us[ran].sum())
         self._levels.add(states, rows["power_mw"], weight_us)
-        masks = {name: measured_mask(rows[name]) for name in _GAUGES}
-        for name, gauge in self._gauges.items():
-            gauge.add(pick(rows[name], masks[name]).astype(np.int64), pick(weight_us, masks[name]))
-        tensor, clock = masks["tensor_active_pct100"], masks["sm_mhz"]
-        both = _both(tensor, clock)
-        work = pick(rows["tensor_active_pct100"], both).astype(np.int64)
-        self._proxy.add(work * pick(rows["sm_mhz"], both), pick(weight_us, both))
 
     def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
         """Where NVLink or PCIe carried so much that memory is busy with it."""
-        moved: NDArray[Any] | None = None
+        moved: NDArray[np.int32] | None = None
         for name, counter in self._links.items():
             grown = counter.add(rows[name], stretch.at_us)
             if grown is not None and int(grown.max()) > 0:
-                moved = np.maximum(grown, 0) if moved is None else moved + np.maximum(grown, 0)
+                moved = grown if moved is None else np.maximum(moved, grown)
         if moved is None:
             return None
-        return moved * 1e6 >= TRANSFER_MIB_PER_S * np.maximum(stretch.apart_us, 1)
-
-    def _draw(
-        self, stretch: Stretch, rows: dict[str, Column], shares: dict[str, Numbers | None]
-    ) -> None:
-        if not self._pieces:
-            return
-        pieces = Pieces(stretch.at_us, self._held_us, self._pieces)
-        for name, series in _SERIES.items():
-            values = shares[name] if name in shares else rows[name]
-            if values is None:
-                continue
-            mask = values >= 0 if name in shares else measured_mask(values)
-            if name not in self._curves:
-                self._curves[name] = CurveFold(series, self._held_us, self._pieces)
-            self._curves[name].add(values.astype(np.int64), mask, pieces)
+        return moved >= stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
 
     def result(self) -> GpuUsage:
         """What it was, of all rows that were added; gauges are means over the sampled time."""
+        for block in self._waiting.rest():
+            self._add(*block)
         state_us, tail_us = self._state_us.copy(), self._time.tail_us()
         if self._last_state is not None:
             state_us[self._last_state] += tail_us
         is_hidden = self._are_processes_hidden(state_us)
-        mean = self._mean
+        mean, most = self._gauges.mean, self._gauges.most
         return GpuUsage(
             held_s=self._held_us / 1e6,
             known_s=int(state_us.sum()) / 1e6,
@@ -208,10 +190,10 @@ class GpuUsageFold:
             throttling=self._throttling.throttling(),
             util_mean_pct=mean("util_pct"),
             power_mean_w=mean("power_mw", 1e-3),
-            power_max_w=_scaled(self._gauges["power_mw"].most, 1e-3),
-            temp_max_c=_scaled(self._gauges["temp_c"].most, 1.0),
+            power_max_w=_scaled(most("power_mw"), 1e-3),
+            temp_max_c=most("temp_c"),
             sm_mean_mhz=mean("sm_mhz"),
-            mem_peak_bytes=_bytes(self._gauges["mem_used_mib"].most),
+            mem_peak_bytes=_bytes(most("mem_used_mib")),
             sm_active_frac=mean("sm_active_pct100", 1e-4),
             tensor_active_frac=mean("tensor_active_pct100", 1e-4),
             dram_active_frac=mean("dram_active_pct100", 1e-4),
@@ -225,9 +207,6 @@ class GpuUsageFold:
             refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
         )
 
-    def _mean(self, name: str, unit: float = 1.0) -> float | None:
-        return self._gauges[name].mean(unit)
-
     def _mfu_proxy(self) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
 
@@ -235,7 +214,7 @@ class GpuUsageFold:
         nothing that is computed without them.
         """
         largest = self._gpu.max_sm_mhz
-        return self._proxy.mean(1e-4 / largest) if largest else None
+        return self._gauges.mean("proxy", 1 / largest) if largest else None
 
     def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
         ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
@@ -269,20 +248,53 @@ class GpuUsageFold:
         )
 
     def _drawn(self) -> tuple[Curve, ...]:
-        curves = (self._curves.get(name) for name in _SERIES)
-        made = (one.curve(self._origin_s, self._time.gap_us) for one in curves if one is not None)
-        return tuple(curve for curve in made if curve is not None)
+        if not self._are_drawn:
+            return ()
+        return self._curves.curves(self._origin_s, self._time.gap_us)
 
 
-def _both(one: Mask, other: Mask) -> Mask:
-    if one is ALL or other is ALL:
-        return other if one is ALL else one
-    return one & other
+class _Block:
+    """Rows that wait until there are enough: blocks are the same however the rows arrive."""
+
+    def __init__(self) -> None:
+        self._times = np.empty(BLOCK_ROWS, np.int64)
+        self._rows = np.empty(BLOCK_ROWS, _BYTES)
+        self._count = 0
+
+    def filled(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> Iterator[_Rows]:
+        """Full blocks, each valid until the next is asked for."""
+        at, rows = 0, rows.view(_BYTES)
+        while at < len(rows):
+            count = min(BLOCK_ROWS - self._count, len(rows) - at)
+            self._times[self._count : self._count + count] = times_ns[at : at + count]
+            self._rows[self._count : self._count + count] = rows[at : at + count]
+            self._count, at = self._count + count, at + count
+            if self._count == BLOCK_ROWS:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[_Rows]:
+        """What waits, if anything does."""
+        count, self._count = self._count, 0
+        if count:
+            yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
 
 
-def _scaled(value: int | None, unit: float) -> float | None:
+def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
+    """Tensor active × SM clock in MHz; None where one of them is measured nowhere."""
+    tensor, clock = rows["tensor_active_pct100"], rows["sm_mhz"]
+    masks = measured_mask(tensor), measured_mask(clock)
+    if any(mask is not ALL and not mask.any() for mask in masks):
+        return None
+    work: NDArray[np.float64] = tensor * (clock * 1e-4)
+    for mask in masks:
+        if mask is not ALL:
+            work[~mask] = np.nan
+    return work
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
     return None if value is None else value * unit
 
 
-def _bytes(mib: int | None) -> int | None:
-    return None if mib is None else mib * MIB
+def _bytes(mib: float | None) -> int | None:
+    return None if mib is None else int(mib) * MIB

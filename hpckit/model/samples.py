@@ -69,8 +69,9 @@ GPU_COLUMNS: Final = (
 GPU_RECORD: Final = struct.Struct("<" + "".join(column.code for column in GPU_COLUMNS))
 """One GPU at one moment."""
 
-_HEADER = struct.Struct("<4sBBHIIQQQI")
-HEADER_BYTES: Final = _HEADER.size
+HEADER: Final = struct.Struct("<4sBBHIIQQQI")
+"""`HKS1`, kind, 0, and the rest of BlockHeader in its order, then the CRC."""
+HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
 
 
@@ -101,7 +102,7 @@ def encode_block(header: BlockHeader, payload: bytes) -> bytes:
         header.monotonic_ns,
         header.boottime_ns,
     )
-    unsigned = _HEADER.pack(MAGIC, *fields, 0)[:-4]
+    unsigned = HEADER.pack(MAGIC, *fields, 0)[:-4]
     crc = zlib.crc32(payload, zlib.crc32(unsigned))
     return unsigned + crc.to_bytes(4, "little") + payload
 
@@ -110,7 +111,7 @@ def decode_header(data: bytes | memoryview) -> tuple[BlockHeader, int] | None:
     """The header at the beginning of `data` and its CRC; None where none can be."""
     if len(data) < HEADER_BYTES:
         return None
-    magic, kind, _, record_bytes, payload_bytes, sequence, *clocks, crc = _HEADER.unpack_from(data)
+    magic, kind, _, record_bytes, payload_bytes, sequence, *clocks, crc = HEADER.unpack_from(data)
     if magic != MAGIC or payload_bytes > MOST_PAYLOAD_BYTES or not record_bytes:
         return None
     realtime_ns, monotonic_ns, boottime_ns = clocks

@@ -18,6 +18,7 @@ from hpckit.model.samples import (
     EVENTS,
     GPU,
     GPU_RECORD,
+    HEADER,
     HEADER_BYTES,
     HOST,
     MAGIC,
@@ -36,7 +37,8 @@ _MOST_VAIN_BYTES = 1 << 30
 """So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
 
 Piece = bytes | memoryview
-_Group = tuple[list[BlockHeader], list[memoryview]]
+_Group = tuple[list[int], list[memoryview]]
+"""The monotonic clock at the begin of blocks, and their payloads."""
 
 
 def pieces_of(data: Piece) -> Iterator[memoryview]:
@@ -100,15 +102,68 @@ class SampleReader:
     def __iter__(self) -> Iterator[SampleChunk]:
         for piece, is_last in _with_last(self._pieces):
             self._walk.bytes_read += len(piece)
-            for header, payload in _blocks(self._walk, piece, is_last=is_last):
+            yield from self._piece(piece, is_last=is_last)
+            yield from self._chunk()
+            if self._meta is None and (is_last or self._walk.is_in_damage):
+                self._refuse_other(piece)
+
+    def _piece(self, piece: Piece, *, is_last: bool) -> Iterator[SampleChunk]:
+        """Take the blocks in what was left over and a piece; META ends a chunk."""
+        walk = self._walk
+        data = b"".join((walk.rest, piece)) if walk.rest else piece
+        view, at, end = memoryview(data), 0, len(data)
+        while at < end:
+            at = self._take_run(view, at)
+            if at == end:
+                break
+            found = _block_at(walk, view, at, is_last=is_last)
+            if found == _MORE:
+                break
+            if isinstance(found, tuple):
+                header, payload = found
+                at += HEADER_BYTES + len(payload)
+                _count_lost(walk, header.sequence)
                 if header.kind == META:
                     yield from self._chunk()
                     self._meta = parse_meta(bytes(payload))
                 else:
                     self._take(header, payload)
-            yield from self._chunk()
-            if self._meta is None and (is_last or self._walk.is_in_damage):
-                self._refuse_other(piece)
+                continue
+            walk.is_in_damage = True
+            following = _next_magic(walk, data, at + 1, is_last=is_last)
+            walk.lost_bytes += following - at
+            at = following
+        walk.rest = bytes(view[at:])
+
+    def _take_run(self, view: memoryview, at: int) -> int:
+        """Take blocks of GPU and HOST as long as nothing is odd; where the first other begins.
+
+        A day of a node is 35,000 blocks: this is what each of them costs.
+        """
+        now, end = self._now, len(view) - HEADER_BYTES
+        if self._meta is None or now.first is None:
+            return at
+        groups = {(GPU, GPU_RECORD.size): now.gpu, (HOST, self._host_bytes()): now.host}
+        sequence = self._walk.next_sequence
+        while at <= end:
+            magic, kind, _, size, length, number, _, begin_ns, _, crc = HEADER.unpack_from(view, at)
+            payload = view[at + HEADER_BYTES : at + HEADER_BYTES + length]
+            group = groups.get((kind, size))
+            is_odd = number != sequence or length % size or begin_ns > _MOST_CLOCK_NS
+            if group is None or magic != MAGIC or len(payload) != length or is_odd:
+                break
+            if zlib.crc32(payload, zlib.crc32(view[at : at + HEADER_BYTES - 4])) != crc:
+                break
+            group[0].append(begin_ns)
+            group[1].append(payload)
+            sequence = number + 1
+            at += HEADER_BYTES + length
+            self._walk.is_in_damage = False
+        self._walk.next_sequence = sequence
+        return at
+
+    def _host_bytes(self) -> int:
+        return 8 + 8 * len(self._meta.host_columns) if self._meta else 8
 
     def _refuse_other(self, piece: Piece) -> None:
         """Refuse a file whose beginning is none of a sample file."""
@@ -123,7 +178,8 @@ class SampleReader:
     def _take(self, header: BlockHeader, payload: memoryview) -> None:
         """Put a block where it belongs; what has no META before it is lost."""
         now, meta = self._now, self._meta
-        size = _record_bytes(header, meta)
+        sizes = {GPU: GPU_RECORD.size, HOST: self._host_bytes(), EVENTS: 1}
+        size = sizes.get(header.kind)
         if size is None:
             self.unknown_blocks += 1
         elif meta is None or header.record_bytes != size or len(payload) % size or _is_late(header):
@@ -133,8 +189,8 @@ class SampleReader:
             if header.kind == EVENTS:
                 self._take_events(payload)
                 return
-            headers, payloads = now.gpu if header.kind == GPU else now.host
-            headers.append(header)
+            begins_ns, payloads = now.gpu if header.kind == GPU else now.host
+            begins_ns.append(header.monotonic_ns)
             payloads.append(payload)
 
     def _take_events(self, payload: memoryview) -> None:
@@ -175,23 +231,16 @@ class SampleReader:
         )
 
 
-def _record_bytes(header: BlockHeader, meta: SampleMeta | None) -> int | None:
-    """What a record of this kind has, None for a kind that this version does not know."""
-    if header.kind == HOST:
-        return 8 + 8 * len(meta.host_columns) if meta else 8
-    return {GPU: GPU_RECORD.size, EVENTS: 1}.get(header.kind)
-
-
 def _is_late(header: BlockHeader) -> bool:
     return max(header.realtime_ns, header.monotonic_ns, header.boottime_ns) > _MOST_CLOCK_NS
 
 
 def _arrays(group: _Group, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     """Times and rows of blocks of one kind."""
-    headers, payloads = group
+    begins_ns, payloads = group
     rows: NDArray[np.void] = np.frombuffer(b"".join(payloads), dtype)
-    begins = np.array([header.monotonic_ns for header in headers], np.int64)
-    counts = np.array([len(payload) // dtype.itemsize for payload in payloads], np.int64)
+    begins = np.array(begins_ns, np.int64)
+    counts = np.fromiter(map(len, payloads), np.int64, len(payloads)) // dtype.itemsize
     times: NDArray[np.int64] = np.repeat(begins, counts)
     times += rows["dt_us"].astype(np.int64) * 1000
     return times, rows
@@ -205,29 +254,6 @@ def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:
             yield now, False
         now = following
     yield now, True
-
-
-def _blocks(
-    walk: _Walk, piece: Piece, *, is_last: bool
-) -> Iterator[tuple[BlockHeader, memoryview]]:
-    """The whole blocks in what was left over and a piece; what may go on stays in `walk.rest`."""
-    data = b"".join((walk.rest, piece)) if walk.rest else piece
-    view, at, end = memoryview(data), 0, len(data)
-    while at < end:
-        found = _block_at(walk, view, at, is_last=is_last)
-        if found == _MORE:
-            break
-        if isinstance(found, tuple):
-            header, payload = found
-            _count_lost(walk, header.sequence)
-            at += HEADER_BYTES + len(payload)
-            yield header, payload
-            continue
-        walk.is_in_damage = True
-        following = _next_magic(walk, data, at + 1, is_last=is_last)
-        walk.lost_bytes += following - at
-        at = following
-    walk.rest = bytes(view[at:])
 
 
 _MORE: Final = "more"

@@ -203,7 +203,7 @@ def memory_parts(report: JobReport) -> list[str]:
 
 def _of(used_bytes: int | None, all_bytes: int | None) -> str:
     used = memory(used_bytes or 0)
-    return f"{used.removesuffix(' GB')} of {memory(all_bytes)}" if all_bytes else used
+    return f"{used.removesuffix(' GiB')} of {memory(all_bytes)}" if all_bytes else used
 
 
 def throttling_parts(report: JobReport) -> list[str]:

@@ -1,4 +1,4 @@
-"""Quantities of a report for people: joules as kWh, bytes as GB, shares as percent."""
+"""Quantities of a report for people: joules as kWh, bytes as GiB, shares as percent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LEAST_WH_J: Final = 36e3  # below 10 Wh joules are easier to compare with watts
 _DIGITS: Final = 3
 _MOST_DECIMALS: Final = 6
 _WHOLE: Final = 0.9995
-_GB: Final = 1e9
-_MANY: Final = 10 * _GB
+_GIB: Final = 1024.0**3
+_MANY: Final = 10 * _GIB
 _KILO: Final = 1e3
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
 _NEARLY_ALL: Final = 0.99
@@ -72,8 +72,8 @@ def percent(share: float) -> str:
 
 
 def memory(size_bytes: float) -> str:
-    """Bytes in GB of 10^9, as the makers of GPUs count."""
-    return f"{number(size_bytes / _GB)} GB" if size_bytes < _MANY else f"{size_bytes / _GB:.0f} GB"
+    """Bytes in GiB."""
+    return f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
 
 
 def gpu_time(gpu_s: float) -> str:

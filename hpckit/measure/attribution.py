@@ -1,0 +1,177 @@
+"""Who used a GPU's energy: the ranks that claimed it while it was drawn, or none.
+
+The rule: ranks that hold a GPU at the same time share its energy of that time evenly; what is drawn
+while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.gpu_energy import GpuEnergy
+from hpckit.model.account import Conservation, Energy, EnergySource
+from hpckit.model.ledger import RankLedger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankClaim:
+    """A life of a rank on one node: the GPUs that it held, from when to when (CLOCK_MONOTONIC).
+
+    `ended_by` is `ledger`, `sample` or `running` as in hpckit.model.account.RankAccount.
+    """
+
+    rank: int
+    gpus: tuple[str, ...]
+    started_ns: int
+    ended_ns: int
+    ended_by: str = "ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Energies by rank's life (in the order of the claims) and idle remainders by GPU."""
+
+    ranks: tuple[Energy, ...]
+    idle_remainder_j: Mapping[str, float]
+    conservation: Conservation
+
+
+def claim_of(life: RankLedger, last_sample_ns: int | None, *, is_running: bool) -> RankClaim:
+    """A rank's claim; one without an end held its GPUs until the node's last sample.
+
+    Without a sample nothing is known of what came after its start.
+    """
+    start, end = life.start, life.end
+    started_ns = start.at.monotonic_ns
+    ended_ns = end.at.monotonic_ns if end else max(started_ns, last_sample_ns or started_ns)
+    cut = "running" if is_running else "sample"
+    return RankClaim(
+        rank=start.rank,
+        gpus=tuple(dict.fromkeys(reading.uuid for reading in start.gpus)),
+        started_ns=started_ns,
+        ended_ns=max(started_ns, ended_ns),
+        ended_by="ledger" if end else cut,
+    )
+
+
+def marks_of(claims: Iterable[RankClaim], window_ns: tuple[int, int]) -> tuple[int, ...]:
+    """The moments at which a fold must know the energy, so that `attribute` can be asked."""
+    times = {moment for claim in claims for moment in (claim.started_ns, claim.ended_ns)}
+    begin, end = window_ns
+    return tuple(sorted({begin, end} | {moment for moment in times if begin < moment < end}))
+
+
+def attribute(
+    gpus: Mapping[str, GpuEnergy], claims: Sequence[RankClaim], window_ns: tuple[int, int]
+) -> Attribution:
+    """The energies of claims within the window in which the job held `gpus` (by uuid).
+
+    Every GPU's marks must hold those of `marks_of`. A GPU that is claimed and not in `gpus` counts
+    as not measured.
+    """
+    shares: list[list[Energy]] = [[] for _ in claims]
+    joules: list[list[float]] = [[] for _ in claims]
+    idle_j: dict[str, float] = {}
+    for uuid, gpu in gpus.items():
+        mine = [at for at, claim in enumerate(claims) if uuid in claim.gpus]
+        spans = _spans(gpu, [claims[at] for at in mine], window_ns)
+        idle_j[uuid] = math.fsum(span.joules for span in spans if not span.held)
+        for place, at in enumerate(mine):
+            held = [span for span in spans if place in span.held]
+            joules[at] += [span.joules / len(span.held) for span in held]
+            shares[at].append(_share(gpu, held))
+    energies = tuple(
+        _of_rank(claim, of_gpus, parts, set(gpus))
+        for claim, of_gpus, parts in zip(claims, shares, joules, strict=True)
+    )
+    total_j = math.fsum(
+        gpu.joules_at(window_ns[1]) - gpu.joules_at(window_ns[0]) for gpu in gpus.values()
+    )
+    conservation = Conservation(
+        ranks_j=math.fsum(part for parts in joules for part in parts),
+        idle_remainder_j=math.fsum(idle_j.values()),
+        gpus_j=total_j,
+    )
+    return Attribution(ranks=energies, idle_remainder_j=idle_j, conservation=conservation)
+
+
+def useful_and_lost(incarnations: Sequence[Energy]) -> tuple[float | None, float | None]:
+    """Joules of the last incarnation, and those of all before it: a later one began again.
+
+    What an incarnation saved in a checkpoint is not known, so that lost is the most it can be. None
+    where nothing was measured, 0 lost where there was one alone.
+    """
+    if not incarnations:
+        return None, None
+    lost = [energy.value_j for energy in incarnations[:-1]]
+    known = [value for value in lost if value is not None]
+    is_unknown = len(lost) > 0 and not known
+    return incarnations[-1].value_j, None if is_unknown else math.fsum(known)
+
+
+class _Span(NamedTuple):
+    """A stretch of the window in which the same claims hold a GPU; `held` are their places."""
+
+    joules: float
+    time_s: float
+    whole: Energy
+    held: frozenset[int]
+
+
+def _spans(gpu: GpuEnergy, claims: Sequence[RankClaim], window_ns: tuple[int, int]) -> list[_Span]:
+    times, spans = marks_of(claims, window_ns), []
+    for begin, end in pairwise(times):
+        held = frozenset(
+            place for place, one in enumerate(claims) if one.started_ns <= begin < one.ended_ns
+        )
+        joules = gpu.joules_at(end) - gpu.joules_at(begin)
+        spans.append(_Span(joules, (end - begin) / 1e9, gpu.energy_between(begin, end), held))
+    return spans
+
+
+def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
+    """A rank's part of one GPU's energy: its ± are of one board, and add up."""
+    known = [span for span in held if span.whole.value_j is not None]
+    if not held:
+        return Energy(value_j=0.0, plus_minus_j=0.0, coverage_frac=1.0, scope=gpu.scope)
+    if not known:
+        return held[0].whole
+    time_s = math.fsum(span.time_s for span in held)
+    covered_s = math.fsum(span.whole.coverage_frac * span.time_s for span in held)
+    sources = {span.whole.source for span in known}
+    longest = max(known, key=lambda span: span.time_s)
+    most = max(len(span.held) for span in held)
+    shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
+    return Energy(
+        value_j=math.fsum(span.joules / len(span.held) for span in held),
+        plus_minus_j=math.fsum((s.whole.plus_minus_j or 0.0) / len(s.held) for s in known),
+        source=sources.pop() if len(sources) == 1 else EnergySource.MIXED,
+        coverage_frac=covered_s / time_s,
+        scope=gpu.scope,
+        because=shared + longest.whole.because,
+    )
+
+
+def _of_rank(
+    claim: RankClaim, shares: Sequence[Energy], joules: Sequence[float], known: set[str]
+) -> Energy:
+    """A rank's energy over its GPUs; a GPU of which nothing is known is said."""
+    if not claim.gpus:
+        return Energy(value_j=None, because="it claims no GPU")
+    unknown = [uuid for uuid in claim.gpus if uuid not in known]
+    missing = [Energy(value_j=None, because=f"nothing is known of {uuid}") for uuid in unknown]
+    total = sum_of_boards([*shares, *missing])
+    if total.value_j is None:
+        return total
+    words = [total.because] if total.because else []
+    if claim.ended_by == "sample":
+        words.append("it was killed: until the node's last sample")
+    return Energy(
+        value_j=math.fsum(joules), plus_minus_j=total.plus_minus_j, source=total.source,
+        coverage_frac=total.coverage_frac, scope=total.scope, because="; ".join(words),
+    )  # fmt: skip

@@ -1,0 +1,251 @@
+"""The stretches between two knots of a counter, each with the better of its two measurements.
+
+A cell is good where the counter grew as it can, else its energy is the integral of the power. Times
+are seconds since a GPU's origin.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.measure.counter import Knots
+from hpckit.measure.power import PowerCurve, Totals
+from hpckit.measure.rows import Floats
+
+STILL_PERIODS: Final = 5.0
+STILL_S: Final = 0.5
+"""A counter that stood still for longer, and for more of its periods, was not renewed."""
+AWAKE_W: Final = 5.0
+"""No GPU that is on draws less, so that its counter moves."""
+_SHAPE_FRAC = 0.5
+"""Of x·(1−x)·ΔC, x the share of a cell before a mark: what its energy at the mark is unsure by."""
+
+COLUMNS: Final = (
+    "energy_j", "covered_s", "integrated_j", "variance_j2", "unseen_j", "counter_j", "checked_j",
+    "integral_j", "integral_s",
+)  # fmt: skip
+"""What is accumulated. `counter_j` and `checked_j` are counter and integral of the same cells."""
+
+
+class Frame(NamedTuple):
+    """What cells are judged by: the power that no GPU exceeds, and periods of counter and sampler.
+
+    `last_read_s` is when the counter was read last, whatever it said.
+    """
+
+    most_w: float
+    counter_period_s: float
+    sampler_period_s: float
+    last_read_s: float | None
+
+    @property
+    def still_s(self) -> float:
+        """A counter that is the same for longer was not renewed."""
+        return max(STILL_PERIODS * self.counter_period_s, STILL_S)
+
+
+class Judged(NamedTuple):
+    """Cells and what is wrong with them; a cell without a fault is good."""
+
+    is_reset: NDArray[np.bool_]
+    is_impossible: NDArray[np.bool_]
+    is_frozen: NDArray[np.bool_]
+
+    @property
+    def is_good(self) -> NDArray[np.bool_]:
+        """Whether the counter's difference is the energy."""
+        return ~(self.is_reset | self.is_impossible | self.is_frozen)
+
+
+class Cells:
+    """Consecutive cells between `knots` (at least one), and `curve` beside them.
+
+    A knot whose energy is NaN is one where power took over.
+    """
+
+    def __init__(self, knots: Knots, curve: PowerCurve | None, frame: Frame) -> None:
+        self.knots, self._curve, self._frame = knots, curve, frame
+        self._span_s = np.diff(knots.at_s)
+        self._step_j = np.diff(knots.energy_j)
+        self.judged = self._judge()
+        self._is_good = self.judged.is_good
+        ends = float(knots.at_s[0]), float(knots.at_s[-1])
+        self._is_plain = bool(self._is_good.all()) and (curve is None or curve.covers(*ends))
+
+    def _totals(self, at_s: Floats) -> Totals:
+        if self._curve is None:
+            nothing = np.zeros(len(at_s))
+            return Totals(nothing, nothing, nothing, nothing)
+        return self._curve.totals(at_s)
+
+    def _energy_j(self, at_s: Floats) -> Floats:
+        return np.zeros(len(at_s)) if self._curve is None else self._curve.energy_j(at_s)
+
+    @functools.cached_property
+    def _at_knots(self) -> Totals:
+        return self._totals(self.knots.at_s)
+
+    @functools.cached_property
+    def _has_power(self) -> NDArray[np.bool_]:
+        has: NDArray[np.bool_] = np.diff(self._at_knots.covered_s) > self._span_s / 2
+        return has
+
+    def _judge(self) -> Judged:
+        frame, step_j = self._frame, self._step_j
+        is_frozen = self.knots.still_s[1:] > frame.still_s
+        if is_frozen.any():
+            at = np.flatnonzero(is_frozen)
+            is_frozen[at] = self._is_asleep(at)
+        return Judged(
+            is_reset=~(step_j >= 0),
+            is_impossible=step_j > frame.most_w * (self._span_s + frame.counter_period_s),
+            is_frozen=is_frozen,
+        )
+
+    def _is_asleep(self, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether these cells, whose counter stood still, have more power than it says."""
+        span_s, step_j = self._span_s[at], self._step_j[at]
+        begin, end = self._totals(self.knots.at_s[at]), self._totals(self.knots.at_s[at + 1])
+        integral_j = end.energy_j - begin.energy_j
+        return np.where(
+            end.covered_s - begin.covered_s > span_s / 2,
+            (integral_j > AWAKE_W * span_s) & (step_j < integral_j / 2),
+            step_j < AWAKE_W * span_s,
+        )
+
+    @functools.cached_property
+    def _sums(self) -> NDArray[np.float64]:
+        """The columns up to each knot, a row each."""
+        by_power, good = [np.diff(one) for one in self._at_knots], self._is_good
+        both = good & self._has_power
+        rows = (
+            np.where(good, self._step_j, by_power[0]),
+            np.where(good, self._span_s, by_power[1]),
+            np.where(good, 0.0, by_power[0]),
+            np.where(good, 0.0, by_power[2]),
+            np.where(good, 0.0, by_power[3]),
+            np.where(both, self._step_j, 0.0),
+            np.where(both, by_power[0], 0.0),
+            by_power[0],
+            by_power[1],
+        )
+        sums = np.zeros((len(COLUMNS), len(self.knots.at_s)))
+        np.cumsum(np.array(rows), axis=1, out=sums[:, 1:])
+        return sums
+
+    def _sums_at(self, knot: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The columns up to some knots; where all cells are good these are differences."""
+        if not self._is_plain:
+            chosen: NDArray[np.float64] = self._sums[:, knot]
+            return chosen
+        energy_j = self.knots.energy_j[knot] - self.knots.energy_j[0]
+        time_s, nothing = self.knots.at_s[knot] - self.knots.at_s[0], np.zeros(len(knot))
+        if self._curve is None:
+            return np.array([energy_j, time_s, *(7 * [nothing])])
+        integral_j = self._energy_j(self.knots.at_s[knot]) - self._energy_j(self.knots.at_s[:1])
+        return np.array(
+            [energy_j, time_s, *(3 * [nothing]), energy_j, integral_j, integral_j, time_s]
+        )
+
+    @property
+    def end(self) -> Floats:
+        """The columns of all cells together."""
+        last: Floats = self._sums_at(np.array([len(self._span_s)]))[:, 0]
+        return last
+
+    def at(self, at_s: Floats) -> tuple[NDArray[np.float64], Floats]:
+        """The columns up to each moment, and the variance (J²) of the energy at that moment.
+
+        Before the first knot and behind the last the power counts, as far as it reaches.
+        """
+        if not len(at_s):
+            return np.zeros((len(COLUMNS), 0)), np.zeros(0)
+        knots, last = self.knots, len(self._span_s)
+        cell = np.searchsorted(knots.at_s, at_s, side="right") - 1
+        left = np.clip(cell, 0, last)
+        columns = self._sums_at(left)
+        power = [a - b for a, b in zip(
+            self._totals(at_s), self._totals(knots.at_s[left]), strict=True
+        )]  # fmt: skip
+        is_good = np.zeros(len(at_s), np.bool_)
+        is_inside = (cell >= 0) & (cell < last)
+        is_good[is_inside] = self._is_good[cell[is_inside]]
+        columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
+        columns[7:9] += power[0:2]
+        variance = np.zeros(len(at_s)) if self._curve is None else self._curve.edge_variance(at_s)
+        self._near_edges(columns, variance, at_s)
+        inner = np.flatnonzero(is_good)
+        variance[inner] = self._add_parts(columns, inner, left[inner], at_s[inner])
+        return columns, variance
+
+    def _add_parts(
+        self, columns: NDArray[np.float64], to: NDArray[np.intp], cell: NDArray[np.intp],
+        at_s: Floats,
+    ) -> Floats:  # fmt: skip
+        """Add the part of a good cell that lies before a mark; the variance of its energy."""
+        span_s, step_j = self._span_s[cell], self._step_j[cell]
+        part = (at_s - self.knots.at_s[cell]) / span_s
+        columns[0, to] += part * step_j
+        columns[1, to] += part * span_s
+        at_knots_s = self.knots.at_s
+        integral_j = self._energy_j(at_knots_s[cell + 1]) - self._energy_j(at_knots_s[cell])
+        if self._curve is not None:
+            both = True if self._is_plain else self._has_power[cell]
+            columns[5, to] += part * step_j * both
+            columns[6, to] += part * integral_j * both
+        power_w, sigma_s = step_j / span_s, self.knots.sigma_s
+        edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
+        variance: Floats = power_w**2 * edges_s2 + (_SHAPE_FRAC * part * (1 - part) * step_j) ** 2
+        return variance
+
+    def _near_edges(self, columns: NDArray[np.float64], variance: Floats, at_s: Floats) -> None:
+        """Just outside of the knots an energy is still the counter's, carried on by the power."""
+        knots, frame = self.knots, self._frame
+        tails = [(0, at_s < knots.at_s[0], 0.0)]
+        last_read_s = frame.last_read_s
+        still_s = 0.0 if last_read_s is None else last_read_s - float(knots.at_s[-1])
+        tails.append((-1, at_s >= knots.at_s[-1], still_s))
+        for edge, is_there, stood_s in tails:
+            away_s = at_s - knots.at_s[edge]
+            reach_s = 2 * frame.counter_period_s
+            if self._curve is not None:
+                reach_s += frame.sampler_period_s
+            if self._curve is None:
+                away_s, reach_s = np.clip(away_s, -reach_s, reach_s), np.inf
+            near = np.flatnonzero(is_there & (np.abs(away_s) <= reach_s))
+            if np.isnan(knots.energy_j[edge]) or stood_s > frame.still_s or not len(near):
+                continue
+            if self._curve is None:
+                power_w = self._slope_w(edge)
+                columns[0, near] += power_w * away_s[near]
+                columns[1, near] += away_s[near] * (power_w > 0)
+            else:
+                power_w = self._curve.power_at(float(knots.at_s[edge]))
+                columns[2:5, near] = 0.0 if edge == 0 else self.end[2:5, np.newaxis]
+            unsure_s2 = knots.sigma_s[edge] ** 2 + (away_s[near] / 4) ** 2
+            variance[near] = power_w**2 * unsure_s2
+
+    def _slope_w(self, edge: int) -> float:
+        """The mean power of the cell at an edge; 0 where there is none that is good."""
+        if not len(self._span_s) or not self._is_good[edge]:
+            return 0.0
+        return float(self._step_j[edge] / self._span_s[edge])
+
+    def faults(self, *, is_last: bool) -> dict[str, int]:
+        """How often what went wrong, by the names of Counts."""
+        knots, judged = self.knots, self.judged
+        counts = {
+            "resets": np.count_nonzero(self._step_j < 0),
+            "impossible": np.count_nonzero(judged.is_impossible),
+            "frozen": np.count_nonzero(judged.is_frozen),
+        }
+        if self._curve is not None:
+            gaps_s = self._curve.gaps_s
+            counts["gaps"] = np.count_nonzero(
+                (gaps_s > knots.at_s[0]) & (is_last | (gaps_s <= knots.at_s[-1]))
+            )
+        return {name: int(count) for name, count in counts.items()}
