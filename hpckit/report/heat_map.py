@@ -17,11 +17,11 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.account import Curve, GpuAccount
+from hpckit.model.account import GpuAccount
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_words import figure
 from hpckit.report.page_words import clean
-from hpckit.report.plot_panels import Numbers, gpu_group
+from hpckit.report.plot_panels import Numbers, gpu_panels
 from hpckit.report.plot_svg import time_ticks
 
 _COLUMNS: Final = 360
@@ -51,10 +51,10 @@ class HeatMap:
     note: str
 
 
-def heat_map(gpus: Sequence[GpuAccount], started_s: float) -> HeatMap | None:
+def heat_map(gpus: Sequence[GpuAccount]) -> HeatMap | None:
     """Utilization of all GPUs over time, else power; None where none has either."""
     for title in ("Utilization", "Power"):
-        rows = _rows(gpus, title, started_s)
+        rows = _rows(gpus, title)
         if rows:
             return _drawn(rows, title)
     return None
@@ -69,12 +69,12 @@ class _Row:
     pieces: tuple[tuple[Numbers, Numbers], ...]
 
 
-def _rows(gpus: Sequence[GpuAccount], title: str, started_s: float) -> list[_Row]:
+def _rows(gpus: Sequence[GpuAccount], title: str) -> list[_Row]:
     rows: dict[tuple[str, str], _Row] = {}
     order = sorted(gpus, key=lambda one: (natural_order(one.node), one.index or 0, one.restart))
     for gpu in order:
-        for panel in gpu_group(gpu, "", started_s, ("", "")).panels:
-            if panel.title != title or not np.isfinite(panel.values).any():
+        for panel in gpu_panels(gpu, title):
+            if not np.isfinite(panel.values).any():
                 continue
             old = rows.get((gpu.node, gpu.uuid))
             name = "" if gpu.index is None else f"GPU{gpu.index}"

@@ -53,7 +53,8 @@ def report_html(
     gpus, nodes = _gpu_plots(report), _node_plots(report)
     data = plot_data([*gpus, *nodes]) if scripts else ""
     style = parts.texts[STYLE]
-    nonce = hashlib.sha256(f"{data}{report!r}".encode(errors="replace")).hexdigest()[:32]
+    seed = f"{data}{report.job!r}{report.findings!r}{report.energy!r}"
+    nonce = hashlib.sha256(seed.encode(errors="replace")).hexdigest()[:32]
     values = {
         "csp": _policy(scripts, style, nonce if scripts else None),
         "nonce": nonce if scripts else None,
@@ -153,7 +154,7 @@ def _left_out(report: JobReport, shown: int) -> str:
 
 
 def _heat(report: JobReport) -> dict[str, Any] | None:
-    found = heat_map(report.gpus, report.started_s) if len(report.gpus) > 1 else None
+    found = heat_map(report.gpus) if len(report.gpus) > 1 else None
     if found is None:
         return None
     return {"svg": Markup(found.svg), "title": found.title, "note": found.note}  # noqa: S704

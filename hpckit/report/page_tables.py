@@ -29,7 +29,7 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A cell: `missing` is one that says that a thing was not measured, `about` why."""
+    """A cell of a row or of the head; `about` says more of it on pointing, such as a reason."""
 
     text: str
     is_number: bool = True
@@ -47,7 +47,7 @@ class Table:
 
     key: str
     title: str
-    heads: tuple[str, ...]
+    heads: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
 
@@ -73,13 +73,12 @@ def _table(
     if len(rows) > _MOST_ROWS:
         more = f"the first {_MOST_ROWS} of {len(rows)}: --json and --csv hold all of them"
         notes = (more, *notes)
-    return Table(
-        key=key,
-        title=title,
-        heads=tuple(head for head, _ in columns),
-        rows=tuple(tuple(make(row) for _, make in columns) for row in rows[:_MOST_ROWS]),
-        notes=notes,
+    made = tuple(tuple(make(row) for _, make in columns) for row in rows[:_MOST_ROWS])
+    heads = tuple(
+        Cell(text=head, is_number=bool(made) and made[0][at].is_number)
+        for at, (head, _) in enumerate(columns)
     )
+    return Table(key=key, title=title, heads=heads, rows=made, notes=notes)
 
 
 def _word(text: object) -> Cell:
@@ -201,7 +200,7 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
         lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
     ),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
-    ("counts as", lambda one: _word("lost" if one.is_lost else "useful")),
+    ("counts as", lambda one: _word("lost" if one.is_lost else "kept")),
     ("because", lambda one: _word(one.because)),
 )
 
@@ -245,7 +244,9 @@ def _node_notes(nodes: Sequence[NodeAccount]) -> tuple[str, ...]:
     )
     network = (
         f"{clean(node.node)}: "
-        + ", ".join(f"{clean(name)} {transferred(size)}" for name, size in node.network_bytes.items())
+        + ", ".join(
+            f"{clean(name)} {transferred(size)}" for name, size in node.network_bytes.items()
+        )
         for node in nodes[:_MOST_NOTES]
         if node.network_bytes
     )

@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.model.account import Advice, Conservation, Cost, JobReport, RankAccount, ReportFinding, Share
+from hpckit.model.account import (
+    Advice,
+    Conservation,
+    Cost,
+    JobReport,
+    RankAccount,
+    ReportFinding,
+    Share,
+)
 from hpckit.report.page_words import (
     NOT_MEASURED,
     clean,
     duration,
     energy_words,
+    gpu_hours,
     joules,
     percent,
     saving_words,
@@ -19,7 +28,6 @@ from hpckit.report.page_words import (
     source_words,
 )
 
-_HOUR_S: Final = 3600.0
 _MOST_FINDINGS: Final = 100
 _MOST_BARS: Final = 64
 _KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
@@ -105,7 +113,7 @@ def _facts(report: JobReport) -> Iterator[Fact]:
     yield Fact(name="GPU energy", value=energy_words(energy.gpu), about=source_words(energy.gpu))
     yield Fact(name="node energy", value=energy_words(energy.node), about=source_words(energy.node))
     useful = waste.useful_gpu_s / waste.total_gpu_s if waste.total_gpu_s > 0 else None
-    hours = f"of {significant(waste.total_gpu_s / _HOUR_S, 3)} GPU-hours"
+    hours = f"of {gpu_hours(waste.total_gpu_s)}"
     yield Fact(
         name="useful", value=percent(useful), about=hours if useful is not None else "no samples"
     )
@@ -121,8 +129,8 @@ def _facts(report: JobReport) -> Iterator[Fact]:
 def _cost(cost: Cost) -> Iterator[Fact]:
     because = clean(cost.because)
     if cost.facility_j is not None:
-        pue = "" if cost.pue is None else f"node energy × PUE {significant(cost.pue)}"
-        yield Fact(name="with cooling", value=joules(cost.facility_j), about=pue)
+        pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"
+        yield Fact(name=f"energy {pue}", value=joules(cost.facility_j), about="with cooling")
     if cost.price is not None:
         value = f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()
         yield Fact(name="cost of energy", value=value, about=because)
@@ -153,7 +161,7 @@ def pieces(waste: Share) -> tuple[Piece, ...]:
                     look=look,
                     name=name,
                     about=about,
-                    hours=significant(spent / _HOUR_S, 2),
+                    hours=gpu_hours(spent),
                     share=percent(spent / total),
                     first=f"{first:.3f}",
                     width=f"{width:.3f}",
@@ -180,7 +188,7 @@ def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
 def _wasted(finding: ReportFinding) -> str:
     parts = []
     if finding.wasted_gpu_s is not None:
-        parts.append(f"{significant(finding.wasted_gpu_s / _HOUR_S)} GPU-hours")
+        parts.append(gpu_hours(finding.wasted_gpu_s))
     if finding.wasted_j is not None:
         parts.append(joules(finding.wasted_j))
     return ", ".join(parts)

@@ -26,14 +26,19 @@ def clean(text: object) -> str:
 
 def significant(value: float, digits: int = 2) -> str:
     """A number with at least so many digits that tell: `1240`, `12`, `1.2`, `0.12`."""
-    if value == 0:
-        return "0"
     size = abs(value)
     after = 0
-    while size < 10 ** (digits - 1) and after < digits + 2:
+    while 0 < size < 10 ** (digits - 1) and after < digits + 2:
         size *= 10
         after += 1
-    return figure(value, after)
+    text = figure(value, after)
+    return "0" if text == "-0" else text
+
+
+def gpu_hours(gpu_s: float) -> str:
+    """`8 GPU-hours`; one of them is `1 GPU-hour`."""
+    text = significant(gpu_s / 3600)
+    return f"{text} GPU-hour" if text == "1" else f"{text} GPU-hours"
 
 
 def energy_words(energy: Energy) -> str:
@@ -116,7 +121,6 @@ def gpu_words(gpu: GpuAccount) -> str:
 
 
 _SAVINGS: Final = {
-    "gpu_s": ("GPU-hours", 3600.0),
     "node_s": ("node-hours", 3600.0),
     "time_s": ("hours", 3600.0),
     "cpu_s": ("CPU-hours", 3600.0),
@@ -129,6 +133,8 @@ def saving_words(saving: Mapping[str, float]) -> str:
 
 
 def _saving(name: str, value: float) -> str:
+    if name == "gpu_s":
+        return gpu_hours(value)
     if name in _SAVINGS:
         unit, scale = _SAVINGS[name]
         return f"{significant(value / scale)} {unit}"

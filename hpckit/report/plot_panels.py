@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hpckit.model.account import Curve, GpuAccount, NodeAccount, Window
 from hpckit.model.node_words import figure
-from hpckit.report.page_words import clean
+from hpckit.report.page_words import clean, duration
 
 Numbers = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ _TITLES: Final = (
     ("ib", "Network", "power"),
 )
 _PERCENT_TOP: Final = 100.0
-_STEPS: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+_STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +105,27 @@ class PlotGroup:
 
 def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str]) -> PlotGroup:
     """The panels of a GPU; `words` are its title and what is said beside it."""
-    limits = {"power": gpu.power_limit_w}
-    tops = {"memory": None if gpu.mem_bytes is None else gpu.mem_bytes / 1024**3}
-    panels = _panels(gpu.curves, limits, tops)
     shades = tuple(_shade(window, started_s) for window in gpu.windows)
-    return _group(key, words, panels, shades)
+    return _group(key, words, gpu_panels(gpu), shades)
+
+
+def gpu_panels(gpu: GpuAccount, only: str | None = None) -> tuple[Panel, ...]:
+    """The panels of a GPU in the order of its curves, or those of one title only."""
+    memory = None if gpu.mem_bytes is None else gpu.mem_bytes / 1024**3
+    return tuple(
+        _panel(
+            curve,
+            limit=gpu.power_limit_w if title == "Power" else None,
+            top=memory if title == "Memory" else None,
+        )
+        for curve in gpu.curves
+        if (title := _title(curve.name)[0]) == only or only is None
+    )
 
 
 def node_group(node: NodeAccount, key: str, words: tuple[str, str]) -> PlotGroup:
     """The panels of a node."""
-    return _group(key, words, _panels(node.curves, {}, {}), ())
+    return _group(key, words, tuple(_panel(curve) for curve in node.curves), ())
 
 
 def _group(
@@ -124,10 +135,11 @@ def _group(
     first = min((end[0] for end in ends), default=0.0)
     last = max((end[1] for end in ends), default=1.0)
     seen = tuple(one for one in shades if one.last_s > first and one.first_s < last)
+    about = " · ".join([words[1], *_nothing_done(seen)])
     return PlotGroup(
         key=key,
         title=words[0],
-        about=words[1],
+        about=about,
         panels=panels,
         shades=seen,
         first_s=first,
@@ -135,40 +147,35 @@ def _group(
     )
 
 
+def _nothing_done(shades: Sequence[Shade]) -> list[str]:
+    """How long of what is shaded, so that no colour has to tell it: `idle 7:12`."""
+    spent: dict[str, float] = {}
+    for shade in shades:
+        spent[shade.kind] = spent.get(shade.kind, 0.0) + shade.last_s - shade.first_s
+    return [f"{kind.replace('-', ' ')} {duration(seconds)}" for kind, seconds in spent.items()]
+
+
 def _shade(window: Window, started_s: float) -> Shade:
     kind = "no-process" if window.kind == "no-process" else "idle"
-    return Shade(
-        kind=kind, first_s=window.started_s - started_s, last_s=window.ended_s - started_s
+    return Shade(kind=kind, first_s=window.started_s - started_s, last_s=window.ended_s - started_s)
+
+
+def _panel(curve: Curve, *, limit: float | None = None, top: float | None = None) -> Panel:
+    title, look = _title(curve.name)
+    unit, scale = _UNITS.get(curve.unit.lower(), (clean(curve.unit), 1.0))
+    values = numbers(curve.values) * scale
+    lows, highs = (_band(one, values, scale) for one in (curve.lows, curve.highs))
+    return Panel(
+        title=title,
+        unit=unit,
+        look=look,
+        at_s=np.asarray(curve.at_s, dtype=np.float64),
+        values=values,
+        lows=lows,
+        highs=highs,
+        top=top or _top(unit, values, highs, limit),
+        limit=limit,
     )
-
-
-def _panels(
-    curves: Iterable[Curve],
-    limits: dict[str, float | None],
-    tops: dict[str, float | None],
-) -> tuple[Panel, ...]:
-    found = []
-    for curve in curves:
-        title, look = _title(curve.name)
-        unit, scale = _UNITS.get(curve.unit.lower(), (clean(curve.unit), 1.0))
-        values = numbers(curve.values) * scale
-        lows, highs = (_band(one, values, scale) for one in (curve.lows, curve.highs))
-        limit = limits.get(title.lower())
-        top = tops.get(title.lower()) or _top(unit, values, highs, limit)
-        found.append(
-            Panel(
-                title=title,
-                unit=unit,
-                look=look,
-                at_s=np.asarray(curve.at_s, dtype=np.float64),
-                values=values,
-                lows=lows,
-                highs=highs,
-                top=top,
-                limit=limit,
-            )
-        )
-    return tuple(found)
 
 
 def numbers(values: Sequence[float | None]) -> Numbers:

@@ -52,7 +52,9 @@ class Chromium:
     """A browser with one page; as a context it ends with it."""
 
     def __init__(self, program: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="hpckit-chromium-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="hpckit-chromium-", ignore_cleanup_errors=True
+        )
         self._process, self._to, self._from = _started(program, self._folder.name)
         self._rest = b""
         self._last_id = 0
@@ -118,7 +120,11 @@ class Chromium:
             url = params["request"]["url"]
             if not url.startswith("data:"):  # what is in the page itself is no request
                 self.heard.requests.append(url)
-        elif method == "Runtime.consoleAPICalled" and params["type"] in {"error", "warning", "assert"}:
+        elif method == "Runtime.consoleAPICalled" and params["type"] in {
+            "error",
+            "warning",
+            "assert",
+        }:
             words = [str(one.get("value", one.get("description"))) for one in params["args"]]
             self.heard.complaints.append(f"{params['type']}: {' '.join(words)}")
         elif method == "Runtime.exceptionThrown":
@@ -206,5 +212,3 @@ def _started(program: str, folder: str) -> tuple[subprocess.Popen[bytes], int, i
     os.close(read_commands)
     os.close(write_answers)
     return process, to, from_
-
-

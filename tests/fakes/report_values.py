@@ -1,4 +1,4 @@
-"""Reports of jobs that never ran, every quantity made up by a seed: synthetic, and marked as such."""
+"""Reports of jobs that never ran: every quantity is made up by a seed, and marked synthetic."""
 
 from __future__ import annotations
 
@@ -206,9 +206,7 @@ def with_gap(curve: Curve, is_gap: Callable[[float], bool]) -> Curve:
         pairs = zip(curve.at_s, values, strict=True)
         return tuple(None if is_gap(at) else value for at, value in pairs)
 
-    return replace(
-        curve, values=cut(curve.values), lows=cut(curve.lows), highs=cut(curve.highs)
-    )
+    return replace(curve, values=cut(curve.values), lows=cut(curve.lows), highs=cut(curve.highs))
 
 
 def _gpu(shape: Shape, number: int) -> GpuAccount:
@@ -217,7 +215,7 @@ def _gpu(shape: Shape, number: int) -> GpuAccount:
     at, kind, duration_s = signals.at_s, number % 8, shape.duration_s
     curves = [
         _curve("power", "W", at, signals.power, 0.06),
-        _curve("util", "%", at, signals.util, 0.03),
+        _curve("util", "%", at, np.minimum(signals.util, 97), 0.03),
         _curve("memory", "B", at, signals.memory * _GIB, 0.0),
         _curve("sm_clock", "MHz", at, signals.clock, 0.01),
         _curve("throttled", "%", at, signals.throttled * 100, 0.1),
