@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpckit.errors import HpckitError, StorageFailed
+from hpckit.errors import HpckitError, ParseError, StorageFailed
 from hpckit.measure.compare import ComparedSide
 from hpckit.measure.compare import compare as compared
 from hpckit.model.account import JobReport
 from hpckit.model.comparison import Comparison
 from hpckit.model.job_folder import EFFECTIVE_FILE
 from hpckit.model.series import SampleChunk
-from hpckit.ports import JobFolders
+from hpckit.parse.samples import SampleReader
+from hpckit.ports import FoundAccounts, JobFolders, SampleStore
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})
 
@@ -30,14 +32,25 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
 
 
 def side_of(
-    report: JobReport, chunks: Iterable[SampleChunk], folder: Path | None, folders: JobFolders
+    report: JobReport, found: FoundAccounts, store: SampleStore, folders: JobFolders
 ) -> ComparedSide:
-    """One side of a comparison: its recipe is what its folder says the job was."""
+    """One side of a comparison: samples of the last incarnation; the recipe from the job folder."""
+    folder = report.job.folder
     return ComparedSide(
         report=report,
-        chunks=(chunk for chunk in chunks if chunk.meta.restart == last_restart(report)),
-        recipe=None if folder is None else recipe_of(folder, folders),
+        chunks=_chunks(found, store, last_restart(report)),
+        recipe=None if folder is None else recipe_of(Path(folder), folders),
     )
+
+
+def _chunks(found: FoundAccounts, store: SampleStore, restart: int) -> Iterator[SampleChunk]:
+    """What can be read of them: the report's `missing` says what cannot."""
+    for files in found.incarnations:
+        for path in files.samples:
+            with suppress(StorageFailed, ParseError):
+                for chunk in SampleReader(store.pieces(path)):
+                    if chunk.meta.restart == restart:
+                        yield chunk
 
 
 def last_restart(report: JobReport) -> int:

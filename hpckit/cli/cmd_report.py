@@ -48,6 +48,13 @@ _QUIET_S = 1.0
     shell_complete=complete_site,
     help="Take the energy factors of this site; those of the job's own unless said.",
 )
+@click.option("--patch", is_flag=True, help="Print the advice as a patch of the job file.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    help="Compare two jobs (ids or folders) by intervals over their samples.",
+)
 def command(**params: Any) -> None:
     """Say what the job JOB_ID (the newest job without one) used: energy, GPUs, ranks, waste.
 
@@ -57,6 +64,12 @@ def command(**params: Any) -> None:
     _check(params)
     from hpckit.cli.report_made import made_report
 
+    if params["compare"]:
+        from hpckit.cli.report_compare import show_comparison
+
+        with _progress() as progress:
+            show_comparison(params, params["compare"], progress)
+        return
     with _progress() as progress:
         made = made_report(params, progress)
         if params["parquet"]:
@@ -72,8 +85,11 @@ def command(**params: Any) -> None:
 
 def _check(params: dict[str, Any]) -> None:
     printed = [word for word in _PRINTED if params[f"as_{word}"]]
+    printed += ["patch"] if params["patch"] else []
     if len(printed) > 1:
         raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
+    if params["compare"]:
+        _check_compared(params, printed)
     if params["curves"] and not params["as_json"]:
         raise click.UsageError("--curves is for --json alone")
     if params["from_"] and params["job_id"]:
@@ -82,8 +98,22 @@ def _check(params: dict[str, Any]) -> None:
         raise click.UsageError("--html and --parquet cannot be one file")
 
 
+def _check_compared(params: dict[str, Any], printed: list[str]) -> None:
+    """A comparison is printed on the screen or as JSON, and names its jobs itself."""
+    given = [f"--{word}" for word in ("html", "parquet") if params[word]]
+    given += [f"--{word}" for word in printed if word != "json"]
+    given += ["--from"] if params["from_"] else []
+    given += ["JOB_ID"] if params["job_id"] else []
+    if given:
+        raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
+
+
 def _print(report: JobReport, params: dict[str, Any]) -> None:
-    if params["as_json"]:
+    if params["patch"]:
+        from hpckit.cli.report_compare import show_patch
+
+        show_patch(report)
+    elif params["as_json"]:
         import hpckit
         from hpckit.report.account_json import report_document
 

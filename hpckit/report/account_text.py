@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.model.account import Advice, JobReport, ReportFinding
+from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
 from hpckit.report.account_words import (
     energy_parts,
     gpu_parts,
@@ -15,7 +15,7 @@ from hpckit.report.account_words import (
     throttling_parts,
 )
 from hpckit.report.line import wrapped
-from hpckit.report.quantities import energy, gpu_time, plural
+from hpckit.report.quantities import energy, gpu_time, plural, quantity
 from hpckit.units import format_duration
 
 SCREEN_LINES: Final = 24
@@ -53,6 +53,7 @@ def report_lines(
         _Row(label="clocks", parts=throttling_parts(report), most=2),
         *_listed("found", [_finding(one) for one in _by_severity(report.findings)], 5),
         *_listed("advice", [_advice(one) for one in report.advice], 3),
+        *_listed("advised", [_outcome(one) for one in report.outcomes], 3),
         *_listed("missing", report.missing, 2),
     ]
     lines = _wrapped(_Row(label="", parts=headline(report), most=3), width, is_head=True)
@@ -116,6 +117,18 @@ def _finding(finding: ReportFinding) -> str:
 def _advice(advice: Advice) -> str:
     was = f"{advice.now} → " if advice.now is not None else ""
     return f"{advice.key} {was}{advice.proposed}: {advice.because}"
+
+
+def _outcome(outcome: AdviceOutcome) -> str:
+    """Whether what an earlier report predicted came true."""
+    words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
+    said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
+    numbers = [
+        f"{quantity(outcome.quantity, value)} {what}"
+        for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
+        if value is not None
+    ]
+    return f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said
 
 
 def _listed(label: str, texts: Sequence[str], most: int) -> list[_Row]:

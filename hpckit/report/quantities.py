@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from hpckit.units import format_duration
+
 J_PER_KWH: Final = 3.6e6
 _ENERGY_UNITS: Final = (
     (3.6e9, "MWh"),
@@ -90,3 +92,14 @@ def gpu_time(gpu_s: float) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def quantity(name: str, value: float) -> str:
+    """A quantity by its name, whose end is its unit: `gpu_s`, `energy_j`, `mem_peak_bytes`."""
+    if name == "gpu_s":
+        return gpu_time(value)
+    if name.endswith("_bytes"):
+        return memory(value)
+    if name.endswith("_j"):
+        return energy(value)
+    return format_duration(value) if name.endswith("_s") else number(value)
