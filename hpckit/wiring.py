@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, NoReturn, TYPE_CHECKING
 
 from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
+    from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
+    from hpckit.model.report_page import PlotLibrary
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
+        AccountArchive,
         Clock,
         ClusterProbe,
         CommandRunner,
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
         JobLogs,
         NodeProbe,
         Resources,
+        SampleStore,
         Submitter,
         SystemFiles,
     )
@@ -135,6 +140,56 @@ def job_folders() -> JobFolders:
     from hpckit.adapters.job_folder import FileJobFolders
 
     return FileJobFolders()
+
+
+def sample_store() -> SampleStore:
+    """The accounts in job folders."""
+    from hpckit.adapters.account_store import FileSampleStore
+
+    return FileSampleStore()
+
+
+def archive_store(path: Path) -> SampleStore:
+    """The accounts in a file that `report --parquet` wrote."""
+    from hpckit.adapters.parquet_store import ParquetStore
+
+    return ParquetStore(path)
+
+
+def account_archive() -> AccountArchive:
+    """What writes all accounts of a job into one file."""
+    from hpckit.adapters.parquet_archive import ParquetArchive
+
+    return ParquetArchive()
+
+
+_MANY_ROWS = 5e6
+"""From so many samples on the start of other processes is earned back."""
+
+
+def fold_all(
+    function: Callable[[FoldRequest], NodeFold], requests: Sequence[FoldRequest]
+) -> Iterable[NodeFold]:
+    """Nodes folded in the order of the requests, those of a large job by all CPUs."""
+    if sum(one.evidence.expected_rows for one in requests) < _MANY_ROWS:
+        return map(function, requests)
+    from hpckit.adapters.workers import in_processes
+
+    return in_processes(function, requests)
+
+
+def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A file that appears under its name when all of it is written."""
+    from hpckit.adapters.whole_file import whole_file as opened
+
+    return opened(path)
+
+
+def plot_library() -> PlotLibrary:
+    """What draws in a page; without script where it is not installed."""
+    from hpckit.adapters.bokeh_plots import bokeh_plots
+
+    return bokeh_plots()
 
 
 def job_logs() -> JobLogs:

@@ -12,6 +12,8 @@ from hpckit.model.xdg import xdg_folder
 _PACKAGE = Path(hpckit.__file__).resolve().parent
 SITES = "site_configs"
 TEMPLATES = "templates"
+TEMPLATE_SUFFIXES = (".j2", ".css", ".js")
+"""Templates, and what the report's page takes as it is."""
 
 
 def packaged_data() -> Path:
@@ -54,7 +56,7 @@ class FileResources:
         """Site name → its files, the winning one first."""
         found: dict[str, list[Path]] = {}
         for folder in self._site_dirs:
-            for path in _files(folder, ".toml"):
+            for path in _files(folder, (".toml",)):
                 found.setdefault(path.stem, []).append(path)
         return found
 
@@ -62,7 +64,7 @@ class FileResources:
         """Template name → its files, the winning one first."""
         found: dict[str, list[Path]] = {}
         for folder in self._template_dirs:
-            for path in _files(folder, ".j2"):
+            for path in _files(folder, TEMPLATE_SUFFIXES):
                 found.setdefault(path.relative_to(folder).as_posix(), []).append(path)
         return found
 
@@ -80,8 +82,9 @@ class FileResources:
             raise StorageFailed(f"{path} cannot be read: {error}") from error
 
 
-def _files(folder: Path, suffix: str) -> Iterator[Path]:
+def _files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     try:
-        yield from sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file())
+        found = (path for suffix in suffixes for path in folder.rglob(f"*{suffix}"))
+        yield from sorted(path for path in found if path.is_file())
     except OSError as error:
         raise StorageFailed(f"{folder} cannot be searched: {error}") from error

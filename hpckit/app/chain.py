@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpckit.app.advised import OPTION
 from hpckit.app.draft import Caller
 from hpckit.app.parts import TakenBack, take_back
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
@@ -16,6 +17,7 @@ from hpckit.app.submit import Progress, Submission, SubmitTools, draft_of, inter
 from hpckit.app.track import TrackTools, after_status, job_statuses
 from hpckit.decide.chain import StageLine, did_not_begin, explained, stage_lines
 from hpckit.errors import (
+    ConfigError,
     HpckitError,
     PlanError,
     SchedulerUnreachable,
@@ -53,6 +55,12 @@ def prepare_chain(
 ) -> tuple[PreparedStage, ...]:
     """Every stage, prepared. Raises ConfigError, PlanError, RenderError."""
     names = stages_of(source)
+    if source.advised is not None:
+        raise ConfigError(
+            f"the report of {source.advised.report_id} is of one job, and this file has stages",
+            key=OPTION,
+            hint=f"--stage is one of: {', '.join(names)}",
+        )
     site = load_site(resources, source.site_name)
     if site.submitter is SubmitterKind.LOCAL:
         raise PlanError(

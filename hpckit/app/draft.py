@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hpckit
+from hpckit.app.advised import applied_document
 from hpckit.app.prepare import PreparedJob, as_json, effective_document
 from hpckit.decide.shell_environment import SubmissionEnvironment
 from hpckit.model.array import ArrayPart
 from hpckit.model.finding import Finding
 from hpckit.model.job_folder import (
+    ADVICE_FILE,
     AGENT_FILE,
     EFFECTIVE_FILE,
     INTENT_FILE,
@@ -106,6 +108,9 @@ def write_folder(draft: Draft, folders: JobFolders) -> None:
     }
     if job.source.file_text is not None:
         texts[JOB_FILE] = job.source.file_text
+    if job.source.advised is not None:
+        advice = applied_document(job.source.advised, job.effective)
+        texts[ADVICE_FILE] = as_json(advice)
     for name, text in texts.items():
         folders.write(draft.folder, name, text)
     folders.pack_agent(draft.folder)

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from hpckit.app.prepare import as_json
 from hpckit.errors import ConfigError, StorageFailed
-from hpckit.model.job_folder import RESULT_FILE
+from hpckit.model.job_folder import RESULT_FILE, RESULT_SCHEMA
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from hpckit.model.tree import to_tree
 from hpckit.parse.document import convert
 from hpckit.ports import JobFolders
 from hpckit.units import MAX_EPOCH_S
-
-RESULT_SCHEMA = "hpckit.result/1"
 
 
 def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hpckit
+from hpckit.app.advised import check_advised, explained
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
@@ -17,11 +18,12 @@ from hpckit.errors import ConfigError, JobRefused
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
+from hpckit.model.job_folder import ADVICE_FILE
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.model.tree import to_tree
-from hpckit.parse.job_file import Layer, effective_job, option_layer, site_layer
+from hpckit.parse.job_file import Layer, effective_job, option_layer, report_layer, site_layer
 from hpckit.parse.launcher_command import job_name_of, read_launchers
 from hpckit.parse.stages import file_layers
 from hpckit.render.script import render_script
@@ -29,6 +31,7 @@ from hpckit.render.script import render_script
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
 
+    from hpckit.model.advised import AdvisedJob
     from hpckit.ports import Resources
 
 EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
@@ -42,7 +45,8 @@ class JobSource:
 
     `file_text` None is a job that has only a command. `options` maps a dotted key to its value
     and the option as typed; `option_words` are the same options as words of a command line.
-    `slurm_version` is the release that somebody named in place of the site file's.
+    `slurm_version` is the release that somebody named in place of the site file's. `advised` is
+    what a report says, which stands over the file and under the options.
     """
 
     file_text: str | None
@@ -55,6 +59,7 @@ class JobSource:
     folder: Path
     slurm_version: SlurmVersion | None = None
     stage: str | None = None
+    advised: AdvisedJob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +82,15 @@ def prepare(
 ) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)
-    effective = effective_job(_layers(source, site))
+    layers = _layers(source, site)
+    effective = effective_job(layers)
+    if source.advised is not None:
+        check_advised(source.advised, layers)
     check_job(effective.spec, site)
     dialect = site_dialect(site, source.slurm_version)
     plan = plan_launch(effective.spec, site, dialect)
+    if source.advised is not None:
+        plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
     templates = load_templates(resources)
     provenance = Provenance(
@@ -135,6 +145,8 @@ def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
     if source.stage is not None and source.file_text is None:
         raise ConfigError("a command has no stages", key="--stage", hint="name a job file")
     layers = [option_layer(options)]
+    if source.advised is not None:
+        layers.append(report_layer(source.advised.values, source.advised.report_id))
     if source.file_text is not None:
         layers += file_layers(source.file_text, source.file_name, source.stage)
     layers.append(site_layer(site.job, site.name))
@@ -145,6 +157,8 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
     words = ["hpckit", "render"]
     if source.file_text is not None:
         words.append("job.toml")
+    if source.advised is not None:
+        words += ["--from-report", ADVICE_FILE]
     if source.stage is not None:
         words += ["--stage", source.stage]
     if source.site_name is not None:

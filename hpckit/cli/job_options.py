@@ -108,6 +108,8 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      help="Site file to use (hpckit sites list)."),
         click.option("--slurm-version", metavar="RELEASE", callback=_slurm_version,
                      help="Release of Slurm to check for, such as 24.11, instead of the site's."),
+        click.option("--from-report", metavar="JOB_ID",
+                     help="Take the advice of that job's report; options stand over it."),
         click.option("--stage", help="The stage of a job file with [[stages]] that is meant."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
@@ -139,6 +141,11 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         raise click.UsageError("give a job file, or a command after --", ctx)
     text = None if job is None else _read_job(job)
     options, words = _given(params)
+    advice = None
+    if params["from_report"] is not None:
+        from hpckit.cli.from_report import advised
+
+        advice = advised(params["from_report"])
     return JobSource(
         file_text=text,
         file_name=job or "",
@@ -149,6 +156,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         template=params["template"],
         slurm_version=params["slurm_version"],
         stage=params["stage"],
+        advised=advice,
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 

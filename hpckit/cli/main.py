@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "End a job, or send it a signal.",
     "jobs": "List jobs, newest first.",
     "sample": "Record what this machine's GPUs do, into a folder.",
+    "report": "Say what a job used: energy, GPUs, ranks, waste.",
     "sites": "List and show site files.",
     "doctor": "Say what this machine has and lacks.",
     "completion": "Print the completion script of a shell.",

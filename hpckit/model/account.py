@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 REPORT_SCHEMA: Final = "hpckit.report/1"
+ADVICE_SCHEMA: Final = "hpckit.advice/1"
 
 
 class EnergySource(StrEnum):
@@ -242,6 +243,24 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceOutcome:
+    """What became of one prediction of advice that this job was submitted with.
+
+    `report` is the job whose report gave the advice; `quantity` is what was predicted, in the unit
+    at its end. `held` is None where this run cannot tell, and `because` says why it is as it is.
+    """
+
+    report: str
+    key: str
+    proposed: str
+    quantity: str
+    predicted: float | None
+    measured: float | None
+    held: bool | None
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What the energy cost, with the site's factors; None where the site file has no factor."""
 
@@ -286,7 +305,11 @@ class JobEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """The whole report. `missing` says what is not in it, a sentence each."""
+    """The whole report. `missing` says what is not in it, a sentence each.
+
+    `advice_patch` is the advice as a unified diff of the job file, None where there is no file or
+    it takes a person; `advice_options` the same for `hpckit submit`.
+    """
 
     job: ReportedJob
     started_s: float
@@ -300,4 +323,7 @@ class JobReport:
     nodes: tuple[NodeAccount, ...] = ()
     findings: tuple[ReportFinding, ...] = ()
     advice: tuple[Advice, ...] = ()
+    advice_patch: str | None = None
+    advice_options: str = ""
+    outcomes: tuple[AdviceOutcome, ...] = ()
     missing: tuple[str, ...] = ()

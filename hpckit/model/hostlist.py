@@ -58,3 +58,38 @@ def numbered(names: Iterable[str]) -> dict[tuple[str, int, str], list[int]]:
         is_padded = number != str(int(number)) or (stem, len(number), rest) in groups
         groups.setdefault((stem, len(number) if is_padded else 0, rest), []).append(int(number))
     return groups
+
+
+_PART = re.compile(r"(?P<stem>[^\[\],]+)(?:\[(?P<ranges>[0-9,-]+)\](?P<rest>[^\[\],]*))?", re.ASCII)
+_RANGE = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
+
+
+def expand_hosts(text: str, most: int = 100_000) -> tuple[str, ...]:
+    """The names of a list with one bracket a name, `most` at most, in its order.
+
+    Raises ValueError for what is no such list.
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None or (match.end() < len(text) and text[match.end()] != ","):
+            raise ValueError(f"expected a host list such as c[1-4,7], got {text[:100]!r}")
+        names += _expanded(match, most - len(names))
+        at = match.end() + 1
+    return tuple(names[:most])
+
+
+def _expanded(match: re.Match[str], most: int) -> list[str]:
+    stem, ranges, rest = match.group("stem", "ranges", "rest")
+    if ranges is None:
+        return [stem]
+    names: list[str] = []
+    for part in ranges.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise ValueError(f"expected numbers such as 1-4,7 in brackets, got {ranges[:100]!r}")
+        first, last = found["first"], found["last"] or found["first"]
+        numbers = range(int(first), min(int(last), int(first) + max(0, most - len(names))) + 1)
+        names += [f"{stem}{number:0{len(first)}d}{rest}" for number in numbers]
+    return names

@@ -12,6 +12,7 @@ class OriginKind(StrEnum):
     """The layers of a job, strongest first."""
 
     COMMAND_LINE = "command line"
+    REPORT = "report"
     JOB = "job"
     SITE = "site"
     DEFAULT = "default"
@@ -21,8 +22,8 @@ class OriginKind(StrEnum):
 class ValueOrigin:
     """One value of the effective job: its dotted key, the value as JSON text, its layer.
 
-    `detail` names the option or the site; it never holds a path, so that the effective job is
-    the same on every machine.
+    `detail` names the option, the report or the site; it never holds a path, so that the effective
+    job is the same on every machine.
     """
 
     key: str

@@ -84,6 +84,18 @@ def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
     return Layer(tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details)
 
 
+def report_layer(values: Mapping[str, object], report_id: str) -> Layer:
+    """The layer of a report's advice: dotted key → value. Raises ConfigError for bad keys."""
+    source = f"report {report_id}"
+    tree: Tree = {}
+    for key, value in values.items():
+        _put(tree, key, value, source)
+    refuse_unknown_keys(tree, JobSpec, source)
+    return Layer(
+        tree=tree, kind=OriginKind.REPORT, source=source, details=dict.fromkeys(values, source)
+    )
+
+
 def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
     """Merge layers, strongest first, into a job whose every value knows its origin.
 

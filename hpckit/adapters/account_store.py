@@ -1,0 +1,173 @@
+"""The accounts below a job folder: anything may lie there, and only regular files are read."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpckit.errors import StorageFailed
+from hpckit.model.account_files import (
+    ACCOUNT_FOLDER,
+    array_task_of,
+    node_of,
+    rank_of,
+    restart_of,
+)
+from hpckit.ports import AccountFiles, FoundAccounts
+
+PIECE_BYTES = 32 * 1024**2
+MOST_LEDGER_BYTES = 16 * 1024**2
+"""More than the two lines of a rank that sees every GPU of a large node."""
+MOST_SAMPLE_BYTES = 64 * 1024**3
+"""A week of 8 GPUs at 100 Hz has 35 GB."""
+_MOST_NAMED = 8
+_END_BYTES = 1024**2
+
+
+class FileSampleStore:
+    """Accounts on a file system."""
+
+    def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
+        self._piece_bytes = piece_bytes
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        try:
+            return _found(folder, array_task)
+        except OSError as error:
+            raise StorageFailed(f"{folder} cannot be read: {error.strerror}") from error
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        return b"".join(_read(path, MOST_LEDGER_BYTES, MOST_LEDGER_BYTES))
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        return _read(path, MOST_SAMPLE_BYTES, self._piece_bytes)
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        try:
+            with _opened(path) as handle:
+                size_bytes = _size_of(handle, MOST_SAMPLE_BYTES)
+                head = os.pread(handle, _END_BYTES, 0)
+                return head, os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
+        except OSError as error:
+            raise _cannot_read(path, error) from error
+
+
+class _Listing:
+    """One folder: what in it is a folder, what a file, and what is neither."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folders: list[str] = []
+        self.files: list[str] = []
+        self.odd: list[str] = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    self.folders.append(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    self.files.append(entry.name)
+                elif _is_wanted(entry.name):
+                    self.odd.append(entry.name)
+
+
+def _is_wanted(name: str) -> bool:
+    known = (rank_of, node_of, restart_of, array_task_of)
+    return any(of(name) is not None for of in known)
+
+
+def _found(folder: Path, array_task: int | None) -> FoundAccounts:
+    below = folder / ACCOUNT_FOLDER
+    listing = _Listing(below if below.is_dir() else folder)
+    tasks = {array_task_of(name): name for name in listing.folders}
+    missing = _odd(listing)
+    numbers = tuple(sorted(task for task in tasks if task is not None))
+    if array_task is not None:
+        if array_task not in tasks:
+            return FoundAccounts(missing=tuple(missing), array_tasks=numbers)
+        listing = _Listing(listing.path / tasks[array_task])
+        missing += _odd(listing)
+    incarnations = [_files(listing, None)]
+    for name in listing.folders:
+        restart = restart_of(name)
+        if restart is None:
+            continue
+        try:
+            inner = _Listing(listing.path / name)
+        except OSError as error:
+            missing.append(f"{name} cannot be read: {error.strerror}")
+            continue
+        missing += _odd(inner)
+        incarnations.append(_files(inner, restart))
+    kept = [one for one in incarnations if one.ledgers or one.samples]
+    kept.sort(key=lambda one: -1 if one.restart is None else one.restart)
+    return FoundAccounts(incarnations=tuple(kept), missing=tuple(missing), array_tasks=numbers)
+
+
+def _odd(listing: _Listing) -> list[str]:
+    """Sentences about links, FIFOs and the like under names that accounts have."""
+    named = [
+        f"{listing.path.name}/{name} is not read: it is neither a file nor a folder"
+        for name in sorted(listing.odd)[:_MOST_NAMED]
+    ]
+    left = len(listing.odd) - len(named)
+    return [*named, f"and {left} more like it in {listing.path.name}"] if left > 0 else named
+
+
+def _files(listing: _Listing, restart: int | None) -> AccountFiles:
+    ranks = sorted((rank, name) for name in listing.files if (rank := rank_of(name)) is not None)
+    nodes = sorted(name for name in listing.files if node_of(name) is not None)
+    return AccountFiles(
+        restart=restart,
+        ledgers=tuple(listing.path / name for _, name in ranks),
+        samples=tuple(listing.path / name for name in nodes),
+    )
+
+
+def _read(path: Path, most_bytes: int, piece_bytes: int) -> Iterator[bytes]:
+    """The bytes that the file has when it is opened. Raises StorageFailed."""
+    try:
+        with _opened(path) as handle:
+            left = _size_of(handle, most_bytes)
+            while left > 0:
+                piece = os.read(handle, min(left, piece_bytes))
+                if not piece:
+                    return
+                left -= len(piece)
+                yield piece
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor: of a FIFO an ordinary open() would wait, and a link is another's file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _cannot_read(path: Path, error: OSError) -> StorageFailed:
+    why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+    return StorageFailed(f"{path.name} cannot be read: {why}")
+
+
+def _size_of(handle: int, most_bytes: int) -> int:
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if found.st_size > most_bytes:
+        raise OSError(errno.EFBIG, f"it is over {most_bytes // 1024**2} MiB")
+    return found.st_size

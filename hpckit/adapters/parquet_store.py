@@ -1,0 +1,193 @@
+"""An archive that `report --parquet` wrote, read back as the accounts that it was made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.adapters.parquet_columns import (
+    ARCHIVE_SCHEMA,
+    HOST_PREFIX,
+    KEPT,
+    METADATA_KEY,
+    arrow,
+)
+from hpckit.errors import StorageFailed
+from hpckit.model.account_files import rank_of, restart_of
+from hpckit.model.samples import (
+    EVENTS,
+    GPU,
+    HOST,
+    META,
+    MISSING,
+    BlockHeader,
+    encode_block,
+)
+from hpckit.model.series import GPU_DTYPE
+from hpckit.ports import AccountFiles, FoundAccounts
+
+_BLOCK_NS: Final = 600 * 10**9
+_BLOCK_ROWS: Final = 100_000
+_FAULTS: Final = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)
+
+Tree = Mapping[str, Any]
+
+
+class ParquetStore:
+    """The accounts in one Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: tuple[Any, Tree] | None = None
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """The accounts in the file. Raises StorageFailed, ToolMissing."""
+        del folder, array_task
+        _, document = self._file()
+        files: dict[int | None, tuple[list[Path], list[Path]]] = {}
+        try:
+            for segment in document["segments"]:
+                restart, name = segment["restart"], Path(str(segment["file"]))
+                named = files.setdefault(None if restart is None else int(restart), ([], []))[1]
+                if name not in named:
+                    named.append(name)
+            for name in document["ledgers"]:
+                path = Path(name)
+                if rank_of(path.name) is not None:
+                    files.setdefault(restart_of(path.parent.name), ([], []))[0].append(path)
+        except _FAULTS as error:
+            raise self._damaged(error) from error
+        found = [
+            AccountFiles(restart=restart, ledgers=tuple(ledgers), samples=tuple(samples))
+            for restart, (ledgers, samples) in files.items()
+        ]
+        found.sort(key=lambda one: -1 if one.restart is None else one.restart)
+        return FoundAccounts(incarnations=tuple(found))
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed."""
+        _, document = self._file()
+        try:
+            return str(document["ledgers"][str(path)]).encode()
+        except _FAULTS as error:
+            raise self._damaged(error) from error
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it was, but for the cuts between blocks. Raises StorageFailed."""
+        file, document = self._file()
+        try:
+            groups = self._groups(path)
+            for number in dict.fromkeys(segment for segment, _ in groups):
+                yield _head(document["segments"][number])
+                for group in (group for segment, group in groups if segment == number):
+                    yield _blocks(file.read_row_group(group), document["segments"][number])
+        except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
+            raise self._damaged(error) from error
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last blocks of a sample file. Raises StorageFailed."""
+        file, document = self._file()
+        try:
+            groups = self._groups(path)
+            made = [
+                _blocks(file.read_row_group(group), document["segments"][number])
+                for number, group in (groups[0], *groups[-2:])
+            ]
+            return _head(document["segments"][groups[0][0]]) + made[0], b"".join(made[1:])
+        except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
+            raise self._damaged(error) from error
+
+    def _groups(self, path: Path) -> list[tuple[int, int]]:
+        """Segment and number of each row group of a sample file."""
+        file, document = self._file()
+        groups = []
+        for group in range(file.metadata.num_row_groups):
+            number = int(file.metadata.row_group(group).column(0).statistics.min)
+            if str(document["segments"][number]["file"]) == str(path):
+                groups.append((number, group))
+        return groups
+
+    def _file(self) -> tuple[Any, Tree]:
+        if self._opened is None:
+            pa, pq = arrow()
+            try:
+                file = pq.ParquetFile(self._path)
+                text = (file.metadata.metadata or {}).get(METADATA_KEY.encode())
+                document = json.loads(text or b"null")
+            except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+                raise StorageFailed(f"{self._path} cannot be read as Parquet: {error}") from error
+            if not isinstance(document, dict) or document.get("schema") != ARCHIVE_SCHEMA:
+                raise StorageFailed(
+                    f"{self._path} is no archive of `hpckit report --parquet`: "
+                    f"its metadata has no {ARCHIVE_SCHEMA}"
+                )
+            self._opened = (file, document)
+        return self._opened
+
+    def _damaged(self, error: Exception) -> StorageFailed:
+        return StorageFailed(f"{self._path} is damaged: {error!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the file anew."""
+        return ParquetStore, (self._path,)
+
+
+def _head(segment: Tree) -> bytes:
+    """META and events of a segment."""
+    events = b"".join(json.dumps(one).encode() + b"\n" for one in segment["events"])
+    parts = [_block(segment, META, 1, 0, json.dumps(segment["meta"]).encode())]
+    return b"".join([*parts, _block(segment, EVENTS, 1, 0, events)] if events else parts)
+
+
+def _blocks(table: Any, segment: Tree) -> bytes:
+    """A row group as blocks in the order of time."""
+    times = table["time_ns"].cast("int64").to_numpy() - int(segment["realtime_offset_ns"])
+    order = np.argsort(times, kind="stable")
+    columns = [str(one["name"]) for one in segment["meta"]["host_columns"]]
+    is_host = len(times) > 0 and table["gpu_uuid"].null_count == len(times)
+    rows = _host_rows(table, columns) if is_host else _gpu_rows(table)
+    times, rows = times[order], rows[order]
+    blocks, at = [], 0
+    while at < len(times):
+        last_ns = int(times[at]) + _BLOCK_NS
+        end = min(int(np.searchsorted(times, last_ns)), at + _BLOCK_ROWS)
+        piece = rows[at:end]
+        piece["dt_us"] = (times[at:end] - times[at] + 500) // 1000
+        kind = HOST if is_host else GPU
+        blocks.append(_block(segment, kind, rows.dtype.itemsize, int(times[at]), piece.tobytes()))
+        at = end
+    return b"".join(blocks)
+
+
+def _block(segment: Tree, kind: int, record: int, at_ns: int, payload: bytes) -> bytes:
+    realtime_ns = at_ns + int(segment["realtime_offset_ns"])
+    boottime_ns = at_ns + int(segment["boottime_offset_ns"])
+    header = BlockHeader(kind, record, 0, 0, realtime_ns, at_ns, boottime_ns)
+    return encode_block(header, payload)
+
+
+def _gpu_rows(table: Any) -> NDArray[np.void]:
+    rows = np.zeros(len(table), GPU_DTYPE)
+    rows["gpu"] = table["gpu_index"].to_numpy()
+    for name in KEPT:
+        rows[name] = _whole(table[name], GPU_DTYPE[name].itemsize)
+    return rows
+
+
+def _host_rows(table: Any, columns: Sequence[str]) -> NDArray[np.void]:
+    kinds = [("dt_us", "<u4"), ("zero", "<u4"), ("values", "<u8", (len(columns),))]
+    rows = np.zeros(len(table), np.dtype(kinds))
+    for place, name in enumerate(columns):
+        rows["values"][:, place] = _whole(table[HOST_PREFIX + name], 8)
+    return rows
+
+
+def _whole(column: Any, size_bytes: int) -> NDArray[Any]:
+    """A column with the number that says "not measured" where it is null."""
+    filled: NDArray[Any] = column.fill_null(MISSING[size_bytes]).to_numpy()
+    return filled

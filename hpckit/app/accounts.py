@@ -1,0 +1,271 @@
+"""What lies there of a job, brought together by node: ledgers, sample files, and from when to when.
+
+Times of different nodes meet on CLOCK_REALTIME; those of one node stay on the CLOCK_MONOTONIC of
+its sampler, or of its ranks where there was none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpckit.errors import ParseError, StorageFailed
+from hpckit.model.ledger import EnergyReading, Moment, RankLedger
+from hpckit.model.samples import EVENTS, read_blocks
+from hpckit.model.samples import Block as SampleBlock
+from hpckit.model.series import SampleChunk, SampleMeta
+from hpckit.parse.ledger import parse_ledger
+from hpckit.parse.samples import SampleReader
+from hpckit.ports import AccountFiles, FoundAccounts, SampleStore
+
+_MOST_TOLD = 4
+_DT_BYTES = 4
+_MOST_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpan:
+    """A sample file, and from when to when it goes, on the clock of its first boot."""
+
+    path: Path
+    meta: SampleMeta
+    first_ns: int
+    last_ns: int
+    realtime_offset_ns: int
+
+    @property
+    def node(self) -> str:
+        """The node that the sampler ran on."""
+        return self.meta.node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvidence:
+    """All that is known of one node in one incarnation.
+
+    `begin_ns` and `end_ns` are the first and last evidence on CLOCK_MONOTONIC, `realtime_offset_ns`
+    makes it CLOCK_REALTIME. `lives` are the ranks there, in order; `spans` its sample files.
+    """
+
+    node: str
+    restart: int
+    begin_ns: int
+    end_ns: int
+    realtime_offset_ns: int
+    boot_id: str | None
+    lives: tuple[RankLedger, ...] = ()
+    spans: tuple[SampleSpan, ...] = ()
+
+    @property
+    def expected_rows(self) -> float:
+        """About how many rows its sample files have."""
+        return sum(
+            (one.last_ns - one.first_ns) / 1e9 * one.meta.hz * len(one.meta.gpus)
+            for one in self.spans
+        )
+
+    @property
+    def started_s(self) -> float:
+        """The first evidence, seconds since the epoch."""
+        return (self.begin_ns + self.realtime_offset_ns) / 1e9
+
+    @property
+    def ended_s(self) -> float:
+        """The last evidence."""
+        return (self.end_ns + self.realtime_offset_ns) / 1e9
+
+    def ns_of(self, life: RankLedger, at: Moment) -> int:
+        """A moment of a rank on this node's clock."""
+        same_boot = self.boot_id is None or life.start.boot_id in (None, self.boot_id)
+        return at.monotonic_ns if same_boot else at.realtime_ns - self.realtime_offset_ns
+
+    def readings_of(
+        self, life: RankLedger, readings: Iterable[EnergyReading]
+    ) -> list[EnergyReading]:
+        """Readings of a rank with their times on this node's clock."""
+        shift_ns = self.ns_of(life, life.start.at) - life.start.at.monotonic_ns
+        return [
+            EnergyReading(
+                uuid=one.uuid,
+                monotonic_ns=one.monotonic_ns + shift_ns,
+                energy_mj=one.energy_mj,
+                refused=one.refused,
+            )
+            for one in readings
+        ]
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """Evidence while it is gathered, by restart and node."""
+
+    lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=dict)
+    spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+
+def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence], list[str]]:
+    """The evidence by incarnation and node, and a sentence for what could not be read."""
+    gathering = _Gathering()
+    for files in found.incarnations:
+        _take_ledgers(store, files, gathering)
+        _take_samples(store, files, gathering)
+    evidence = []
+    for restart, node in sorted({*gathering.lives, *gathering.spans}):
+        lives = gathering.lives.get((restart, node), [])
+        spans = gathering.spans.get((restart, node), [])
+        evidence.append(_evidence(restart, node, lives, spans))
+    refused = gathering.refused
+    told = refused[:_MOST_TOLD]
+    if len(refused) > len(told):
+        told.append(f"and {len(refused) - len(told)} more files could not be read")
+    return evidence, [*found.missing, *told]
+
+
+def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
+    for path in files.ledgers:
+        try:
+            lives = parse_ledger(store.ledger(path).decode("utf-8", "replace"))
+        except StorageFailed as error:
+            gathering.refused.append(error.message)
+            continue
+        except ParseError as error:
+            gathering.refused.append(f"{path.name} is no ledger: {_first_line(error)}")
+            continue
+        for life in lives:
+            if _can_be(life):
+                key = (files.restart or 0, life.start.node)
+                gathering.lives.setdefault(key, []).append(life)
+            else:
+                gathering.refused.append(f"{path.name} has times that cannot be")
+
+
+def _can_be(life: RankLedger) -> bool:
+    moments = [life.start.at] + ([life.end.at] if life.end is not None else [])
+    times = [ns for at in moments for ns in (at.realtime_ns, at.monotonic_ns, at.boottime_ns)]
+    readings = [*life.start.gpus, *(life.end.gpus + life.end.updates if life.end else ())]
+    times += [one.monotonic_ns for one in readings]
+    is_ordered = moments[-1].monotonic_ns >= moments[0].monotonic_ns
+    return is_ordered and all(0 <= ns < _MOST_NS for ns in times)
+
+
+def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
+    for path in files.samples:
+        try:
+            span = span_of(store, path)
+        except StorageFailed as error:
+            gathering.refused.append(error.message)
+            continue
+        except ParseError as error:
+            gathering.refused.append(f"{path.name} is no sample file: {_first_line(error)}")
+            continue
+        if span is None:
+            gathering.refused.append(f"{path.name} has no samples")
+            continue
+        restart = span.meta.restart if files.restart is None else files.restart
+        gathering.spans.setdefault((restart, span.node), []).append(span)
+
+
+def _first_line(error: ParseError) -> str:
+    return error.message.split("\n", 1)[0]
+
+
+def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
+    """From when to when a sample file goes, by its ends alone where these are whole.
+
+    None for one without samples. Raises StorageFailed, ParseError.
+    """
+    head, tail = store.ends(path)
+    first = next(_with_times(SampleReader(head)), None)
+    last_ns = None if first is None else _last_ns(tail, first)
+    if first is not None and last_ns is not None:
+        return _span(path, first, last_ns)
+    chunks = [(one, _times(one)) for one in SampleReader(store.pieces(path)) if _times(one)]
+    return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
+
+
+def _with_times(chunks: Iterable[SampleChunk]) -> Iterator[SampleChunk]:
+    return (one for one in chunks if _times(one))
+
+
+def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
+    return SampleSpan(
+        path=path,
+        meta=first.meta,
+        first_ns=min(_times(first)),
+        last_ns=max(last_ns, *_times(first)),
+        realtime_offset_ns=first.realtime_offset_ns,
+    )
+
+
+def _times(chunk: SampleChunk) -> list[int]:
+    """First and last time of the rows of a chunk, if it has any."""
+    return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
+
+
+def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
+    """The time of the last record, on the clock of the first chunk."""
+    last: int | None = None
+    for block in read_blocks(tail):
+        if isinstance(block, SampleBlock):
+            last = _end_of(block, first)
+    return last
+
+
+def _end_of(block: SampleBlock, first: SampleChunk) -> int:
+    header, payload = block
+    at_ns = header.monotonic_ns
+    if at_ns < min(_times(first)):  # another boot
+        at_ns = header.realtime_ns - first.realtime_offset_ns
+    if header.kind == EVENTS or len(payload) < header.record_bytes:
+        return at_ns
+    last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
+    return at_ns + int.from_bytes(last, "little") * 1000
+
+
+def _evidence(
+    restart: int, node: str, lives: list[RankLedger], spans: list[SampleSpan]
+) -> NodeEvidence:
+    spans.sort(key=lambda span: span.first_ns + span.realtime_offset_ns)
+    if spans:
+        offset_ns, boot_id = spans[0].realtime_offset_ns, spans[0].meta.boot_id
+    else:
+        start = lives[0].start
+        offset_ns, boot_id = start.at.realtime_ns - start.at.monotonic_ns, start.boot_id
+    found = NodeEvidence(
+        node=node,
+        restart=restart,
+        begin_ns=0,
+        end_ns=0,
+        realtime_offset_ns=offset_ns,
+        boot_id=boot_id,
+        lives=tuple(sorted(lives, key=lambda life: (life.start.rank, life.start.at.realtime_ns))),
+        spans=tuple(spans),
+    )
+    times = [ns for span in spans for ns in _span_ns(span, offset_ns, boot_id)]
+    for life in lives:
+        times += [found.ns_of(life, at) for at in _moments(life)]
+    return _between(found, min(times), max(times))
+
+
+def _span_ns(span: SampleSpan, offset_ns: int, boot_id: str | None) -> tuple[int, int]:
+    shift_ns = 0 if span.meta.boot_id == boot_id else span.realtime_offset_ns - offset_ns
+    return span.first_ns + shift_ns, span.last_ns + shift_ns
+
+
+def _moments(life: RankLedger) -> list[Moment]:
+    return [life.start.at] if life.end is None else [life.start.at, life.end.at]
+
+
+def _between(found: NodeEvidence, begin_ns: int, end_ns: int) -> NodeEvidence:
+    return NodeEvidence(
+        node=found.node,
+        restart=found.restart,
+        begin_ns=begin_ns,
+        end_ns=max(end_ns, begin_ns + 1),
+        realtime_offset_ns=found.realtime_offset_ns,
+        boot_id=found.boot_id,
+        lives=found.lives,
+        spans=found.spans,
+    )

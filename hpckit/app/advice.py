@@ -1,0 +1,112 @@
+"""The closed loop: a report's advice, its way into the next job, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpckit.decide.advice import advise, values_of
+from hpckit.decide.advice_outcome import advice_document, outcomes
+from hpckit.decide.advice_patch import options_text, patch_text
+from hpckit.decide.advice_words import advice_findings
+from hpckit.errors import ConfigError, HpckitError, StorageFailed
+from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
+from hpckit.model.advised import AdvisedJob
+from hpckit.model.job import JobSpec
+from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_FILE, JOB_FILE
+from hpckit.parse.document import convert
+from hpckit.ports import JobFolders
+
+
+def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobReport:
+    """The report with its advice, and with what became of the advice that its job had taken.
+
+    `folder` is the job's. One that does not say what the job was gives no advice, and says so in
+    `missing`.
+    """
+    try:
+        spec = measured_job(folder, folders)
+    except HpckitError:
+        sentence = "no advice: the job's folder does not say what it asked for"
+        return replace(report, missing=(*report.missing, sentence))
+    advice = advise(report, spec)
+    told = _outcomes(report, spec, folder, folders)
+    return replace(
+        report,
+        advice=advice,
+        advice_patch=_patch(advice, folder, folders),
+        advice_options=options_text(advice),
+        outcomes=told,
+        findings=(*report.findings, *advice_findings(report, spec)),
+    )
+
+
+def measured_job(folder: Path, folders: JobFolders) -> JobSpec:
+    """The effective job of a job folder. Raises StorageFailed, ConfigError."""
+    job = folders.read_json(folder, EFFECTIVE_FILE).get("job")
+    if not isinstance(job, dict):
+        raise StorageFailed(f"{folder / EFFECTIVE_FILE} does not say what the job was")
+    return convert(dict(job), JobSpec, str(folder / EFFECTIVE_FILE))
+
+
+def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> AdvisedJob:
+    """The advice of a report for the next job. Raises HpckitError where it cannot have any."""
+    if not report.nodes and not report.gpus:
+        raise HpckitError(
+            f"job {report.job.job_id} has no accounts to advise from",
+            hint=f"hpckit report {report.job.job_id} says what is missing",
+        )
+    spec = measured_job(folder, folders)
+    advice = advise(report, spec)
+    return AdvisedJob(
+        report_id=report.job.job_id or folder.name,
+        values=values_of(advice),
+        document=advice_document(report, spec, advice, ()),
+    )
+
+
+def read_advice(text: str, source: str) -> AdvisedJob:
+    """The advice that a job folder has in `advice.json`. Raises ConfigError for anything else."""
+    try:
+        document: Any = json.loads(text)
+        if document["schema"] != ADVICE_SCHEMA:
+            raise ConfigError(
+                f"got schema {document['schema']!r}, expected {ADVICE_SCHEMA!r}", source=source
+            )
+        advice = [
+            Advice(key=one["key"], now=one["now"], proposed=one["proposed"], because=one["because"])
+            for one in document["advice"]
+        ]
+        values = values_of(advice)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"is no advice of hpckit: {error!r}",
+            source=source,
+            hint="give the id of a job, or the advice.json of a job folder",
+        ) from error
+    return AdvisedJob(report_id=str(document.get("job_id")), values=values, document=document)
+
+
+def _outcomes(
+    report: JobReport, spec: JobSpec, folder: Path, folders: JobFolders
+) -> tuple[AdviceOutcome, ...]:
+    try:
+        document: Mapping[str, Any] = folders.read_json(folder, ADVICE_FILE)
+    except StorageFailed:
+        return ()
+    if document.get("schema") != ADVICE_SCHEMA:
+        return ()
+    return outcomes(document, report, spec)
+
+
+def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str | None:
+    """The advice as a diff of the job file, None without one."""
+    if not advice:
+        return None
+    try:
+        return patch_text(advice, folders.read(folder, JOB_FILE), JOB_FILE)
+    except StorageFailed:
+        return None

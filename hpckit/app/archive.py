@@ -1,0 +1,66 @@
+"""All accounts of a job in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from hpckit.errors import StorageFailed
+from hpckit.model.account_files import account_folder
+from hpckit.ports import AccountArchive, ArchivedFile, FoundAccounts, SampleStore
+
+
+def archive(
+    found: FoundAccounts,
+    store: SampleStore,
+    writer: AccountArchive,
+    path: Path,
+    progress: Callable[[int, int], None],
+) -> tuple[int, int]:
+    """Write the archive; gives the GPU samples in it, and its bytes.
+
+    A ledger or sample file that cannot be read is left out, as the report says. Raises
+    StorageFailed where there is none at all, and what `writer` raises.
+    """
+    ledgers: dict[str, str] = {}
+    for files in found.incarnations:
+        folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
+        for one in files.ledgers:
+            try:
+                text = store.ledger(one).decode("utf-8", "replace")
+            except StorageFailed:
+                continue
+            ledgers[f"{folder}/{one.name}"] = text
+    named = [(files.restart, one) for files in found.incarnations for one in files.samples]
+    if not named:
+        raise StorageFailed("there are no samples to be written as Parquet")
+    sources = [
+        ArchivedFile(
+            name=one.name if restart is None else f"restart-{restart}/{one.name}",
+            restart=restart,
+            pieces=partial(_pieces, store, one),
+        )
+        for restart, one in named
+    ]
+    return writer.write(path, ledgers, _told(sources, progress))
+
+
+def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:
+    try:
+        yield from store.pieces(path)
+    except StorageFailed:
+        return
+
+
+def _told(sources: list[ArchivedFile], progress: Callable[[int, int], None]) -> list[ArchivedFile]:
+    """The files, which say when they are begun."""
+
+    def pieces(place: int, one: ArchivedFile) -> Iterator[bytes]:
+        progress(place, len(sources))
+        yield from one.pieces()
+
+    return [
+        ArchivedFile(name=one.name, restart=one.restart, pieces=partial(pieces, place, one))
+        for place, one in enumerate(sources)
+    ]

@@ -1,0 +1,126 @@
+"""One node's account: what its meters say, or what the site's figures make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from hpckit.app.node_fold import NodeFold
+from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.host import HostUsage
+from hpckit.model.account import Energy, EnergySource, GpuAccount, NodeAccount
+from hpckit.model.site import EnergySite
+
+_KEYS = ("node_idle_w", "cpu_core_w")
+_WHOLE = ("node", "module")
+_HOST = (
+    "cpu_throttled_s",
+    "mem_peak_bytes",
+    "mem_limit_bytes",
+    "oom_kills",
+    "psi_frac",
+    "network_bytes",
+    "sampler_cpu_s",
+)
+
+
+def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
+    """The account of a folded node; `gpus` are its own, in this incarnation."""
+    evidence, meta, host = fold.evidence, fold.meta, fold.host
+    gpu = sum_of_boards(one.energy for one in gpus)
+    from_host = {} if host is None else {name: getattr(host, name) for name in _HOST}
+    cpu_s = _cpu_s(fold)
+    return NodeAccount(
+        node=evidence.node,
+        restart=evidence.restart,
+        started_s=evidence.started_s,
+        ended_s=evidence.ended_s,
+        gpu_energy=gpu,
+        energy=_energy(fold, gpu if gpus else None, cpu_s, site),
+        samples=fold.samples,
+        cpus=None if meta is None else meta.cpus,
+        cpu_s=cpu_s,
+        missing=(*fold.missing, *(() if host is None else host.missing)),
+        **from_host,
+    )
+
+
+def _cpu_s(fold: NodeFold) -> float | None:
+    """The job's CPU seconds by its cgroup, else those of its ranks, None where one has no end."""
+    if fold.host is not None and fold.host.cpu_s is not None:
+        return fold.host.cpu_s
+    ends = [life.end for life in fold.evidence.lives]
+    times = [
+        None if one is None or one.cpu_user_s is None else one.cpu_user_s + (one.cpu_system_s or 0)
+        for one in ends
+    ]
+    known = [one for one in times if one is not None]
+    return math.fsum(known) if known and len(known) == len(times) else None
+
+
+def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
+    """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
+    metered = _metered(fold.host, gpu)
+    if metered is not None and metered.value_j is not None:
+        return metered
+    why = fold.host.energy.because if fold.host is not None else "there are no samples of the host"
+    if metered is not None:
+        why = metered.because
+    absent = [key for key in _KEYS if getattr(site, key) is None]
+    if absent:
+        why = f"{why}, and the site file's [energy] has no {' and '.join(absent)}"
+    elif fold.meta is not None and fold.meta.exclusive is False:
+        why = f"{why}; a share of the node is not modelled"
+    elif gpu is not None and gpu.value_j is None:
+        why = f"that of its GPUs: {gpu.because}"
+    else:
+        return _modelled(fold, gpu, cpu_s, site)
+    return Energy(value_j=None, scope="node", because=why)
+
+
+def _metered(host: HostUsage | None, gpu: Energy | None) -> Energy | None:
+    """What the meters say of the whole node, None where there are none.
+
+    A meter of the CPUs lacks the GPUs, whose energy is added; one of the node or of modules has
+    them, and a GPU's figure that is its module's has the CPUs: neither is added to the other.
+    """
+    if host is None or host.energy.value_j is None:
+        return None
+    meter = host.energy
+    if meter.scope in _WHOLE or gpu is None:
+        return dataclasses.replace(meter, scope="node")
+    if gpu.value_j is None:
+        because = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
+        return Energy(value_j=None, scope="node", because=because)
+    if gpu.scope == "module":
+        words = "the GPUs' modules, which have the CPUs in them"
+        return dataclasses.replace(gpu, scope="node", because=words)
+    words = f"{meter.because}, and the GPUs; without NICs, disks, fans and losses"
+    return dataclasses.replace(sum_of_boards([meter, gpu], because=words), scope="node")
+
+
+def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
+    """GPUs as measured, and the site's figures for the rest."""
+    evidence = fold.evidence
+    held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
+    busy_s = 0.0 if cpu_s is None or (gpu is not None and gpu.scope == "module") else cpu_s
+    idle_j = (site.node_idle_w or 0.0) * held_s
+    words = "node_idle_w × time + cpu_core_w × CPU seconds + GPUs"
+    return Energy(
+        value_j=(0.0 if gpu is None else gpu.value_j or 0.0)
+        + idle_j
+        + (site.cpu_core_w or 0.0) * busy_s,
+        source=EnergySource.MODELLED,
+        coverage_frac=1.0 if gpu is None else gpu.coverage_frac,
+        scope="node",
+        because=words if cpu_s is not None else f"{words}; the CPU seconds are not known",
+    )
+
+
+def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
+    """The energy of all nodes; not known where that of one is not."""
+    for one in nodes:
+        if one.energy.value_j is None:
+            return one.energy
+    return dataclasses.replace(sum_of_boards(one.energy for one in nodes), scope="node")

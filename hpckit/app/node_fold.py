@@ -1,0 +1,239 @@
+"""One node's files, read once: energy and use of each of its GPUs, and what its host did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hpckit.app.accounts import NodeEvidence, SampleSpan
+from hpckit.errors import ParseError, StorageFailed
+from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_of
+from hpckit.measure.energy import GpuEnergyFold
+from hpckit.measure.gpu_energy import GpuEnergy
+from hpckit.measure.host import HostFold, HostUsage
+from hpckit.measure.rows import rows_by_gpu
+from hpckit.measure.usage import GpuUsage, GpuUsageFold
+from hpckit.model.ledger import EnergyReading, RankLedger
+from hpckit.model.series import FileCondition, SampleChunk, SampledGpu, SampleMeta
+from hpckit.parse.samples import SampleReader
+from hpckit.ports import SampleStore
+
+_MOST_GPUS = 1024
+_UNKNOWN_INDEX = -1
+_USUAL_HZ = 1.0
+_LEAST_HZ = 1e-4
+_MOST_HZ = 1e4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFold:
+    """What was found of one GPU; `usage` None where no samples are of it."""
+
+    gpu: SampledGpu
+    energy: GpuEnergy
+    usage: GpuUsage | None
+
+    @property
+    def index(self) -> int | None:
+        """The driver's index, None where only a ledger names the GPU."""
+        return None if self.gpu.index == _UNKNOWN_INDEX else self.gpu.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFold:
+    """What was found of one node in one incarnation; `meta` None where no sampler ran."""
+
+    evidence: NodeEvidence
+    attribution: Attribution
+    claims: tuple[RankClaim, ...] = ()
+    gpus: tuple[GpuFold, ...] = ()
+    meta: SampleMeta | None = None
+    host: HostUsage | None = None
+    samples: int = 0
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldRequest:
+    """A node to be folded; curves of `points` points begin where `origin_s` (epoch) is.
+
+    `is_running` is whether a rank without an end may go on.
+    """
+
+    store: SampleStore
+    evidence: NodeEvidence
+    origin_s: float
+    points: int = 0
+    is_running: bool = False
+
+
+@dataclass(slots=True)
+class _Folds:
+    """The folds of a node's GPUs, made when a GPU is first seen."""
+
+    request: FoldRequest
+    marks_ns: Sequence[int]
+    readings: dict[str, list[EnergyReading]]
+    updates: dict[str, list[EnergyReading]]
+    gpus: dict[str, SampledGpu] = field(default_factory=dict)
+    energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
+    usage: dict[str, GpuUsageFold] = field(default_factory=dict)
+    host: HostFold | None = None
+    samples: int = 0
+
+    def take(self, chunk: SampleChunk, shift_ns: int) -> None:
+        """Add a chunk whose clock is `shift_ns` behind the node's."""
+        for place, times_ns, rows in rows_by_gpu(chunk):
+            gpu = chunk.meta.gpus[place]
+            if gpu.uuid not in self.gpus and not self._begin(gpu, chunk.meta.hz):
+                continue
+            at_ns = times_ns + shift_ns if shift_ns else times_ns
+            offset_ns = chunk.boottime_offset_ns
+            self.energy[gpu.uuid].add(at_ns, rows, boottime_offset_ns=offset_ns)
+            self.usage[gpu.uuid].add(at_ns, rows)
+            self.samples += len(rows)
+        if self.host is None:
+            evidence = self.request.evidence
+            period_s = _period_s(chunk.meta.hz)
+            self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
+        self.host.add(chunk, shift_ns)
+
+    def _begin(self, gpu: SampledGpu, hz: float) -> bool:
+        if len(self.gpus) >= _MOST_GPUS:
+            return False
+        evidence = self.request.evidence
+        period_s = _period_s(hz)
+        self._begin_energy(gpu, period_s)
+        self.usage[gpu.uuid] = GpuUsageFold(
+            gpu,
+            period_s,
+            evidence.begin_ns,
+            evidence.end_ns,
+            realtime_offset_ns=evidence.realtime_offset_ns,
+            origin_s=evidence.started_s - self.request.origin_s,
+            points=self.request.points,
+        )
+        return True
+
+    def _begin_energy(self, gpu: SampledGpu, period_s: float | None) -> None:
+        self.gpus[gpu.uuid] = gpu
+        self.energy[gpu.uuid] = GpuEnergyFold(
+            gpu,
+            self.readings.get(gpu.uuid, []),
+            self.marks_ns,
+            updates=self.updates.get(gpu.uuid, []),
+            period_s=period_s,
+        )
+
+    def results(self) -> tuple[GpuFold, ...]:
+        """All GPUs, also those that only ledgers name."""
+        for uuid, readings in self.readings.items():
+            if uuid not in self.gpus and len(self.gpus) < _MOST_GPUS:
+                has_counter = any(one.energy_mj is not None for one in readings)
+                energy = "counter" if has_counter else None
+                refused = {one.refused for one in readings if one.refused}
+                why = {"energy_mj": sorted(refused)[0]} if refused else {}
+                gpu = SampledGpu(uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why)
+                self._begin_energy(gpu, None)
+        return tuple(
+            GpuFold(
+                gpu=gpu,
+                energy=self.energy[uuid].result(),
+                usage=self.usage[uuid].result() if uuid in self.usage else None,
+            )
+            for uuid, gpu in self.gpus.items()
+        )
+
+
+def _period_s(hz: float) -> float:
+    """The period that the file states, or the usual one where it states what cannot be."""
+    return 1 / hz if _LEAST_HZ <= hz <= _MOST_HZ else 1 / _USUAL_HZ
+
+
+def fold_node(request: FoldRequest) -> NodeFold:
+    """Read the files of a node once, in bounded memory. Damage is told in `missing`."""
+    evidence = request.evidence
+    readings, updates = _readings(evidence)
+    claims = [_claim(evidence, one, is_running=request.is_running) for one in evidence.lives]
+    window_ns = (evidence.begin_ns, evidence.end_ns)
+    folds = _Folds(request, marks_of(claims, window_ns), readings, updates)
+    missing: list[str] = []
+    for span in evidence.spans:
+        missing += _fold_file(folds, span)
+    if not evidence.spans:
+        missing.append("no samples: only what its ranks wrote when they began and ended")
+    gpus = folds.results()
+    return NodeFold(
+        evidence=evidence,
+        gpus=gpus,
+        claims=tuple(claims),
+        attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
+        meta=evidence.spans[0].meta if evidence.spans else None,
+        host=None if folds.host is None else folds.host.result(),
+        samples=folds.samples,
+        missing=tuple(missing),
+    )
+
+
+def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
+    evidence = folds.request.evidence
+    reader = SampleReader(folds.request.store.pieces(span.path))
+    try:
+        for chunk in reader:
+            folds.take(chunk, _shift_ns(chunk, evidence))
+            yield from _events(chunk)
+    except (StorageFailed, ParseError) as error:
+        line = error.message.split("\n", 1)[0]
+        yield f"{span.path.name} could be read in part only: {line}"
+    yield from _damage(reader.condition)
+
+
+def _shift_ns(chunk: SampleChunk, evidence: NodeEvidence) -> int:
+    """By how much the chunk's clock is behind the node's: that of another boot begins anew."""
+    if chunk.meta.boot_id == evidence.boot_id:
+        return 0
+    return chunk.realtime_offset_ns - evidence.realtime_offset_ns
+
+
+def _events(chunk: SampleChunk) -> Iterator[str]:
+    for event in chunk.events:
+        if event.get("event") == "gpu-lost":
+            yield f"GPU {event.get('gpu')} was lost to the driver while the job ran"
+
+
+def _damage(condition: FileCondition) -> Iterator[str]:
+    if condition.lost_blocks:
+        yield f"{condition.lost_blocks} blocks of samples are lost"
+    elif condition.lost_bytes and not condition.is_cut_short:
+        yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
+
+
+def _claim(evidence: NodeEvidence, life: RankLedger, *, is_running: bool) -> RankClaim:
+    """From when to when a rank held its GPUs; one without an end until the last evidence."""
+    begin_ns = evidence.ns_of(life, life.start.at)
+    end_ns = evidence.end_ns if life.end is None else evidence.ns_of(life, life.end.at)
+    begin_ns = min(max(begin_ns, evidence.begin_ns), evidence.end_ns)
+    cut = "running" if is_running else "sample"
+    return RankClaim(
+        rank=life.start.rank,
+        gpus=tuple(dict.fromkeys(one.uuid for one in life.start.gpus)),
+        started_ns=begin_ns,
+        ended_ns=min(max(end_ns, begin_ns), evidence.end_ns),
+        ended_by=cut if life.end is None else "ledger",
+    )
+
+
+def _readings(
+    evidence: NodeEvidence,
+) -> tuple[dict[str, list[EnergyReading]], dict[str, list[EnergyReading]]]:
+    """What ranks read of each GPU's counter, and the changes that they saw."""
+    readings: dict[str, list[EnergyReading]] = {}
+    updates: dict[str, list[EnergyReading]] = {}
+    for life in evidence.lives:
+        both = [*life.start.gpus, *(() if life.end is None else life.end.gpus)]
+        for one in evidence.readings_of(life, both):
+            readings.setdefault(one.uuid, []).append(one)
+        seen = () if life.end is None else life.end.updates
+        for one in evidence.readings_of(life, seen):
+            updates.setdefault(one.uuid, []).append(one)
+    return readings, updates

@@ -1,0 +1,228 @@
+"""The report of a job: what its ranks and samplers left, folded and put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hpckit.app.accounts import NodeEvidence, gather
+from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
+from hpckit.app.node_account import node_account, node_energy
+from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
+from hpckit.errors import HpckitError
+from hpckit.measure.cost import cost_of, share_sum
+from hpckit.measure.curves import points_for
+from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.findings import report_findings
+from hpckit.measure.straggler_causes import Surroundings
+from hpckit.measure.stragglers import stragglers, with_behind
+from hpckit.model.account import (
+    Cost,
+    Energy,
+    GpuAccount,
+    Incarnation,
+    JobEnergy,
+    JobReport,
+    NodeAccount,
+    ReportedJob,
+)
+from hpckit.model.site import EnergySite
+from hpckit.ports import FoundAccounts, SampleStore
+
+_MOST_NAMED = 4
+FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
+"""Gives the folds in the order of the requests, computed here or by other processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What is known of a job besides its accounts; all of it may be missing.
+
+    `nodes` are those of the allocation. `is_running` is whether there will be more of it.
+    """
+
+    job_id: str | None = None
+    name: str | None = None
+    array_task: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    folder: str | None = None
+    time_limit_s: float | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    nodes: tuple[str, ...] = ()
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTools:
+    """What a report is made with; `progress` hears of each node that is done, and of how many."""
+
+    store: SampleStore
+    fold_all: FoldAll = map
+    progress: Callable[[int, int], None] | None = None
+
+
+def report_of(
+    found: FoundAccounts,
+    tools: ReportTools,
+    facts: JobFacts,
+    site: EnergySite,
+    *,
+    curves: bool = False,
+) -> JobReport:
+    """The report. Raises HpckitError where there are no accounts that can be read."""
+    evidence, missing = gather(tools.store, found)
+    if not evidence:
+        raise HpckitError("; ".join(missing) or "there are no accounts of this job")
+    started_s, ended_s = _window(evidence, facts)
+    folds = list(_folded(evidence, tools, facts, started_s, curves=curves))
+    gpus_of = [gpu_accounts(fold) for fold in folds]
+    gpus = [one for mine in gpus_of for one in mine]
+    nodes = tuple(node_account(*both, site) for both in zip(folds, gpus_of, strict=True))
+    found_behind = stragglers(gpus, _surroundings(evidence, nodes))
+    ranks = [one for fold in folds for one in rank_accounts(fold)]
+    ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
+    runs = incarnations(folds, gpus)
+    energy = _energy(folds, gpus, runs, node_energy(nodes))
+    report = JobReport(
+        job=_job(facts, folds, gpus),
+        started_s=started_s,
+        ended_s=ended_s,
+        energy=energy,
+        cost=_cost(energy, site),
+        waste=share_sum([one.waste for one in gpus]),
+        incarnations=tuple(runs),
+        gpus=tuple(gpus),
+        ranks=with_behind(ranks, gpus, found_behind),
+        nodes=nodes,
+        missing=(*missing, *_missing(facts, folds)),
+    )
+    return replace(report, findings=report_findings(report, found_behind))
+
+
+def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:
+    """From the job's start to its end, as Slurm and the evidence have them.
+
+    Slurm knows the start of the last incarnation alone.
+    """
+    starts = [one.started_s for one in evidence]
+    ends = [one.ended_s for one in evidence]
+    starts += [] if facts.started_s is None else [facts.started_s]
+    ends += [] if facts.ended_s is None or facts.is_running else [facts.ended_s]
+    return min(starts), max(ends)
+
+
+def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
+    lives = [(one.node, life.start) for one in evidence for life in one.lives]
+    cpus = {
+        (node, gpu.uuid): start.cpus
+        for node, start in lives
+        for gpu in start.gpus
+        if start.cpus is not None
+    }
+    return Surroundings(nodes=nodes, cpus=cpus)
+
+
+def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
+    return cost_of(
+        energy.node,
+        energy.gpu,
+        pue=site.pue,
+        price_per_kwh=site.price_per_kwh,
+        currency=site.currency,
+        co2_g_per_kwh=site.co2_g_per_kwh,
+    )
+
+
+def _folded(
+    evidence: Sequence[NodeEvidence],
+    tools: ReportTools,
+    facts: JobFacts,
+    origin_s: float,
+    *,
+    curves: bool,
+) -> Iterator[NodeFold]:
+    gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
+    points = points_for(gpus) if curves else 0
+    last = max(one.restart for one in evidence)
+    requests = [
+        FoldRequest(
+            store=tools.store,
+            evidence=one,
+            origin_s=origin_s,
+            points=points,
+            is_running=facts.is_running and one.restart == last,
+        )
+        for one in evidence
+    ]
+    for done, fold in enumerate(tools.fold_all(fold_node, requests), start=1):
+        if tools.progress is not None:
+            tools.progress(done, len(requests))
+        yield fold
+
+
+def _energy(
+    folds: Sequence[NodeFold],
+    gpus: Sequence[GpuAccount],
+    runs: Sequence[Incarnation],
+    node: Energy,
+) -> JobEnergy:
+    useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
+    lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
+    return JobEnergy(
+        gpu=sum_of_boards(one.energy for one in gpus)
+        if gpus
+        else Energy(value_j=None, because="no GPU is named in the accounts"),
+        node=node,
+        useful_gpu_j=_sum(useful),
+        lost_gpu_j=_sum(lost),
+        conservation=conservation(folds) if gpus else None,
+    )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """The sum, None where a part is not known."""
+    known = [one for one in values if one is not None]
+    return math.fsum(known) if len(known) == len(values) else None
+
+
+def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> ReportedJob:
+    metas = [fold.meta for fold in folds if fold.meta is not None]
+    ids = [one.job_id for one in metas]
+    ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
+    tasks = [one.array_task for one in metas]
+    return ReportedJob(
+        job_id=facts.job_id or next(filter(None, ids), None),
+        name=facts.name,
+        array_task=facts.array_task
+        if facts.array_task is not None
+        else next((one for one in tasks if one is not None), None),
+        state=facts.state,
+        exit_code=facts.exit_code,
+        folder=facts.folder,
+        nodes=len({fold.evidence.node for fold in folds} | set(facts.nodes)),
+        gpus=len({(one.node, one.uuid) for one in gpus}),
+        time_limit_s=facts.time_limit_s,
+        synthetic=any(one.synthetic for one in metas),
+    )
+
+
+def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
+    """What is not in the report of nodes that were there."""
+    there = {fold.evidence.node for fold in folds}
+    absent = [node for node in facts.nodes if node not in there]
+    if absent:
+        yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
+    said: dict[str, list[str]] = {}
+    for fold in folds:
+        for sentence in fold.missing:
+            said.setdefault(sentence, []).append(fold.evidence.node)
+    for sentence, nodes in said.items():
+        yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
+    return ", ".join(nodes[:_MOST_NAMED]) + more

@@ -1,0 +1,154 @@
+"""What is known of a job that is reported on: from Slurm, and from its folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpckit.app.report import JobFacts
+from hpckit.errors import ConfigError, HpckitError, StorageFailed
+from hpckit.model.hostlist import expand_hosts
+from hpckit.model.job_folder import (
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    RESULT_FILE,
+    RESULT_SCHEMA,
+    SITE_FILE,
+    SUBMITTED_FILE,
+)
+from hpckit.model.site import EnergySite, SiteSpec
+from hpckit.parse.document import convert
+from hpckit.ports import FoundAccounts, JobFolders
+from hpckit.units import parse_slurm_limit_s
+
+if TYPE_CHECKING:
+    from hpckit.model.slurm import JobEntry, JobStatus
+
+_MOST_NODES = 100_000
+
+
+def facts_of_job(
+    entry: JobEntry, status: JobStatus, task: int | None, folders: JobFolders
+) -> JobFacts:
+    """What Slurm and the folder say of a submitted job."""
+    state = status.state
+    return JobFacts(
+        job_id=status.job_id,
+        name=entry.name,
+        array_task=task,
+        state=str(state),
+        exit_code=status.exit_code,
+        folder=entry.folder,
+        time_limit_s=_time_limit_s(folders, Path(entry.folder)),
+        started_s=status.started_s,
+        ended_s=status.ended_s,
+        nodes=_nodes(status.nodelist),
+        is_running=not state.is_final and not state.is_waiting,
+    )
+
+
+def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
+    """What a folder says by itself: it may be a copy, years later, or no job's at all."""
+    intent = _document(folders, folder, INTENT_FILE)
+    if not intent:
+        return JobFacts()
+    submitted = _document(folders, folder, SUBMITTED_FILE)
+    result = _document(folders, folder, RESULT_FILE)
+    if result.get("schema") != RESULT_SCHEMA:
+        result = {}
+    return JobFacts(
+        job_id=_text(submitted.get("job_id", intent.get("job_id"))),
+        name=_text(intent.get("name")),
+        state=_text(result.get("state")),
+        exit_code=_whole(result.get("exit_code")),
+        folder=str(folder),
+        time_limit_s=_time_limit_s(folders, folder),
+        started_s=_number(result.get("started_s")),
+        ended_s=_number(result.get("ended_s")),
+        nodes=_nodes(_text(result.get("nodelist"))),
+    )
+
+
+def energy_site(folder: Path, folders: JobFolders) -> EnergySite:
+    """The energy factors of the site that the job was submitted to, none where it does not say."""
+    document = _document(folders, folder, SITE_FILE)
+    with contextlib.suppress(ConfigError):
+        return convert(dict(document), SiteSpec, SITE_FILE).energy
+    return EnergySite()
+
+
+def no_accounts(facts: JobFacts, found: FoundAccounts, folders: JobFolders) -> HpckitError:
+    """Why there is nothing to report on, and what to do."""
+    what = f"job {facts.job_id}" if facts.job_id else "the folder"
+    if found.array_tasks:
+        first = f"{facts.job_id or 'ID'}_{found.array_tasks[0]}"
+        tasks = f"{found.array_tasks[0]} to {found.array_tasks[-1]}"
+        asked = "" if facts.array_task is None else f" {facts.array_task}"
+        return HpckitError(
+            f"{what} is a job array whose tasks have accounts of their own ({tasks}); there are "
+            f"none of task{asked or ' and job together'}",
+            hint=f"hpckit report {first}, or --from the folder of one task below account/",
+        )
+    if found.missing:
+        return HpckitError(f"{what} has no account that can be read: {'; '.join(found.missing)}")
+    return HpckitError(f"{what} has no accounts: {_why(facts, folders)}", hint=_hint(facts))
+
+
+def _why(facts: JobFacts, folders: JobFolders) -> str:
+    if facts.state == "NOT_SUBMITTED":
+        return "it never became a job"
+    if facts.state is not None and facts.started_s is None and not facts.is_running:
+        return f"it did not run ({facts.state})"
+    effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
+    job = effective.get("job")
+    account = job.get("account") if isinstance(job, Mapping) else None
+    off = [key for key, value in account.items() if value is False] if account else []
+    if off:
+        return f"its job file says account.{off[0]} = false"
+    if facts.is_running:
+        return "no rank has begun yet"
+    return "no rank and no sampler wrote any: its script does not start them, or ended before"
+
+
+def _hint(facts: JobFacts) -> str | None:
+    if facts.job_id is None:
+        return "a job folder, its account/, or what `hpckit sample --out` wrote is expected"
+    if facts.is_running or (facts.started_s is None and facts.state is not None):
+        return f"hpckit status {facts.job_id}"
+    return f"hpckit show {facts.job_id} --script shows what was run"
+
+
+def _document(folders: JobFolders, folder: Path, name: str) -> Mapping[str, Any]:
+    try:
+        return folders.read_json(folder, name)
+    except StorageFailed:
+        return {}
+
+
+def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:
+    job = _document(folders, folder, EFFECTIVE_FILE).get("job")
+    resources = job.get("resources") if isinstance(job, Mapping) else None
+    limit = resources.get("time_limit") if isinstance(resources, Mapping) else None
+    with contextlib.suppress(ValueError):
+        return float(parse_slurm_limit_s(limit)) if isinstance(limit, str) else None
+    return None
+
+
+def _nodes(nodelist: str | None) -> tuple[str, ...]:
+    with contextlib.suppress(ValueError):
+        return expand_hosts(nodelist, _MOST_NODES) if nodelist else ()
+    return ()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,170 @@
+"""`hpckit report`: what a job used, and what that was for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.job_argument import job_argument
+from hpckit.cli.job_options import complete_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hpckit.model.account import JobReport
+
+_PRINTED = ("json", "csv", "openmetrics")
+_QUIET_S = 1.0
+
+
+@click.command("report")
+@job_argument
+@click.option(
+    "--from",
+    "from_",
+    type=click.Path(exists=True),
+    metavar="PATH",
+    help="Report on this job folder, its account/, a folder that `hpckit sample` wrote, or a file "
+    "of --parquet.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="A row for each GPU and incarnation.")
+@click.option("--openmetrics", "as_openmetrics", is_flag=True, help="OpenMetrics text.")
+@click.option("--curves", is_flag=True, help="With --json: curves over time as well.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write one page with plots."
+)
+@click.option(
+    "--parquet",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write all samples as Parquet; needs pyarrow.",
+)
+@click.option(
+    "--site",
+    shell_complete=complete_site,
+    help="Take the energy factors of this site; those of the job's own unless said.",
+)
+@click.option("--patch", is_flag=True, help="Print the advice as a patch of the job file.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    help="Compare two jobs (ids or folders) by intervals over their samples.",
+)
+def command(**params: Any) -> None:
+    """Say what the job JOB_ID (the newest job without one) used: energy, GPUs, ranks, waste.
+
+    During the job it says what there is so far. ID_TASK is one task of a job array: 4242_7. With
+    --html or --parquet the file is written, and the screen is shown as well.
+    """
+    _check(params)
+    from hpckit.cli.report_made import made_report
+
+    if params["compare"]:
+        from hpckit.cli.report_compare import show_comparison
+
+        with _progress() as progress:
+            show_comparison(params, params["compare"], progress)
+        return
+    with _progress() as progress:
+        made = made_report(params, progress)
+        if params["parquet"]:
+            from hpckit.cli.report_files import write_parquet
+
+            write_parquet(made, Path(params["parquet"]), progress)
+    if params["html"]:
+        from hpckit.cli.report_files import write_html
+
+        write_html(made, Path(params["html"]))
+    _print(made.report, params)
+
+
+def _check(params: dict[str, Any]) -> None:
+    printed = [word for word in _PRINTED if params[f"as_{word}"]]
+    printed += ["patch"] if params["patch"] else []
+    if len(printed) > 1:
+        raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
+    if params["compare"]:
+        _check_compared(params, printed)
+    if params["curves"] and not params["as_json"]:
+        raise click.UsageError("--curves is for --json alone")
+    if params["from_"] and params["job_id"]:
+        raise click.UsageError("JOB_ID and --from exclude each other")
+    if params["html"] and params["html"] == params["parquet"]:
+        raise click.UsageError("--html and --parquet cannot be one file")
+
+
+def _check_compared(params: dict[str, Any], printed: list[str]) -> None:
+    """A comparison is printed on the screen or as JSON, and names its jobs itself."""
+    given = [f"--{word}" for word in ("html", "parquet") if params[word]]
+    given += [f"--{word}" for word in printed if word != "json"]
+    given += ["--from"] if params["from_"] else []
+    given += ["JOB_ID"] if params["job_id"] else []
+    if given:
+        raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
+
+
+def _print(report: JobReport, params: dict[str, Any]) -> None:
+    if params["patch"]:
+        from hpckit.cli.report_compare import show_patch
+
+        show_patch(report)
+    elif params["as_json"]:
+        import hpckit
+        from hpckit.report.account_json import report_document
+
+        output.document(report_document(report, hpckit.__version__, curves=params["curves"]))
+    elif params["as_csv"]:
+        from hpckit.report.account_csv import report_csv
+
+        click.echo(report_csv(report), nl=False)
+    elif params["as_openmetrics"]:
+        from hpckit.report.account_openmetrics import report_openmetrics
+
+        click.echo(report_openmetrics(report), nl=False)
+    else:
+        _show(report, params)
+
+
+def _show(report: JobReport, params: dict[str, Any]) -> None:
+    import shutil
+
+    from hpckit.report.account_text import report_lines
+
+    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    lines = report_lines(report, width=width, next_commands=_next(report, params))
+    for line in lines:
+        output.result(output.visible(line))
+
+
+def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
+    what = f"--from {params['from_']}" if params["from_"] else report.job.job_id or ""
+    if report.job.array_task is not None and not params["from_"]:
+        what = f"{what}_{report.job.array_task}"
+    commands = [] if params["html"] else [f"hpckit report {what} --html report.html"]
+    if report.advice and report.job.job_id and not params["from_"]:
+        commands.append(f"hpckit submit JOB --from-report {what}")
+    return commands
+
+
+class _progress:  # noqa: N801  used as a function is
+    """A line on a terminal for what takes longer than a second."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        import time
+
+        self._line = output.Progress()
+        begun_s = time.monotonic()
+
+        def progress(done: int, of: int) -> None:
+            if time.monotonic() - begun_s >= _QUIET_S:
+                self._line.show(f"{done} of {of} nodes read")
+
+        return progress
+
+    def __exit__(self, *_error: object) -> None:
+        self._line.clear()

@@ -1,0 +1,44 @@
+"""The files that `hpckit report` writes beside what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpckit.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hpckit.cli.report_made import MadeReport
+
+
+def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], None]) -> None:
+    """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
+    from hpckit import wiring
+    from hpckit.app.archive import archive
+
+    samples, size_bytes = archive(made.found, made.store, wiring.account_archive(), path, progress)
+    each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
+    output.talk(f"wrote {path}: {samples:,} GPU samples{each}")
+
+
+def write_html(made: MadeReport, path: Path) -> None:
+    """Write the page, and say where. Raises StorageFailed, RenderError."""
+    import hpckit
+    from hpckit import wiring
+    from hpckit.app.sites import load_templates
+    from hpckit.model.report_page import PageParts
+    from hpckit.report.html import report_html
+
+    parts = PageParts(
+        texts=load_templates(wiring.resources()).texts,
+        plots=wiring.plot_library(),
+        hpckit=hpckit.__version__,
+    )
+    page = report_html(made.report, parts, wiring.template_cache()).encode()
+    with wiring.whole_file(path) as file:
+        file.write(page)
+    output.talk(f"wrote {path}: {len(page) / 1e6:.1f} MB, complete in itself")
+    if parts.plots.because:
+        output.talk(f"note  its plots are drawings without zoom: {parts.plots.because}")

@@ -1,0 +1,90 @@
+"""A report and what it was made of, for the command that prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpckit.errors import HpckitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hpckit.app.report import JobFacts
+    from hpckit.model.account import JobReport
+    from hpckit.model.site import EnergySite
+    from hpckit.ports import FoundAccounts, SampleStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeReport:
+    """The report, and the accounts that it is of."""
+
+    report: JobReport
+    found: FoundAccounts
+    store: SampleStore
+
+
+def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) -> MadeReport:
+    """The report that the command line asks for. Raises HpckitError."""
+    from hpckit import wiring
+    from hpckit.app.advice import with_advice_of
+    from hpckit.app.report import ReportTools, report_of
+    from hpckit.app.report_facts import no_accounts
+
+    facts, folder, store = _asked(params)
+    try:
+        found = store.find(folder, facts.array_task)
+    except HpckitError:
+        if facts.job_id is None:
+            raise
+        raise HpckitError(f"the folder of job {facts.job_id} cannot be read: {folder}") from None
+    if not found.incarnations:
+        raise no_accounts(facts, found, wiring.job_folders())
+    tools = ReportTools(store=store, fold_all=wiring.fold_all, progress=progress)
+    curves = bool(params["curves"] or params["html"])
+    report = report_of(found, tools, facts, _site(params, folder), curves=curves)
+    if facts.folder is not None and not facts.is_running:
+        report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
+    return MadeReport(report=report, found=found, store=store)
+
+
+def _asked(params: dict[str, Any]) -> tuple[JobFacts, Path, SampleStore]:
+    """What is known of the job, where its accounts lie, and what reads them."""
+    from hpckit import wiring
+    from hpckit.app.report_facts import facts_of_folder
+
+    if not params["from_"]:
+        return _job(params["job_id"])
+    path = Path(params["from_"])
+    if path.is_dir():
+        return facts_of_folder(path, wiring.job_folders()), path, wiring.sample_store()
+    return facts_of_folder(path.parent, wiring.job_folders()), path, wiring.archive_store(path)
+
+
+def _job(job_id: str | None) -> tuple[JobFacts, Path, SampleStore]:
+    from hpckit import wiring
+    from hpckit.app.report_facts import facts_of_job
+    from hpckit.app.track import find_task, job_status
+    from hpckit.cli.tasks import status_of_task
+    from hpckit.cli.waiting import asking
+
+    tools = wiring.track_tools()
+    entry, task = find_task(tools.index, job_id)
+    with asking(tools) as asked:
+        status = job_status(entry, asked)
+    if task is not None:
+        status = status_of_task(entry, status, task)
+    facts = facts_of_job(entry, status, task, tools.folders)
+    return facts, Path(entry.folder), wiring.sample_store()
+
+
+def _site(params: dict[str, Any], folder: Path) -> EnergySite:
+    from hpckit import wiring
+    from hpckit.app.report_facts import energy_site
+    from hpckit.app.sites import load_site
+
+    if params["site"]:
+        return load_site(wiring.resources(), params["site"]).energy
+    return energy_site(folder, wiring.job_folders())

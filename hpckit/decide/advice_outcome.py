@@ -1,0 +1,146 @@
+"""Whether advice came true: what it predicted beside what the job that took it shows.
+
+A prediction is a baseline of the measured run less what the advice was to save. `advice.json`
+(`hpckit.advice/1`) in the folder of the job that took it holds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hpckit.decide.advice_run import MeasuredRun
+from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
+from hpckit.model.job import JobSpec
+from hpckit.model.tree import to_tree
+
+HELD_FRAC = 0.1
+"""So much may a saving fall short in the total: runs of one job differ by more."""
+
+
+def advice_document(
+    report: JobReport, spec: JobSpec, advice: Sequence[Advice], applied: Sequence[str]
+) -> dict[str, Any]:
+    """`hpckit.advice/1`: the advice of a report, which keys of it were taken, and the baseline."""
+    return {
+        "schema": ADVICE_SCHEMA,
+        "job_id": report.job.job_id,
+        "synthetic": report.job.synthetic,
+        "baseline": baseline(report, spec),
+        "shape": shape_of(spec),
+        "advice": [{**to_tree(one), "applied": one.key in applied} for one in advice],
+    }
+
+
+def shape_of(spec: JobSpec) -> dict[str, Any]:
+    """What a report of a job is bound to: its hardware, its launch, its mesh."""
+    return {
+        "resources.nodes": spec.resources.nodes,
+        "resources.gpus_per_node": spec.resources.gpus_per_node,
+        "resources.gpu_type": spec.resources.gpu_type,
+        "resources.ntasks_per_node": spec.ntasks_per_node,
+        "resources.exclusive": bool(spec.resources.exclusive),
+        "launch.kind": str(spec.launch.kind),
+        "slurm.partition": spec.slurm.partition,
+        "slurm.constraint": spec.slurm.constraint,
+        "parallel": {str(axis): size for axis, size in spec.parallel.items()},
+    }
+
+
+def baseline(report: JobReport, spec: JobSpec) -> dict[str, float | None]:
+    """What the measured run took, by quantity; None is not measured."""
+    run = MeasuredRun(report=report, spec=spec)
+    peaks = [node.mem_peak_bytes for node in report.nodes if node.mem_peak_bytes is not None]
+    return {
+        "elapsed_s": run.elapsed_s,
+        "gpu_s": report.waste.total_gpu_s if report.gpus else None,
+        "energy_j": report.energy.gpu.value_j,
+        "mem_peak_bytes": float(max(peaks)) if peaks else None,
+        "cpu_s": sum(node.cpus or 0 for node in run.nodes) * run.elapsed_s or None,
+    }
+
+
+def outcomes(
+    document: Mapping[str, Any], report: JobReport, spec: JobSpec
+) -> tuple[AdviceOutcome, ...]:
+    """What became of each prediction of the advice that this job was submitted with.
+
+    `document` is `advice.json` of its folder, `spec` the job itself. A job that has not ended
+    tells nothing yet.
+    """
+    now = baseline(report, spec)
+    before = document.get("baseline") or {}
+    found: list[AdviceOutcome] = []
+    for one in document.get("advice") or ():
+        if one.get("applied"):
+            found += _outcomes(one, before, now, report, str(document.get("job_id")))
+    return tuple(found)
+
+
+def _outcomes(
+    one: Mapping[str, Any],
+    before: Mapping[str, float | None],
+    now: Mapping[str, float | None],
+    report: JobReport,
+    source: str,
+) -> Iterator[AdviceOutcome]:
+    key, proposed = str(one["key"]), str(one["proposed"])
+
+    def outcome(
+        quantity: str, predicted: float | None, held: bool | None, because: str
+    ) -> AdviceOutcome:
+        return AdviceOutcome(
+            report=source,
+            key=key,
+            proposed=proposed,
+            quantity=quantity,
+            predicted=predicted,
+            measured=now.get(quantity),
+            held=held,
+            because=because,
+        )
+
+    limit = _LIMITS.get(key.removeprefix("resources."))
+    if limit is not None:
+        quantity, too_little = limit
+        held, because = _enough(report, too_little, proposed)
+        yield outcome(quantity, before.get(quantity), held, because)
+    for quantity, saved in (one.get("saving") or {}).items():
+        base, measured = before.get(quantity), now.get(quantity)
+        if quantity in ("limit_s", "mem_bytes"):
+            continue
+        predicted = None if base is None else base - float(saved)
+        yield outcome(quantity, predicted, *_saved(report, base, predicted, measured))
+
+
+_LIMITS: Mapping[str, tuple[str, str]] = {
+    "time_limit": ("elapsed_s", "TIMEOUT"),
+    "mem": ("mem_peak_bytes", "OUT_OF_MEMORY"),
+    "mem_per_cpu": ("mem_peak_bytes", "OUT_OF_MEMORY"),
+    "mem_per_gpu": ("mem_peak_bytes", "OUT_OF_MEMORY"),
+}
+"""Keys that limit: the quantity that stays below, and the state of a job for which it was not."""
+
+
+def _enough(report: JobReport, too_little: str, proposed: str) -> tuple[bool | None, str]:
+    """Whether a limit that was advised was enough."""
+    state = report.job.state
+    killed = sum(node.oom_kills or 0 for node in report.nodes)
+    if state == too_little or (too_little == "OUT_OF_MEMORY" and killed):
+        return False, f"{proposed} was too little: {state or 'a process was killed'}"
+    if state == "COMPLETED":
+        return True, f"it completed within {proposed}"
+    return None, f"it has not completed: {state or 'how it ended is not known'}"
+
+
+def _saved(
+    report: JobReport, base: float | None, predicted: float | None, measured: float | None
+) -> tuple[bool | None, str]:
+    """Whether a total fell as it was to."""
+    if base is None or predicted is None or measured is None:
+        return None, "not measured in both runs"
+    if report.job.state != "COMPLETED":
+        return None, f"it has not completed: {report.job.state or 'how it ended is not known'}"
+    change = (measured - base) / base if base else 0.0
+    words = f"{change:+.0%} against the run that the advice is from"
+    return measured <= predicted * (1 + HELD_FRAC), words

@@ -1,0 +1,300 @@
+"""Two jobs compared by their samples: what differs, what does not, and what could not be seen.
+
+Each job is one run: intervals are of what its samples tell of it, and no run-to-run spread is in
+them. `measure/spread` says what they are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Final
+
+import numpy as np
+
+from hpckit.measure.compare_series import QUANTITIES, JobSeries, series_of
+from hpckit.measure.spread import (
+    Floats,
+    Spread,
+    of_gpus,
+    spread_of,
+    summed,
+    t_power,
+    t_quantile,
+)
+from hpckit.model.account import GpuAccount, JobReport
+from hpckit.model.comparison import (
+    ComparedJob,
+    ComparedQuantity,
+    Comparison,
+    Interval,
+    Verdict,
+)
+from hpckit.model.series import SampleChunk
+
+EQUAL_TEMPERATURE: Final = "power_at_equal_temperature_w"
+_STRATUM_C: Final = 2.0
+"""As wide as NVML's whole degrees allow without empty strata."""
+_LEAST_OVERLAP_FRAC: Final = 0.1
+"""With less time in common temperatures there is nothing to compare at."""
+_FEW_BOARDS: Final = 4
+_ROUNDING: Final = 1e-9
+_SURE_SIGNS: Final = 3.0
+"""Standard errors between a mean and 0 from which its logarithm has an interval."""
+_HALF_WIDTH: Final = 1.96
+"""Standard errors in the half width of the 95 % interval of a measured energy."""
+_GPUS_ONLY: Final = (
+    "one number a GPU with its ±, GPUs as clusters; what all GPUs of a job share is not in it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSide:
+    """One of the jobs: its report, its samples, and what it was asked to be, by dotted key.
+
+    Chunks of all incarnations may come; the last one counts. `recipe` None is not known.
+    """
+
+    report: JobReport
+    chunks: Iterable[SampleChunk]
+    recipe: Mapping[str, str] | None = None
+
+
+def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
+    """B against A: each quantity of both, its difference and ratio with intervals, a verdict."""
+    first, second = _series(a), _series(b)
+    same = bool(first.uuids) and first.uuids == second.uuids
+    sampled = [_sampled(name, first, second, same_boards=same) for name in QUANTITIES]
+    quantities = (
+        *sampled,
+        _at_equal_temperature(first, second, same_boards=same),
+        _of_accounts("energy_per_gpu_hour_j", a, b, _energy_rate),
+        _of_accounts("useful_frac", a, b, _useful),
+        _duration(a, b),
+    )
+    return Comparison(
+        a=_job(a.report),
+        b=_job(b.report),
+        recipe=_recipe(a.recipe, b.recipe),
+        quantities=quantities,
+        notes=tuple(_notes(first, second, same_boards=same)),
+    )
+
+
+def _span(report: JobReport) -> tuple[float, float]:
+    """The last incarnation."""
+    last = max(report.incarnations, key=lambda one: one.restart, default=None)
+    return (report.started_s, report.ended_s) if last is None else (last.started_s, last.ended_s)
+
+
+def _last(report: JobReport) -> tuple[GpuAccount, ...]:
+    last = max((gpu.restart for gpu in report.gpus), default=0)
+    return tuple(gpu for gpu in report.gpus if gpu.restart == last)
+
+
+def _series(side: ComparedSide) -> JobSeries:
+    begin_s, end_s = _span(side.report)
+    return series_of(side.chunks, begin_s, end_s, len(_last(side.report)))
+
+
+def _sampled(name: str, a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
+    one, other = (_spread(series, name, same_boards=same_boards) for series in (a, b))
+    if one is None or other is None:
+        which = "A" if one is None else "B"
+        because = f"not measured in {which}, or for too short a time"
+        return _unknown(name, _mean(a, name), _mean(b, name), because)
+    return compared(name, one, other, _method(a, b, same_boards=same_boards))
+
+
+def _spread(series: JobSeries, name: str, *, same_boards: bool) -> Spread | None:
+    matrix = series.matrices.get(name)
+    return None if matrix is None else spread_of(matrix, same_boards=same_boards)
+
+
+def _mean(series: JobSeries, name: str) -> float | None:
+    matrix = series.matrices.get(name)
+    return None if matrix is None or not np.isfinite(matrix).any() else float(np.nanmean(matrix))
+
+
+def _method(a: JobSeries, b: JobSeries, *, same_boards: bool) -> str:
+    if same_boards:
+        return "blocks of time, on the same GPUs in both"
+    if min(len(a.uuids), len(b.uuids)) > 1:
+        return "blocks of time, and GPUs as clusters"
+    return "blocks of time; what boards differ by is not in it, as one job has a single GPU"
+
+
+def compared(name: str, a: Spread, b: Spread, method: str) -> ComparedQuantity:
+    """Two means with their variances as a difference, a ratio and a verdict."""
+    apart = b.mean - a.mean
+    both = summed(apart, [(a.variance, a.df), (b.variance, b.df)])
+    error = sqrt(both.variance)
+    half = t_quantile(both.df) * error
+    # A series that never changed has no variance, and equal ones do not differ by rounding.
+    least = max(half, _ROUNDING * max(abs(a.mean), abs(b.mean)))
+    return ComparedQuantity(
+        name=name,
+        a=a.mean,
+        b=b.mean,
+        difference=Interval(value=apart, low=apart - half, high=apart + half),
+        ratio=_ratio(a, b, t_quantile(both.df)),
+        smallest_seen=t_power(both.df) * error,
+        verdict=Verdict.DIFFERS if abs(apart) > least else Verdict.NOT_SEEN,
+        method=method,
+    )
+
+
+def _ratio(a: Spread, b: Spread, quantile: float) -> Interval | None:
+    """B by A with the interval of its logarithm; without one where either may be 0."""
+    if a.mean == 0:
+        return None
+    ratio = b.mean / a.mean
+    if any(abs(one.mean) <= _SURE_SIGNS * sqrt(one.variance) for one in (a, b)) or ratio <= 0:
+        return Interval(value=ratio)
+    error = sqrt(a.variance / a.mean**2 + b.variance / b.mean**2)
+    factor = float(np.exp(quantile * error))
+    return Interval(value=ratio, low=ratio / factor, high=ratio * factor)
+
+
+def _unknown(name: str, a: float | None, b: float | None, because: str) -> ComparedQuantity:
+    return ComparedQuantity(name=name, a=a, b=b, because=because)
+
+
+# --- power at equal temperature ------------------------------------------------------------------
+
+
+def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
+    """Power where each temperature weighs as it does in both: warm silicon takes more."""
+    sides = [(one.matrices.get("power_w"), one.matrices.get("temperature_c")) for one in (a, b)]
+    if any(power is None or heat is None for power, heat in sides):
+        return _unknown(EQUAL_TEMPERATURE, None, None, "power or temperature was not measured")
+    cells = [
+        _strata(power, heat) for power, heat in sides if power is not None and heat is not None
+    ]
+    most = int(max(strata.max(initial=0) for _, strata in cells)) + 1
+    shares = [np.bincount(strata[strata >= 0], minlength=most) for _, strata in cells]
+    fractions = [share / max(1, share.sum()) for share in shares]
+    common = np.minimum(*fractions)
+    if common.sum() < _LEAST_OVERLAP_FRAC:
+        because = f"the two were at the same temperature for {common.sum():.0%} of the time"
+        return _unknown(EQUAL_TEMPERATURE, None, None, because)
+    spreads = [
+        _weighted(power, strata, common / np.maximum(own, _ROUNDING), same_boards=same_boards)
+        for (power, strata), own in zip(cells, fractions, strict=True)
+    ]
+    one, other = spreads
+    if one is None or other is None:
+        return _unknown(EQUAL_TEMPERATURE, None, None, "measured for too short a time")
+    overlap = f"; at temperatures that both had, {common.sum():.0%} of the time"
+    method = _method(a, b, same_boards=same_boards) + overlap
+    return compared(EQUAL_TEMPERATURE, one, other, method)
+
+
+def _strata(power: Floats, heat: Floats) -> tuple[Floats, np.ndarray]:
+    """Power and the stratum of its temperature, −1 where either is not known."""
+    known = np.isfinite(power) & np.isfinite(heat)
+    strata = np.full(power.shape, -1, np.int64)
+    strata[known] = (np.maximum(heat[known], 0) / _STRATUM_C).astype(np.int64)
+    return power, strata
+
+
+def _weighted(
+    power: Floats, strata: np.ndarray, weights: Floats, *, same_boards: bool
+) -> Spread | None:
+    """A weighted mean and its variance: that of the mean of its influence values."""
+    given = np.where(strata >= 0, weights[np.maximum(strata, 0)], np.nan)
+    mean = float(np.nansum(given * power) / np.nansum(given))
+    influence = mean + given * (power - mean) / float(np.nanmean(given))
+    spread = spread_of(influence, same_boards=same_boards)
+    return None if spread is None else spread._replace(mean=mean)
+
+
+# --- what the accounts say -----------------------------------------------------------------------
+
+_OfGpu = Callable[[GpuAccount], tuple[float, float] | None]
+
+
+def _energy_rate(gpu: GpuAccount) -> tuple[float, float] | None:
+    """Joules for each hour that a GPU was held, and the variance of it."""
+    if gpu.energy.value_j is None or gpu.held_s <= 0:
+        return None
+    hours = gpu.held_s / 3600
+    error_j = (gpu.energy.plus_minus_j or 0.0) / _HALF_WIDTH
+    return gpu.energy.value_j / hours, (error_j / hours) ** 2
+
+
+def _useful(gpu: GpuAccount) -> tuple[float, float] | None:
+    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
+    return (gpu.waste.useful_gpu_s / known_s, 0.0) if known_s > 0 else None
+
+
+def _of_accounts(name: str, a: ComparedSide, b: ComparedSide, of_gpu: _OfGpu) -> ComparedQuantity:
+    """A quantity of which accounts have one number a GPU; pairs, where the GPUs are the same."""
+    one, other = (
+        {gpu.uuid: value for gpu in _last(side.report) if (value := of_gpu(gpu)) is not None}
+        for side in (a, b)
+    )
+    first, second = (np.array([*known.values()]).reshape(-1, 2) for known in (one, other))
+    if one and one.keys() == other.keys():
+        apart = np.array([other[uuid][0] - one[uuid][0] for uuid in one])
+        paired = of_gpus(apart, first[:, 1] + second[:, 1])
+        mean = float(first[:, 0].mean())
+        was: Spread | None = Spread(mean, 0.0, inf)
+        is_now = None if paired is None else paired._replace(mean=mean + paired.mean)
+    else:
+        was, is_now = of_gpus(first[:, 0], first[:, 1]), of_gpus(second[:, 0], second[:, 1])
+    if was is None or is_now is None:
+        means = [float(known[:, 0].mean()) if len(known) else None for known in (first, second)]
+        because = "an interval needs two GPUs or more in each job"
+        return _unknown(name, means[0], means[1], because)
+    return compared(name, was, is_now, _GPUS_ONLY)
+
+
+def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:
+    """How long each ran: two numbers, and nothing that tells how runs of a job differ."""
+    first, second = (end_s - begin_s for begin_s, end_s in map(_span, (a.report, b.report)))
+    return ComparedQuantity(
+        name="elapsed_s",
+        a=first,
+        b=second,
+        difference=Interval(value=second - first),
+        ratio=Interval(value=second / first) if first > 0 else None,
+        because="one run each: how much runs of it differ by themselves is not known",
+    )
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _job(report: JobReport) -> ComparedJob:
+    begin_s, end_s = _span(report)
+    return ComparedJob(
+        job_id=report.job.job_id,
+        name=report.job.name,
+        state=report.job.state,
+        nodes=report.job.nodes,
+        gpus=report.job.gpus,
+        elapsed_s=end_s - begin_s,
+        synthetic=report.job.synthetic,
+    )
+
+
+def _recipe(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[str, ...] | None:
+    if a is None or b is None:
+        return None
+    keys = dict.fromkeys((*a, *b))
+    return tuple(
+        f"{key}: {a.get(key, 'not said')} → {b.get(key, 'not said')}"
+        for key in keys
+        if a.get(key) != b.get(key)
+    )
+
+
+def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
+    yield "each job is one run: what differs from run to run of the same job is in no interval"
+    yield f"the first {max(a.skipped_s, b.skipped_s):.0f} s are left out (start, delay of sensors)"
+    few = inf if same_boards else min(len(a.uuids), len(b.uuids))
+    if few < _FEW_BOARDS:
+        yield "fewer than 4 GPUs in a job: how boards differ is hardly known, intervals are wide"
+    yield "at 95 % each, 1 in 20 quantities differs by chance alone"

@@ -1,0 +1,196 @@
+"""A job's report as OpenMetrics 1.0 text, for a push gateway or a file that a collector reads.
+
+https://github.com/prometheus/OpenMetrics, "Text format"; units are those it recommends: joules,
+seconds, bytes, ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from hpckit.model.account import GpuAccount, JobReport, NodeAccount, RankAccount, Share
+
+Labels = dict[str, str]
+Sample = tuple[Mapping[str, str], float | None]
+_CLASSES: Final = ("no_process", "idle", "spin", "useful", "unknown")
+
+
+class _Gpu(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[GpuAccount], float | None]
+
+
+class _Rank(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[RankAccount], float | None]
+
+
+class _Node(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[NodeAccount], float | None]
+
+
+_GPU: Final = (
+    _Gpu("gpu_energy", "joules", "Energy of the GPU.", lambda g: g.energy.value_j),
+    _Gpu(
+        "gpu_energy_uncertainty", "joules", "Half of its 95 % interval.",
+        lambda g: g.energy.plus_minus_j,
+    ),
+    _Gpu(
+        "gpu_energy_coverage", "ratio", "Share of the time that was measured.",
+        lambda g: g.energy.coverage_frac,
+    ),
+    _Gpu("gpu_held", "seconds", "How long the job held the GPU.", lambda g: g.held_s),
+    _Gpu(
+        "gpu_utilization", "ratio", "Time in which a kernel ran.",
+        lambda g: None if g.util_mean_pct is None else g.util_mean_pct / 100,
+    ),
+    _Gpu("gpu_power_mean", "watts", "Mean power.", lambda g: g.power_mean_w),
+    _Gpu("gpu_temperature_max", "celsius", "Highest temperature.", lambda g: g.temp_max_c),
+    _Gpu("gpu_memory_peak", "bytes", "Most memory in use.", lambda g: g.mem_peak_bytes),
+    _Gpu(
+        "gpu_tensor_active", "ratio", "Time in which the tensor pipes were active.",
+        lambda g: g.tensor_active_frac,
+    ),
+    _Gpu(
+        "gpu_slowed_by_heat", "seconds", "Time in which heat held the clocks down.",
+        lambda g: g.throttling.thermal_s,
+    ),
+    _Gpu(
+        "gpu_slowed_by_power_cap", "seconds", "Time at the power limit.",
+        lambda g: g.throttling.power_cap_s,
+    ),
+)  # fmt: skip
+_RANK: Final = (
+    _Rank("rank_energy", "joules", "Energy of the rank's GPUs.", lambda r: r.energy.value_j),
+    _Rank("rank_cpu", "seconds", "CPU time of the rank.", lambda r: r.cpu_s),
+    _Rank(
+        "rank_memory_peak", "bytes", "Largest resident set of its processes.",
+        lambda r: r.max_rss_bytes,
+    ),
+    _Rank("rank_behind", "ratio", "By how much it is behind the others.", lambda r: r.behind_frac),
+)  # fmt: skip
+_NODE: Final = (
+    _Node("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
+    _Node("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
+    _Node("node_memory_peak", "bytes", "Most memory of the job there.", lambda n: n.mem_peak_bytes),
+)
+
+
+def report_openmetrics(report: JobReport) -> str:
+    """The text, with `# EOF` at its end; what was not measured has no sample."""
+    lines: list[str] = []
+    for name, unit, told, samples in _families(report):
+        known = [(labels, value) for labels, value in samples if _is_number(value)]
+        if not known:
+            continue
+        full = f"hpckit_{name}_{unit}"
+        lines += [f"# TYPE {full} gauge", f"# UNIT {full} {unit}", f"# HELP {full} {_text(told)}"]
+        lines += [f"{full}{_labels(labels)} {float(value or 0.0)!r}" for labels, value in known]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sample]]]:
+    job = _job_labels(report)
+    uuids = _ranks_by_gpu(report)
+    yield (
+        "job_duration",
+        "seconds",
+        "From its first to its last moment.",
+        iter([(job, report.ended_s - report.started_s)]),
+    )
+    yield "job_energy", "joules", "Energy of all incarnations, by scope.", _job_energy(report, job)
+    yield (
+        "job_gpu_time",
+        "seconds",
+        "GPU-seconds by what they were spent on.",
+        _shares(report.waste, job),
+    )
+    for gpu in _GPU:
+        yield (
+            gpu.name,
+            gpu.unit,
+            gpu.help,
+            ((job | _gpu_labels(one, uuids), gpu.value(one)) for one in report.gpus),
+        )
+    for rank in _RANK:
+        yield (
+            rank.name,
+            rank.unit,
+            rank.help,
+            ((job | _rank_labels(one), rank.value(one)) for one in report.ranks),
+        )
+    for node in _NODE:
+        yield (
+            node.name,
+            node.unit,
+            node.help,
+            (
+                (job | {"node": one.node, "restart": str(one.restart)}, node.value(one))
+                for one in report.nodes
+            ),
+        )
+
+
+def _job_labels(report: JobReport) -> Labels:
+    job = report.job
+    labels = {"job": job.job_id or "", "name": job.name or ""}
+    labels |= {} if job.array_task is None else {"task": str(job.array_task)}
+    return labels | ({"synthetic": "true"} if job.synthetic else {})
+
+
+def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
+    yield job | {"scope": "gpu"}, report.energy.gpu.value_j
+    yield job | {"scope": "node"}, report.energy.node.value_j
+    yield job | {"scope": "facility"}, report.cost.facility_j
+
+
+def _shares(share: Share, job: Labels) -> Iterator[Sample]:
+    for word in _CLASSES:
+        yield job | {"class": word}, getattr(share, f"{word}_gpu_s")
+
+
+def _ranks_by_gpu(report: JobReport) -> dict[tuple[int, str], str]:
+    """The ranks of a GPU, by incarnation and uuid: the label of one with several names them all."""
+    ranks: dict[tuple[int, str], list[int]] = {}
+    for rank in report.ranks:
+        for uuid in rank.gpus:
+            ranks.setdefault((rank.restart, uuid), []).append(rank.rank)
+    return {key: ",".join(map(str, sorted(set(found)))) for key, found in ranks.items()}
+
+
+def _gpu_labels(gpu: GpuAccount, ranks: Mapping[tuple[int, str], str]) -> Labels:
+    return {
+        "node": gpu.node,
+        "gpu": "" if gpu.index is None else str(gpu.index),
+        "uuid": gpu.uuid,
+        "restart": str(gpu.restart),
+        "rank": ranks.get((gpu.restart, gpu.uuid), ""),
+    }
+
+
+def _rank_labels(rank: RankAccount) -> Labels:
+    return {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """Labels between braces; an empty one is the same as none."""
+    told = [f'{name}="{_text(value, quoted=True)}"' for name, value in labels.items() if value]
+    return f"{{{','.join(told)}}}" if told else ""
+
+
+def _text(text: str, *, quoted: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quoted else escaped

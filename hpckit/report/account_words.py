@@ -1,0 +1,235 @@
+"""What each row of a job's report says: energy, GPUs, ranks, memory, clocks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
+from hpckit.report.quantities import energy, gpu_time, memory, number, percent, plural
+from hpckit.units import format_indices
+
+_CLASSES: Final = (
+    ("useful_gpu_s", "useful"),
+    ("spin_gpu_s", "spinning"),
+    ("idle_gpu_s", "idle"),
+    ("no_process_gpu_s", "no process"),
+    ("unknown_gpu_s", "not known"),
+)
+_DIFFERS_FRAC: Final = 0.10
+_BEHIND_FRAC: Final = 0.05
+_HELD_DOWN_FRAC: Final = 0.01
+_ROUNDING_FRAC: Final = 0.001
+_MOST_NAMED: Final = 3
+_SIGNALLED: Final = 128
+_G_PER_KG: Final = 1000
+
+
+# --- energy --------------------------------------------------------------------------------------
+
+
+def energy_parts(report: JobReport) -> list[str]:
+    """Energy of the GPUs and nodes with its provenance, then what it costs."""
+    gpu, node = report.energy.gpu, report.energy.node
+    parts = [_provenance(gpu, "GPU"), f"· {_provenance(node, 'node')}"]
+    parts += [f"· {part}" for part in _cost(report.cost)]
+    held = report.energy.conservation
+    if held is not None and report.ranks:
+        rest = f" + {energy(held.idle_remainder_j)} outside of them"
+        parts.append(f"· ranks {energy(held.ranks_j)}{rest}")
+        if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
+            parts.append(f"(differs from the GPUs by {energy(held.error_j)})")
+    return parts
+
+
+def _provenance(one: Energy, what: str) -> str:
+    if one.value_j is None:
+        return f"{what} not known: {one.because or 'nothing was measured'}"
+    source = str(one.source) if one.source is not None else "source not known"
+    covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
+    scope = " module (CPU and memory with it)" if one.scope == "module" else ""
+    return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
+
+
+def _cost(cost: Cost) -> list[str]:
+    parts = []
+    if cost.facility_j is not None and cost.pue is not None:
+        parts.append(f"{energy(cost.facility_j)} at PUE {cost.pue:g}")
+    if cost.co2_g is not None:
+        parts.append(f"{_mass(cost.co2_g)} CO2e")
+    if cost.price is not None:
+        parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
+    return [*parts, cost.because] if cost.because else parts
+
+
+def _mass(mass_g: float) -> str:
+    return f"{number(mass_g / _G_PER_KG)} kg" if mass_g >= _G_PER_KG else f"{number(mass_g)} g"
+
+
+# --- GPUs ----------------------------------------------------------------------------------------
+
+
+def gpu_parts(report: JobReport) -> list[str]:
+    """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
+    total_s = report.waste.total_gpu_s
+    if total_s <= 0:
+        return ["no GPU was held" if not report.gpus else "held for no measurable time"]
+    known = total_s - report.waste.unknown_gpu_s
+    if known <= 0:
+        return [f"what they did is not known: no samples of {gpu_time(total_s)}"]
+    shares = [_share(report.waste, key, word) for key, word in _CLASSES]
+    parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
+    parts.append(f"of {gpu_time(total_s)}")
+    odd = _odd_ones(report.gpus)
+    if odd:
+        named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
+        if len(odd) > _MOST_NAMED:
+            named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
+        parts += [*named, f"· … {len(report.gpus) - len(odd):,} alike"]
+    return parts
+
+
+def _share(share: Share, key: str, word: str) -> str:
+    spent_s: float = getattr(share, key)
+    if spent_s <= 0 and key in ("unknown_gpu_s", "no_process_gpu_s"):
+        return ""
+    return f"{word} {percent(spent_s / share.total_gpu_s)}"
+
+
+def _main_classes(share: Share) -> str:
+    """The classes of a GPU that count, the largest first."""
+    spent = sorted(((getattr(share, key), word) for key, word in _CLASSES), reverse=True)
+    total_s = share.total_gpu_s
+    told = [f"{word} {percent(spent_s / total_s)}" for spent_s, word in spent[:2] if spent_s > 0]
+    return ", ".join(told)
+
+
+def _odd_ones(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
+    """GPUs whose useful share is far from the middle one's, the farthest first."""
+    measured = [
+        (one, one.waste.useful_gpu_s / one.waste.total_gpu_s)
+        for one in gpus
+        if one.waste.total_gpu_s > 0
+    ]
+    if len(measured) < 2:  # noqa: PLR2004  one alone differs from nobody
+        return []
+    middle = statistics.median(useful for _, useful in measured)
+    far = [(abs(useful - middle), one) for one, useful in measured]
+    odd = [(by, one) for by, one in far if by > _DIFFERS_FRAC]
+    return [one for _, one in sorted(odd, key=lambda pair: -pair[0])]
+
+
+def _gpu_name(gpu: GpuAccount) -> str:
+    which = gpu.uuid if gpu.index is None else f"GPU{gpu.index}"
+    return f"{which} on {gpu.node}"
+
+
+# --- ranks ---------------------------------------------------------------------------------------
+
+
+def rank_parts(report: JobReport) -> list[str]:
+    """How ranks ended and which are behind."""
+    if not report.ranks:
+        return []
+    ended = _how_they_ended(report.ranks)
+    parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
+    behind = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
+    behind.sort(key=lambda one: -(one.behind_frac or 0.0))
+    for one in behind[:_MOST_NAMED]:
+        parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({one.node})")
+    if len(behind) > _MOST_NAMED:
+        parts.append(f"· {len(behind) - _MOST_NAMED:,} more are behind")
+    return parts
+
+
+def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
+    groups: dict[str, list[int]] = {}
+    for one in ranks:
+        groups.setdefault(_end_of(one), []).append(one.rank)
+    if len(groups) == 1:
+        end = next(iter(groups))
+        return [
+            f"{plural(len(ranks), 'rank')} {end}"
+            if len(ranks) == 1
+            else f"all {len(ranks):,} {end}"
+        ]
+    largest = max(groups, key=lambda end: len(groups[end]))
+    parts = [f"{len(groups[largest]):,} {largest}"]
+    for end, numbers in groups.items():
+        if end != largest:
+            parts.append(f"rank {_clipped(numbers)} {end}")
+    return parts
+
+
+def _end_of(one: RankAccount) -> str:
+    if one.ended_by == "running":
+        return "running"
+    if one.ended_by == "sample":
+        return "killed or lost (end taken from the last sample)"
+    if one.exit_code is None:
+        return "ended"
+    if one.exit_code > _SIGNALLED:
+        return f"ended by signal {one.exit_code - _SIGNALLED}"
+    return f"ended with {one.exit_code}"
+
+
+def _clipped(numbers: Iterable[int]) -> str:
+    runs = format_indices(numbers).split(",")
+    return ",".join(runs[:_MOST_NAMED]) + (" …" if len(runs) > _MOST_NAMED else "")
+
+
+# --- memory and clocks ---------------------------------------------------------------------------
+
+
+def memory_parts(report: JobReport) -> list[str]:
+    """The most memory of a GPU and of a node, beside what there was."""
+    parts = []
+    used = [one for one in report.gpus if one.mem_peak_bytes is not None]
+    if used:
+        top = max(used, key=lambda one: one.mem_peak_bytes or 0)
+        parts.append(f"GPU {_of(top.mem_peak_bytes, top.mem_bytes)} at most ({_gpu_name(top)})")
+    nodes = [one for one in report.nodes if one.mem_peak_bytes is not None]
+    if nodes:
+        full = max(nodes, key=lambda one: one.mem_peak_bytes or 0)
+        parts.append(f"node {_of(full.mem_peak_bytes, full.mem_limit_bytes)} ({full.node})")
+    kills = sum(one.oom_kills or 0 for one in report.nodes)
+    if kills:
+        parts.append(
+            f"{plural(kills, 'process')} killed for memory".replace("processs", "processes")
+        )
+    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+
+
+def _of(used_bytes: int | None, all_bytes: int | None) -> str:
+    used = memory(used_bytes or 0)
+    return f"{used.removesuffix(' GiB')} of {memory(all_bytes)}" if all_bytes else used
+
+
+def throttling_parts(report: JobReport) -> list[str]:
+    """Whether heat or the power brake held clocks down; the power cap is normal under load."""
+    gpus = report.gpus
+    if not gpus:
+        return []
+    held_s = sum(one.held_s for one in gpus)
+    known = [one for one in gpus if one.throttling.thermal_s is not None]
+    if not known:
+        return ["whether heat slowed them is not known: no samples say it"]
+    parts = []
+    for key, word in (("thermal_s", "slowed by heat"), ("power_brake_s", "by the power brake")):
+        parts += _slowed(gpus, key, word)
+    if not parts:
+        parts = ["not slowed by heat"]
+    cap_s = sum(one.throttling.power_cap_s or 0.0 for one in gpus)
+    if held_s > 0 and cap_s / held_s >= _HELD_DOWN_FRAC:
+        parts.append(f"at the power limit {percent(cap_s / held_s)} of the time (as is usual)")
+    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+
+
+def _slowed(gpus: Sequence[GpuAccount], key: str, word: str) -> list[str]:
+    shares = [
+        ((getattr(one.throttling, key) or 0.0) / one.held_s, one) for one in gpus if one.held_s > 0
+    ]
+    slow = sorted((pair for pair in shares if pair[0] >= _HELD_DOWN_FRAC), key=lambda p: -p[0])
+    named = [f"{_gpu_name(one)} {word} {percent(share)} of the time" for share, one in slow[:2]]
+    return [*named, f"{len(slow) - 2:,} more {word}"] if len(slow) > 2 else named  # noqa: PLR2004

@@ -1,0 +1,143 @@
+"""Two jobs compared, on one screen: what differs, what does not, what could not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hpckit.model.comparison import (
+    COMPARISON_SCHEMA,
+    ComparedJob,
+    ComparedQuantity,
+    Comparison,
+    Verdict,
+)
+from hpckit.model.tree import to_tree
+from hpckit.report.line import wrapped
+from hpckit.report.quantities import number
+from hpckit.units import format_duration
+
+_J_PER_WH: Final = 3600.0
+_SHOWN: Final = {
+    "elapsed_s": ("duration", "s", 1.0),
+    "energy_per_gpu_hour_j": ("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
+    "power_w": ("power", "W", 1.0),
+    "power_at_equal_temperature_w": (" at equal temp.", "W", 1.0),
+    "temperature_c": ("temperature", "°C", 1.0),
+    "useful_frac": ("useful", "%", 100.0),
+    "utilization_pct": ("utilization", "%", 1.0),
+    "sm_mhz": ("SM clock", "MHz", 1.0),
+    "tensor_active_frac": ("tensor active", "%", 100.0),
+    "dram_active_frac": ("DRAM active", "%", 100.0),
+    "thermal_throttled_frac": ("thermal throttling", "%", 100.0),
+    "power_capped_frac": ("at power cap", "%", 100.0),
+}
+"""In this order: what each quantity is called here, its unit, and the factor to it."""
+_BRIEF: Final = {"elapsed_s": "one run each"}
+_NO_RATIO: Final = frozenset(
+    {"temperature_c"} | {name for name in _SHOWN if name.endswith("_frac")}
+)
+"""A part of a part, or of degrees above ice, says nothing."""
+_LEGEND: Final = "none seen (x): of a true difference of x, 8 of 10 such pairs would have shown it"
+_NAME: Final = 23
+_VALUE: Final = 7
+_APART: Final = 15
+_MOST_RECIPE: Final = 3
+
+
+def comparison_document(comparison: Comparison, version: str) -> dict[str, Any]:
+    """`hpckit.comparison/1`."""
+    return {"schema": COMPARISON_SCHEMA, "hpckit": version, **to_tree(comparison)}
+
+
+def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
+    """The screen, a line each."""
+    lines = [
+        *_cut([f" A  {_job(comparison.a)}", f" B  {_job(comparison.b)}"], width),
+        *_recipe(comparison, width),
+        f" {'':<{_NAME}}{'A':>{_VALUE}}{'B':>{_VALUE}}  B − A (95 %)",
+    ]
+    by_name = {one.name: one for one in comparison.quantities}
+    silent: list[str] = []
+    for name, (title, unit, factor) in _SHOWN.items():
+        one = by_name.get(name)
+        if one is None:
+            continue
+        if one.a is None and one.b is None:
+            silent.append(title.strip())
+            continue
+        lines += _cut([_row(one, title, unit, factor)], width)
+    if silent:
+        lines += _labelled("not known", ", ".join(silent), width)
+    for place, note in enumerate((_LEGEND, *comparison.notes)):
+        lines += _labelled("" if place else "note", note, width)
+    return lines
+
+
+def _job(job: ComparedJob) -> str:
+    words = " ".join(word for word in (job.name, job.job_id) if word) or "samples"
+    size = f"{job.gpus} GPUs on {job.nodes} nodes"
+    state = f"{job.state} in " if job.state else ""
+    made_up = " · synthetic: a made-up driver measured" if job.synthetic else ""
+    return f"{words} · {state}{format_duration(max(0.0, job.elapsed_s))} · {size}{made_up}"
+
+
+def _recipe(comparison: Comparison, width: int) -> list[str]:
+    if comparison.recipe is None:
+        return _labelled(
+            "recipe", "not known: what one of them was asked to be is not there", width
+        )
+    if not comparison.recipe:
+        return _labelled("recipe", "the same", width)
+    shown = list(comparison.recipe[:_MOST_RECIPE])
+    if len(comparison.recipe) > _MOST_RECIPE:
+        shown.append(f"and {len(comparison.recipe) - _MOST_RECIPE} more in --json")
+    lines = [_labelled("" if place else "recipe", one, width) for place, one in enumerate(shown)]
+    return [line for one in lines for line in one]
+
+
+def _row(one: ComparedQuantity, title: str, unit: str, factor: float) -> str:
+    values = [_value(value, factor) for value in (one.a, one.b)]
+    head = f" {f'{title}, {unit}':<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
+    return f"{head}  {_apart(one, factor):<{_APART}}  {_said(one, factor)}".rstrip()
+
+
+def _value(value: float | None, factor: float) -> str:
+    return "–" if value is None else number(value * factor)
+
+
+def _apart(one: ComparedQuantity, factor: float) -> str:
+    """The difference and half of its interval, which is as wide on both sides."""
+    apart = one.difference
+    if apart is None:
+        return "–"
+    if apart.high is None:
+        return _signed(apart.value * factor)
+    return f"{_signed(apart.value * factor)} ± {number((apart.high - apart.value) * factor)}"
+
+
+def _said(one: ComparedQuantity, factor: float) -> str:
+    if one.verdict is Verdict.NOT_KNOWN:
+        return _BRIEF.get(one.name, one.because)
+    if one.verdict is Verdict.DIFFERS:
+        has_ratio = one.ratio is not None and one.name not in _NO_RATIO
+        share = f" {_signed((one.ratio.value - 1) * 100)} %" if one.ratio and has_ratio else ""
+        return f"differs{share}"
+    if one.smallest_seen:
+        return f"none seen ({number(one.smallest_seen * factor)})"
+    return "none seen"
+
+
+def _signed(value: float) -> str:
+    text = number(abs(value))
+    if not float(text):
+        return "0"
+    return f"−{text}" if value < 0 else f"+{text}"
+
+
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    return list(wrapped(tuple(text.split(" ")), width, first=f" {label:<10} ", further=" " * 12))
+
+
+def _cut(lines: Sequence[str], width: int) -> list[str]:
+    return [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]

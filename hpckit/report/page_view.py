@@ -1,0 +1,241 @@
+"""What the report's page says, as the plain texts that its template lays out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hpckit.model.account import (
+    Advice,
+    Conservation,
+    Cost,
+    JobReport,
+    RankAccount,
+    ReportFinding,
+    Share,
+)
+from hpckit.report.page_words import (
+    NOT_MEASURED,
+    clean,
+    duration,
+    energy_words,
+    gpu_hours,
+    joules,
+    percent,
+    saving_words,
+    significant,
+    source_words,
+)
+
+_MOST_FINDINGS: Final = 100
+_MOST_BARS: Final = 64
+_KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One of the answers at the top: a name, its value, and what it rests on."""
+
+    name: str
+    value: str
+    about: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Whether nothing was measured."""
+        return self.value == NOT_MEASURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of the bar of GPU-hours: `first` and `width` in percent of the bar."""
+
+    look: str
+    name: str
+    about: str
+    hours: str
+    share: str
+    first: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A finding or an advice."""
+
+    severity: str
+    subject: str
+    because: str
+    remedy: str = ""
+    cost: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankBar:
+    """A rank's busy share as a bar; `busy` and `behind` in percent of the bar, "" unmeasured."""
+
+    name: str
+    busy: str
+    behind: str
+    text: str
+
+
+def title(report: JobReport) -> str:
+    """`llama-8b 4242_7`: what the job is called."""
+    job = report.job
+    number = clean(job.job_id) if job.job_id else ""
+    if number and job.array_task is not None:
+        number = f"{number}_{job.array_task}"
+    parts = [clean(job.name) if job.name else "", number]
+    return " ".join(part for part in parts if part) or "job without a name"
+
+
+def state(report: JobReport) -> tuple[str, str]:
+    """Slurm's word for how the job is or ended, and how it looks."""
+    job = report.job
+    if job.state is None:
+        return "state unknown", "plain"
+    look = _KNOWN_ENDS.get(job.state, "bad")
+    word = clean(job.state)
+    return (f"{word}, exit code {job.exit_code}" if job.exit_code else word), look
+
+
+def facts(report: JobReport) -> tuple[Fact, ...]:
+    """The answers that stand first."""
+    return tuple(_facts(report))
+
+
+def _facts(report: JobReport) -> Iterator[Fact]:
+    job, energy, waste = report.job, report.energy, report.waste
+    limit = "" if job.time_limit_s is None else f"of at most {duration(job.time_limit_s)}"
+    yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
+    yield Fact(name="GPU energy", value=energy_words(energy.gpu), about=source_words(energy.gpu))
+    yield Fact(name="node energy", value=energy_words(energy.node), about=source_words(energy.node))
+    useful = waste.useful_gpu_s / waste.total_gpu_s if waste.total_gpu_s > 0 else None
+    hours = f"of {gpu_hours(waste.total_gpu_s)}"
+    yield Fact(
+        name="useful", value=percent(useful), about=hours if useful is not None else "no samples"
+    )
+    yield from _cost(report.cost)
+    if energy.lost_gpu_j:
+        yield Fact(
+            name="lost to restarts",
+            value=joules(energy.lost_gpu_j),
+            about="GPU energy that a later run spent again",
+        )
+
+
+def _cost(cost: Cost) -> Iterator[Fact]:
+    because = clean(cost.because)
+    if cost.facility_j is not None:
+        pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"
+        yield Fact(name=f"energy {pue}", value=joules(cost.facility_j), about="with cooling")
+    if cost.price is not None:
+        value = f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()
+        yield Fact(name="cost of energy", value=value, about=because)
+    if cost.co2_g is not None:
+        kilo = cost.co2_g >= 1000  # noqa: PLR2004  a kilogram
+        value = f"{significant(cost.co2_g / (1000 if kilo else 1))} {'kg' if kilo else 'g'} CO2"
+        yield Fact(name="carbon", value=value, about="" if cost.price is not None else because)
+
+
+def pieces(waste: Share) -> tuple[Piece, ...]:
+    """GPU-hours by what they were spent for; classes of no time are left out."""
+    total = waste.total_gpu_s
+    if total <= 0:
+        return ()
+    named = (
+        ("useful", "useful", "kernels ran and did work", waste.useful_gpu_s),
+        ("spin", "communicating", "kernels ran and mostly waited", waste.spin_gpu_s),
+        ("idle", "idle", "a process held it, no kernel ran", waste.idle_gpu_s),
+        ("none", "no process", "held, and nothing computed on it", waste.no_process_gpu_s),
+        ("unknown", NOT_MEASURED, "no sample says", waste.unknown_gpu_s),
+    )
+    found, first = [], 0.0
+    for look, name, about, spent in named:
+        width = max(spent, 0.0) / total * 100
+        if width > 0:
+            found.append(
+                Piece(
+                    look=look,
+                    name=name,
+                    about=about,
+                    hours=gpu_hours(spent),
+                    share=percent(spent / total),
+                    first=f"{first:.3f}",
+                    width=f"{width:.3f}",
+                )
+            )
+        first += width
+    return tuple(found)
+
+
+def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
+    """Findings in the report's order, at most 100."""
+    return tuple(
+        Remark(
+            severity=one.severity if one.severity in {"note", "warning", "error"} else "note",
+            subject=clean(one.subject),
+            because=clean(one.because),
+            remedy=clean(one.remedy),
+            cost=_wasted(one),
+        )
+        for one in found[:_MOST_FINDINGS]
+    )
+
+
+def _wasted(finding: ReportFinding) -> str:
+    parts = []
+    if finding.wasted_gpu_s is not None:
+        parts.append(gpu_hours(finding.wasted_gpu_s))
+    if finding.wasted_j is not None:
+        parts.append(joules(finding.wasted_j))
+    return ", ".join(parts)
+
+
+def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
+    """Changes to the job file, each as `key: now → proposed`."""
+    return tuple(
+        Remark(
+            severity="note",
+            subject=f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}",
+            because=clean(one.because),
+            cost=saving_words(one.saving),
+        )
+        for one in found[:_MOST_FINDINGS]
+    )
+
+
+def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
+    """How busy each rank was and how far behind; of many, those that are the farthest behind."""
+    known = [one for one in ranks if one.busy_frac is not None or one.behind_frac is not None]
+    if not known:
+        return ()
+    shown = list(ranks)
+    if len(shown) > _MOST_BARS:
+        worst = sorted(known, key=lambda one: -(one.behind_frac or 0.0))[:_MOST_BARS]
+        shown = sorted(worst, key=lambda one: (one.restart, one.rank))
+    return tuple(map(_bar, shown))
+
+
+def _bar(rank: RankAccount) -> RankBar:
+    behind = rank.behind_frac
+    parts = [f"busy {percent(rank.busy_frac)}"]
+    parts.append(f"behind {percent(behind)}")
+    return RankBar(
+        name=f"rank {rank.rank}",
+        busy="" if rank.busy_frac is None else f"{min(max(rank.busy_frac, 0), 1) * 100:.2f}",
+        behind="" if not behind else f"{min(max(behind, 0), 1) * 100:.2f}",
+        text=" · ".join(parts),
+    )
+
+
+def conservation(found: Conservation | None) -> str:
+    """The sum of the ranks and what no rank used, beside the sum of the GPUs."""
+    if found is None:
+        return ""
+    return (
+        f"ranks {joules(found.ranks_j)} + idle remainder {joules(found.idle_remainder_j)} = "
+        f"GPUs {joules(found.gpus_j)}, left over {joules(found.error_j)}"
+    )

@@ -1,0 +1,105 @@
+"""Quantities of a report for people: joules as kWh, bytes as GiB, shares as percent."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hpckit.units import format_duration
+
+J_PER_KWH: Final = 3.6e6
+_ENERGY_UNITS: Final = (
+    (3.6e9, "MWh"),
+    (J_PER_KWH, "kWh"),
+    (3.6e3, "Wh"),
+)
+_LEAST_WH_J: Final = 36e3  # below 10 Wh joules are easier to compare with watts and seconds
+_DIGITS: Final = 3
+_MOST_DECIMALS: Final = 6
+_WHOLE: Final = 0.9995
+_GIB: Final = 1024.0**3
+_MANY: Final = 10 * _GIB
+_KILO: Final = 1e3
+_LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
+_NEARLY_ALL: Final = 0.99
+_LITTLE: Final = 0.01
+
+
+def energy_scale(value_j: float) -> tuple[float, str]:
+    """The joules of the unit in which an energy is said, and the unit's name."""
+    size_j = abs(value_j)
+    if size_j < _LEAST_WH_J:
+        return (_KILO, "kJ") if size_j >= _KILO else (1.0, "J")
+    return next((one for one in _ENERGY_UNITS if size_j >= one[0]), _ENERGY_UNITS[-1])
+
+
+def energy(value_j: float, plus_minus_j: float | None = None) -> str:
+    """An energy with as many digits as are known: `9.1 ± 0.4 kWh`; three where nobody knows."""
+    scale_j, unit = energy_scale(value_j)
+    value = value_j / scale_j
+    if plus_minus_j is None or not math.isfinite(plus_minus_j):
+        return f"{number(value)} {unit}"
+    spread = plus_minus_j / scale_j
+    decimals = _decimals(value, spread)
+    if round(spread, decimals) == 0:
+        return f"{value:.{decimals}f} {unit}"
+    return f"{value:.{decimals}f} ± {spread:.{decimals}f} {unit}"
+
+
+def _decimals(value: float, spread: float) -> int:
+    """So many that the last digit is that of the spread's first, and at most four count."""
+    most = max(0, _DIGITS - _magnitude(value))
+    if spread <= 0:
+        return most
+    return min(max(0, -_magnitude(spread)), most)
+
+
+def _magnitude(value: float) -> int:
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def number(value: float) -> str:
+    """A number of three digits, never in powers of ten."""
+    decimals = min(max(0, _DIGITS - 1 - _magnitude(value)), _MOST_DECIMALS)
+    return f"{value:.{decimals}f}"
+
+
+def percent(share: float) -> str:
+    """A share as percent: `18 %`, with a digit more near either end, `100 %` for all alone."""
+    if _WHOLE <= share < 1:
+        return "99.9 %"
+    if 0 < share < _LITTLE or _NEARLY_ALL < share < 1:
+        return f"{share * 100:.1f} %"
+    return f"{share * 100:.0f} %"
+
+
+def memory(size_bytes: float) -> str:
+    """Bytes in GiB."""
+    return (
+        f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
+    )
+
+
+def gpu_time(gpu_s: float) -> str:
+    """GPU-seconds in hours, or as they are where there are few."""
+    return (
+        f"{number(gpu_s / 3600)} GPU-hours"
+        if gpu_s >= _LEAST_HOUR_S
+        else f"{number(gpu_s)} GPU-seconds"
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def quantity(name: str, value: float) -> str:
+    """A quantity by its name, whose end is its unit: `gpu_s`, `energy_j`, `mem_peak_bytes`."""
+    if name == "gpu_s":
+        return gpu_time(value)
+    if name.endswith("_bytes"):
+        return memory(value)
+    if name.endswith("_j"):
+        return energy(value)
+    return format_duration(value) if name.endswith("_s") else number(value)

@@ -1,0 +1,397 @@
+"""Reports of jobs that never ran: every quantity is made up by a seed, and marked synthetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.model.account import (
+    Advice,
+    Conservation,
+    Cost,
+    Curve,
+    Energy,
+    EnergySource,
+    GpuAccount,
+    Incarnation,
+    JobEnergy,
+    JobReport,
+    NodeAccount,
+    RankAccount,
+    ReportedJob,
+    ReportFinding,
+    Share,
+    Throttling,
+    Window,
+)
+
+STARTED_S: Final = 1_795_000_000.0
+_POINTS: Final = 2000
+_GIB: Final = 1024**3
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a made-up job is: GPUs on nodes, for how long, in how many points a curve."""
+
+    gpus: int = 8
+    nodes: int = 1
+    duration_s: float = 3600.0
+    points: int = _POINTS
+
+
+def training_report(shape: Shape | None = None) -> JobReport:
+    """A training with an idle GPU, a hot one, gaps in what one said, and an idle last part."""
+    shape = shape or Shape()
+    gpus = tuple(_gpu(shape, number) for number in range(shape.gpus))
+    waste = _sum(gpu.waste for gpu in gpus)
+    total_j = sum(gpu.energy.value_j or 0.0 for gpu in gpus)
+    nodes = tuple(_node(shape, number) for number in range(shape.nodes))
+    gpu_energy = Energy(
+        value_j=total_j,
+        plus_minus_j=total_j * 0.012,
+        source=EnergySource.COUNTER,
+        coverage_frac=0.998,
+        because="the GPUs' own counters",
+    )
+    node_j = total_j * 1.42
+    return JobReport(
+        job=ReportedJob(
+            job_id="4242",
+            name="llama-8b",
+            state="COMPLETED",
+            exit_code=0,
+            folder="/scratch/ana/hpckit/2026-11-21-llama-8b-7f3a",
+            nodes=shape.nodes,
+            gpus=shape.gpus,
+            time_limit_s=2 * shape.duration_s,
+            synthetic=True,
+        ),
+        started_s=STARTED_S,
+        ended_s=STARTED_S + shape.duration_s,
+        energy=JobEnergy(
+            gpu=gpu_energy,
+            node=Energy(
+                value_j=node_j,
+                plus_minus_j=node_j * 0.11,
+                source=EnergySource.MODELLED,
+                coverage_frac=0.998,
+                scope="node",
+                because="GPU energy and 480 W a node for the rest",
+            ),
+            useful_gpu_j=total_j * 0.68,
+            lost_gpu_j=total_j * 0.05,
+            conservation=Conservation(
+                ranks_j=total_j * 0.9, idle_remainder_j=total_j * 0.1, gpus_j=total_j
+            ),
+        ),
+        cost=Cost(
+            facility_j=node_j * 1.2,
+            pue=1.2,
+            price=node_j * 1.2 / 3.6e6 * 0.28,
+            currency="EUR",
+            co2_g=node_j * 1.2 / 3.6e6 * 366,
+            because="0.28 EUR and 366 g CO2 a kWh: site file alps-like",
+        ),
+        waste=waste,
+        incarnations=_incarnations(shape, gpu_energy),
+        gpus=gpus,
+        ranks=tuple(_rank(shape, gpu, number) for number, gpu in enumerate(gpus)),
+        nodes=nodes,
+        findings=_findings(gpus[0].node),
+        advice=_advice(),
+        missing=(
+            "node energy is modelled: no RAPL, hwmon or Cray counter could be read on n001",
+            "network: the nodes are shared, so the InfiniBand counters are not the job's alone",
+        ),
+    )
+
+
+def _incarnations(shape: Shape, energy: Energy) -> tuple[Incarnation, ...]:
+    lost_s = shape.duration_s * 0.1
+    lost = replace(energy, value_j=(energy.value_j or 0.0) * 0.05, plus_minus_j=None)
+    return (
+        Incarnation(
+            restart=0,
+            started_s=STARTED_S - lost_s * 1.4,
+            ended_s=STARTED_S - lost_s * 0.4,
+            gpu_energy=lost,
+            gpu_s=lost_s * shape.gpus,
+            is_lost=True,
+            because="node failure: requeued, and no checkpoint was written",
+        ),
+        Incarnation(
+            restart=1,
+            started_s=STARTED_S,
+            ended_s=STARTED_S + shape.duration_s,
+            gpu_energy=energy,
+            gpu_s=shape.duration_s * shape.gpus,
+            is_lost=False,
+        ),
+    )
+
+
+def _sum(shares: object) -> Share:
+    found = list(shares)  # type: ignore[call-overload]
+    return Share(
+        no_process_gpu_s=sum(one.no_process_gpu_s for one in found),
+        idle_gpu_s=sum(one.idle_gpu_s for one in found),
+        spin_gpu_s=sum(one.spin_gpu_s for one in found),
+        useful_gpu_s=sum(one.useful_gpu_s for one in found),
+        unknown_gpu_s=sum(one.unknown_gpu_s for one in found),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signals:
+    at_s: _Array
+    power: _Array
+    util: _Array
+    memory: _Array
+    clock: _Array
+    throttled: _Array
+    temp: _Array
+
+
+def _signals(shape: Shape, number: int) -> _Signals:
+    """Steps of a training: kernels, a dip for communication; what is odd is by the number."""
+    rng = np.random.default_rng(number + 1)
+    at = np.linspace(0, shape.duration_s, shape.points)
+    works = (at > shape.duration_s * 0.04) & (at < shape.duration_s * 0.88)
+    checkpoint = (at % (shape.duration_s / 6)) < shape.duration_s / 90
+    busy = np.where(works & ~checkpoint, 1.0, 0.0)
+    kind = number % 8
+    if kind == 5:
+        busy *= at > shape.duration_s * 0.35
+    if kind == 7:
+        busy *= 0.0
+    beat = 0.5 + 0.5 * np.sin(at * 2 * np.pi / 97 + number)
+    warm = np.clip((at - shape.duration_s * 0.3) / (shape.duration_s * 0.2), 0, 1)
+    hot = warm * busy if kind == 3 else np.zeros_like(at)
+    power = 92 + busy * (505 + 60 * beat) - hot * 190 + rng.normal(0, 9, at.size)
+    clock = np.where(busy > 0, 1905 + 60 * beat, 345 + 0 * at) - hot * 620
+    return _Signals(
+        at_s=at,
+        power=np.clip(power, 60, 700),
+        util=np.clip(busy * (91 + 6 * beat) + rng.normal(0, 1.2, at.size) * busy, 0, 100),
+        memory=np.where(at > shape.duration_s * 0.03, 61.5 + busy * 2.0, 1.1)
+        * (1.0 if kind != 7 else 0.02),
+        clock=clock + rng.normal(0, 6, at.size) * busy,
+        throttled=np.clip(hot * (0.35 + 0.2 * beat), 0, 1),
+        temp=38 + busy * 28 + hot * 22 + rng.normal(0, 0.4, at.size),
+    )
+
+
+def _curve(name: str, unit: str, at: _Array, values: _Array, spread: float) -> Curve:
+    half = np.abs(values) * spread
+    return Curve(
+        name=name,
+        unit=unit,
+        at_s=tuple(at.tolist()),
+        values=tuple(values.tolist()),
+        lows=tuple((values - half).tolist()),
+        highs=tuple((values + half).tolist()),
+    )
+
+
+def with_gap(curve: Curve, is_gap: Callable[[float], bool]) -> Curve:
+    """The curve without what it says where `is_gap` holds of the time."""
+
+    def cut(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+        pairs = zip(curve.at_s, values, strict=True)
+        return tuple(None if is_gap(at) else value for at, value in pairs)
+
+    return replace(curve, values=cut(curve.values), lows=cut(curve.lows), highs=cut(curve.highs))
+
+
+def _gpu(shape: Shape, number: int) -> GpuAccount:
+    each = -(-shape.gpus // shape.nodes)
+    signals = _signals(shape, number)
+    at, kind, duration_s = signals.at_s, number % 8, shape.duration_s
+    curves = [
+        _curve("power", "W", at, signals.power, 0.06),
+        _curve("util", "%", at, np.minimum(signals.util, 97), 0.03),
+        _curve("memory", "B", at, signals.memory * _GIB, 0.0),
+        _curve("sm_clock", "MHz", at, signals.clock, 0.01),
+        _curve("throttled", "%", at, signals.throttled * 100, 0.1),
+    ]
+    if kind == 2:
+        gap = (duration_s * 0.5, duration_s * 0.58)
+        curves = [with_gap(curve, lambda at_s: gap[0] < at_s < gap[1]) for curve in curves]
+    mean_w = float(signals.power.mean())
+    value_j = mean_w * duration_s
+    useful = float((signals.util > 50).mean())
+    idle = 1 - useful
+    return GpuAccount(
+        uuid=f"GPU-00000000-0000-4000-8000-{number:012d}",
+        node=f"n{number // each + 1:03d}",
+        index=number % each,
+        name="NVIDIA H100 80GB HBM3",
+        restart=1,
+        held_s=duration_s,
+        energy=Energy(
+            value_j=None if kind == 6 and number > 8 else value_j,
+            plus_minus_j=value_j * 0.01,
+            source=EnergySource.COUNTER,
+            coverage_frac=0.92 if kind == 2 else 1.0,
+            because="counter, mJ",
+        ),
+        waste=Share(
+            no_process_gpu_s=idle * duration_s if kind == 7 else 0.0,
+            idle_gpu_s=0.0 if kind == 7 else idle * duration_s * 0.95,
+            spin_gpu_s=useful * duration_s * 0.18,
+            useful_gpu_s=useful * duration_s * 0.82,
+            unknown_gpu_s=0.0 if kind == 7 else idle * duration_s * 0.05,
+        ),
+        throttling=Throttling(
+            power_cap_s=12.0, thermal_s=float(signals.throttled.mean()) * duration_s
+        ),
+        idle_remainder_j=value_j * 0.1,
+        counter_j=value_j,
+        integral_j=value_j * 1.004,
+        util_mean_pct=float(signals.util.mean()),
+        power_mean_w=mean_w,
+        power_max_w=float(signals.power.max()),
+        power_limit_w=700.0,
+        temp_max_c=float(signals.temp.max()),
+        sm_mean_mhz=float(signals.clock.mean()),
+        mem_peak_bytes=int(signals.memory.max() * _GIB),
+        mem_bytes=80 * _GIB,
+        sm_active_frac=0.61 if kind != 7 else None,
+        mfu_proxy_frac=0.38 if kind != 7 else None,
+        nvlink_tx_bytes=int(9.1e12),
+        nvlink_rx_bytes=int(9.1e12),
+        pcie_tx_bytes=None,
+        pcie_rx_bytes=None,
+        windows=_windows(kind, duration_s),
+        curves=tuple(curves),
+        refused={"pcie_tx_mib": "NVML: Not Supported", "pcie_rx_mib": "NVML: Not Supported"},
+    )
+
+
+def _windows(kind: int, duration_s: float) -> tuple[Window, ...]:
+    def window(name: str, first: float, last: float, *, is_late: bool = False) -> Window:
+        return Window(
+            kind=name,
+            started_s=STARTED_S + first * duration_s,
+            ended_s=STARTED_S + last * duration_s,
+            is_late=is_late,
+        )
+
+    if kind == 7:
+        return (window("no-process", 0, 1),)
+    late = window("idle", 0.88, 1, is_late=True)
+    return (window("idle", 0.0, 0.35), late) if kind == 5 else (late,)
+
+
+def _rank(shape: Shape, gpu: GpuAccount, number: int) -> RankAccount:
+    kind = number % 8
+    value_j = (gpu.energy.value_j or 0.0) * 0.9
+    return RankAccount(
+        rank=number,
+        node=gpu.node,
+        restart=1,
+        gpus=(gpu.uuid,),
+        claim="visible devices",
+        started_s=STARTED_S + 4,
+        ended_s=STARTED_S + shape.duration_s - 2,
+        ended_by="sample" if kind == 6 else "ledger",
+        exit_code=None if kind == 6 else 0,
+        energy=Energy(value_j=value_j, plus_minus_j=value_j * 0.01, source=EnergySource.COUNTER),
+        busy_frac=None if kind == 7 else 0.74 + 0.01 * kind,
+        behind_frac=0.09 if kind == 3 else 0.002 * kind,
+        cpu_s=shape.duration_s * 5.1,
+        max_rss_bytes=int(21.4 * _GIB),
+        read_bytes=int(310e9),
+        write_bytes=int(16e9) if number == 0 else 0,
+    )
+
+
+def _node(shape: Shape, number: int) -> NodeAccount:
+    at = np.linspace(0, shape.duration_s, min(shape.points, 720))
+    beat = 0.5 + 0.5 * np.sin(at / 60)
+    return NodeAccount(
+        node=f"n{number + 1:03d}",
+        restart=1,
+        started_s=STARTED_S,
+        ended_s=STARTED_S + shape.duration_s,
+        gpu_energy=Energy(value_j=1.4e7, plus_minus_j=1.2e5, source=EnergySource.COUNTER),
+        energy=Energy(value_j=None, because="no RAPL, hwmon or Cray counter could be read"),
+        samples=int(shape.duration_s * 10),
+        cpus=128,
+        cpu_s=shape.duration_s * 44,
+        cpu_throttled_s=0.0,
+        mem_peak_bytes=312 * _GIB,
+        mem_limit_bytes=1024 * _GIB,
+        oom_kills=0,
+        psi_frac={"cpu": 0.011, "memory": 0.0, "io": 0.034},
+        network_bytes={"mlx5_0 tx": int(4.2e12), "mlx5_0 rx": int(4.3e12)},
+        sampler_cpu_s=shape.duration_s * 0.004,
+        curves=(
+            _curve("cpu", "cores", at, 40 + 9 * beat, 0.1),
+            _curve("memory", "B", at, (290 + 20 * beat) * _GIB, 0.0),
+            _curve("network", "B/s", at, (1.1 + beat) * 1e9, 0.2),
+        ),
+        missing=("io.stat: the cgroup of the step has no io controller",),
+    )
+
+
+def _findings(node: str) -> tuple[ReportFinding, ...]:
+    return (
+        ReportFinding(
+            rule="gpu-unused",
+            severity="error",
+            subject=f"GPU7 on {node}",
+            because="no process computed on it in 1:00:00",
+            remedy="ask for 7 GPUs, or start a rank on it",
+            wasted_gpu_s=3600.0,
+            wasted_j=3.3e5,
+        ),
+        ReportFinding(
+            rule="straggler",
+            severity="warning",
+            subject="rank 3",
+            because=f"9 % behind its peers: GPU3 on {node} was thermally slowed 22 % of the time",
+            remedy=f"tell your operator: {node} GPU3 reached 88 °C",
+            wasted_gpu_s=1900.0,
+        ),
+        ReportFinding(
+            rule="late-idle",
+            severity="warning",
+            subject="all GPUs",
+            because="nothing ran in the last 7:12",
+            remedy="let the job end with the training",
+            wasted_gpu_s=3024.0,
+            wasted_j=2.8e5,
+        ),
+        ReportFinding(
+            rule="head-room",
+            severity="note",
+            subject="GPU memory",
+            because="63.5 of 80 GiB at most",
+            remedy="micro-batch 3 would fit",
+        ),
+    )
+
+
+def _advice() -> tuple[Advice, ...]:
+    return (
+        Advice(
+            key="resources.gpus_per_node",
+            now="8",
+            proposed="7",
+            because="GPU7 had no process",
+            saving={"gpu_s": 3600.0, "energy_j": 3.3e5},
+        ),
+        Advice(
+            key="resources.time_limit",
+            now="2:00:00",
+            proposed="1:15:00",
+            because="it ran for 1:00:00; a shorter limit starts sooner",
+        ),
+    )

@@ -1,0 +1,77 @@
+"""Whether advice came true, by the report of the job that took it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpckit.decide.advice import advise, with_advice
+from hpckit.decide.advice_outcome import advice_document, outcomes
+from hpckit.model.account import AdviceOutcome, JobReport
+from tests.unit.decide.measured import GIB, gpu, job, node, report, unused
+
+SPEC = job(gpus_per_node=4, mem="64G", time_limit="4:00:00")
+BEFORE = report(
+    gpus=[gpu(index=0), gpu(index=1), unused(index=2), unused(index=3)],
+    nodes=(node(mem_peak_bytes=10 * GIB, cpus=8),),
+)
+ADVICE = advise(BEFORE, SPEC)
+DOCUMENT = advice_document(BEFORE, SPEC, ADVICE, [one.key for one in ADVICE])
+TAKEN = with_advice(SPEC, ADVICE)
+
+
+def became(after: JobReport) -> dict[tuple[str, str], AdviceOutcome]:
+    """What became of the advice, by key and quantity."""
+    found = outcomes(DOCUMENT, after, TAKEN)
+    return {(one.key.removeprefix("resources."), one.quantity): one for one in found}
+
+
+GOOD = report(gpus=[gpu(index=0), gpu(index=1)], nodes=(node(mem_peak_bytes=11 * GIB, cpus=8),))
+
+
+def test_advice_that_came_true_is_held() -> None:
+    """The same run on half the GPUs holds all of it, with both numbers."""
+    found = became(GOOD)
+    assert {key: one.held for key, one in found.items()} == {
+        ("gpus_per_node", "gpu_s"): True,
+        ("gpus_per_node", "energy_j"): True,
+        ("mem", "mem_peak_bytes"): True,
+        ("time_limit", "elapsed_s"): True,
+    }
+    gpus = found["gpus_per_node", "gpu_s"]
+    assert (gpus.report, gpus.predicted, gpus.measured) == ("4242", 7200.0, 7200.0)
+
+
+def test_a_run_that_takes_longer_breaks_the_saving() -> None:
+    """Half the GPUs for twice the time saved nothing."""
+    slow = report(elapsed_s=7200, gpus=[gpu(index=i, held_s=7200) for i in range(2)])
+    assert became(slow)["gpus_per_node", "gpu_s"].held is False
+
+
+def test_a_limit_that_was_too_little_is_broken() -> None:
+    """A timeout and a kill each break the advice that caused it."""
+    assert (
+        became(replace(GOOD, job=replace(GOOD.job, state="TIMEOUT")))[
+            "time_limit", "elapsed_s"
+        ].held
+        is False
+    )
+    killed = replace(GOOD, nodes=(node(mem_peak_bytes=13 * GIB, oom_kills=1),))
+    assert became(killed)["mem", "mem_peak_bytes"].held is False
+
+
+def test_a_run_that_did_not_complete_tells_nothing() -> None:
+    """A cancelled job neither holds nor breaks."""
+    cancelled = replace(GOOD, job=replace(GOOD.job, state="CANCELLED"))
+    assert {one.held for one in became(cancelled).values()} == {None}
+
+
+def test_what_was_not_measured_tells_nothing() -> None:
+    """Without joules nothing is said of joules."""
+    blind = replace(GOOD, energy=replace(GOOD.energy, gpu=replace(GOOD.energy.gpu, value_j=None)))
+    assert became(blind)["gpus_per_node", "energy_j"].held is None
+
+
+def test_only_advice_that_was_taken_has_an_outcome() -> None:
+    """What an option of the command line stood over predicts nothing."""
+    document = advice_document(BEFORE, SPEC, ADVICE, ["resources.mem"])
+    assert {one.key for one in outcomes(document, GOOD, TAKEN)} == {"resources.mem"}

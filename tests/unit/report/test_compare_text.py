@@ -1,0 +1,109 @@
+"""A comparison on one screen."""
+
+from __future__ import annotations
+
+import json
+
+from hpckit.model.comparison import (
+    ComparedJob,
+    ComparedQuantity,
+    Comparison,
+    Interval,
+    Verdict,
+)
+from hpckit.report.compare_text import comparison_document, comparison_lines
+
+
+def job(job_id: str, *, synthetic: bool = False) -> ComparedJob:
+    """A job of an hour."""
+    return ComparedJob(
+        job_id=job_id,
+        name="train",
+        state="COMPLETED",
+        nodes=2,
+        gpus=8,
+        elapsed_s=3600.0,
+        synthetic=synthetic,
+    )
+
+
+POWER = ComparedQuantity(
+    name="power_w",
+    a=500.0,
+    b=530.0,
+    difference=Interval(value=30.0, low=27.0, high=33.0),
+    ratio=Interval(value=1.06, low=1.05, high=1.07),
+    smallest_seen=4.3,
+    verdict=Verdict.DIFFERS,
+    method="blocks of time",
+)
+CLOCK = ComparedQuantity(
+    name="sm_mhz",
+    a=1980.0,
+    b=1981.0,
+    difference=Interval(value=1.0, low=-2.0, high=4.0),
+    smallest_seen=4.3,
+    verdict=Verdict.NOT_SEEN,
+)
+TENSOR = ComparedQuantity(name="tensor_active_frac", a=None, b=None, because="not measured in A")
+
+
+def made(recipe: tuple[str, ...] | None = (), *, synthetic: bool = False) -> Comparison:
+    """A comparison of two jobs."""
+    return Comparison(
+        a=job("1"),
+        b=job("2", synthetic=synthetic),
+        recipe=recipe,
+        quantities=(CLOCK, POWER, TENSOR),
+        notes=("each job is one run",),
+    )
+
+
+def row(lines: list[str], title: str) -> str:
+    """The line of one quantity, its blanks folded."""
+    (found,) = (line for line in lines if line.strip().startswith(title))
+    return " ".join(found.split())
+
+
+def test_a_difference_has_its_size_and_interval() -> None:
+    """Both values, the difference with half of its interval, the ratio."""
+    assert row(comparison_lines(made()), "power") == "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"
+
+
+def test_no_difference_says_what_would_have_shown() -> None:
+    """The smallest difference that such samples show."""
+    lines = comparison_lines(made())
+    assert row(lines, "SM clock") == "SM clock, MHz 1980 1981 +1.00 ± 3.00 none seen (4.30)"
+
+
+def test_what_neither_has_is_one_line() -> None:
+    """Not a row of nothing."""
+    assert row(comparison_lines(made()), "not known") == "not known tensor active"
+
+
+def test_recipes_are_compared_in_words() -> None:
+    """The same, another, or not known."""
+    assert row(comparison_lines(made()), "recipe") == "recipe the same"
+    assert row(comparison_lines(made(None)), "recipe").startswith("recipe not known")
+    many = tuple(f"key{number}: 1 → 2" for number in range(5))
+    assert "and 2 more in --json" in "\n".join(comparison_lines(made(many)))
+
+
+def test_synthetic_samples_are_said() -> None:
+    """A comparison with what a made-up driver measured says so."""
+    assert "synthetic" in row(comparison_lines(made(synthetic=True), width=120), "B  train")
+
+
+def test_a_comparison_fits_a_screen() -> None:
+    """24 lines of 80 columns."""
+    lines = comparison_lines(made(("resources.nodes: 1 → 2",)))
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_document_has_its_schema() -> None:
+    """And is JSON, with the words of its verdicts."""
+    document = json.loads(json.dumps(comparison_document(made(), "1.0"), allow_nan=False))
+    assert document["schema"] == "hpckit.comparison/1"
+    assert document["quantities"][1]["verdict"] == "differs"
+    assert document["quantities"][1]["difference"] == {"value": 30.0, "low": 27.0, "high": 33.0}
