@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpckit.model.cluster import Partition, SlurmConfig  # at run time: ClusterView is decoded
+
 if TYPE_CHECKING:  # a command loads the model of what it is about, not of all that there is
-    from hpckit.model.cluster import Partition, SlurmConfig
     from hpckit.model.file_tree import FileTree
     from hpckit.model.node_answer import NodeAnswer, SlurmNode
     from hpckit.model.nvml_reading import NvmlReading
