@@ -185,6 +185,24 @@ def test_reset_counters_begin_again(opened: Open) -> None:
     assert readings(node, ENERGY, 11.5, 12, 13, 40.25) == [1_150_000, 0, 100_000, 25_000]
 
 
+def test_reset_shows_before_the_next_update(opened: Open) -> None:
+    """A counter that is reset between two of its updates is 0 at once."""
+    node = opened('power_w = 100\nenergy_update_ms = 100\nenergy_reset_s = "0.95"\n')
+    assert readings(node, ENERGY, 0.94, 0.96, 1.0) == [90_000, 0, 5_000]
+
+
+def test_reset_forgets_earlier_jumps(opened: Open) -> None:
+    """What a counter jumped before its reset is gone with the rest."""
+    node = opened('power_w = 100\nenergy_jump_j = "5:-100"\nenergy_reset_s = "10"\n')
+    assert readings(node, ENERGY, 6, 11) == [500_000, 100_000]
+
+
+def test_counter_of_a_moved_waveform_begins_at_zero(opened: Open) -> None:
+    """A shape that is moved later still counts from the epoch on."""
+    node = opened('power_w = "square:100:600:1:0.5:0.25"\n')
+    assert readings(node, ENERGY, 0, 0.25, 0.5) == [0, 25_000, 175_000]
+
+
 def test_resets_repeat(opened: Open) -> None:
     """`every` repeats a list of resets for ever."""
     node = opened('power_w = 100\nenergy_reset_s = "12 40 every:60"\n')
