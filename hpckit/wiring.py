@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
+    from hpckit.model.report_page import PlotLibrary
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
         AccountArchive,
@@ -184,6 +185,13 @@ def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
     return opened(path)
 
 
+def plot_library() -> PlotLibrary:
+    """What draws in a page; without script where it is not installed."""
+    from hpckit.adapters.bokeh_plots import bokeh_plots
+
+    return bokeh_plots()
+
+
 def job_logs() -> JobLogs:
     """The logs in job folders."""
     from hpckit.adapters.job_logs import FileJobLogs
@@ -244,7 +252,6 @@ def caller() -> Caller:
 
     from hpckit.adapters.slurm_conf import cluster_name
     from hpckit.app.draft import Caller
-    from hpckit.app.node_fold import FoldRequest, NodeFold
 
     return Caller(
         environment=_shell_environment(),

@@ -24,7 +24,7 @@ Times = NDArray[np.int64]
 
 
 def arrow() -> tuple[Any, Any]:
-    """pyarrow and its Parquet part. Raises ToolMissing where it is absent or too old."""
+    """Pyarrow and its Parquet part. Raises ToolMissing where it is absent or too old."""
     try:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.parquet as pq  # type: ignore[import-untyped]

@@ -67,9 +67,9 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
     why = fold.host.energy.because if fold.host is not None else "there are no samples of the host"
     if metered is not None:
         why = metered.because
-    absent = [f"energy.{key}" for key in _KEYS if getattr(site, key) is None]
+    absent = [key for key in _KEYS if getattr(site, key) is None]
     if absent:
-        why = f"{why}, and the site file has no {' and '.join(absent)}"
+        why = f"{why}, and the site file's [energy] has no {' and '.join(absent)}"
     elif fold.meta is not None and fold.meta.exclusive is False:
         why = f"{why}; a share of the node is not modelled"
     elif gpu is not None and gpu.value_j is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
@@ -14,13 +14,17 @@ from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
 from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.findings import report_findings
+from hpckit.measure.straggler_causes import Surroundings
+from hpckit.measure.stragglers import stragglers, with_behind
 from hpckit.model.account import (
+    Cost,
     Energy,
     GpuAccount,
     Incarnation,
     JobEnergy,
     JobReport,
-    RankAccount,
+    NodeAccount,
     ReportedJob,
 )
 from hpckit.model.site import EnergySite
@@ -72,42 +76,76 @@ def report_of(
     evidence, missing = gather(tools.store, found)
     if not evidence:
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
-    folds = list(_folded(evidence, tools, facts, curves=curves))
+    started_s, ended_s = _window(evidence, facts)
+    folds = list(_folded(evidence, tools, facts, started_s, curves=curves))
     gpus_of = [gpu_accounts(fold) for fold in folds]
     gpus = [one for mine in gpus_of for one in mine]
+    nodes = tuple(node_account(*both, site) for both in zip(folds, gpus_of, strict=True))
+    found_behind = stragglers(gpus, _surroundings(evidence, nodes))
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = incarnations(folds, gpus)
-    nodes = [node_account(*both, site) for both in zip(folds, gpus_of, strict=True)]
-    energy = _energy(folds, gpus, ranks, runs, node_energy(nodes))
-    return JobReport(
+    energy = _energy(folds, gpus, runs, node_energy(nodes))
+    report = JobReport(
         job=_job(facts, folds, gpus),
-        started_s=min(one.started_s for one in evidence),
-        ended_s=max(one.ended_s for one in evidence),
+        started_s=started_s,
+        ended_s=ended_s,
         energy=energy,
-        cost=cost_of(
-            energy.node,
-            energy.gpu,
-            pue=site.pue,
-            price_per_kwh=site.price_per_kwh,
-            currency=site.currency,
-            co2_g_per_kwh=site.co2_g_per_kwh,
-        ),
+        cost=_cost(energy, site),
         waste=share_sum([one.waste for one in gpus]),
         incarnations=tuple(runs),
         gpus=tuple(gpus),
-        ranks=tuple(ranks),
-        nodes=tuple(nodes),
+        ranks=with_behind(ranks, gpus, found_behind),
+        nodes=nodes,
         missing=(*missing, *_missing(facts, folds)),
+    )
+    return replace(report, findings=report_findings(report, found_behind))
+
+
+def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:
+    """From the job's start to its end, as Slurm and the evidence have them.
+
+    Slurm knows the start of the last incarnation alone.
+    """
+    starts = [one.started_s for one in evidence]
+    ends = [one.ended_s for one in evidence]
+    starts += [] if facts.started_s is None else [facts.started_s]
+    ends += [] if facts.ended_s is None or facts.is_running else [facts.ended_s]
+    return min(starts), max(ends)
+
+
+def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
+    lives = [(one.node, life.start) for one in evidence for life in one.lives]
+    cpus = {
+        (node, gpu.uuid): start.cpus
+        for node, start in lives
+        for gpu in start.gpus
+        if start.cpus is not None
+    }
+    return Surroundings(nodes=nodes, cpus=cpus)
+
+
+def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
+    return cost_of(
+        energy.node,
+        energy.gpu,
+        pue=site.pue,
+        price_per_kwh=site.price_per_kwh,
+        currency=site.currency,
+        co2_g_per_kwh=site.co2_g_per_kwh,
     )
 
 
 def _folded(
-    evidence: Sequence[NodeEvidence], tools: ReportTools, facts: JobFacts, *, curves: bool
+    evidence: Sequence[NodeEvidence],
+    tools: ReportTools,
+    facts: JobFacts,
+    origin_s: float,
+    *,
+    curves: bool,
 ) -> Iterator[NodeFold]:
     gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
     points = points_for(gpus) if curves else 0
-    origin_s = min(one.started_s for one in evidence)
     last = max(one.restart for one in evidence)
     requests = [
         FoldRequest(
@@ -128,7 +166,6 @@ def _folded(
 def _energy(
     folds: Sequence[NodeFold],
     gpus: Sequence[GpuAccount],
-    ranks: Sequence[RankAccount],
     runs: Sequence[Incarnation],
     node: Energy,
 ) -> JobEnergy:
@@ -141,7 +178,7 @@ def _energy(
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),
-        conservation=conservation(folds) if ranks and gpus else None,
+        conservation=conservation(folds) if gpus else None,
     )
 
 

@@ -24,5 +24,21 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
 
 def write_html(made: MadeReport, path: Path) -> None:
-    """Write the page, and say where. Raises StorageFailed."""
-    raise NotImplementedError
+    """Write the page, and say where. Raises StorageFailed, RenderError."""
+    import hpckit
+    from hpckit import wiring
+    from hpckit.app.sites import load_templates
+    from hpckit.model.report_page import PageParts
+    from hpckit.report.html import report_html
+
+    parts = PageParts(
+        texts=load_templates(wiring.resources()).texts,
+        plots=wiring.plot_library(),
+        hpckit=hpckit.__version__,
+    )
+    page = report_html(made.report, parts, wiring.template_cache()).encode()
+    with wiring.whole_file(path) as file:
+        file.write(page)
+    output.talk(f"wrote {path}: {len(page) / 1e6:.1f} MB, complete in itself")
+    if parts.plots.because:
+        output.talk(f"note  its plots are drawings without zoom: {parts.plots.because}")

@@ -45,7 +45,7 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
     tools = ReportTools(store=store, fold_all=wiring.fold_all, progress=progress)
     curves = bool(params["curves"] or params["html"])
     report = report_of(found, tools, facts, _site(params, folder), curves=curves)
-    if facts.folder is not None:
+    if facts.folder is not None and not facts.is_running:
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     return MadeReport(report=report, found=found, store=store)
 

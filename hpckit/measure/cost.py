@@ -38,11 +38,11 @@ def cost_of(
     if base.value_j is None:
         return Cost(because="")
     keys = {"pue": pue, "price_per_kwh": price_per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
-    absent = [f"energy.{name}" for name, value in keys.items() if value is None]
+    absent = [name for name, value in keys.items() if value is None]
     facility_j = None if pue is None else base.value_j * pue
     billed_kwh = (base.value_j if facility_j is None else facility_j) / J_PER_KWH
     of_gpus = "of the GPUs alone" if base is gpu and len(absent) < len(keys) else ""
-    wanted = f"the site file has no {', '.join(absent)}" if absent else ""
+    wanted = f"the site file's [energy] has no {', '.join(absent)}" if absent else ""
     return Cost(
         facility_j=facility_j,
         pue=pue,
