@@ -1,8 +1,9 @@
-"""Laws of hpckit.measure.usage: GPU-seconds are conserved, whatever is sampled and how it is cut."""
+"""Laws of hpckit.measure.usage: GPU-seconds are conserved, whatever is sampled or how it is cut."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from typing import Any
 
@@ -20,31 +21,41 @@ from hpckit.model.series import GPU_DTYPE
 from tests.fakes.measured import gpu, report, shares
 from tests.fakes.series import BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of
 
-STATES = (BUSY, EMPTY, IDLE, SPIN, {}, {**SPIN, **NO_GPM}, {**BUSY, **NO_GPM, "processes": 255})
-SEEN = frozenset({"util_pct", "processes", "power_mw", "event_reasons"})
-
-
-def number(name: str) -> st.SearchStrategy[int]:
-    """Any number that a column can hold, "not measured" often."""
-    most = MISSING[GPU_DTYPE[name].itemsize]
-    return st.one_of(st.just(most), st.integers(0, most), st.integers(0, 300))
-
-
-any_row = st.fixed_dictionaries(
-    {column.name: number(column.name) for column in GPU_COLUMNS if column.name != "gpu"}
+STATES: tuple[dict[str, int], ...] = (
+    BUSY,
+    EMPTY,
+    IDLE,
+    SPIN,
+    {},
+    {**SPIN, **NO_GPM},
+    {**BUSY, **NO_GPM, "processes": 255},
 )
-rows = st.lists(st.one_of(st.sampled_from(STATES), any_row), max_size=40)
-steps_ns = st.one_of(st.just(SECOND_NS), st.integers(0, 20 * SECOND_NS))
+MOST_ROWS = 40
+STEPS_S = np.array([0.0, 0.3, 1.0, 1.0, 1.0, 1.0, 2.5, 9.0])
+
+
+def any_rows(rng: np.random.Generator, count: int) -> NDArray[Any]:
+    """Rows of states, and in some any number: missing, small, or whatever fits."""
+    made = rows_of(STATES)[rng.integers(0, len(STATES), count)]
+    for column in GPU_COLUMNS:
+        most = MISSING[GPU_DTYPE[column.name].itemsize]
+        odd = rng.random(count) < rng.choice([0.0, 0.1, 1.0])
+        kinds = rng.integers(0, 3, count)
+        anything = rng.integers(0, most, count, dtype=np.uint64, endpoint=True)
+        small = rng.integers(0, 256, count, dtype=np.uint64)
+        values = np.select([kinds == 0, kinds == 1], [np.uint64(most), small], anything)
+        made[column.name][odd] = values[odd].astype(GPU_DTYPE[column.name])
+    return made
 
 
 @st.composite
 def series(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[Any], int]:
     """Times, rows and when the GPU was given back, before or after the last of them."""
-    made = rows_of(draw(rows))
-    steps = draw(st.lists(steps_ns, min_size=len(made), max_size=len(made)))
-    times = np.cumsum(np.array([0, *steps], np.int64))[1:] - draw(st.integers(0, 5)) * SECOND_NS
-    end_ns = draw(st.integers(1, 400)) * SECOND_NS
-    return times, made, end_ns
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count = draw(st.integers(0, MOST_ROWS))
+    steps = rng.choice(STEPS_S, count)
+    times = ((np.cumsum(steps) - draw(st.integers(0, 5))) * SECOND_NS).astype(np.int64)
+    return times, any_rows(rng, count), draw(st.integers(1, 100)) * SECOND_NS
 
 
 def folded(
@@ -53,7 +64,7 @@ def folded(
     """The usage of a series that comes in pieces."""
     fold = GpuUsageFold(H100, 1.0, 0, end_ns)
     borders = [0, *sorted(cuts or []), len(made)]
-    for begin, end in zip(borders, borders[1:], strict=False):
+    for begin, end in itertools.pairwise(borders):
         fold.add(times[begin:end], made[begin:end])
     return fold.result()
 
@@ -125,7 +136,5 @@ def test_the_order_of_gpus_does_not_matter(idle: list[int], rng: random.Random) 
     made = [gpu(index, waste=shares(idle=idle_s)) for index, idle_s in enumerate(idle)]
     shuffled = rng.sample(made, len(made))
     assert stragglers(made) == stragglers(shuffled)
-    found = [
-        report_findings(report(gpus=tuple(one)), stragglers(one)) for one in (made, shuffled)
-    ]
+    found = [report_findings(report(gpus=tuple(one)), stragglers(one)) for one in (made, shuffled)]
     assert found[0] == found[1]

@@ -47,7 +47,7 @@ def test_a_clean_job_has_none() -> None:
 def test_the_one_that_works_while_others_wait() -> None:
     """The straggler works 98 % while the others work 80 %: its work takes 22 % longer."""
     one = behind()
-    assert (one.uuid, one.behind_frac) == ("GPU-3", pytest.approx(0.98 / 0.799 - 1))
+    assert one.behind_frac == pytest.approx(0.98 / 0.799 - 1)
 
 
 def test_what_the_others_waited() -> None:
