@@ -10,6 +10,7 @@ has more to do draws more.
 
 from __future__ import annotations
 
+import math
 import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -133,7 +134,7 @@ def _by_waiting(
         gpus[key],
         excess / others,
         f"it worked {percent(useful[key])} of the time, the others {percent(others)} and waited",
-        sum(tax),
+        math.fsum(tax),
     )
 
 
