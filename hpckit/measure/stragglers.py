@@ -10,8 +10,8 @@ has more to do draws more.
 
 from __future__ import annotations
 
-import math
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
