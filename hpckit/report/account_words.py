@@ -170,7 +170,7 @@ def _end_of(one: RankAccount) -> str:
     if one.ended_by == "running":
         return "running"
     if one.ended_by == "sample":
-        return "killed or lost (end taken from the last sample)"
+        return "cut off (its end is the last sample's)"
     if one.exit_code is None:
         return "ended"
     if one.exit_code > _SIGNALLED:

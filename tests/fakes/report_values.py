@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Final
 
 import numpy as np
@@ -394,4 +395,81 @@ def _advice() -> tuple[Advice, ...]:
             proposed="1:15:00",
             because="it ran for 1:00:00; a shorter limit starts sooner",
         ),
+    )
+
+
+HOSTILE: Final = (
+    '"><script>window.evil = 1</script>',
+    "</script><script>window.evil = 1</script>",
+    "<img src=x onerror=window.evil=1>",
+    "' onmouseover='window.evil = 1",
+    "{{ 7 * 7 }}{% raw %}",
+    "</title></style><svg onload=window.evil=1>",
+    "<!--\u202e\u0000]]>",
+)
+
+
+def hostile_report(words: tuple[str, ...] = HOSTILE) -> JobReport:
+    """A job in which every word that somebody else chose is one of `words`, in turn."""
+    turn = cycle(words)
+    whole = training_report(Shape(points=50))
+    node = next(turn)
+    gpus = tuple(
+        replace(
+            gpu,
+            node=node,
+            name=next(turn),
+            uuid=f"{next(turn)}{at}",
+            refused={next(turn): next(turn)},
+            energy=replace(gpu.energy, because=next(turn), scope=next(turn)),
+            curves=(*gpu.curves, replace(gpu.curves[0], name=next(turn), unit=next(turn))),
+        )
+        for at, gpu in enumerate(whole.gpus)
+    )
+    return replace(
+        whole,
+        job=replace(
+            whole.job, name=next(turn), job_id=next(turn), state=next(turn), folder=next(turn)
+        ),
+        cost=replace(whole.cost, currency=next(turn), because=next(turn)),
+        gpus=gpus,
+        ranks=tuple(
+            replace(rank, node=node, claim=next(turn), gpus=(gpu.uuid,))
+            for rank, gpu in zip(whole.ranks, gpus, strict=True)
+        ),
+        nodes=tuple(
+            replace(
+                one,
+                node=node,
+                psi_frac={next(turn): 0.5},
+                network_bytes={next(turn): 5},
+                missing=(next(turn),),
+                energy=Energy(value_j=None, because=next(turn)),
+            )
+            for one in whole.nodes
+        ),
+        incarnations=tuple(replace(one, because=next(turn)) for one in whole.incarnations),
+        findings=tuple(
+            replace(
+                one,
+                rule=next(turn),
+                severity=next(turn),
+                subject=next(turn),
+                because=next(turn),
+                remedy=next(turn),
+            )
+            for one in whole.findings
+        ),
+        advice=tuple(
+            replace(
+                one,
+                key=next(turn),
+                now=next(turn),
+                proposed=next(turn),
+                because=next(turn),
+                saving={next(turn): 1.0, f"{next(turn)}_bytes": 1.0},
+            )
+            for one in whole.advice
+        ),
+        missing=words,
     )

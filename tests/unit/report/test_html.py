@@ -1,0 +1,251 @@
+"""The report's page as a text: what is in it, and what may not be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from hpckit.adapters.resources import FileResources, packaged_data
+from hpckit.app.sites import load_templates
+from hpckit.errors import RenderError
+from hpckit.model.account import Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
+from hpckit.report.html import report_html
+from tests.fakes.report_values import Shape, training_report
+
+TEXTS = load_templates(FileResources([packaged_data()])).texts
+LIBRARY = PlotLibrary(name="bokeh", version="3.9", script="window.Bokeh = {};")
+REPORT = training_report(Shape(points=100))
+
+
+def made(report: JobReport = REPORT, **changes: Any) -> str:
+    """The page of a report, its parts changed."""
+    parts = PageParts(texts=TEXTS, plots=LIBRARY, hpckit="1.2.3")
+    return report_html(report, replace(parts, **changes))
+
+
+class Page(HTMLParser):
+    """The elements of a page and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember an element."""
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        """Remember a text."""
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of each element of a name."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def policy(page: str) -> str:
+    """The page's Content-Security-Policy."""
+    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    return str(found).replace("&#39;", "'")
+
+
+def test_answer_is_first() -> None:
+    """Job, state, duration, energy with its interval and source, and cost come first."""
+    text = Page(made()).text
+
+    order = ["llama-8b 4242", "COMPLETED", "1:00:00", "kWh", "counter, 99.8 % covered", "EUR"]
+    places = [text.index(word) for word in order]
+    assert places == sorted(places)
+    assert max(places) < text.index("What the GPU-hours went into")
+
+
+def test_synthetic_is_said_at_the_top() -> None:
+    """A page of made-up measurements says so before anything else, one of real ones does not."""
+    synthetic = made()
+    real = made(replace(REPORT, job=replace(REPORT.job, synthetic=False)))
+
+    assert synthetic.index("<strong>synthetic</strong>") < synthetic.index("<h1>")
+    assert "<strong>synthetic</strong>" not in real
+
+
+def test_nothing_is_loaded() -> None:
+    """No element of the page names anything outside of it."""
+    page = Page(made())
+
+    places = [
+        value
+        for _, attributes in page.elements
+        for name, value in attributes.items()
+        if name in {"src", "href", "action", "data", "srcset", "poster"}
+    ]
+    assert places
+    assert all(place is not None and place.startswith("data:") for place in places)
+
+
+def test_policy_names_the_scripts() -> None:
+    """Each script that runs is allowed by its digest, and nothing else is."""
+    page = made()
+
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [hashlib.sha256(one.encode()).digest() for one in scripts]
+    digests = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+    assert len(scripts) == 3
+    assert f"script-src {digests};" in policy(page)
+    assert policy(page).startswith("default-src 'none';")
+    assert "unsafe" not in policy(page)
+
+
+def test_policy_without_scripts() -> None:
+    """Without a plotting library no script may run, and no style but the page's."""
+    page = made(plots=PlotLibrary(name="bokeh", because="bokeh is not installed"))
+
+    assert "script-src 'none';" in policy(page)
+    assert "nonce" not in page
+    assert "<script" not in page
+    assert "Plots cannot be zoomed: bokeh is not installed" in page
+
+
+def test_no_inline_styles() -> None:
+    """No element carries a style or a handler, which the policy would refuse."""
+    page = Page(made(pictures=(NodePicture(nodes=("n1",), svg="<svg></svg>"),)))
+
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not {name for name in names if name == "style" or name.startswith("on")}
+
+
+def test_library_that_ends_its_element() -> None:
+    """A library whose text would end its script element is left out, and that is said."""
+    page = made(plots=replace(LIBRARY, script='x = "</script>"'))
+
+    assert "bokeh 3.9 does not fit into a page" in page
+    assert "<script" not in page
+
+
+def test_not_measured_is_said() -> None:
+    """What was not measured is said with its reason, and is no 0."""
+    bare = JobReport(
+        job=ReportedJob(),
+        started_s=0,
+        ended_s=5,
+        energy=replace(
+            REPORT.energy,
+            gpu=Energy(value_j=None, because="no driver"),
+            node=Energy(value_j=None, because="no counter"),
+            conservation=None,
+        ),
+        cost=Cost(),
+        waste=Share(),
+        missing=("no sampler ran",),
+    )
+
+    text = Page(made(bare)).text
+
+    for word in (
+        "job without a name",
+        "state unknown",
+        "no driver",
+        "no counter",
+        "no sampler ran",
+    ):
+        assert word in text
+    assert "not measured: there are no samples of the GPUs" in text
+
+
+def test_refused_quantity_has_its_reason() -> None:
+    """A cell that was not measured tells why, also on paper."""
+    page = made()
+
+    assert 'title="NVML: Not Supported">not measured</td>' in page
+    assert "pcie_tx_mib was not measured: NVML: Not Supported (8 times)" in page
+
+
+def test_failed_job() -> None:
+    """A job that failed shows Slurm's word and its exit code."""
+    job = replace(REPORT.job, state="FAILED", exit_code=2, array_task=7)
+
+    text = Page(made(replace(REPORT, job=job))).text
+
+    assert "FAILED, exit code 2" in text
+    assert "llama-8b 4242_7" in text
+
+
+def test_topology_is_beside() -> None:
+    """The picture of each kind of node is in the page with the names of its nodes."""
+    names = tuple(f"n{at}" for at in range(10))
+
+    page = made(pictures=(NodePicture(nodes=names, svg='<svg id="box"></svg>'),))
+
+    assert '<svg id="box">' in page
+    assert "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more" in page
+
+
+def test_many_gpus_are_bounded() -> None:
+    """The page of 1,024 GPUs draws few of them, maps all, and says so."""
+    page = made(training_report(Shape(gpus=1024, nodes=128, points=50)))
+
+    assert len(page) < 3_000_000
+    assert "of 1024 GPUs are drawn: findings and extremes" in page
+    assert "the first 128 of 1024: --json and --csv hold all of them" in page
+    assert "the 64 of 1024 that are the farthest behind" in page
+
+
+def test_headings_and_tables_can_be_read_aloud() -> None:
+    """The page has a language, one first heading, heads of columns and rows, named pictures."""
+    page = Page(made())
+
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1
+    assert {one.get("scope") for one in page.all("th")} == {"col", "row"}
+    named = [one for one in page.all("svg") if "aria-label" in one or "aria-hidden" in one]
+    assert len(named) == len(page.all("svg"))
+
+
+def test_ids_are_unique() -> None:
+    """No two elements share an id."""
+    ids = [one["id"] for _, one in Page(made()).elements if "id" in one]
+
+    assert len(ids) == len(set(ids))
+
+
+def test_same_report_same_page() -> None:
+    """The page is a function of the report."""
+    assert made() == made()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("report/page.html.j2", "{% if %}", "line 1"),
+        ("report/page.html.j2", "{{ nothing }}", "nothing"),
+    ],
+)
+def test_template_at_fault(name: str, text: str, said: str) -> None:
+    """A template that does not work is named with what is wrong in it."""
+    with pytest.raises(RenderError) as caught:
+        made(texts={**TEXTS, name: text})
+
+    assert "report/page.html.j2" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_template_missing() -> None:
+    """A template that is not there is named."""
+    with pytest.raises(RenderError, match=r"report/plots\.js"):
+        made(texts={name: text for name, text in TEXTS.items() if name != "report/plots.js"})
+
+
+def test_bars_of_ranks() -> None:
+    """A rank of which nothing is known has a line that says so, and no bar."""
+    page = Page(made()).text
+
+    assert "busy not measured · behind 1 %" in page
+    assert "busy 77 % · behind 9 %" in page

@@ -1,0 +1,89 @@
+"""Quantities of the report's page in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.model.account import Energy, EnergySource
+from hpckit.report import page_words as words
+
+
+@pytest.mark.parametrize(
+    ("value_j", "half_j", "text"),
+    [
+        (9.1 * 3.6e6, 0.4 * 3.6e6, "9.1 ± 0.4 kWh"),
+        (12.4e6, 0.12e6, "3.44 ± 0.03 kWh"),
+        (500.0, None, "500 J"),
+        (500.0, 20.0, "500 ± 20 J"),
+        (3600.0 * 512, 3600.0 * 5, "512 ± 5 Wh"),
+        (3.6e9 * 2.5, None, "2.5 MWh"),
+        (0.0, None, "0 J"),
+        (-1e-9, None, "0 J"),
+    ],
+)
+def test_joules(value_j: float, half_j: float | None, text: str) -> None:
+    """An energy is in Wh, kWh or MWh, and as exact as its interval."""
+    assert words.joules(value_j, half_j) == text
+
+
+def test_energy_not_measured() -> None:
+    """An energy without a value is not measured, and its reason is told."""
+    energy = Energy(value_j=None, because="no counter")
+
+    assert words.energy_words(energy) == "not measured"
+    assert words.source_words(energy) == "no counter"
+
+
+def test_measured_zero_is_zero() -> None:
+    """A measured zero is not the same as nothing measured."""
+    assert words.energy_words(Energy(value_j=0.0, source=EnergySource.COUNTER)) == "0 J"
+    assert words.percent(0.0) == "0 %"
+    assert words.gib(0) == "0 GiB"
+    assert words.transferred(0) == "0 B"
+    assert words.amount(0.0, "W") == "0 W"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        words.percent(None),
+        words.gib(None),
+        words.transferred(None),
+        words.amount(None, "W"),
+        words.duration(None),
+        words.clock_time(None),
+    ],
+)
+def test_none_is_not_measured(text: str) -> None:
+    """None is never shown as a number."""
+    assert text == "not measured"
+
+
+def test_source_words() -> None:
+    """A source comes with its coverage, and with its scope where that is a module."""
+    energy = Energy(value_j=1.0, source=EnergySource.COUNTER, coverage_frac=0.998, scope="module")
+
+    assert words.source_words(energy) == "counter, 99.8 % covered, scope module"
+    assert words.source_words(Energy(value_j=1.0)) == "source unknown, 0 % covered"
+    assert words.source_words(Energy(value_j=None)) == "nothing says why"
+
+
+def test_clock_time() -> None:
+    """A moment is in UTC; one that no calendar holds is a number of seconds."""
+    assert words.clock_time(0) == "1970-01-01 00:00:00 UTC"
+    assert words.clock_time(1e30) == "1e+30 s after 1970"
+
+
+def test_gpu_hours() -> None:
+    """One GPU-hour is singular."""
+    assert words.gpu_hours(3600) == "1 GPU-hour"
+    assert words.gpu_hours(5400) == "1.5 GPU-hours"
+
+
+def test_saving_words() -> None:
+    """Savings are in the units that people pay in."""
+    saving = {"gpu_s": 3600.0, "energy_j": 7200.0, "mem_bytes": 2.0 * 1024**3, "steps": 3.0}
+
+    text = words.saving_words({**saving, "time_s": 1800.0})
+
+    assert text == "1 GPU-hour, 2 Wh, 2 GiB mem, 3 steps, 0.5 hours"
