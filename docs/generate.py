@@ -29,6 +29,7 @@ from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
 from hpckit.measure.findings import report_findings_page
+from hpckit.model.account import REPORT_SCHEMA, JobReport
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.node_finding import NodeFinding
@@ -36,6 +37,7 @@ from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, table_of
+from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")
@@ -116,6 +118,8 @@ def pages() -> dict[str, str]:
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),
         "dgx-h100.svg": node_picture(),
+        "report.md": report_page(),
+        schema_file(REPORT_SCHEMA): _as_json(report_schema()),
         schema_file(TOPOLOGY_SCHEMA): _as_json(topology_schema()),
         schema_file(JOB_SCHEMA): _as_json(job_schema()),
         schema_file(SITE_SCHEMA): _as_json(site_schema()),
@@ -397,25 +401,41 @@ table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is o
 """
 
 
+_REPORT_HEAD = (Path(__file__).parent / "report-head.md").read_text(encoding="utf-8")
+
+
 def topology_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the document of `hpckit inspect --json`."""
+    findings = {"type": "array", "items": {"$ref": f"#/$defs/{NodeFinding.__name__}"}}
+    made = _document_schema(TOPOLOGY_SCHEMA, "topology of a node", NodeTopology, NodeFinding)
+    made["properties"]["findings"] = findings
+    made["required"].append("findings")
+    return made
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the document of `hpckit report --json`."""
+    return _document_schema(REPORT_SCHEMA, "report on a job", JobReport)
+
+
+def _document_schema(schema: str, title: str, root: type, *more: type) -> dict[str, Any]:
+    """The schema of a document that has every key of `root`, and `schema` and `hpckit`."""
     definitions: dict[str, Any] = msgspec.json.schema_components(
-        [NodeTopology, NodeFinding], ref_template="#/$defs/{name}"
+        [root, *more], ref_template="#/$defs/{name}"
     )[1]
     for made in definitions.values():
         if made.get("type") == "object":
             made["required"] = list(made["properties"])
             made["additionalProperties"] = False
-    root = definitions.pop(NodeTopology.__name__)
-    findings = {"type": "array", "items": {"$ref": f"#/$defs/{NodeFinding.__name__}"}}
-    beside = {"schema": {"const": TOPOLOGY_SCHEMA}, "hpckit": {"type": "string"}}
+    top = definitions.pop(root.__name__)
+    beside = {"schema": {"const": schema}, "hpckit": {"type": "string"}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:hpckit:topology:1",
-        **root,
-        "title": "hpckit topology of a node",
-        "properties": {**beside, **root["properties"], "findings": findings},
-        "required": [*beside, *root["required"], "findings"],
+        "$id": f"urn:hpckit:{schema.removeprefix('hpckit.').replace('/', ':')}",
+        **top,
+        "title": f"hpckit {title}",
+        "properties": {**beside, **top["properties"]},
+        "required": [*beside, *top["required"]],
         "$defs": dict(sorted(definitions.items())),
     }
 
@@ -423,10 +443,24 @@ def topology_schema() -> dict[str, Any]:
 def topology_page() -> str:
     """The reference of the document: each class of the model with its fields."""
     head = _TOPOLOGY_HEAD.format(schema=TOPOLOGY_SCHEMA, schema_file=schema_file(TOPOLOGY_SCHEMA))
+    return _document_page(head, NodeTopology)
+
+
+def report_page() -> str:
+    """The reference of `hpckit report`: what it prints, and each class of the document."""
+    head = _REPORT_HEAD.format(
+        schema=REPORT_SCHEMA,
+        schema_file=schema_file(REPORT_SCHEMA),
+        columns="\n".join(f"| `{column}` |" for column in CSV_COLUMNS),
+    )
+    return _document_page(head, JobReport)
+
+
+def _document_page(head: str, root: type) -> str:
     parts = [_NOTE, head]
-    for cls in dict.fromkeys(_model_classes(NodeTopology)):
+    for cls in dict.fromkeys(_model_classes(root)):
         rows = [(f"`{field.name}`", _model_words(hint)) for field, hint in field_types(cls)]
-        title = "The document" if cls is NodeTopology else cls.__name__
+        title = "The document" if cls is root else cls.__name__
         doc = _unwrapped(inspect.cleandoc(cls.__doc__ or ""))
         parts.append(f"## {title}\n\n{doc}\n\n{_table(('key', 'type'), rows)}\n")
     return "".join(parts).rstrip() + "\n"

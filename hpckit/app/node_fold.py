@@ -203,7 +203,7 @@ def _events(chunk: SampleChunk) -> Iterator[str]:
 
 def _damage(condition: FileCondition) -> Iterator[str]:
     if condition.lost_blocks:
-        yield f"{condition.lost_blocks} blocks of samples are lost"
+        yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:
         yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
 

@@ -19,6 +19,7 @@ from hpckit.measure.rows import Floats
 STILL_PERIODS: Final = 5.0
 STILL_S: Final = 0.5
 """A counter that stood still for longer, and for more of its periods, was not renewed."""
+_BEFORE_PERIODS: Final = 3.0
 AWAKE_W: Final = 5.0
 """No GPU that is on draws less, so that its counter moves."""
 _SHAPE_FRAC = 0.5
@@ -38,6 +39,7 @@ class Frame(NamedTuple):
     """
 
     most_w: float
+    limit_w: float
     counter_period_s: float
     sampler_period_s: float
     last_read_s: float | None
@@ -201,7 +203,8 @@ class Cells:
         sigma_s, part = self.knots.sigma_s, lead_s / span_s
         edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
         unsure_s2 = (_SHAPE_FRAC * np.minimum(lead_s, span_s - lead_s)) ** 2
-        variance: Floats = np.maximum(power_w, step_j / span_s) ** 2 * (edges_s2 + unsure_s2)
+        most_w = np.maximum(np.maximum(power_w, step_j / span_s), self._frame.limit_w / 2)
+        variance: Floats = most_w**2 * (edges_s2 + unsure_s2)
         return variance
 
     def _part(self, cell: NDArray[np.intp], lead_s: Floats) -> tuple[Floats, Floats]:
@@ -215,10 +218,13 @@ class Cells:
             self._step_j[cell],
             self._frame.counter_period_s,
         )
-        before = np.maximum(cell - 1, 0)
-        is_led = (cell > 0) & self._is_good[before] & (span_s > 2 * period_s)
-        linear_w = step_j / span_s
-        before_w = np.where(is_led, self._step_j[before] / self._span_s[before], linear_w)
+        begin_s, linear_w = self.knots.at_s[cell], step_j / span_s
+        before = np.searchsorted(self.knots.at_s, begin_s - _BEFORE_PERIODS * period_s) - 1
+        before = np.clip(before, 0, cell)
+        before_s = begin_s - self.knots.at_s[before]
+        is_led = (before_s >= period_s) & (span_s > 2 * period_s)
+        before_j = self._sums_at(cell)[0] - self._sums_at(before)[0]
+        before_w = np.where(is_led, before_j / np.maximum(before_s, period_s), linear_w)
         first_j = np.minimum(before_w * period_s, step_j)
         rest_w = (step_j - first_j) / np.maximum(span_s - period_s, period_s)
         late_j = first_j + rest_w * (lead_s - period_s)
@@ -251,7 +257,7 @@ class Cells:
                 power_w = self._curve.power_at(float(knots.at_s[edge]))
                 columns[2:5, near] = 0.0 if edge == 0 else self.end[2:5, np.newaxis]
             unsure_s2 = knots.sigma_s[edge] ** 2 + (_SHAPE_FRAC * away_s[near]) ** 2
-            variance[near] = power_w**2 * unsure_s2
+            variance[near] = max(power_w, frame.limit_w / 2) ** 2 * unsure_s2
 
     def _slope_w(self, edge: int) -> float:
         """The mean power of the cell at an edge; 0 where there is none that is good."""

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from hpckit.measure.rows import Floats
 
 USUAL_UPDATE_S: Final = 0.1
-_SEEN_WITHIN_S: Final = 0.002
+_SEEN_WITHIN_S: Final = 0.005
 """How late the rank's entry sees that a counter changed."""
 _UPDATE_RANGE_S = (0.005, 1.5)
+_ALIKE_FRAC = 0.25
 _LEAST_EQUAL_FRAC = 0.3
 
 
@@ -88,14 +89,22 @@ class Knots(NamedTuple):
 
 
 def clockwork_of(updates_s: Floats) -> Clockwork:
-    """The clockwork as the changes show it that a rank's entry saw."""
+    """The clockwork as the changes show it that a rank's entry saw, in order of time.
+
+    The last spans that agree count: what a rank saw first may be older than its change.
+    """
     spans = np.diff(updates_s)
-    spans = spans[(spans > _UPDATE_RANGE_S[0]) & (spans < _UPDATE_RANGE_S[1])]
-    anchors = tuple(updates_s.tolist())
-    if not len(spans):
-        return Clockwork(anchors_s=anchors)
-    period_s = float(np.median(spans[spans < 1.5 * spans.min()]))
-    return Clockwork(period_s, _SEEN_WITHIN_S / np.sqrt(6) / len(spans), anchors)
+    count = 0
+    for span in spans[::-1]:
+        is_alike = abs(span - spans[-1]) < _ALIKE_FRAC * spans[-1]
+        if not (is_alike and _UPDATE_RANGE_S[0] < span < _UPDATE_RANGE_S[1]):
+            break
+        count += 1
+    if not count:
+        return Clockwork(anchors_s=tuple(updates_s[-1:].tolist()))
+    kept = updates_s[-count - 1 :]
+    sigma_s = _SEEN_WITHIN_S / np.sqrt(6) / count
+    return Clockwork(float((kept[-1] - kept[0]) / count), sigma_s, tuple(kept.tolist()))
 
 
 def clockwork_seen(readings: Readings) -> Clockwork | None:
@@ -153,13 +162,13 @@ def _put_in_phase(
     """Knots near an update that was seen are whole periods from it, where that is clear."""
     period_s = clockwork.period_s
     for anchor_s in clockwork.anchors_s:
-        reach_s = period_s * period_s / (6 * clockwork.sigma_s)
+        reach_s = period_s * period_s / (12 * clockwork.sigma_s)
         low, high = np.searchsorted(read_s, (anchor_s - reach_s, anchor_s + reach_s))
         for at in range(int(low), int(high)):
             periods = (read_s[at] - anchor_s) / period_s
-            unsure_s = abs(periods) * clockwork.sigma_s + _SEEN_WITHIN_S
+            unsure_s = 2 * abs(periods) * clockwork.sigma_s + _SEEN_WITHIN_S
             share = periods % 1.0
             is_clear = unsure_s < share * period_s < period_s - unsure_s
-            guess_s = read_s[at] - share * period_s
-            if is_clear and guess_s > read_s[at] - late_s[at] and unsure_s < sigma_s[at]:
-                knot_s[at], sigma_s[at] = guess_s, unsure_s
+            guess_s = read_s[at] - share * period_s - _SEEN_WITHIN_S / 2
+            if is_clear and guess_s > read_s[at] - late_s[at] and unsure_s / 2 < sigma_s[at]:
+                knot_s[at], sigma_s[at] = guess_s, unsure_s / 2

@@ -194,7 +194,8 @@ class GpuEnergyFold:
     def _frame(self, readings: Readings) -> Frame:
         clockwork = self._clockwork or Clockwork()
         last_s = float(readings.at_s[-1]) if len(readings.at_s) else None
-        return Frame(self._most_w, clockwork.period_s, self._period_now_s, last_s)
+        limit_w = self._gpu.power_limit_w or 0.0
+        return Frame(self._most_w, limit_w, clockwork.period_s, self._period_now_s, last_s)
 
     def _curve(self) -> PowerCurve | None:
         if not self._power:

@@ -6,6 +6,7 @@ memory of many GPUs and the arithmetic of few (job_defense_shield#2).
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -60,8 +61,8 @@ def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(
             gpu_names(gpus),
             f"no process computed on {_it(gpus)} in {_held(gpus)}",
-            sum(gpu.held_s for gpu in gpus),
-            sum(known) if len(known) == len(gpus) else None,
+            math.fsum(gpu.held_s for gpu in gpus),
+            math.fsum(known) if len(known) == len(gpus) else None,
         )
 
 
@@ -73,7 +74,7 @@ def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(
             gpu_names(gpus),
             f"no kernel ran on {_it(gpus)} in {_held(gpus)}, while {who}",
-            sum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
+            math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
         )
 
 
@@ -85,15 +86,15 @@ def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(
             gpu_names(gpus),
             f"nothing ran in the last {shown} of {format_duration(_longest_held(gpus))}",
-            sum(late),
+            math.fsum(late),
         )
 
 
 def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `idle-stretch`."""
     for gpus in by_node(gpu for gpu in job.judged if _has_stretch(gpu) and not is_unused(gpu)):
-        wasted = sum(_early_s(gpu) for gpu in gpus)
-        frac = wasted / sum(gpu.held_s for gpu in gpus)
+        wasted = math.fsum(_early_s(gpu) for gpu in gpus)
+        frac = wasted / math.fsum(gpu.held_s for gpu in gpus)
         longest = max((_length_s(window) for gpu in gpus for window in _early(gpu)), default=0.0)
         yield Evidence(
             gpu_names(gpus),
@@ -111,7 +112,7 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
             gpu_names(gpus),
             f"kernels ran and did next to nothing {percent(mean)} of the time: they waited for"
             " others or moved data",
-            sum(gpu.waste.spin_gpu_s for gpu in gpus),
+            math.fsum(gpu.waste.spin_gpu_s for gpu in gpus),
         )
 
 
@@ -241,7 +242,7 @@ def is_unused(gpu: GpuAccount) -> bool:
 
 def _late_s(gpu: GpuAccount) -> float:
     """How long it did nothing at the end, 0 where that is not worth a word."""
-    late_s = sum(_length_s(window) for window in gpu.windows if window.is_late)
+    late_s = math.fsum(_length_s(window) for window in gpu.windows if window.is_late)
     frac = late_s / gpu.held_s if gpu.held_s > 0 else 0.0
     is_long = (late_s >= LATE_S and frac >= LATE_FRAC) or late_s >= LATE_LONG_S
     return late_s if is_long or frac >= LATE_SHORT_FRAC else 0.0
@@ -252,7 +253,7 @@ def _early(gpu: GpuAccount) -> list[Window]:
 
 
 def _early_s(gpu: GpuAccount) -> float:
-    return sum(_length_s(window) for window in _early(gpu))
+    return math.fsum(_length_s(window) for window in _early(gpu))
 
 
 def _has_stretch(gpu: GpuAccount) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -119,8 +120,8 @@ def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:
         for gpu in job.judged
         if (gpu.restart, gpu.node) == (node.restart, node.node) and gpu.waste.useful_gpu_s > 0
     ]
-    known = sum(known_s(gpu) for gpu in here)
-    return sum(gpu.waste.idle_gpu_s for gpu in here) / known if known else 0.0
+    known = math.fsum(known_s(gpu) for gpu in here)
+    return math.fsum(gpu.waste.idle_gpu_s for gpu in here) / known if known else 0.0
 
 
 def _memory_frac(node: NodeAccount) -> float:

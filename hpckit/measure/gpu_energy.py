@@ -15,7 +15,9 @@ from hpckit.measure.rows import Floats, Times
 from hpckit.model.account import Energy, EnergySource
 
 _Z95: Final = 1.96
-GAIN_FRAC: Final = _Z95 * GAIN_SIGMA_FRAC / (1 - _Z95 * GAIN_SIGMA_FRAC)
+_T95: Final = 2.09
+"""Student's t: the spread of gains is itself known from some twenty kinds of board."""
+GAIN_FRAC: Final = _T95 * GAIN_SIGMA_FRAC / (1 - _T95 * GAIN_SIGMA_FRAC)
 """Half width of the gain's interval: a reading is gain × truth, so the truth lies farther up."""
 DISAGREE_FRAC: Final = 0.2
 _DISAGREE_S: Final = 1.0

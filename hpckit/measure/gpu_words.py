@@ -19,7 +19,7 @@ def gpu_names(gpus: Iterable[GpuAccount]) -> str:
     """GPUs of one node: `GPU0-3,7 on n013`."""
     ordered = list(gpus)
     indices = [gpu.index for gpu in ordered if gpu.index is not None]
-    named = [gpu.uuid for gpu in ordered if gpu.index is None]
+    named = sorted(gpu.uuid for gpu in ordered if gpu.index is None)
     words = ([f"GPU{index_list(indices)}"] if indices else []) + named
     return f"{', '.join(words)} on {ordered[0].node}"
 

@@ -79,10 +79,11 @@ class IdleWindows:
             pieces.append(self._open._replace(until_us=self._open.until_us + tail_us))
         if as_idle:
             pieces = [piece._replace(state=IDLE) for piece in pieces]
-        long = [run for run in _joined(pieces) if run.until_us - run.from_us >= self.least_us]
+        held = [one for one in map(self._inside, pieces) if one.until_us > one.from_us]
+        long = [run for run in _joined(held) if run.until_us - run.from_us >= self.least_us]
         longest = sorted(long, key=lambda run: run.from_us - run.until_us)[:MOST_WINDOWS]
         in_order = sorted(longest, key=lambda run: run.from_us)
-        return tuple(self._inside(run, tail_us) for run in in_order)
+        return tuple(run._replace(is_late=self._is_late(run, tail_us)) for run in in_order)
 
     def _close(self) -> None:
         if self._open is not None and self._is_piece(self._open):
@@ -91,15 +92,13 @@ class IdleWindows:
     def _is_piece(self, run: IdleRun) -> bool:
         return run.state <= IDLE and run.until_us - run.from_us >= self._piece_us
 
-    def _inside(self, run: IdleRun, tail_us: int) -> IdleRun:
-        """With its ends in the held time; late if nothing else came after it until the end."""
+    def _inside(self, run: IdleRun) -> IdleRun:
+        return run._replace(from_us=max(0, run.from_us), until_us=min(run.until_us, self._held_us))
+
+    def _is_late(self, run: IdleRun, tail_us: int) -> bool:
+        """Whether nothing else came after it, and samples reach to the end."""
         seen_us = 0 if self._open is None else self._open.until_us + tail_us
-        return IdleRun(
-            run.state,
-            max(0, run.from_us),
-            min(run.until_us, self._held_us),
-            is_late=self._other_us <= run.until_us and seen_us >= self._held_us - self._gap_us,
-        )
+        return self._other_us <= run.until_us and seen_us >= self._held_us - self._gap_us
 
 
 def _joined(pieces: list[IdleRun]) -> list[IdleRun]:

@@ -22,6 +22,9 @@ MOST_W: Final = 5000.0
 _IDLE_FRAC: Final = 0.08
 """Below this share of its limit no GPU that is on draws (H100: 70 of 700 W)."""
 _MOST_GAP_PERIODS: Final = 3.0
+_IN_STEP_FRAC: Final = 0.75
+"""Of the most that the unseen can be off by: what holds 95 % of the loads that are in step with the
+sensor (tests/fakes/energy_truth.py, waveform `aliasing`)."""
 _TILED: Final = 1.1
 """Means of one second that are read up to a tenth farther apart leave nothing out that matters."""
 _EDGE_FRAC: Final = 0.35
@@ -117,7 +120,7 @@ class PowerCurve:
         return (
             _sums(np.where(is_gap, 0.0, span_s)),
             _sums(sigma_j**2),
-            _sums(unseen_frac * range_w * span_s),
+            _sums(_IN_STEP_FRAC * unseen_frac * range_w * span_s),
         )
 
     def covers(self, begin_s: float, end_s: float) -> bool:

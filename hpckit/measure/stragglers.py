@@ -11,6 +11,7 @@ has more to do draws more.
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ def _by_waiting(
         gpus[key],
         excess / others,
         f"it worked {percent(useful[key])} of the time, the others {percent(others)} and waited",
-        sum(tax),
+        math.fsum(tax),
     )
 
 

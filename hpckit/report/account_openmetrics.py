@@ -89,12 +89,13 @@ def report_openmetrics(report: JobReport) -> str:
     """The text, with `# EOF` at its end; what was not measured has no sample."""
     lines: list[str] = []
     for name, unit, told, samples in _families(report):
-        known = [(labels, value) for labels, value in samples if _is_number(value)]
+        # A rank that was started again has the labels of the one before: the last one counts.
+        known = {_labels(labels): value for labels, value in samples if _is_number(value)}
         if not known:
             continue
         full = f"hpckit_{name}_{unit}"
         lines += [f"# TYPE {full} gauge", f"# UNIT {full} {unit}", f"# HELP {full} {_text(told)}"]
-        lines += [f"{full}{_labels(labels)} {float(value or 0.0)!r}" for labels, value in known]
+        lines += [f"{full}{labels} {float(value or 0.0)!r}" for labels, value in known.items()]
     return "\n".join([*lines, "# EOF", ""])
 
 

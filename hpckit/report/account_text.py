@@ -48,7 +48,7 @@ def report_lines(
     rows = [
         _Row(label="energy", parts=energy_parts(report), most=4),
         _Row(label="GPUs", parts=gpu_parts(report)),
-        _Row(label="ranks", parts=rank_parts(report), most=2),
+        _Row(label="ranks", parts=rank_parts(report), most=3),
         _Row(label="memory", parts=memory_parts(report), most=1),
         _Row(label="clocks", parts=throttling_parts(report), most=2),
         *_listed("found", [_finding(one) for one in _by_severity(report.findings)], 5),
@@ -134,7 +134,7 @@ def _outcome(outcome: AdviceOutcome) -> str:
 def _listed(label: str, texts: Sequence[str], most: int) -> list[_Row]:
     """A row for each text, under one label; what does not fit into `most` lines is counted."""
     shown = texts if len(texts) <= most else texts[: most - 1]
-    a_row = 2 if len(shown) * 2 <= most + 1 else 1
+    a_row = max(1, min(3, (most + 1) // max(1, len(shown))))
     rows = [
         _Row(label="" if place else label, parts=text.split(" "), most=a_row)
         for place, text in enumerate(shown)

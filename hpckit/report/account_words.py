@@ -32,14 +32,18 @@ _G_PER_KG: Final = 1000
 def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
-    parts = [_provenance(gpu, "GPU"), f"· {_provenance(node, 'node')}"]
-    parts += [f"· {part}" for part in _cost(report.cost)]
+    parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
+    return [*parts, *(f"· {part}" for part in _cost(report.cost))]
+
+
+def _held_by_ranks(report: JobReport) -> list[str]:
+    """How the GPUs' energy adds up; it is said where rounding does not explain a difference."""
     held = report.energy.conservation
-    if held is not None and report.ranks:
-        rest = f" + {energy(held.idle_remainder_j)} outside of them"
-        parts.append(f"· ranks {energy(held.ranks_j)}{rest}")
-        if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-            parts.append(f"(differs from the GPUs by {energy(held.error_j)})")
+    if held is None or not report.ranks or report.energy.gpu.value_j is None:
+        return []
+    parts = [f"= ranks {energy(held.ranks_j)} + {energy(held.idle_remainder_j)} outside of them"]
+    if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
+        parts.append(f"(which differs by {energy(held.error_j)})")
     return parts
 
 
@@ -166,7 +170,7 @@ def _end_of(one: RankAccount) -> str:
     if one.ended_by == "running":
         return "running"
     if one.ended_by == "sample":
-        return "killed or lost (end taken from the last sample)"
+        return "cut off (its end is the last sample's)"
     if one.exit_code is None:
         return "ended"
     if one.exit_code > _SIGNALLED:

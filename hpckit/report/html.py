@@ -29,6 +29,7 @@ from hpckit.report.plot_choice import chosen_gpus
 from hpckit.report.plot_data import plot_data
 from hpckit.report.plot_panels import PlotGroup, gpu_group, node_group
 from hpckit.report.plot_svg import group_svg
+from hpckit.report.rank_plots import rank_groups
 
 PAGE: Final = "report/page.html.j2"
 STYLE: Final = "report/report.css"
@@ -50,8 +51,8 @@ def report_html(
         if name not in parts.texts:
             raise RenderError("there is no such template", template=name)
     scripts, lacks = _scripts(parts.plots, parts.texts)
-    gpus, nodes = _gpu_plots(report), _node_plots(report)
-    data = plot_data([*gpus, *nodes]) if scripts else ""
+    gpus, ranks, nodes = _gpu_plots(report), rank_groups(report), _node_plots(report)
+    data = plot_data([*gpus, *ranks, *nodes]) if scripts else ""
     style = parts.texts[STYLE]
     seed = f"{data}{report.job!r}{report.findings!r}{report.energy!r}"
     nonce = hashlib.sha256(seed.encode(errors="replace")).hexdigest()[:32]
@@ -62,6 +63,7 @@ def report_html(
         "scripts": [Markup(script) for script in scripts],  # noqa: S704  the same, and bokeh's
         "data": Markup(data),  # noqa: S704  JSON without <, > and &
         "gpu_plots": [_drawn(group) for group in gpus],
+        "rank_plots": [_drawn(group) for group in ranks],
         "node_plots": [_drawn(group) for group in nodes],
         "plots_left_out": _left_out(report, len(gpus)),
         "heat": _heat(report),

@@ -106,7 +106,7 @@ class PlotGroup:
 def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str]) -> PlotGroup:
     """The panels of a GPU; `words` are its title and what is said beside it."""
     shades = tuple(_shade(window, started_s) for window in gpu.windows)
-    return _group(key, words, gpu_panels(gpu), shades)
+    return group_of(key, words, gpu_panels(gpu), shades)
 
 
 def gpu_panels(gpu: GpuAccount, only: str | None = None) -> tuple[Panel, ...]:
@@ -125,12 +125,13 @@ def gpu_panels(gpu: GpuAccount, only: str | None = None) -> tuple[Panel, ...]:
 
 def node_group(node: NodeAccount, key: str, words: tuple[str, str]) -> PlotGroup:
     """The panels of a node."""
-    return _group(key, words, tuple(_panel(curve) for curve in node.curves), ())
+    return group_of(key, words, tuple(_panel(curve) for curve in node.curves), ())
 
 
-def _group(
+def group_of(
     key: str, words: tuple[str, str], panels: tuple[Panel, ...], shades: tuple[Shade, ...]
 ) -> PlotGroup:
+    """Panels over one axis of time; `words` are the title and what is said beside it."""
     ends = [(float(one.at_s[0]), float(one.at_s[-1])) for one in panels if one.at_s.size]
     first = min((end[0] for end in ends), default=0.0)
     last = max((end[1] for end in ends), default=1.0)

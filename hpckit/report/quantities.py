@@ -37,7 +37,7 @@ def energy(value_j: float, plus_minus_j: float | None = None) -> str:
     """An energy with as many digits as are known: `9.1 ± 0.4 kWh`; three where nobody knows."""
     scale_j, unit = energy_scale(value_j)
     value = value_j / scale_j
-    if plus_minus_j is None or not math.isfinite(plus_minus_j):
+    if not value_j or plus_minus_j is None or not math.isfinite(plus_minus_j):
         return f"{number(value)} {unit}"
     spread = plus_minus_j / scale_j
     decimals = _decimals(value, spread)
@@ -60,6 +60,8 @@ def _magnitude(value: float) -> int:
 
 def number(value: float) -> str:
     """A number of three digits, never in powers of ten."""
+    if not value:
+        return "0"
     decimals = min(max(0, _DIGITS - 1 - _magnitude(value)), _MOST_DECIMALS)
     return f"{value:.{decimals}f}"
 

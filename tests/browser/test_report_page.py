@@ -19,10 +19,11 @@ from hpckit.model.report_page import PageParts
 from hpckit.report.html import report_html
 from tests.browser.chromium import Chromium
 from tests.fakes.machines import dgx_h100
-from tests.fakes.report_values import hostile_report, training_report
+from tests.fakes.report_values import Shape, hostile_report, training_report
 
 pytestmark = pytest.mark.xdist_group("browser")
-PLOTS = 9  # eight GPUs and a node
+PLOTS = 5  # four GPUs and a node
+SMALL = Shape(gpus=4, points=500)
 
 HELPERS = """
 window.figureOf = (key) => document.querySelector(`[data-plot="${key}"]`);
@@ -38,10 +39,18 @@ window.canvasesOf = (node) => {
   }
   return found;
 };
-window.inkOf = (key) => canvasesOf(figureOf(key)).map((canvas) => {
+// Reading a canvas that is drawn to makes Chromium warn; its copy is made to be read.
+window.pixelsOf = (canvas) => {
   const { width, height } = canvas;
-  if (!width || !height) return 0;
-  const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+  if (!width || !height) return [];
+  const copy = document.createElement("canvas");
+  Object.assign(copy, { width, height });
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(canvas, 0, 0);
+  return context.getImageData(0, 0, width, height).data;
+};
+window.inkOf = (key) => canvasesOf(figureOf(key)).map((canvas) => {
+  const data = pixelsOf(canvas);
   let painted = 0;
   for (let at = 3; at < data.length; at += 4) if (data[at] > 0) painted++;
   return painted;
@@ -49,8 +58,7 @@ window.inkOf = (key) => canvasesOf(figureOf(key)).map((canvas) => {
 window.coloursOf = (key) => {
   const found = new Set();
   for (const canvas of canvasesOf(figureOf(key))) {
-    if (!canvas.width || !canvas.height) continue;
-    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const data = pixelsOf(canvas);
     for (let at = 0; at < data.length; at += 4) {
       if (data[at + 3] === 255) found.add(`${data[at]},${data[at + 1]},${data[at + 2]}`);
     }
@@ -76,8 +84,8 @@ def page(folder: Path, report: JobReport, package: str = "bokeh") -> Path:
 
 @pytest.fixture(scope="module")
 def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a synthetic job of 8 GPUs and an hour."""
-    return page(tmp_path_factory.mktemp("page"), training_report())
+    """The page of a synthetic job of 4 GPUs and an hour."""
+    return page(tmp_path_factory.mktemp("page"), training_report(SMALL))
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +128,15 @@ def seen_whole(browser: Chromium) -> None:
         plot_shown(browser, key)
 
 
-def test_nothing_complains_and_nothing_is_asked_for(opened: Chromium, report_file: Path) -> None:
-    """A page seen whole makes no request but for itself, and nothing in its console."""
-    seen_whole(opened)
+def test_nothing_complains_and_nothing_is_asked_for(browser: Chromium, tmp_path: Path) -> None:
+    """A page of 8 GPUs seen whole asks for nothing but itself, and its console stays empty."""
+    path = page(tmp_path, training_report())
+    show(browser, path)
 
-    assert opened.heard.requests == [report_file.as_uri()]
-    assert opened.heard.complaints == []
+    seen_whole(browser)
+
+    assert browser.heard.requests == [path.as_uri()]
+    assert browser.heard.complaints == []
 
 
 def test_every_plot_is_drawn(opened: Chromium) -> None:
@@ -256,7 +267,7 @@ def test_static_without_the_library(browser: Chromium, static_file: Path) -> Non
 @pytest.mark.parametrize("package", ["bokeh", "no_such_package"])
 def test_phone(browser: Chromium, tmp_path: Path, package: str) -> None:
     """On a phone nothing sticks out of the page."""
-    path = page(tmp_path, training_report(), package)
+    path = page(tmp_path, training_report(SMALL), package)
     browser.screen(390, 800, touch=True)
     browser.open(path)
     browser.value(HELPERS)

@@ -74,7 +74,9 @@ def counter_job(
     gpu = SampledGpu(
         uuid=fake.UUID, index=0, energy="counter", power="average", power_limit_w=fake.LIMIT_W
     )
-    seen = [one for one in counter.updates(wave, begin_s, updates) if one.monotonic_ns < marks[1]]
+    seen = [
+        one for one in counter.updates(rng, wave, begin_s, updates) if one.monotonic_ns < marks[1]
+    ]
     fold = GpuEnergyFold(gpu, ends, marks, updates=seen, period_s=1.0)
     if has_samples:
         at_s = fake.ticks(rng, begin_s - 3, end_s + 2, 1.0)

@@ -160,10 +160,13 @@ class FakeCounter:
         value = int(self.read_mj(waveform, np.array([at_s]))[0])
         return EnergyReading(uuid=UUID, monotonic_ns=moment_ns(at_s), energy_mj=value)
 
-    def updates(self, waveform: Waveform, begin_s: float, count: int) -> list[EnergyReading]:
-        """The first changes after a moment, seen up to 2 ms late."""
+    def updates(
+        self, rng: np.random.Generator, waveform: Waveform, begin_s: float, count: int
+    ) -> list[EnergyReading]:
+        """The first changes after a moment, seen up to 5 ms late."""
         first = np.ceil((begin_s - self.phase_s) / self.update_s)
-        seen_s = self.phase_s + (first + np.arange(count)) * self.update_s + 0.001
+        seen_s = self.phase_s + (first + np.arange(count)) * self.update_s
+        seen_s += rng.uniform(0.0001, 0.005, count)
         return [self.reading(waveform, float(one)) for one in seen_s]
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hpckit import wiring
 from hpckit.adapters.local_record import LocalResult, write_record
 from hpckit.app.submit import Submission, SubmitTools, submit
 from hpckit.cli.main import cli
+from hpckit.model.advised import AdvisedJob
 from hpckit.model.job_folder import RESULT_FILE
 from hpckit.model.slurm import JobState
 from tests.fakes.submitter import FakeSubmitter
@@ -51,7 +53,12 @@ def words(text: str) -> str:
     return " ".join(click.unstyle(text).split())
 
 
-def started_job(*command: str, file_text: str | None = None) -> Submission:
+def started_job(
+    *command: str,
+    file_text: str | None = None,
+    advised: AdvisedJob | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Submission:
     """A job in this user's folders and index that nothing runs."""
     tools = SubmitTools(
         submitter=FakeSubmitter(),
@@ -60,17 +67,26 @@ def started_job(*command: str, file_text: str | None = None) -> Submission:
         clock=wiring.clock(),
         interrupts_held=nothing_held,
     )
-    job = prepared(file_text, site="local", command=command)
+    job = prepared(file_text, site="local", command=command, advised=advised, options=options)
     return submit(job, wiring.caller(), tools)
 
 
 def ended_job(
-    *command: str, exit_code: int = 0, logs: dict[str, bytes] | None = None
+    *command: str,
+    exit_code: int = 0,
+    logs: dict[str, bytes] | None = None,
+    file_text: str | None = None,
 ) -> Submission:
     """A job that ended with this code after 2.5 s and left these logs."""
-    submission = started_job(*(command or ("true",)))
+    words = command or (() if file_text else ("true",))
+    submission = started_job(*words, file_text=file_text)
     for name, data in (logs or {}).items():
         (submission.folder / "logs" / name).write_bytes(data)
+    return ended(submission, exit_code)
+
+
+def ended(submission: Submission, exit_code: int = 0) -> Submission:
+    """The same job after its end."""
     now_s = time.time()
     state = JobState.FAILED if exit_code else JobState.COMPLETED
     result = LocalResult(

@@ -12,6 +12,7 @@ from jinja2.bccache import Bucket
 
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
+from hpckit.model.advised import AdvisedJob
 from hpckit.parse.document import Tree
 
 RESOURCES = FileResources([packaged_data()])
@@ -44,6 +45,7 @@ def prepared(
     command: tuple[str, ...] = (),
     resources: FileResources = RESOURCES,
     template: str | None = None,
+    advised: AdvisedJob | None = None,
 ) -> PreparedJob:
     """The job of a file's `text` without its schema line, with `options` (dotted keys) over it."""
     source = JobSource(
@@ -55,6 +57,7 @@ def prepared(
         site_name=site,
         template=template,
         folder=Path("jobs"),
+        advised=advised,
     )
     return prepare(source, resources, _COMPILED)
 

@@ -26,6 +26,7 @@ NOT_OF_THE_JOB = {
     "--env",
     "--set",
     "--pass",
+    "--from-report",
 }
 
 

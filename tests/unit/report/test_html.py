@@ -55,7 +55,7 @@ class Page(HTMLParser):
 def policy(page: str) -> str:
     """The page's Content-Security-Policy."""
     (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
-    return found.replace("&#39;", "'")
+    return str(found).replace("&#39;", "'")
 
 
 def test_answer_is_first() -> None:

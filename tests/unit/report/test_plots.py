@@ -19,6 +19,7 @@ from hpckit.report.plot_choice import chosen_gpus
 from hpckit.report.plot_data import plot_data
 from hpckit.report.plot_panels import PlotGroup, gpu_group, gpu_panels, node_group, rounded_up
 from hpckit.report.plot_svg import group_svg, runs_of, thinned, time_ticks, time_unit
+from hpckit.report.rank_plots import rank_groups
 from tests.fakes.report_values import STARTED_S, Shape, training_report
 
 REPORT = training_report(Shape(points=100))
@@ -61,7 +62,7 @@ def test_units(name: str, unit: str, value: float, shown: tuple[str, str, float]
     """A curve of any unit is shown in that of people; an unknown one as it is."""
     (panel,) = gpu_panels(gpu(curves=(curve(name, unit, (value,)),)))
 
-    assert (panel.title, panel.unit, pytest.approx(panel.values[0])) == shown
+    assert (panel.title, panel.unit, round(float(panel.values[0]), 9)) == shown
 
 
 def test_caption_says_not_measured() -> None:
@@ -289,3 +290,51 @@ def test_finding_by_uuid() -> None:
     chosen = chosen_gpus(replace(many, findings=(named,)))
 
     assert many.gpus[40] in [one for one, _ in chosen]
+
+
+def test_rank_of_several_gpus() -> None:
+    """The power of a rank of two GPUs is their sum, its utilization their mean."""
+    pair = REPORT.gpus[0], REPORT.gpus[1]
+    rank = replace(REPORT.ranks[0], gpus=tuple(one.uuid for one in pair))
+
+    (found,) = rank_groups(replace(REPORT, ranks=(rank, *REPORT.ranks[2:])))
+
+    powers = [one.values for gpu in pair for one in gpu_panels(gpu, "Power")]
+    busy = [one.values for gpu in pair for one in gpu_panels(gpu, "Utilization")]
+    panels = {panel.title: panel for panel in found.panels}
+    assert found.title == "rank 0"
+    assert panels["Power"].values == pytest.approx(powers[0] + powers[1])
+    assert panels["Power"].limit == 1400.0
+    assert panels["Utilization"].values == pytest.approx((busy[0] + busy[1]) / 2)
+    assert panels["Utilization"].top == 100.0
+
+
+def test_rank_of_gpus_sampled_at_other_times() -> None:
+    """GPUs that were sampled at different times are added at the times of the first."""
+    early, late = gpu(curves=(curve(values=(1.0, 2.0, 3.0)),)), REPORT.gpus[1]
+    late = replace(late, curves=(replace(curve(values=(10.0, 20.0)), at_s=(0.5, 1.5)),))
+    rank = replace(REPORT.ranks[0], gpus=(early.uuid, late.uuid))
+
+    (found,) = rank_groups(replace(REPORT, gpus=(early, late), ranks=(rank,)))
+
+    assert found.panels[0].values == pytest.approx([11.0, 17.0, 23.0])
+
+
+def test_ranks_of_one_gpu_have_its_plot() -> None:
+    """A rank of one GPU has no plot but that of its GPU."""
+    assert rank_groups(REPORT) == []
+
+
+def test_few_of_many_ranks() -> None:
+    """Of many ranks of several GPUs those that are the farthest behind are drawn."""
+    many = training_report(Shape(gpus=40, nodes=5, points=20))
+    pairs = zip(many.gpus[::2], many.gpus[1::2], strict=True)
+    ranks = tuple(
+        replace(rank, gpus=(a.uuid, b.uuid))
+        for rank, (a, b) in zip(many.ranks, pairs, strict=False)
+    )
+
+    found = [group.title for group in rank_groups(replace(many, ranks=ranks))]
+
+    assert len(found) == 8
+    assert {"rank 3", "rank 11", "rank 19"} <= set(found)

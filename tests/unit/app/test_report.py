@@ -1,0 +1,251 @@
+"""The report of a job from the files that its ranks and samplers left; all of them synthetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.report import JobFacts, ReportTools, report_of
+from hpckit.errors import HpckitError
+from hpckit.model.account import EnergySource, JobReport
+from hpckit.model.site import EnergySite
+from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, uuid_of, write_accounts
+
+SMALL = MadeJob(gpus=2, duration_s=60.0)
+RUN_J = 2 * 550 * 60.0
+"""About what the two GPUs of SMALL take."""
+
+
+def reported(
+    folder: Path, facts: JobFacts | None = None, site: EnergySite | None = None
+) -> JobReport:
+    """The report on a folder."""
+    store = FileSampleStore()
+    found = store.find(folder)
+    return report_of(
+        found, ReportTools(store=store), facts or JobFacts(), site or EnergySite(), curves=True
+    )
+
+
+def made(folder: Path, **changes: Any) -> JobReport:
+    """The report on a small job with some changes."""
+    write_accounts(folder, MadeJob(**{"gpus": 2, "duration_s": 60.0, **changes}))
+    return reported(folder)
+
+
+def test_a_jobs_energy_is_that_of_its_counters(tmp_path: Path) -> None:
+    """The joules of the counters come out, with their source, coverage and ±."""
+    energy = made(tmp_path).energy.gpu
+    assert energy.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert (energy.source, energy.coverage_frac) == (EnergySource.COUNTER, 1.0)
+    assert energy.plus_minus_j is not None
+    assert 0 < energy.plus_minus_j < 0.02 * RUN_J
+
+
+def test_ranks_and_idle_remainder_add_up(tmp_path: Path) -> None:
+    """Σ ranks + idle remainder = Σ GPUs."""
+    held = made(tmp_path).energy.conservation
+    assert held is not None
+    assert held.error_j == pytest.approx(0.0, abs=1e-6)
+    assert held.ranks_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_a_job_is_called_synthetic_where_its_driver_was(tmp_path: Path) -> None:
+    """What a fake driver made up is marked."""
+    assert made(tmp_path).job.synthetic
+
+
+def test_ledgers_alone_make_a_report(tmp_path: Path) -> None:
+    """Without a sampler the energy is exact all the same, and the rest is not known."""
+    report = made(tmp_path, samples=False)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert report.waste.unknown_gpu_s == pytest.approx(120.0)
+    assert report.gpus[0].power_mean_w is None
+    assert report.missing == (
+        "n000: no samples: only what its ranks wrote when they began and ended",
+    )
+
+
+def test_a_job_of_two_seconds_has_its_energy(tmp_path: Path) -> None:
+    """The counters at both ends are enough."""
+    report = made(tmp_path, duration_s=2.0, samples=False)
+    assert report.energy.gpu.value_j == pytest.approx(2 * 550 * 2.0, rel=0.15)
+
+
+def test_samples_alone_make_a_report(tmp_path: Path) -> None:
+    """A sampler that was started by hand knows no ranks and no job."""
+    place = write_accounts(tmp_path / "job", MadeJob(gpus=2, duration_s=60.0, ledgers=False))
+    report = reported(place)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert (report.ranks, report.job.gpus) == ((), 2)
+    assert report.energy.conservation is not None
+    assert report.energy.conservation.idle_remainder_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_a_requeued_job_has_both_incarnations(tmp_path: Path) -> None:
+    """What ran before the requeue is lost, and counted apart."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=30.0))
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, restart=1, begins_s=100.0))
+    report = reported(tmp_path)
+    assert [(one.restart, one.is_lost) for one in report.incarnations] == [(0, True), (1, False)]
+    assert report.energy.lost_gpu_j == pytest.approx(RUN_J / 2, rel=0.1)
+    assert report.energy.useful_gpu_j == pytest.approx(RUN_J, rel=0.1)
+    assert report.ended_s - report.started_s == pytest.approx(160.0)
+    assert (len(report.gpus), report.job.gpus) == (4, 2)
+
+
+def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
+    """The nodes of the allocation without accounts are in `missing`."""
+    write_accounts(tmp_path, SMALL)
+    report = reported(tmp_path, JobFacts(nodes=("n000", "n001", "n002")))
+    assert report.missing == (
+        "of n001, n002 there is nothing: neither ranks nor a sampler wrote there",
+    )
+    assert report.job.nodes == 3
+
+
+def test_a_node_without_a_sampler_is_told_by_its_ranks(tmp_path: Path) -> None:
+    """The other nodes' samples are used, and what the ledgers of this one say."""
+    place = write_accounts(tmp_path, MadeJob(nodes=2, gpus=2, duration_s=60.0))
+    (place / "node-n001.samples").unlink()
+    report = reported(tmp_path)
+    assert report.energy.gpu.value_j == pytest.approx(2 * RUN_J, rel=0.1)
+    assert [one.samples for one in report.nodes] == [122, 0]
+    assert "n001: no samples" in report.missing[0]
+
+
+def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
+    """A rank without an end has its energy until the node's last evidence, and that is said."""
+    report = made(tmp_path, killed=frozenset({1}))
+    ended = [(one.ended_by, one.exit_code) for one in report.ranks]
+    assert ended == [("ledger", 0), ("sample", None)]
+    assert report.ranks[1].energy.value_j == pytest.approx(RUN_J / 2, rel=0.1)
+
+
+def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
+    """During the job it is not called killed."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1})))
+    report = reported(tmp_path, JobFacts(state="RUNNING", is_running=True))
+    assert [(one.ended_by, one.ended_s) for one in report.ranks] == [("running", None)] * 2
+
+
+def test_two_samplers_of_a_node_count_once(tmp_path: Path) -> None:
+    """A second file of the same node adds no energy and no time."""
+    place = write_accounts(tmp_path, SMALL)
+    once = reported(tmp_path)
+    (place / "node-n000-2.samples").write_bytes((place / "node-n000.samples").read_bytes())
+    twice = reported(tmp_path)
+    assert twice.energy.gpu.value_j == pytest.approx(once.energy.gpu.value_j, rel=1e-3)
+    assert twice.waste.total_gpu_s == once.waste.total_gpu_s
+    assert len(twice.gpus) == len(once.gpus)
+
+
+def test_nodes_meet_on_the_real_time(tmp_path: Path) -> None:
+    """The window of the job is that of Slurm's record where it is wider than the evidence."""
+    write_accounts(tmp_path, SMALL)
+    began_s = EPOCH_NS / 1e9
+    report = reported(tmp_path, JobFacts(started_s=began_s - 10, ended_s=began_s + 75))
+    assert (report.started_s, report.ended_s) == (began_s - 10, began_s + 75)
+    assert report.gpus[0].curves[0].at_s[0] >= 9.0
+
+
+def test_a_node_is_modelled_from_the_sites_figures(tmp_path: Path) -> None:
+    """Idle watts, CPU seconds and the GPUs make a node's energy, and it is called modelled."""
+    write_accounts(tmp_path, SMALL)
+    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0, pue=1.2, price_per_kwh=0.3)
+    report = reported(tmp_path, site=site)
+    gpu_j = report.energy.gpu.value_j or 0.0
+    cpu_s = report.nodes[0].cpu_s or 0.0
+    assert report.energy.node.value_j == pytest.approx(gpu_j + 500 * 60 + 3 * cpu_s)
+    assert report.energy.node.source is EnergySource.MODELLED
+    assert report.cost.facility_j == pytest.approx(1.2 * (report.energy.node.value_j or 0.0))
+    assert report.cost.price == pytest.approx((report.cost.facility_j or 0.0) / 3.6e6 * 0.3)
+    assert report.cost.because == "the site file's [energy] has no co2_g_per_kwh"
+
+
+def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path) -> None:
+    """The keys that would give its energy are named."""
+    node = made(tmp_path).energy.node
+    assert node.value_j is None
+    assert "node_idle_w and cpu_core_w" in node.because
+
+
+def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:
+    """A held GPU without a process is waste of that class, and a finding."""
+
+    def shape(at_s: Any, gpu: int) -> Any:
+        from tests.fakes.account_files import busy
+
+        return unused(at_s, gpu) if gpu == 1 else busy(at_s, gpu)
+
+    report = made(tmp_path, duration_s=1200.0, shape=shape)
+    assert report.waste.no_process_gpu_s == pytest.approx(1200.0, rel=0.01)
+    assert any(uuid_of("n000", 1) in str(one) or "GPU1" in str(one) for one in report.findings)
+
+
+def test_a_clean_job_has_no_findings(tmp_path: Path) -> None:
+    """Nothing is wrong with GPUs that compute all the time."""
+    assert made(tmp_path, duration_s=1200.0).findings == ()
+
+
+def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
+    """The rest is reported on, and the loss is told."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, duration_s=600.0))
+    path = place / "node-n000.samples"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    report = reported(tmp_path)
+    assert report.energy.gpu.value_j == pytest.approx(10 * RUN_J, rel=0.1)
+    assert report.missing == ("n000: blocks of samples that are lost: 1",)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """Text where a sample file should be, and a ledger of rubbish, are sentences."""
+    place = write_accounts(tmp_path, SMALL)
+    (place / "node-n009.samples").write_text("hello")
+    (place / "rank-9.ledger").write_text('{"record": 7}\n')
+    missing = " ".join(reported(tmp_path).missing)
+    assert "rank-9.ledger is no ledger" in missing
+    assert "node-n009.samples" in missing
+
+
+def test_nothing_that_can_be_read_is_refused(tmp_path: Path) -> None:
+    """Without any account the error says what lies there."""
+    place = tmp_path / "account" / "restart-0"
+    place.mkdir(parents=True)
+    (place / "rank-0.ledger").write_text("rubbish\n" * 2)
+    with pytest.raises(HpckitError, match=r"rank-0\.ledger is no ledger"):
+        reported(tmp_path)
+
+
+def test_a_clock_that_was_set_by_another_boot_is_followed(tmp_path: Path) -> None:
+    """A ledger of another boot of the node meets its samples on CLOCK_REALTIME."""
+    place = write_accounts(tmp_path, SMALL)
+    for path in place.glob("*.ledger"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[0]["boot_id"] = "another"
+        for line in lines:
+            line["at"]["monotonic_ns"] -= 4 * 10**12
+            for reading in line["gpus"]:
+                reading["monotonic_ns"] -= 4 * 10**12
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = reported(tmp_path)
+    assert report.ended_s - report.started_s == pytest.approx(60.0)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_ranks_that_share_a_gpu_share_its_energy(tmp_path: Path) -> None:
+    """Two ranks that had one GPU all the time have half of its energy each."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=60.0))
+    text = (place / "rank-0.ledger").read_text()
+    (place / "rank-1.ledger").write_text(text.replace('"rank": 0', '"rank": 1'))
+    report = reported(tmp_path)
+    halves = [one.energy.value_j for one in report.ranks]
+    assert halves[0] == pytest.approx(halves[1])
+    assert np.sum(np.array(halves)) == pytest.approx(report.energy.gpu.value_j)

@@ -1,0 +1,165 @@
+"""A job's report as JSON, CSV and OpenMetrics: what other programs rely on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from docs.generate import report_schema
+from hpckit.model.account import JobReport
+from hpckit.report.account_csv import COLUMNS, report_csv
+from hpckit.report.account_json import report_document
+from hpckit.report.account_openmetrics import report_openmetrics
+from tests.fakes.reports import clean, gpu_account, training, unknown
+
+_SAMPLE = re.compile(
+    r"(?P<name>[a-z_:][a-z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>-?[0-9.e+-]+)", re.ASCII
+)
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)', re.ASCII)
+
+
+def metrics(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """The samples of an OpenMetrics text, by name and labels; AssertionError where it is none.
+
+    The rules are those of the specification's text format: a family's TYPE, UNIT and HELP come
+    first and once, its samples follow without another's between, and # EOF ends the text.
+    """
+    lines = text.split("\n")
+    assert lines[-2:] == ["# EOF", ""]
+    found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    seen: list[str] = []
+    for line in lines[:-2]:
+        if line.startswith("# "):
+            _, kind, name, *rest = line.split(" ", 3)
+            assert kind in ("TYPE", "UNIT", "HELP")
+            if kind == "TYPE":
+                assert name not in seen, "a family stands in one place"
+                assert rest == ["gauge"]
+                seen.append(name)
+            assert name == seen[-1]
+            assert kind != "UNIT" or name.endswith("_" + rest[0])
+            continue
+        match = _SAMPLE.fullmatch(line)
+        assert match is not None, line
+        assert match["name"] == seen[-1]
+        labels = _LABEL.findall(match["labels"] or "")
+        assert "".join(f'{name}="{value}",' for name, value in labels).rstrip(",") == (
+            match["labels"] or ""
+        )
+        assert len({name for name, _ in labels}) == len(labels)
+        key = (match["name"], frozenset(labels))
+        assert key not in found, "a sample is there once"
+        found[key] = float(match["value"])
+    return found
+
+
+def rows(report: JobReport) -> list[dict[str, str]]:
+    """The rows of a report's CSV."""
+    return list(csv.DictReader(io.StringIO(report_csv(report))))
+
+
+def document(report: JobReport, *, curves: bool = False) -> Any:
+    """A report's document as a reader of JSON gets it; NaN and the like are refused."""
+    text = json.dumps(report_document(report, "0.0.0", curves=curves), allow_nan=False)
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("curves", [False, True])
+@pytest.mark.parametrize("report", [training(), clean()])
+def test_the_document_is_what_its_schema_says(report: JobReport, *, curves: bool) -> None:
+    """Another implementation of JSON Schema accepts it."""
+    jsonschema.validate(document(report, curves=curves), report_schema())
+
+
+def test_the_document_has_the_keys_that_outside_checks_rely_on() -> None:
+    """Energy with provenance, GPUs, ranks, waste by class and findings are under fixed keys."""
+    made = document(training())
+    assert made["schema"] == "hpckit.report/1"
+    for scope in ("gpu", "node"):
+        assert {"value_j", "plus_minus_j", "source", "coverage_frac"} <= set(made["energy"][scope])
+    classes = ("no_process", "idle", "spin", "useful", "unknown")
+    assert set(made["waste"]) == {f"{word}_gpu_s" for word in classes}
+    assert [len(made[key]) for key in ("gpus", "ranks", "findings")] == [16, 16, 1]
+
+
+def test_curves_are_there_only_where_they_are_wanted() -> None:
+    """Without --curves a document stays small."""
+    assert document(training())["gpus"][0]["curves"] == []
+    assert document(training(), curves=True)["gpus"][0]["curves"][0]["values"] == [500.0, None]
+
+
+def test_a_number_that_json_lacks_is_null() -> None:
+    """NaN and infinity never reach a reader."""
+    gpu = replace(gpu_account(0), power_mean_w=math.nan, temp_max_c=math.inf)
+    made = document(replace(clean(), gpus=(gpu,)))["gpus"][0]
+    assert (made["power_mean_w"], made["temp_max_c"]) == (None, None)
+
+
+def test_csv_has_a_row_for_each_gpu_and_incarnation() -> None:
+    """The columns are fixed, and each GPU is under its rank."""
+    made = rows(training())
+    assert list(made[0]) == list(COLUMNS)
+    assert [row["ranks"] for row in made] == [str(rank) for rank in range(16)]
+
+
+def test_csv_tells_zero_from_missing() -> None:
+    """A measured zero is 0, what was not measured is empty."""
+    gpu = replace(gpu_account(0), energy=unknown("no counter"), idle_remainder_j=0.0)
+    (row,) = rows(replace(clean(), gpus=(gpu,)))
+    assert (row["energy_j"], row["energy_plus_minus_j"]) == ("", "")
+    assert (row["idle_remainder_j"], row["no_process_gpu_s"]) == ("0.0", "0.0")
+
+
+@pytest.mark.parametrize("name", ['a,"b"\nc', "=1+1", "@SUM(A1)", "-2", "+cmd"])
+def test_csv_survives_any_name(name: str) -> None:
+    """A name with commas, quotes and lines stays one field, and no spreadsheet computes it."""
+    (row,) = rows(replace(clean(), gpus=(replace(gpu_account(0), name=name),)))
+    assert row["gpu_name"].removeprefix("'") == name
+    assert not row["gpu_name"].startswith(("=", "@", "-", "+"))
+
+
+def test_openmetrics_keeps_the_rules_of_its_text_format() -> None:
+    """Every line is what the specification allows, and the energy of the job is in it."""
+    found = metrics(report_openmetrics(training()))
+    assert len(found) > 200
+    job = {("job", "4242"), ("name", "train"), ("synthetic", "true"), ("scope", "gpu")}
+    assert found["hpckit_job_energy_joules", frozenset(job)] == pytest.approx(9.12 * 3.6e6)
+
+
+def test_openmetrics_has_no_sample_of_what_was_not_measured() -> None:
+    """A missing value is no zero."""
+    gpu = replace(gpu_account(0), energy=unknown("no counter"), util_mean_pct=None)
+    found = metrics(report_openmetrics(replace(clean(), gpus=(gpu,))))
+    names = {name for name, _ in found}
+    assert "hpckit_gpu_energy_joules" not in names
+    assert "hpckit_gpu_held_seconds" in names
+
+
+def test_openmetrics_escapes_labels() -> None:
+    """A job's name with quotes, backslashes and lines stays one label."""
+    report = clean()
+    report = replace(report, job=replace(report.job, name='a"b\\c\nd'))
+    found = metrics(report_openmetrics(report))
+    assert any(("name", 'a\\"b\\\\c\\nd') in labels for _, labels in found)
+
+
+def test_openmetrics_has_each_sample_once() -> None:
+    """A rank that torchrun started again in one incarnation does not repeat a sample."""
+    report = clean()
+    metrics(report_openmetrics(replace(report, ranks=(*report.ranks, report.ranks[0]))))
+
+
+def test_a_report_on_nothing_is_still_one() -> None:
+    """A job without GPUs, ranks and nodes has all three outputs."""
+    report = replace(clean(), gpus=(), ranks=(), nodes=())
+    jsonschema.validate(document(report), report_schema())
+    assert rows(report) == []
+    metrics(report_openmetrics(report))

@@ -1,0 +1,173 @@
+"""The screen of a job's report: what it says, in what order, and that it stays one screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpckit.model.account import Advice, JobReport, ReportFinding, Share
+from hpckit.report.account_text import SCREEN_LINES, report_lines
+from hpckit.report.quantities import energy, percent
+from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
+
+TRAINING_SCREEN = """\
+ train 4242 · COMPLETED in 41:07 · 16 GPUs on 2 nodes
+  · requeued once (6:12 and 1.12 kWh lost)
+  · synthetic: a made-up driver measured
+ energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
+          = ranks 8.96 kWh + 160 Wh outside of them · 13.0 kWh node (modelled)
+          · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
+ GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
+ ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
+ memory   GPU 57 of 75 GiB at most (GPU7 on n013) · node 186 of 477 GiB (n012)
+ clocks   GPU3 on n013 slowed by heat 22 % of the time
+          · at the power limit 12 % of the time (as is usual)
+ found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
+          by heat 22 % of the time (0.925 GPU-hours) → tell your operator;
+          exclude n013 until then
+ advice   resources.time_limit 1:00:00 → 0:50:00: it took 41:07; a shorter limit
+          starts sooner
+ next     hpckit report 4242"""
+
+
+def screen(report: JobReport, width: int = 80) -> str:
+    """The lines as one text."""
+    return "\n".join(report_lines(report, width=width, next_commands=["hpckit report 4242"]))
+
+
+def said(report: JobReport) -> str:
+    """The screen with its line breaks undone."""
+    return " ".join(screen(report).split())
+
+
+def crowded() -> JobReport:
+    """A report with more of everything than a screen has room for."""
+    finding = training().findings[0]
+    return replace(
+        training(),
+        gpus=tuple(gpu_account(number, useful=0.8 - number % 9 / 12) for number in range(1024)),
+        ranks=tuple(rank_account(rank, behind=rank % 7 / 10) for rank in range(1024)),
+        findings=tuple(replace(finding, subject=f"rank {number}") for number in range(50)),
+        advice=tuple(
+            Advice(key="resources.mem", now="0", proposed="1G", because="a reason " * 20)
+            for _ in range(9)
+        ),
+        missing=tuple(f"n{number:03d}: " + "a sentence " * 20 for number in range(99)),
+    )
+
+
+def test_an_ordinary_report_is_read_at_a_glance() -> None:
+    """The answer comes first, the reasons beside it and the next command last."""
+    assert screen(training()) == TRAINING_SCREEN
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_the_screen_never_scrolls(width: int) -> None:
+    """However much there is to say, it has 24 lines of the terminal's width."""
+    lines = report_lines(crowded(), width=width, next_commands=["hpckit report 4242 --html x"])
+    assert len(lines) <= SCREEN_LINES
+    assert max(len(line) for line in lines) <= width
+    assert "hpckit report 4242" in lines[-1] + lines[-2]
+
+
+def test_gpus_alike_are_summed() -> None:
+    """Of many GPUs only those that differ are named."""
+    gpus = tuple(gpu_account(number, useful=0.2 if number == 5 else 0.8) for number in range(1024))
+    assert "GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 alike" in said(
+        replace(training(), gpus=gpus)
+    )
+
+
+def test_a_clean_job_has_no_findings_row() -> None:
+    """Where nothing was found the screen does not say so."""
+    assert "found" not in said(clean())
+    assert "advice" not in said(clean())
+
+
+def test_a_running_job_is_reported_so_far() -> None:
+    """During the job the duration is said to be that until now."""
+    report = clean()
+    assert "RUNNING for 41:07 so far" in said(
+        replace(report, job=replace(report.job, state="RUNNING"))
+    )
+
+
+def test_made_up_measurements_are_called_synthetic() -> None:
+    """A fake driver's figures say that they are."""
+    report = clean()
+    assert "synthetic" in said(report)
+    assert "synthetic" not in said(replace(report, job=replace(report.job, synthetic=False)))
+
+
+def test_energy_that_nobody_measured_says_why() -> None:
+    """An unknown energy is never 0."""
+    report = clean()
+    gpu = unknown("the driver has no counter, and no sampler ran")
+    text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
+    assert "GPU not known: the driver has no counter, and no sampler ran" in text
+    assert " 0 J GPU" not in text
+
+
+def test_ranks_that_do_not_add_up_are_told() -> None:
+    """A difference beyond rounding between ranks and GPUs is on the screen."""
+    report = clean()
+    assert report.energy.conservation is not None
+    held = replace(report.energy.conservation, ranks_j=1.0)
+    text = said(replace(report, energy=replace(report.energy, conservation=held)))
+    assert "which differs by" in text
+
+
+def test_a_killed_rank_is_named() -> None:
+    """Ranks that ended otherwise than most are named with how."""
+    killed = replace(rank_account(3), ended_by="sample", exit_code=None)
+    signalled = replace(rank_account(4), exit_code=137)
+    ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
+    text = said(replace(clean(), ranks=ranks))
+    assert "14 ended with 0" in text
+    assert "rank 3 cut off (its end is the last sample's)" in text
+    assert "rank 4 ended by signal 9" in text
+
+
+def test_time_without_a_measurement_is_told() -> None:
+    """GPU-seconds of which nothing is known are a share of their own."""
+    report = replace(clean(), waste=Share(useful_gpu_s=300.0, unknown_gpu_s=100.0))
+    assert "not known 25 %" in said(report)
+    nothing = replace(clean(), waste=Share(unknown_gpu_s=100.0))
+    assert "what they did is not known: no samples of 100 GPU-seconds" in said(nothing)
+
+
+def test_errors_come_before_notes() -> None:
+    """Findings are in the order of their severity."""
+    note = ReportFinding(rule="a", severity="note", subject="GPU1", because="a note")
+    error = ReportFinding(rule="b", severity="error", subject="GPU2", because="an error")
+    text = said(replace(clean(), findings=(note, error)))
+    assert text.index("an error") < text.index("a note")
+
+
+@pytest.mark.parametrize(
+    ("value_j", "plus_minus_j", "text"),
+    [
+        (32.76e6, 1.44e6, "9.1 ± 0.4 kWh"),
+        (32.76e6, None, "9.10 kWh"),
+        (850.0, 12.0, "850 ± 12 J"),
+        (25_000.0, 40.0, "25.00 ± 0.04 kJ"),
+        (0.0, 0.0, "0 J"),
+        (3.6e12, 3.6e10, "1000 ± 10 MWh"),
+        (1e6, 9e6, "278 ± 2500 Wh"),
+    ],
+)
+def test_an_energy_has_the_digits_that_are_known(
+    value_j: float, plus_minus_j: float | None, text: str
+) -> None:
+    """The last digit of a value is that of the first of its ±."""
+    assert energy(value_j, plus_minus_j) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (0.004, "0.4 %"), (0.18, "18 %"), (0.9999, "99.9 %"), (1.0, "100 %")],
+)
+def test_all_is_not_nearly_all(share: float, text: str) -> None:
+    """100 % is said of all alone, and 0 % of nothing."""
+    assert percent(share) == text
