@@ -23,8 +23,8 @@ note: worth knowing. A clean job has none.
 
 Missing data is never a finding about a job: of a GPU of which less than {known} of the time is
 known, or that was held for less than {judged:.0f} s, nothing is said but that. Low utilization by
-itself is none: a model may need the memory of many GPUs and the arithmetic of few. The power limit holds the clocks of every GPU that computes much; that alone is
-none.
+itself is none: a model may need the memory of many GPUs and the arithmetic of few. The power limit
+holds the clocks of every GPU that computes much; that alone is none.
 
 ## How a GPU-second is classed
 

@@ -294,6 +294,11 @@ def test_a_blip_does_not_cut_a_window() -> None:
     assert window.ended_s - window.started_s == 601
 
 
+def test_half_a_minute_of_work_cuts_a_window() -> None:
+    """Work that is a seventh of the idle stretch before it parts two windows."""
+    assert len(usage([IDLE] * 200 + [BUSY] * 30 + [IDLE] * 200).windows) == 2
+
+
 def test_alternation_is_no_window() -> None:
     """A GPU that works every other second has no idle window."""
     assert usage([IDLE, BUSY] * 400).windows == ()
