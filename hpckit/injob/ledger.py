@@ -46,7 +46,6 @@ class Ledger:
         self._watch = GpuWatch(find, env, identity)
         self._fd: int | None = None
         self._io: dict[str, int | None] = {}
-        self._gpus: dict[str, object] | None = None
 
     def begin(self) -> None:
         """Write the first line, as soon as the driver has answered or is late."""
@@ -62,11 +61,10 @@ class Ledger:
         except OSError as error:
             say(f"no ledger, {folder}/{name} cannot be written: {reason(error)}")
 
-    def command_ended(self, pid: int) -> None:
-        """Read what goes when the ended command `pid` is reaped, and the counters."""
+    def note_io(self, pid: int) -> None:
+        """Read what goes when the ended command `pid` is reaped."""
         if self._fd is not None:
             self._io = _io_of(pid)
-            self._gpus = self._watch.last()
 
     def finish(self, exit_code: int, usage: resource.struct_rusage | None = None) -> None:
         """Write the last line; `usage` is that of the command, None if it was never started."""
@@ -112,11 +110,11 @@ class Ledger:
         )
 
     def _last_line(self, exit_code: int, usage: resource.struct_rusage | None) -> bytes:
-        gpus = self._watch.last() if self._gpus is None else self._gpus
+        at, gpus = _moment(), self._watch.last()
         return _line(
             {
                 "record": "end",
-                "at": _moment(),
+                "at": at,
                 **gpus,
                 "exit_code": exit_code,
                 "cpu_user_s": None if usage is None else round(usage.ru_utime, 6),

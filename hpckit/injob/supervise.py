@@ -13,6 +13,7 @@ from hpckit.injob.tee import RankLog, Tee, same_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable
     from types import FrameType
 
@@ -59,9 +60,14 @@ def supervise(
         if error.errno in _OWN_FAULTS:
             say(f"no rank log: {reason(error)}")
         replace(command, env)
-    status, asked_to_end = _relay(_Command(pid, ledger), wake, tees)
+    process = _Command(pid, ledger)
+    status, asked_to_end = _relay(process, wake, tees)
+    code = _shell_code(status)
+    # First of all: which rank failed first is told by which file is there first.
     if status and not asked_to_end:
-        failed(_shell_code(status))
+        failed(code)
+    if ledger is not None:
+        ledger.finish(code, process.usage)
     for tee in tees:
         drain(tee, wake)
     return end_as(status)
@@ -88,18 +94,18 @@ class _Command:
     def __init__(self, pid: int, ledger: Ledger | None) -> None:
         self.pid = pid
         self.needs_signals = not slurmstepd_signals_all()
+        self.usage: resource.struct_rusage | None = None
         self._ledger = ledger
 
     def reap(self) -> int | None:
-        """The wait status of a command that has ended, which is noted in the ledger."""
+        """The wait status of a command that has ended; for a ledger also what it used."""
         if self._ledger is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             return status if ended else None
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        self._ledger.command_ended(self.pid)
-        _, status, usage = os.wait4(self.pid, 0)
-        self._ledger.finish(_shell_code(status), usage)
+        self._ledger.note_io(self.pid)
+        _, status, self.usage = os.wait4(self.pid, 0)
         return status
 
 
