@@ -35,6 +35,7 @@ _MOST_CLOCK_NS = 1 << 62
 """146 years; a header with more is damage, and int64 holds the sum of it and any `dt_us`."""
 _MOST_VAIN_BYTES = 1 << 30
 """So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
+_HEAD_BYTES = 100
 
 Piece = bytes | memoryview
 _Group = tuple[list[int], list[memoryview]]
@@ -85,6 +86,7 @@ class SampleReader:
         self._walk = _Walk()
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
+        self._head = b""
         self.unknown_blocks = 0
         """Blocks of kinds that this version does not know."""
 
@@ -102,10 +104,11 @@ class SampleReader:
     def __iter__(self) -> Iterator[SampleChunk]:
         for piece, is_last in _with_last(self._pieces):
             self._walk.bytes_read += len(piece)
+            self._head += bytes(piece[: _HEAD_BYTES - len(self._head)])
             yield from self._piece(piece, is_last=is_last)
             yield from self._chunk()
-            if self._meta is None and (is_last or self._walk.is_in_damage):
-                self._refuse_other(piece)
+        if self._meta is None:
+            self._refuse_other()
 
     def _piece(self, piece: Piece, *, is_last: bool) -> Iterator[SampleChunk]:
         """Take the blocks in what was left over and a piece; META ends a chunk."""
@@ -165,11 +168,12 @@ class SampleReader:
     def _host_bytes(self) -> int:
         return 8 + 8 * len(self._meta.host_columns) if self._meta else 8
 
-    def _refuse_other(self, piece: Piece) -> None:
+    def _refuse_other(self) -> None:
         """Refuse a file whose beginning is none of a sample file."""
-        if not self._walk.bytes_read or bytes(piece[:4]) == MAGIC[: len(piece)]:
+        head = self._head
+        if head[: len(MAGIC)] == MAGIC[: len(head)]:
             return
-        shown = bytes(piece[:100]).decode("latin-1").split("\n", 1)[0]
+        shown = head.decode("latin-1").split("\n", 1)[0]
         raise refusal(
             "this is no sample file", tool=TOOL, line_no=1, line=shown,
             expected="blocks that begin with HKS1, as the sampler writes them",

@@ -1,0 +1,71 @@
+"""Sums of energies, and those that no driver told."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.measure.energy_sum import from_slurm, modelled, sum_of_boards, sum_of_times
+from hpckit.model.account import Energy, EnergySource
+
+
+def energy(value_j: float | None, half_j: float | None = None, **more: object) -> Energy:
+    """A counter's energy, or none."""
+    fields: dict[str, object] = {"source": EnergySource.COUNTER, "coverage_frac": 1.0, **more}
+    if value_j is None:
+        return Energy(value_j=None, because="no driver")
+    return Energy(value_j=value_j, plus_minus_j=half_j, **fields)  # type: ignore[arg-type]
+
+
+def test_boards_are_independent() -> None:
+    """The ± of different boards add as squares."""
+    total = sum_of_boards([energy(10, 3), energy(20, 4)])
+    assert [total.value_j, total.plus_minus_j] == pytest.approx([30, 5])
+
+
+def test_times_of_one_board_are_not() -> None:
+    """The ± of one board's times add up."""
+    assert sum_of_times([energy(10, 3), energy(20, 4)]).plus_minus_j == 7
+
+
+def test_what_is_not_measured_lowers_the_coverage() -> None:
+    """A board without a value is said, and is not 0."""
+    total = sum_of_boards([energy(10, 3), energy(None)])
+    assert (total.value_j, total.coverage_frac) == (10, 0.5)
+    assert "1 of 2 are not measured" in total.because
+
+
+def test_nothing_measured_has_no_value() -> None:
+    """A sum of nothing is None with the parts' reason."""
+    assert sum_of_boards([energy(None)]).value_j is None
+    assert sum_of_boards([energy(None)]).because == "no driver"
+    assert sum_of_boards([]).because
+
+
+def test_sources_that_differ_are_mixed() -> None:
+    """A sum of counters and integrals is mixed; a module's is wider than a GPU's."""
+    other = energy(1, 1, source=EnergySource.INTEGRATED, scope="module")
+    total = sum_of_boards([energy(1, 1), other])
+    assert (total.source, total.scope) == (EnergySource.MIXED, "module")
+
+
+def test_a_model_says_that_it_is_one() -> None:
+    """What is modelled has no coverage, and half of it as ±."""
+    total = modelled(busy_s=10, idle_s=5, idle_w=20, limit_w=100, what="CPUs", scope="cpu")
+    assert (total.value_j, total.plus_minus_j, total.coverage_frac) == (1100, 550, 0)
+    assert total.source is EnergySource.MODELLED
+    assert "nothing was measured" in total.because
+
+
+def test_slurm_counts_whole_nodes() -> None:
+    """Slurm's figure is the nodes', by the plugin that it names."""
+    total = from_slurm(500.0, is_exclusive=True, plugin="acct_gather_energy/ipmi")
+    assert (total.value_j, total.plus_minus_j, total.scope) == (500.0, None, "node")
+    assert "ipmi" in total.because
+
+
+@pytest.mark.parametrize(("joules", "is_exclusive"), [(None, True), (0.0, True), (500.0, False)])
+def test_slurm_without_a_figure_of_the_job_is_none(
+    joules: float | None, is_exclusive: bool
+) -> None:
+    """No figure, Slurm's 0 where it has no plugin, and shared nodes are not measured."""
+    assert from_slurm(joules, is_exclusive=is_exclusive, plugin=None).value_j is None
