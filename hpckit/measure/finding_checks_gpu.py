@@ -29,6 +29,10 @@ of any; writing the last checkpoint takes less."""
 STRETCH_FRAC: Final = 0.2
 STRETCH_S: Final = 60.0
 """Before: loading data and compiling take some percent of a job, rarely a fifth."""
+OFTEN_FRAC: Final = 0.25
+"""In pauses too short to be a stretch; loaders and checkpoints take less."""
+NEEDED_MEMORY_FRAC: Final = 0.9
+"""A GPU with so full a memory is needed for it, however often it rests (job_defense_shield#2)."""
 SPIN_FRAC: Final = 0.3
 """Communication of large trainings takes up to a fifth to a quarter of a step."""
 HEAT_FRAC: Final = 0.05
@@ -102,6 +106,14 @@ def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
             f" {format_duration(longest)} on end",
             wasted,
         )
+
+
+def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `idle-often`."""
+    for gpus in by_node(gpu for gpu in job.judged if _rests_often(gpu)):
+        mean = statistics.fmean(_pauses_s(gpu) / known_s(gpu) for gpu in gpus)
+        words = f"no kernel ran {percent(mean)} of the time, in short pauses all through the job"
+        yield Evidence(gpu_names(gpus), words, math.fsum(_pauses_s(gpu) for gpu in gpus))
 
 
 def spin(job: MeasuredJob) -> Iterator[Evidence]:
@@ -258,6 +270,17 @@ def _early_s(gpu: GpuAccount) -> float:
 
 def _has_stretch(gpu: GpuAccount) -> bool:
     return _early_s(gpu) >= max(STRETCH_S, STRETCH_FRAC * gpu.held_s)
+
+
+def _pauses_s(gpu: GpuAccount) -> float:
+    """How long it rested while a process had it, outside of windows."""
+    idle = math.fsum(_length_s(window) for window in gpu.windows if window.kind == "idle")
+    return max(0.0, gpu.waste.idle_gpu_s - idle)
+
+
+def _rests_often(gpu: GpuAccount) -> bool:
+    is_needed = _memory_frac(gpu) >= NEEDED_MEMORY_FRAC
+    return not is_needed and not is_unused(gpu) and _pauses_s(gpu) >= OFTEN_FRAC * known_s(gpu)
 
 
 def _length_s(window: Window) -> float:

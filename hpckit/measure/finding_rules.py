@@ -145,6 +145,18 @@ RULES: Final = (
         check=node.restarts_lost,
     ),
     Rule(
+        name="idle-often",
+        severity=Severity.NOTE,
+        what="GPUs rested in many short pauses: for input, for the CPU, or for another rank.",
+        threshold=(
+            f"{percent(gpu.OFTEN_FRAC)} of the known time, unless"
+            f" {percent(gpu.NEEDED_MEMORY_FRAC)} of the memory is in use"
+        ),
+        remedy="more loader workers, or larger batches; see cpu-starved, io-wait and straggler",
+        source="nvml.h, nvmlUtilization_t; job_defense_shield#2",
+        check=gpu.idle_often,
+    ),
+    Rule(
         name="power-cap-uneven",
         severity=Severity.NOTE,
         what="The power limit held one GPU's clocks down far longer than those of its peers.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.measure import states
 from hpckit.measure.finding_rule import JUDGED_S, KNOWN_FRAC, Evidence, MeasuredJob, Rule
 from hpckit.measure.finding_rules import RULES
 from hpckit.measure.gpu_words import percent
@@ -21,10 +22,31 @@ An error: something failed. A warning: GPU time was lost, or is lost until somet
 note: worth knowing. A clean job has none.
 
 Missing data is never a finding about a job: of a GPU of which less than {known} of the time is
-known, or that was held for less than {judged:.0f} s, nothing is said but that. Low utilization is
-none either, with or without full memory: a model may need the memory of many GPUs and the
-arithmetic of few. The power limit holds the clocks of every GPU that computes much; that alone is
-none.
+known, or that was held for less than {judged:.0f} s, nothing is said but that. Low utilization by
+itself is none: a model may need the memory of many GPUs and the arithmetic of few. The power limit
+holds the clocks of every GPU that computes much; that alone is none.
+
+## How a GPU-second is classed
+
+| Class | The time before a sample in which |
+|---|---|
+| no process | the driver counted no process that computes, and no kernel ran |
+| idle | a process was there, and no kernel ran: utilization was 0 |
+| spin | utilization was {util} % or more, and next to nothing was computed or moved |
+| useful | kernels ran, however few |
+| unknown | there was no sample, or none that tells |
+
+A spin is known by GPM (Hopper and newer): tensor cores below {tensor:g} %, SMs below {sm:g} % and
+memory below {dram:g} %, or below {transfer:g} % while NVLink or PCIe carry {rate:g} GiB/s or more
+in one direction. Without GPM it is known by power within {power} of the way from the same GPU's
+idle level to its limit, with memory hardly used; a GPU that was never seen idle has none. A kernel
+that computes on few SMs looks like a spin; communication that overlaps with computation is useful.
+Where the driver does not count processes, or hides them, a GPU on which nothing runs is idle.
+
+The MFU proxy is tensor activity × SM clock / largest SM clock (OFU, arXiv 2605.20799): what the
+tensor cores did, needed or not, and nothing of what is computed without them.
+
+## Rules
 
 | Rule | Severity | Meaning | From when on | What to do | Source |
 |---|---|---|---|---|---|
@@ -44,7 +66,18 @@ def report_findings(
 def report_findings_page() -> str:
     """The reference page docs/reference/report-findings.md."""
     rows = "\n".join(_row(rule) for rule in RULES)
-    return _PAGE.format(rows=rows, known=percent(KNOWN_FRAC), judged=JUDGED_S)
+    return _PAGE.format(
+        rows=rows,
+        known=percent(KNOWN_FRAC),
+        judged=JUDGED_S,
+        util=states.SPIN_UTIL_PCT,
+        tensor=states.SPIN_TENSOR_PCT100 / 100,
+        sm=states.SPIN_SM_PCT100 / 100,
+        dram=states.SPIN_DRAM_PCT100 / 100,
+        transfer=states.TRANSFER_DRAM_PCT100 / 100,
+        rate=states.TRANSFER_MIB_PER_S / 1024,
+        power=percent(states.QUIET_POWER_FRAC),
+    )
 
 
 def _finding(rule: Rule, seen: Evidence) -> ReportFinding:

@@ -33,7 +33,8 @@ def scatter(values: Sequence[float]) -> float:
 def above(values: Mapping[Key, float], floor: float) -> dict[Key, float]:
     """Those that are odd upwards, and by how much they are above the median of the others.
 
-    Odd is more than `floor`, and more than MAD_SIGMAS × the scatter of the others.
+    Odd is more than `floor`, and more than MAD_SIGMAS × the scatter of the others. Half of all may
+    be odd, as the GPUs of a slow node beside those of a fast one; of most of them none is.
     """
     found: dict[Key, float] = {}
     if len(values) < _LEAST_GROUP:

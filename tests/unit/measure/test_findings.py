@@ -116,6 +116,17 @@ def test_loading_is_no_stretch() -> None:
     assert rules(gpus=tuple(early)) == []
 
 
+def test_idle_often() -> None:
+    """GPUs that rest 30 % of the time in short pauses are found."""
+    assert rules(gpus=tuple(gpu(at, waste=shares(idle=300)) for at in range(4))) == ["idle-often"]
+
+
+def test_a_full_memory_is_not_punished() -> None:
+    """GPUs that rest often and are needed for their memory are no finding."""
+    made = [gpu(at, waste=shares(idle=300), mem_peak_bytes=74 * GIB) for at in range(4)]
+    assert rules(gpus=tuple(made)) == []
+
+
 def test_spin() -> None:
     """Two fifths of the time in kernels that wait are worth a word."""
     assert rules(gpus=tuple(gpu(at, waste=shares(spin=400)) for at in range(4))) == ["spin"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -293,6 +294,11 @@ def test_a_blip_does_not_cut_a_window() -> None:
     assert window.ended_s - window.started_s == 601
 
 
+def test_half_a_minute_of_work_cuts_a_window() -> None:
+    """Work that is a seventh of the idle stretch before it parts two windows."""
+    assert len(usage([IDLE] * 200 + [BUSY] * 30 + [IDLE] * 200).windows) == 2
+
+
 def test_alternation_is_no_window() -> None:
     """A GPU that works every other second has no idle window."""
     assert usage([IDLE, BUSY] * 400).windows == ()
@@ -338,6 +344,18 @@ def test_a_gap_in_a_curve_is_none() -> None:
     fold = GpuUsageFold(H100, 1.0, 0, 50 * SECOND_NS)
     fold.add(times, rows_of([BUSY] * 20))
     assert fold.result().curves[0].values.count(None) == 1
+
+
+def test_speed() -> None:
+    """An hour of eight GPUs at 10 Hz takes a fraction of a second, its curves included."""
+    made = np.tile(rows_of([{**BUSY, **STANDING}, {**SPIN, **STANDING}, IDLE]), 12_000)
+    times = times_of(len(made), period_s=0.1, start_s=0.1)
+    began_s = time.process_time()
+    for _ in range(8):
+        fold = GpuUsageFold(H100, 0.1, 0, 3600 * SECOND_NS)
+        fold.add(times, made)
+        fold.result()
+    assert time.process_time() - began_s < 2.0
 
 
 def test_no_curves() -> None:
