@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
-from hpckit.cli.submission import interrupt_on_signals, size_of, submission_document
+from hpckit.cli.submission import advice_words, interrupt_on_signals, size_of, submission_document
 from hpckit.cli.tasks import id_of, log_task
 from hpckit.model.site import SubmitterKind
 
@@ -133,6 +133,8 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         ("job", f"{job.effective.spec.name}   {size_of(job)}   site {job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
+    if job.source.advised is not None:
+        rows.append(("advice", advice_words(job)))
     environment = submission.environment
     if environment.held_back:
         names = " ".join(environment.held_back)

@@ -66,3 +66,15 @@ def size_of(job: PreparedJob) -> str:
         if value is not None:
             words.append(f"{name} {value}")
     return " · ".join(words)
+
+
+def advice_words(job: PreparedJob) -> str:
+    """What of a report's advice the job has, in a few words."""
+    from hpckit.model.origin import OriginKind
+
+    report_id = "" if job.source.advised is None else job.source.advised.report_id
+    applied = [one for one in job.effective.origins if one.origin is OriginKind.REPORT]
+    if not applied:
+        return f"report {report_id} changes nothing here"
+    values = " · ".join(f"{one.key} {one.value}" for one in applied)
+    return f"{values}   by report {report_id}"

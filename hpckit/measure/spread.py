@@ -7,7 +7,7 @@ them is known worse than their number says. Here its variance is the sum of two 
 - time: the moving-block bootstrap (Künsch 1989) of the mean over all GPUs at each moment, so that
   what the GPUs share counts once. For a mean the bootstrap's variance has a closed form, hence no
   random numbers. Blocks are as long as Politis and White (2004) choose by the autocorrelation;
-  where an AR(1) process of the same autocorrelation would spread more, that counts, for blocks
+  where an AR process of the same autocorrelation would spread more, that counts, for blocks
   underestimate short series.
 - GPUs as clusters: boards differ (5 % of power is usual), so between their means is more than
   time explains. Not where both jobs had the very same boards.
@@ -30,6 +30,8 @@ simulation intervals then cover less than the 95 % that they claim (tests/proper
 _MOST_BLOCK_FRAC: Final = 0.2
 """Fewer than five blocks tell no variance."""
 _MOST_RHO: Final = 0.995
+_SWINGS: Final = -0.25
+"""Second coefficient of AR(2) below which a series swings, and does not by chance alone."""
 
 _T_DF: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60, 120, 1e9)
 _T_975: Final = (
@@ -112,11 +114,25 @@ def variance_of_mean(values: Floats) -> tuple[float, float]:
     sums = np.concatenate([[0.0], np.cumsum(centred)])
     means = (sums[block:] - sums[:-block]) / block
     by_blocks = block / count * float(np.mean(means**2)) * count / (count - block)
-    rho = float(covariance[1] / covariance[0])
+    return max(by_blocks, _by_model(covariance, count)), max(1.0, count / block - 1)
+
+
+def _by_model(covariance: Floats, count: int) -> float:
+    """The variance of the mean of a simple process with the same first autocorrelations.
+
+    AR(1); of what swings, as the steps of a training do, AR(2): a mean over whole swings is known
+    far better than the slow change from one sample to the next makes believe.
+    """
+    rho, second = (float(value / covariance[0]) for value in covariance[1:3])
+    if rho < 1:
+        later = (second - rho**2) / (1 - rho**2)
+        earlier = rho * (1 - later)
+        if later < _SWINGS and earlier**2 + 4 * later < 0:
+            noise = float(covariance[0]) * (1 - rho**2) * (1 - later**2)
+            return noise / (1 - earlier - later) ** 2 / count
     # An estimate of rho is too small by (1 + 3 rho) / n (Kendall 1954).
     rho = min(max(rho + (1 + 3 * rho) / count, 0.0), _MOST_RHO)
-    by_model = float(covariance[0]) / (count - 1) * (1 + rho) / (1 - rho)
-    return max(by_blocks, by_model), max(1.0, count / block - 1)
+    return float(covariance[0]) / (count - 1) * (1 + rho) / (1 - rho)
 
 
 def block_length(covariance: Floats, count: int) -> int:

@@ -10,9 +10,11 @@ import pytest
 
 from hpckit.app.submit import Submission
 from hpckit.cli.from_report import advised
+from hpckit.cli.submission import advice_words
 from hpckit.errors import ConfigError, HpckitError
 from tests.fakes.account_files import MadeJob, write_accounts
 from tests.unit.cli.jobs import call, document, ended, ended_job, started_job, words
+from tests.unit.render.prepared import prepared
 
 JOB = """\
 schema = "hpckit.job/1"
@@ -124,6 +126,15 @@ def test_the_report_of_the_next_job_says_whether_it_held(measured: Submission) -
     assert (outcome["held"], outcome["quantity"]) == (True, "elapsed_s")
     screen = words(call("report", after.job_id).stdout)
     assert f"by report {measured.job_id}: resources.time_limit 00:10:00: held" in screen
+
+
+def test_what_was_applied_is_said_in_a_few_words(measured: Submission) -> None:
+    """The values and their report, or that it changes nothing."""
+    advice = advised(measured.job_id)
+    job = prepared(BODY, site="local", advised=advice)
+    assert advice_words(job) == f'resources.time_limit "00:10:00"   by report {measured.job_id}'
+    job = prepared(BODY, site="local", advised=advice, options={"resources.time_limit": "1"})
+    assert advice_words(job) == f"report {measured.job_id} changes nothing here"
 
 
 def test_a_command_takes_advice_too(file: Path) -> None:

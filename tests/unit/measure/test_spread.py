@@ -44,6 +44,14 @@ def test_samples_that_hang_together_tell_less() -> None:
     assert np.mean(variances) == pytest.approx(19 / 2000, rel=0.25)
 
 
+def test_a_swing_does_not_hide_its_mean() -> None:
+    """Steps of 44 s that swing by 50 W leave the mean of ten minutes known to a few watts."""
+    at = np.arange(300) * 2.0
+    noise = np.random.default_rng(1).standard_normal(300)
+    variance, df = variance_of_mean(50 * np.sin(at / 7) + noise)
+    assert t_quantile(df) * np.sqrt(variance) < 8
+
+
 def test_blocks_grow_with_the_correlation() -> None:
     """Longer for slower processes, one sample for none, a fifth of the series at most."""
     lengths = []
