@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hpckit.app.draft import Caller
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
+    from hpckit.model.report_page import PlotLibrary
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
         Clock,
@@ -64,6 +65,13 @@ def template_cache() -> TemplateCache:
     from hpckit.adapters.template_cache import TemplateCache
 
     return TemplateCache(_caches() / "templates")
+
+
+def plot_library() -> PlotLibrary:
+    """What draws the plots of the report's page in the browser, or why nothing does."""
+    from hpckit.adapters.bokeh_plots import bokeh_plots
+
+    return bokeh_plots()
 
 
 def _caches() -> Path:
