@@ -71,6 +71,13 @@ def template_cache() -> TemplateCache:
     return TemplateCache(_caches() / "templates")
 
 
+def plot_library() -> PlotLibrary:
+    """What draws the plots of the report's page in the browser, or why nothing does."""
+    from hpckit.adapters.bokeh_plots import bokeh_plots
+
+    return bokeh_plots()
+
+
 def _caches() -> Path:
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
