@@ -343,6 +343,7 @@ def test_killed_a_thousand_times_it_can_be_read(job: Job) -> None:
         kill_at_a_random_moment(job, seed)
 
 
+@pytest.mark.slow
 def test_killed_sampler_loses_one_period_at_most(job: Job) -> None:
     """What is older than 5 s at a kill is in the job folder."""
     process = job.sample("--hz", "10")
@@ -382,6 +383,8 @@ def test_starting_costs_little(job: Job) -> None:
         ["--out", "d", "--hz", "0.001"],
         ["--out", "d", "--out", "e"],
         ["--out", "d", "--surprise", "1"],
+        ["--out", "d", "--duration", "inf"],
+        ["--out", "d", "--duration", "0"],
         ["--out", "d", "--parent", "me"],
     ],
 )
