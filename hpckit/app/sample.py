@@ -64,7 +64,7 @@ class SampleEnd(NamedTuple):
     ticks: int
 
 
-class _Schedule:
+class Schedule:
     """Ticks at begin + n periods, never drifting; those that were missed are left out.
 
     From 10 Hz on each comes at a random moment of its period: a sensor and a load that repeat
@@ -123,7 +123,7 @@ class SampleLoop:
     def _ticks(self, begun: Moment, ending: _Ending) -> int:
         clock, hz = self._tools.clock, self._plan.hz
         period_ns = max(int(_NS / hz), 1)
-        schedule = _Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
+        schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
         gaps = _Gaps(period_ns, begun)
         flush_ns, host_ns = int(self._plan.flush_s * _NS), int(HOST_S * _NS)
         flush_at = begun.monotonic_ns + min(flush_ns, _NS)

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from hpckit.injob.sample import LEAST_HZ, MOST_HZ
+from hpckit.injob.sample import LEAST_HZ, MOST_DURATION_S, MOST_HZ
 
 
 @click.command("sample")
@@ -28,7 +28,7 @@ from hpckit.injob.sample import LEAST_HZ, MOST_HZ
 @click.option(
     "--duration",
     "duration_s",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, MOST_DURATION_S, min_open=True),
     metavar="SECONDS",
     help="How long; until Ctrl-C unless said.",
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpckit.sample_ports import JobWatch
 
 LEAST_HZ, MOST_HZ = 0.01, 100.0
+MOST_DURATION_S = 366 * 86400.0
 _LAST_COPY_S = 1.5
 _MIB = 1024**2
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
@@ -81,9 +82,10 @@ def wish_of(words: list[str]) -> Wish | None:
         parent = int(options["--parent"]) if options["--parent"] else None
     except ValueError:
         return None
-    if not options["--out"] or not LEAST_HZ <= hz <= MOST_HZ:
-        if options["--out"]:
-            say(f"sampler: --hz {options['--hz']} is outside {LEAST_HZ} to {MOST_HZ:g}")
+    if not LEAST_HZ <= hz <= MOST_HZ:
+        say(f"sampler: --hz {options['--hz']} is outside {LEAST_HZ} to {MOST_HZ:g}")
+        return None
+    if not options["--out"] or not (duration_s is None or 0 < duration_s <= MOST_DURATION_S):
         return None
     without = tuple(filter(None, options["--without"].split(",")))
     return Wish(options["--out"], hz, duration_s, parent, without, by_hand)

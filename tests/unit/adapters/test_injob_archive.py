@@ -57,8 +57,25 @@ def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
     assert {name for name in sources if name.startswith("hpckit/decide/")} == {
         "hpckit/decide/__init__.py",
         "hpckit/decide/rendezvous.py",
+        "hpckit/decide/sampled_gpus.py",
     }
     assert archive.stat().st_size < 1_000_000
+
+
+def test_archive_samples_a_node(archive: Path, tmp_path: Path) -> None:
+    """The sampler has all its modules in the archive: it runs from it alone, and writes a file."""
+    argv = [sys.executable, "-I", str(archive), "sample", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [*argv, "--duration", "0.1"],
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "SLURMD_NODENAME": "n1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "account" / "restart-0" / "node-n1.samples").stat().st_size > 0
 
 
 def test_byte_code_is_not_checked_against_the_source(archive: Path) -> None:

@@ -102,7 +102,7 @@ def test_process_that_escaped_does_not_widen_the_job() -> None:
     ],
 )
 def test_job_without_a_group_of_its_own(others: list[str]) -> None:
-    """Where both steps are in one group, or share the root alone, Slurm does not confine the job."""
+    """With both steps in one group, or only the root in common, Slurm does not confine the job."""
     assert job_path("/system.slice/slurmd.service", others) is None
 
 
@@ -135,7 +135,7 @@ def test_pressure_without_full() -> None:
 
 
 def test_busy_time_leaves_waiting_out() -> None:
-    """idle and iowait are no CPU time; guest time is in that of the user already."""
+    """Neither idle nor iowait is CPU time; guest time is in that of the user already."""
     assert busy_us(b"cpu  10 1 5 1000 90 2 3 4 8 0\ncpu0 1 1\n") == 25 * 10_000
 
 

@@ -1,0 +1,95 @@
+"""The thread that sees whether the loop still turns, and the clock that it listens beside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hpckit.adapters.sample_clock import SignalClock
+from hpckit.adapters.sample_guard import Beat, Guard
+
+
+class Hung:
+    """What a guard calls."""
+
+    def __init__(self) -> None:
+        self.called = threading.Event()
+        self.is_asked: bool | None = None
+
+    def __call__(self, is_asked: bool) -> None:
+        """Note it."""
+        self.is_asked = is_asked
+        self.called.set()
+
+
+@pytest.fixture
+def usr1() -> Iterator[None]:
+    """USR1 is blocked in this thread and those that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    yield
+    while signal.sigtimedwait({signal.SIGUSR1}, 0) is not None:
+        pass
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_tick_that_takes_too_long_is_seen() -> None:
+    """A tick beyond its limit is one that hangs."""
+    beat, hung = Beat(), Hung()
+    beat.limit_s = 0.1
+    Guard(beat, set(), hung, look_s=0.02)
+    assert hung.called.wait(20)
+    assert hung.is_asked is False
+
+
+def test_waiting_is_no_hanging() -> None:
+    """Between ticks there is no limit."""
+    beat, hung = Beat(), Hung()
+    beat.limit_s, beat.begun_ns = 0.01, 0
+    Guard(beat, set(), hung, look_s=0.02)
+    assert not hung.called.wait(0.2)
+    beat.begun_ns = 1
+    assert hung.called.wait(20)
+
+
+@pytest.mark.usefixtures("usr1")
+def test_request_that_nobody_hears_is_seen() -> None:
+    """A signal that stays pending while a tick is under way ends the waiting earlier."""
+    beat, hung = Beat(), Hung()
+    beat.limit_s = 1000
+    Guard(beat, {signal.SIGUSR1}, hung, look_s=0.3)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert hung.called.wait(20)
+    assert hung.is_asked is True
+
+
+@pytest.mark.usefixtures("usr1")
+def test_signal_ends_waiting() -> None:
+    """A signal that came before is heard at once, and only once."""
+    clock = SignalClock({signal.SIGUSR1})
+    os.kill(os.getpid(), signal.SIGUSR1)
+    begun = time.monotonic()
+    assert clock.wait_until(clock.monotonic_ns() + 20 * 10**9)
+    assert time.monotonic() - begun < 10
+    assert not clock.wait_until(clock.monotonic_ns() + 10**7)
+
+
+@pytest.mark.usefixtures("usr1")
+def test_waiting_ends_in_time() -> None:
+    """Without a signal it ends at the moment that was asked, and at once for a moment that was."""
+    clock = SignalClock({signal.SIGUSR1})
+    due = clock.monotonic_ns() + 50_000_000
+    assert not clock.wait_until(due)
+    assert clock.monotonic_ns() >= due
+    assert not clock.wait_until(0)
+
+
+def test_clocks_are_read_together() -> None:
+    """The machine's three clocks, in ns."""
+    now = SignalClock(set()).now()
+    assert abs(now.realtime_ns - time.time_ns()) < 60 * 10**9
+    assert now.boottime_ns >= now.monotonic_ns - 10**9
