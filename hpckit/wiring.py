@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, NoReturn, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from hpckit.errors import StorageFailed
 from hpckit.model.site import SubmitterKind
@@ -190,13 +190,6 @@ def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
     from hpckit.adapters.whole_file import whole_file as opened
 
     return opened(path)
-
-
-def plot_library() -> PlotLibrary:
-    """What draws in a page; without script where it is not installed."""
-    from hpckit.adapters.bokeh_plots import bokeh_plots
-
-    return bokeh_plots()
 
 
 def job_logs() -> JobLogs:
