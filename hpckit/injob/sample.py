@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from typing import NamedTuple
 
 from hpckit.injob.talk import reason, say
@@ -101,6 +102,7 @@ class _Run:
         self._beat = Beat()
         self._spool: SampleSpool | None = None
         self._loop: SampleLoop | None = None
+        self._sampling_since_s = 0.0
 
     def run(self) -> None:
         """Begin, sample, end; ends the process where everything went well."""
@@ -127,6 +129,7 @@ class _Run:
         )
         plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
         self._loop = loop = SampleLoop(plan, tools)
+        self._sampling_since_s = time.monotonic()
         self._beat.limit_s = LIMIT_S
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
@@ -134,10 +137,13 @@ class _Run:
         try:
             end = loop.run()
         finally:
-            kept = spool.close(_LAST_COPY_S)
-            if kept is not None:
-                say(f"sampler: not all reached {wish.out}; the rest is in {kept} on this node")
+            self._close(spool)
         self._leave(end, sum(len(one.describe()) for one in node.gpus))
+
+    def _close(self, spool: SampleSpool) -> None:
+        kept = spool.close(_LAST_COPY_S)
+        if kept is not None:
+            say(f"sampler: not all reached {self._wish.out}; the rest is in {kept} on this node")
 
     def _name(self) -> str:
         return self._env.get("SLURMD_NODENAME") or os.uname().nodename
@@ -190,9 +196,13 @@ class _Run:
             if self._loop is not None:
                 self._loop.keep_written()
         if spool is not None:
-            spool.close(_LAST_COPY_S)
-        if is_asked or gpu is None or gpu in self._wish.without:
+            self._close(spool)
+        wish, left_s = self._wish, self._wish.duration_s
+        if left_s is not None and self._loop is not None:
+            left_s -= time.monotonic() - self._sampling_since_s
+        is_over = left_s is not None and left_s <= 0
+        if is_asked or is_over or gpu is None or gpu in wish.without:
             os._exit(0)
-        wish = self._wish._replace(without=(*self._wish.without, gpu))
+        wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
         os.execv(sys.executable, [sys.executable, *before[1:], *wish.words()])
