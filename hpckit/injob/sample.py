@@ -106,17 +106,28 @@ class _Run:
 
     def run(self) -> None:
         """Begin, sample, end; ends the process where everything went well."""
-        from hpckit.adapters.sample_clock import SignalClock, listen
-        from hpckit.adapters.sample_guard import LIMIT_S, Guard
+        from hpckit.adapters.sample_clock import listen
+        from hpckit.adapters.sample_guard import Guard
         from hpckit.adapters.sample_spool import SampleSpool
+
+        ends = listen(by_hand=self._wish.by_hand)
+        os.nice(19)
+        Guard(self._beat, ends, self._hung)
+        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=say)
+        try:
+            end, gpus = self._sample(spool, ends)
+        finally:
+            self._close(spool)
+        self._leave(end, gpus)
+
+    def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int]:
+        """Sample to the end; how it ended, and how many GPUs there were."""
+        from hpckit.adapters.sample_clock import SignalClock
+        from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
         from hpckit.injob.sample_parts import Node
 
         wish = self._wish
-        ends = listen(by_hand=wish.by_hand)
-        os.nice(19)
-        Guard(self._beat, ends, self._hung)
-        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
         node = Node(self._env, wish.hz, wish.without, self._beat)
         tools = SampleTools(
             gpus=node.gpus,
@@ -134,11 +145,7 @@ class _Run:
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
         gc.disable()
-        try:
-            end = loop.run()
-        finally:
-            self._close(spool)
-        self._leave(end, sum(len(one.describe()) for one in node.gpus))
+        return loop.run(), sum(len(one.describe()) for one in node.gpus)
 
     def _close(self, spool: SampleSpool) -> None:
         kept = spool.close(_LAST_COPY_S)
