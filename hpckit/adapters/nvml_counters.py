@@ -31,7 +31,7 @@ _THROTTLE = (74, 269, 270, 271)
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
 _PCIE = (197, 198)
 _FIELD_BYTES = 40
-# nvmlFieldValue_t: 28 bytes before valueType and nvmlReturn ... as one number: 0 is success.
+# nvmlFieldValue_t: valueType and nvmlReturn, 24 bytes from its begin, read as one number.
 _KIND = "24xq8x"
 # nvmlValueType_t -> how the 8 bytes of the value are read.
 _CODES = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x", 6: "H6x"}
@@ -154,6 +154,32 @@ class NvmlGpu:
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
         """Read and pack one record. Raises NvmlRefused when the whole GPU does not answer."""
         now_ns = time.monotonic_ns()
+        row = self._counters()
+        slow = self.slow
+        slow.refresh(now_ns)
+        util, mem_util, temp, used, sm, mem, reasons = slow.gauges
+        GPU_RECORD.pack_into(
+            buffer,
+            at,
+            ((now_ns - begin_ns) // 1000) & _U32,
+            self.place,
+            util,
+            mem_util,
+            temp,
+            row[1],
+            row[0],
+            used,
+            sm,
+            mem,
+            reasons,
+            *row[2:],
+            *slow.profile,
+            slow.processes,
+            0,
+        )
+
+    def _counters(self) -> list[int]:
+        """The columns of `_COLUMNS` now."""
         fields = self._fields
         fields.read()
         kinds = self._kinds_of.unpack_from(fields.buffer)
@@ -179,28 +205,7 @@ class NvmlGpu:
         if self._power_usage is not None:
             failed = self._power_usage(self.handle.handle, self._usage_at)
             row[1] = _U32 if failed else self._usage.value
-        slow = self.slow
-        slow.refresh(now_ns)
-        util, mem_util, temp, used, sm, mem, reasons = slow.gauges
-        GPU_RECORD.pack_into(
-            buffer,
-            at,
-            ((now_ns - begin_ns) // 1000) & _U32,
-            self.place,
-            util,
-            mem_util,
-            temp,
-            row[1],
-            row[0],
-            used,
-            sm,
-            mem,
-            reasons,
-            *row[2:],
-            *slow.profile,
-            slow.processes,
-            0,
-        )
+        return row
 
     def describe(self) -> dict[str, Any]:
         """What META says of this GPU."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from typing import NamedTuple
 
 from hpckit.injob.talk import reason, say
@@ -101,20 +102,32 @@ class _Run:
         self._beat = Beat()
         self._spool: SampleSpool | None = None
         self._loop: SampleLoop | None = None
+        self._sampling_since_s = 0.0
 
     def run(self) -> None:
         """Begin, sample, end; ends the process where everything went well."""
-        from hpckit.adapters.sample_clock import SignalClock, listen
-        from hpckit.adapters.sample_guard import LIMIT_S, Guard
+        from hpckit.adapters.sample_clock import listen
+        from hpckit.adapters.sample_guard import Guard
         from hpckit.adapters.sample_spool import SampleSpool
+
+        ends = listen(by_hand=self._wish.by_hand)
+        os.nice(19)
+        Guard(self._beat, ends, self._hung)
+        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=say)
+        try:
+            end, gpus = self._sample(spool, ends)
+        finally:
+            self._close(spool)
+        self._leave(end, gpus)
+
+    def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int]:
+        """Sample to the end; how it ended, and how many GPUs there were."""
+        from hpckit.adapters.sample_clock import SignalClock
+        from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
         from hpckit.injob.sample_parts import Node
 
         wish = self._wish
-        ends = listen(by_hand=wish.by_hand)
-        os.nice(19)
-        Guard(self._beat, ends, self._hung)
-        self._spool = spool = SampleSpool(wish.out, self._target(), say=say)
         node = Node(self._env, wish.hz, wish.without, self._beat)
         tools = SampleTools(
             gpus=node.gpus,
@@ -127,17 +140,17 @@ class _Run:
         )
         plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
         self._loop = loop = SampleLoop(plan, tools)
+        self._sampling_since_s = time.monotonic()
         self._beat.limit_s = LIMIT_S
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
         gc.disable()
-        try:
-            end = loop.run()
-        finally:
-            kept = spool.close(_LAST_COPY_S)
-            if kept is not None:
-                say(f"sampler: not all reached {wish.out}; the rest is in {kept} on this node")
-        self._leave(end, sum(len(one.describe()) for one in node.gpus))
+        return loop.run(), sum(len(one.describe()) for one in node.gpus)
+
+    def _close(self, spool: SampleSpool) -> None:
+        kept = spool.close(_LAST_COPY_S)
+        if kept is not None:
+            say(f"sampler: not all reached {self._wish.out}; the rest is in {kept} on this node")
 
     def _name(self) -> str:
         return self._env.get("SLURMD_NODENAME") or os.uname().nodename
@@ -190,9 +203,13 @@ class _Run:
             if self._loop is not None:
                 self._loop.keep_written()
         if spool is not None:
-            spool.close(_LAST_COPY_S)
-        if is_asked or gpu is None or gpu in self._wish.without:
+            self._close(spool)
+        wish, left_s = self._wish, self._wish.duration_s
+        if left_s is not None and self._loop is not None:
+            left_s -= time.monotonic() - self._sampling_since_s
+        is_over = left_s is not None and left_s <= 0
+        if is_asked or is_over or gpu is None or gpu in wish.without:
             os._exit(0)
-        wish = self._wish._replace(without=(*self._wish.without, gpu))
+        wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
         os.execv(sys.executable, [sys.executable, *before[1:], *wish.words()])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from hpckit import __version__
-from hpckit.adapters.amd_counters import AmdCounters, amd_devices, shown_amd
 from hpckit.adapters.cgroup_counters import Hierarchies
 from hpckit.adapters.host_counters import HostSources
 from hpckit.adapters.job_counters import JobCounters
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from hpckit.adapters.amd_counters import AmdCounters
     from hpckit.adapters.host_counters import HostSource
     from hpckit.adapters.sample_guard import Beat
     from hpckit.sample_ports import GpuCounters
@@ -76,6 +76,11 @@ class Node:
         return [counters]
 
     def _amd(self, place: int) -> list[AmdCounters]:
+        if not os.path.isdir("/sys/class/kfd"):
+            # amdgpu's part for computing, without which a card is for a screen.
+            return []
+        from hpckit.adapters.amd_counters import AmdCounters, amd_devices, shown_amd
+
         devices = amd_devices()
         if not devices:
             return []
