@@ -137,13 +137,16 @@ class GpuEnergyFold:
         if not len(rows):
             return times_ns, rows
         last_ns = self._last_ns
+        is_next = last_ns is None or int(times_ns[0]) > last_ns
+        if is_next and bool((times_ns[1:] > times_ns[:-1]).all()):
+            self._last_ns = int(times_ns[-1])
+            return times_ns, rows
         before = np.concatenate((times_ns[:1] - 1 if last_ns is None else [last_ns], times_ns[:-1]))
-        if not (times_ns > before).all():
-            before = np.maximum.accumulate(before)
-            is_new = times_ns > before
-            same = int(np.count_nonzero(times_ns == before))
-            self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
-            times_ns, rows = times_ns[is_new], rows[is_new]
+        before = np.maximum.accumulate(before)
+        is_new = times_ns > before
+        same = int(np.count_nonzero(times_ns == before))
+        self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
+        times_ns, rows = times_ns[is_new], rows[is_new]
         if len(times_ns):
             self._last_ns = int(times_ns[-1])
         return times_ns, rows
