@@ -171,19 +171,31 @@ class Cells:
         cell = np.searchsorted(knots.at_s, at_s, side="right") - 1
         left = np.clip(cell, 0, last)
         columns = self._sums_at(left)
-        power = [a - b for a, b in zip(
-            self._totals(at_s), self._totals(knots.at_s[left]), strict=True
-        )]  # fmt: skip
         is_good = np.zeros(len(at_s), np.bool_)
         is_inside = (cell >= 0) & (cell < last)
         is_good[is_inside] = self._is_good[cell[is_inside]]
-        columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
-        columns[7:9] += power[0:2]
-        variance = np.zeros(len(at_s)) if self._curve is None else self._curve.edge_variance(at_s)
-        self._near_edges(columns, variance, at_s)
+        variance = np.zeros(len(at_s))
+        if self._is_plain and is_good.all():
+            columns[7] += self._energy_j(at_s) - self._energy_j(knots.at_s[left])
+            columns[8] += (at_s - knots.at_s[left]) * (self._curve is not None)
+        else:
+            self._add_power(columns, left, at_s, is_good)
+            if self._curve is not None:
+                variance = self._curve.edge_variance(at_s)
+            self._near_edges(columns, variance, at_s)
         inner = np.flatnonzero(is_good)
         variance[inner] = self._add_parts(columns, inner, left[inner], at_s[inner])
         return columns, variance
+
+    def _add_power(
+        self, columns: NDArray[np.float64], left: NDArray[np.intp], at_s: Floats,
+        is_good: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """Add what the power says of the time from the knot on the left to each moment."""
+        before = self._totals(self.knots.at_s[left])
+        power = [one - two for one, two in zip(self._totals(at_s), before, strict=True)]
+        columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
+        columns[7:9] += power[0:2]
 
     def _add_parts(
         self, columns: NDArray[np.float64], to: NDArray[np.intp], cell: NDArray[np.intp],

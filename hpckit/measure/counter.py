@@ -139,15 +139,22 @@ def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
 def knots_of(readings: Readings, clockwork: Clockwork) -> Knots:
     """A knot for the first reading and for each that differs from the one before it."""
     at_s, energy_j = readings.at_s, readings.energy_j
-    row = np.concatenate(([0], np.flatnonzero(energy_j[1:] != energy_j[:-1]) + 1))
-    gap_s = np.concatenate(([clockwork.period_s], at_s[row[1:]] - at_s[row[1:] - 1]))
+    is_new = energy_j[1:] != energy_j[:-1]
+    gap_s = np.concatenate(([clockwork.period_s], np.diff(at_s)))
+    row: NDArray[np.intp] = np.arange(len(at_s))
+    still_s = np.zeros(len(at_s))
+    is_update = readings.is_update
+    if not is_new.all():
+        row = np.concatenate(([0], np.flatnonzero(is_new) + 1))
+        still_s = np.concatenate(([0.0], at_s[row[1:] - 1] - at_s[row[:-1]]))
+        at_s, energy_j, gap_s, is_update = at_s[row], energy_j[row], gap_s[row], is_update[row]
     late_s = np.minimum(gap_s, clockwork.period_s)
-    late_s = np.where(readings.is_update[row], np.minimum(late_s, _SEEN_WITHIN_S), late_s)
-    knot_s, sigma_s = at_s[row] - late_s / 2, late_s / np.sqrt(12)
+    if is_update.any():
+        late_s[is_update] = np.minimum(late_s[is_update], _SEEN_WITHIN_S)
+    knot_s, sigma_s = at_s - late_s / 2, late_s / np.sqrt(12)
     if clockwork.anchors_s and clockwork.sigma_s:
-        _put_in_phase(knot_s, sigma_s, at_s[row], late_s, clockwork)
-    still_s = np.concatenate(([0.0], at_s[row[1:] - 1] - at_s[row[:-1]]))
-    return Knots(knot_s, energy_j[row], sigma_s, still_s, row)
+        _put_in_phase(knot_s, sigma_s, at_s, late_s, clockwork)
+    return Knots(knot_s, energy_j, sigma_s, still_s, row)
 
 
 def power_knots(at_s: Floats) -> Knots:

@@ -30,7 +30,7 @@ from hpckit.measure.rows import Floats, Rows, Times, measured
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.series import SampledGpu
 
-_SETTLE_ROWS: Final = 1 << 15
+_SETTLE_ROWS: Final = 1 << 16
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
@@ -88,6 +88,10 @@ class GpuEnergyFold:
     def add(self, times_ns: Times, rows: Rows, *, boottime_offset_ns: int | None = None) -> None:
         """Take the rows that follow; `boottime_offset_ns` of their chunk shows suspends."""
         self._note_suspend(boottime_offset_ns)
+        for at in range(0, len(rows), _SETTLE_ROWS):
+            self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
+
+    def _add(self, times_ns: Times, rows: Rows) -> None:
         self._count(rows=len(rows))
         times_ns, rows = self._rising(times_ns, rows)
         if not len(rows):
@@ -137,13 +141,16 @@ class GpuEnergyFold:
         if not len(rows):
             return times_ns, rows
         last_ns = self._last_ns
+        is_next = last_ns is None or int(times_ns[0]) > last_ns
+        if is_next and bool((times_ns[1:] > times_ns[:-1]).all()):
+            self._last_ns = int(times_ns[-1])
+            return times_ns, rows
         before = np.concatenate((times_ns[:1] - 1 if last_ns is None else [last_ns], times_ns[:-1]))
-        if not (times_ns > before).all():
-            before = np.maximum.accumulate(before)
-            is_new = times_ns > before
-            same = int(np.count_nonzero(times_ns == before))
-            self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
-            times_ns, rows = times_ns[is_new], rows[is_new]
+        before = np.maximum.accumulate(before)
+        is_new = times_ns > before
+        same = int(np.count_nonzero(times_ns == before))
+        self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
+        times_ns, rows = times_ns[is_new], rows[is_new]
         if len(times_ns):
             self._last_ns = int(times_ns[-1])
         return times_ns, rows

@@ -135,8 +135,8 @@ class PowerCurve:
 
     def _places(self, at_s: Floats) -> tuple[NDArray[np.intp], Floats]:
         """The segment that each moment is in, and how long after its begin."""
-        inside = np.clip(at_s, self.at_s[0], self.at_s[-1])
-        left = np.clip(np.searchsorted(self.at_s, inside, side="right") - 1, 0, len(self.at_s) - 2)
+        inside = np.minimum(np.maximum(at_s, self.at_s[0]), self.at_s[-1])
+        left = np.searchsorted(self.at_s[:-1], inside, side="right") - 1
         return left, inside - self.at_s[left]
 
     def energy_j(self, at_s: Floats) -> Floats:
