@@ -192,13 +192,6 @@ def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
     return opened(path)
 
 
-def plot_library() -> PlotLibrary:
-    """What draws in a page; without script where it is not installed."""
-    from hpckit.adapters.bokeh_plots import bokeh_plots
-
-    return bokeh_plots()
-
-
 def job_logs() -> JobLogs:
     """The logs in job folders."""
     from hpckit.adapters.job_logs import FileJobLogs
