@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.parquet_archive import ParquetArchive
@@ -23,7 +23,7 @@ from tests.fakes.account_files import Columns, MadeJob, write_accounts
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 
-def noisy(at_s: np.ndarray, gpu: int) -> Columns:  # type: ignore[type-arg]
+def noisy(at_s: NDArray[np.float64], gpu: int) -> Columns:
     """A GPU whose every gauge jitters as that of a training does; synthetic."""
     random = np.random.default_rng(gpu)
     count = len(at_s)
@@ -91,7 +91,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 def test_other_tools_find_names_times_and_nulls(tmp_path: Path) -> None:
     """The node, the UUID and the time stand in each row, and "not measured" is null."""
 
-    def shape(at_s: np.ndarray, gpu: int) -> Columns:  # type: ignore[type-arg]
+    def shape(at_s: NDArray[np.float64], gpu: int) -> Columns:
         return {**noisy(at_s, gpu), "temp_c": np.full(len(at_s), 0xFF)}
 
     path, _, _ = written(tmp_path, MadeJob(gpus=2, duration_s=10, shape=shape))
@@ -140,9 +140,8 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
     def pieces() -> Iterator[bytes]:
         raise StorageFailed("the disk is gone")
-        yield b""
 
-    source = ArchivedFile(name="node-n.samples", restart=0, pieces=partial(pieces))
+    source = ArchivedFile(name="node-n.samples", restart=0, pieces=pieces)
     with pytest.raises(StorageFailed, match="the disk is gone"):
         ParquetArchive().write(tmp_path / "x.parquet", {}, [source])
     assert [one for one in tmp_path.iterdir() if one.is_file()] == []
