@@ -19,7 +19,7 @@ from hpckit.model.account_files import (
 )
 from hpckit.ports import AccountFiles, FoundAccounts
 
-PIECE_BYTES = 32 * 1024**2
+PIECE_BYTES = 8 * 1024**2
 MOST_LEDGER_BYTES = 16 * 1024**2
 """More than the two lines of a rank that sees every GPU of a large node."""
 MOST_SAMPLE_BYTES = 64 * 1024**3

@@ -126,11 +126,15 @@ class _Writer:
         times = np.concatenate([one.gpu_ns for one in chunks]) + now.realtime_offset_ns
         if len(times):
             rows = np.concatenate([one.gpu for one in chunks])
-            self._writer.write_table(gpu_table(*what, times, rows), row_group_size=len(rows))
+            self._writer.write_table(
+                gpu_table(*what, times=times, rows=rows), row_group_size=len(rows)
+            )
         times = np.concatenate([one.host_ns for one in chunks]) + now.realtime_offset_ns
         if len(times) and now.meta.host_columns:
             host = np.concatenate([one.host for one in chunks])
-            self._writer.write_table(host_table(*what, times, host), row_group_size=len(host))
+            self._writer.write_table(
+                host_table(*what, times=times, rows=host), row_group_size=len(host)
+            )
 
     def close(self, ledgers: Mapping[str, str]) -> None:
         """Write what is left, and the description."""

@@ -69,7 +69,7 @@ def encodings(host_columns: tuple[str, ...]) -> dict[str, Any]:
 
 
 def gpu_table(
-    pa: Any, schema: Any, segment: int, meta: SampleMeta, times: Times, rows: NDArray[np.void]
+    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.void]
 ) -> Any:
     """Rows of GPUs, sorted by GPU and time; `times` are CLOCK_REALTIME."""
     order = np.lexsort((times, rows["gpu"]))
@@ -77,7 +77,7 @@ def gpu_table(
     uuids = pa.DictionaryArray.from_arrays(
         pa.array(rows["gpu"].astype(np.int32)), pa.array([one.uuid for one in meta.gpus])
     )
-    columns = _keys(pa, segment, meta, rows["gpu"], uuids, times)
+    columns = _keys(pa, segment, meta, places=rows["gpu"], uuids=uuids, times=times)
     for name in KEPT:
         values = np.ascontiguousarray(rows[name])
         columns[name] = pa.array(values, mask=values == MISSING[values.itemsize])
@@ -85,12 +85,12 @@ def gpu_table(
 
 
 def host_table(
-    pa: Any, schema: Any, segment: int, meta: SampleMeta, times: Times, rows: NDArray[np.uint64]
+    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.uint64]
 ) -> Any:
     """Rows of a host."""
     places = np.full(len(times), HOST_GPU, np.uint8)
     uuids = pa.nulls(len(times), pa.dictionary(pa.int32(), pa.string()))
-    columns = _keys(pa, segment, meta, places, uuids, times)
+    columns = _keys(pa, segment, meta, places=places, uuids=uuids, times=times)
     for place, column in enumerate(meta.host_columns):
         values = np.ascontiguousarray(rows[:, place])
         columns[HOST_PREFIX + column.name] = pa.array(values, mask=values == MISSING[8])
@@ -98,7 +98,7 @@ def host_table(
 
 
 def _keys(
-    pa: Any, segment: int, meta: SampleMeta, places: Any, uuids: Any, times: Times
+    pa: Any, segment: int, meta: SampleMeta, *, places: Any, uuids: Any, times: Times
 ) -> dict[str, Any]:
     nothing = np.zeros(len(times), np.int32)
     return {

@@ -29,7 +29,6 @@ class MadeReport:
 def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) -> MadeReport:
     """The report that the command line asks for. Raises HpckitError."""
     from hpckit import wiring
-    from hpckit.app.advice import with_advice_of
     from hpckit.app.report import ReportTools, report_of
     from hpckit.app.report_facts import no_accounts
 
@@ -46,6 +45,8 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
     curves = bool(params["curves"] or params["html"])
     report = report_of(found, tools, facts, _site(params, folder), curves=curves)
     if facts.folder is not None and not facts.is_running:
+        from hpckit.app.advice import with_advice_of
+
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     return MadeReport(report=report, found=found, store=store)
 

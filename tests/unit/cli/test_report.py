@@ -1,0 +1,167 @@
+"""`hpckit report` on real folders: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from hpckit.errors import HpckitError, StorageFailed
+from tests.fakes.account_files import MadeJob, write_accounts
+from tests.unit.cli.jobs import call, document, ended_job, started_job, words
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The accounts of a small job."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0))
+    return tmp_path
+
+
+def refusal(*args: str | Path) -> HpckitError:
+    """The error that the command ends with."""
+    error = call("report", *args, refused=True).exception
+    assert isinstance(error, HpckitError), error
+    return error
+
+
+def test_a_job_is_found_by_its_id() -> None:
+    """The screen has the job's name, its end and its energy, and how to go on."""
+    job = ended_job("echo")
+    write_accounts(job.folder, MadeJob(gpus=2, duration_s=60.0))
+    text = words(call("report", job.job_id).stdout)
+    assert text.startswith(f"echo {job.job_id} · COMPLETED in")
+    assert "Wh GPU (counter, 100 % covered)" in text
+    assert text.endswith(f"next hpckit report {job.job_id} --html report.html")
+
+
+def test_the_newest_job_is_meant_without_an_id() -> None:
+    """Without JOB_ID it is the newest job."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    assert document("report", "--json")["job"]["job_id"] == job.job_id
+
+
+def test_a_job_without_accounts_says_why() -> None:
+    """A job that ran without ledger and sampler is told so, with where to look."""
+    job = ended_job()
+    error = refusal(job.job_id)
+    assert "has no accounts: no rank and no sampler wrote any" in error.message
+    assert error.hint == f"hpckit show {job.job_id} --script shows what was run"
+
+
+def test_a_running_job_without_accounts_is_early() -> None:
+    """Before the first rank there is nothing to report yet."""
+    job = started_job("sleep", "1")
+    message = refusal(job.job_id).message
+    assert "no rank has begun yet" in message or "it did not run" in message
+
+
+def test_a_task_of_an_array_is_asked_for() -> None:
+    """An array has a report a task, and the error names one."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, array_task="3"))
+    error = refusal(job.job_id)
+    assert "is a job array whose tasks have accounts of their own (3 to 3)" in error.message
+    assert error.hint is not None
+    assert f"hpckit report {job.job_id}_3" in error.hint
+
+
+def test_a_folder_needs_no_job(folder: Path) -> None:
+    """--from reads a folder wherever it lies."""
+    made = document("report", "--from", folder, "--json")
+    assert (made["schema"], len(made["gpus"]), made["job"]["job_id"]) == (
+        "hpckit.report/1",
+        2,
+        "4242",
+    )
+    assert made["job"]["synthetic"] is True
+
+
+def test_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
+    """A folder without accounts is refused with what one is."""
+    error = refusal("--from", tmp_path)
+    assert "the folder has no accounts" in error.message
+    assert error.hint is not None
+    assert "hpckit sample --out" in error.hint
+
+
+def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
+    """The two have stdout for themselves."""
+    rows = list(csv.DictReader(io.StringIO(call("report", "--from", folder, "--csv").stdout)))
+    assert [row["gpu_index"] for row in rows] == ["0", "1"]
+    assert call("report", "--from", folder, "--openmetrics").stdout.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "words_of_it"),
+    [
+        (("--json", "--csv"), "--json and --csv exclude each other"),
+        (("--csv", "--openmetrics"), "--csv and --openmetrics exclude each other"),
+        (("--curves",), "--curves is for --json alone"),
+        (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
+        (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
+    ],
+)
+def test_options_that_do_not_go_together(args: tuple[str, ...], words_of_it: str) -> None:
+    """One output has stdout, and each file is one thing."""
+    result = call("report", *args)
+    assert result.exit_code == 2
+    assert words_of_it in click.unstyle(result.stderr)
+
+
+def test_a_parquet_file_is_the_whole_account(folder: Path, tmp_path: Path) -> None:
+    """The report on the archive is that on the folder, to the last digit."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    archive = tmp_path / "job.parquet"
+    said = call("report", "--from", folder, "--parquet", archive).stderr
+    assert f"wrote {archive}: 122 GPU samples" in said
+    assert document("report", "--from", archive, "--json", "--curves") == document(
+        "report", "--from", folder, "--json", "--curves"
+    )
+
+
+def test_a_page_is_written_whole(folder: Path, tmp_path: Path) -> None:
+    """--html writes one file and says where; the screen is printed all the same."""
+    page = tmp_path / "report.html"
+    result = call("report", "--from", folder, "--html", page)
+    assert f"wrote {page}" in result.stderr
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    assert "kJ GPU" in words(result.stdout) or "Wh GPU" in words(result.stdout)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_place_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path) -> None:
+    """The error names the file."""
+    error = refusal("--from", folder, "--html", tmp_path / "gone" / "report.html")
+    assert isinstance(error, StorageFailed)
+    assert "report.html cannot be written: No such file" in error.message
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    """Any other file is said to be none."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    other = tmp_path / "x.parquet"
+    other.write_bytes(b"PAR1 nothing of the kind PAR1")
+    assert "cannot be read as Parquet" in refusal("--from", other).message
+
+
+def test_another_sites_factors_can_be_taken(folder: Path) -> None:
+    """--site gives the factors where the folder has none."""
+    assert document("report", "--from", folder, "--json", "--site", "local")["cost"]["pue"] is None
+
+
+def test_the_factors_of_the_jobs_own_site_count() -> None:
+    """What site.json of the folder says is used."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    site = json.loads((job.folder / "site.json").read_text())
+    site["energy"] = {"pue": 1.5, "price_per_kwh": 0.2, "currency": "EUR"}
+    (job.folder / "site.json").write_text(json.dumps(site))
+    cost = document("report", job.job_id, "--json")["cost"]
+    assert (cost["pue"], cost["currency"]) == (1.5, "EUR")
+    assert cost["facility_j"] > 0
