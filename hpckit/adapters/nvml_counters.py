@@ -185,8 +185,16 @@ class NvmlGpu:
         kinds = self._kinds_of.unpack_from(fields.buffer)
         if kinds != self._kinds:
             self._learn(kinds)
+        row = self._row()
+        if self._power_usage is not None:
+            failed = self._power_usage(self.handle.handle, self._usage_at)
+            row[1] = _U32 if failed else self._usage.value
+        return row
+
+    def _row(self) -> list[int]:
+        """The columns of the fields, in their order, from what was read last."""
         energy, power, cap, thermal, hot, brake, sent, got, pcie_sent, pcie_got = (
-            self._values_of.unpack_from(fields.buffer)
+            self._values_of.unpack_from(self._fields.buffer)
         )
         row = [
             energy & _U64,
@@ -202,9 +210,6 @@ class NvmlGpu:
         ]
         for slot, missing in self._holes:
             row[slot] = missing
-        if self._power_usage is not None:
-            failed = self._power_usage(self.handle.handle, self._usage_at)
-            row[1] = _U32 if failed else self._usage.value
         return row
 
     def describe(self) -> dict[str, Any]:
