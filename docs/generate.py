@@ -401,7 +401,7 @@ table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is o
 """
 
 
-_REPORT_HEAD = (Path(__file__).parent / "report-head.md").read_text(encoding="utf-8")
+_REPORT_HEAD = (Path(__file__).parent / "report-head.txt").read_text(encoding="utf-8")
 
 
 def topology_schema() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hpckit.model.site import SubmitterKind
 from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
+    from hpckit.account_ports import AccountArchive, SampleStore
     from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from hpckit.model.report_page import PlotLibrary
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
-        AccountArchive,
         Clock,
         ClusterProbe,
         CommandRunner,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         JobLogs,
         NodeProbe,
         Resources,
-        SampleStore,
         Submitter,
         SystemFiles,
     )

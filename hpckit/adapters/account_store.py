@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpckit.account_ports import AccountFiles, FoundAccounts
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import (
     ACCOUNT_FOLDER,
@@ -17,7 +18,6 @@ from hpckit.model.account_files import (
     rank_of,
     restart_of,
 )
-from hpckit.ports import AccountFiles, FoundAccounts
 
 PIECE_BYTES = 8 * 1024**2
 MOST_LEDGER_BYTES = 16 * 1024**2

@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
     METADATA_KEY,
@@ -30,7 +31,6 @@ from hpckit.model.samples import SAMPLES_SCHEMA
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.model.tree import to_tree
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import ArchivedFile
 
 ROWS_A_GROUP: Final = 1 << 20
 """76 MB of records: enough to compress well, little to hold."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hpckit.account_ports import AccountFiles, FoundAccounts
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
     HOST_PREFIX,
@@ -29,7 +30,6 @@ from hpckit.model.samples import (
     encode_block,
 )
 from hpckit.model.series import GPU_DTYPE
-from hpckit.ports import AccountFiles, FoundAccounts
 
 _BLOCK_NS: Final = 600 * 10**9
 _BLOCK_ROWS: Final = 100_000

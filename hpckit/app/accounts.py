@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpckit.account_ports import AccountFiles, FoundAccounts, SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.model.ledger import EnergyReading, Moment, RankLedger
 from hpckit.model.samples import EVENTS, read_blocks
@@ -17,7 +18,6 @@ from hpckit.model.samples import Block as SampleBlock
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.parse.ledger import parse_ledger
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import AccountFiles, FoundAccounts, SampleStore
 
 _MOST_TOLD = 4
 _DT_BYTES = 4

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from hpckit.account_ports import AccountArchive, ArchivedFile, FoundAccounts, SampleStore
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import account_folder
-from hpckit.ports import AccountArchive, ArchivedFile, FoundAccounts, SampleStore
 
 
 def archive(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hpckit.account_ports import FoundAccounts, SampleStore
 from hpckit.errors import HpckitError, ParseError, StorageFailed
 from hpckit.measure.compare import ComparedSide
 from hpckit.measure.compare import compare as compared
@@ -15,7 +16,7 @@ from hpckit.model.comparison import Comparison
 from hpckit.model.job_folder import EFFECTIVE_FILE
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import FoundAccounts, JobFolders, SampleStore
+from hpckit.ports import JobFolders
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from hpckit.account_ports import SampleStore
 from hpckit.app.accounts import NodeEvidence, SampleSpan
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_of
@@ -16,7 +17,6 @@ from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.ledger import EnergyReading, RankLedger
 from hpckit.model.series import FileCondition, SampleChunk, SampledGpu, SampleMeta
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import SampleStore
 
 _MOST_GPUS = 1024
 _UNKNOWN_INDEX = -1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hpckit.account_ports import FoundAccounts, SampleStore
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
 from hpckit.app.node_account import node_account, node_energy
@@ -28,7 +29,6 @@ from hpckit.model.account import (
     ReportedJob,
 )
 from hpckit.model.site import EnergySite
-from hpckit.ports import FoundAccounts, SampleStore
 
 _MOST_NAMED = 4
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpckit.account_ports import FoundAccounts
 from hpckit.app.report import JobFacts
 from hpckit.errors import ConfigError, HpckitError, StorageFailed
 from hpckit.model.hostlist import expand_hosts
@@ -20,7 +21,7 @@ from hpckit.model.job_folder import (
 )
 from hpckit.model.site import EnergySite, SiteSpec
 from hpckit.parse.document import convert
-from hpckit.ports import FoundAccounts, JobFolders
+from hpckit.ports import JobFolders
 from hpckit.units import parse_slurm_limit_s
 
 if TYPE_CHECKING:

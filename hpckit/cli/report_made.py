@@ -11,10 +11,10 @@ from hpckit.errors import HpckitError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hpckit.account_ports import FoundAccounts, SampleStore
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
     from hpckit.model.site import EnergySite
-    from hpckit.ports import FoundAccounts, SampleStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.parquet_archive import ParquetArchive
 from hpckit.adapters.parquet_store import ParquetStore
@@ -17,7 +18,6 @@ from hpckit.app.archive import archive
 from hpckit.errors import StorageFailed
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import ArchivedFile
 from tests.fakes.account_files import Columns, MadeJob, write_accounts
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -1,0 +1,82 @@
+"""What reports need from the world: the accounts of jobs, and archives of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFiles:
+    """What one incarnation left: its ledgers, by rank, and its sample files, by node.
+
+    `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
+    started by hand.
+    """
+
+    restart: int | None
+    ledgers: tuple[Path, ...] = ()
+    samples: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAccounts:
+    """The accounts of a job, or of one task of an array, by incarnation.
+
+    `missing` has a sentence for each thing that lies there and cannot be read. `array_tasks` are
+    those that have accounts of their own.
+    """
+
+    incarnations: tuple[AccountFiles, ...] = ()
+    missing: tuple[str, ...] = ()
+    array_tasks: tuple[int, ...] = ()
+
+
+class SampleStore(Protocol):
+    """The accounts in job folders: what ranks and samplers wrote."""
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        ...
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        ...
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        ...
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A sample file for an archive: the incarnation that it is of (None: its META says).
+
+    `pieces` reads it anew each time that it is called.
+    """
+
+    name: str
+    restart: int | None
+    pieces: Callable[[], Iterable[bytes]]
+
+
+class AccountArchive(Protocol):
+    """All accounts of a job in one file that other tools can read."""
+
+    def write(
+        self, path: Path, ledgers: Mapping[str, str], files: Sequence[ArchivedFile]
+    ) -> tuple[int, int]:
+        """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
+
+        `ledgers` is text by `restart-<n>/rank-<n>.ledger`. Raises StorageFailed, ToolMissing.
+        """
+        ...
