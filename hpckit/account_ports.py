@@ -1,4 +1,4 @@
-"""What reading a job's accounts needs from the world; beside `ports`, whose users are jobs."""
+"""What reports need from the world: the accounts of jobs, and archives of them."""
 
 from __future__ import annotations
 
