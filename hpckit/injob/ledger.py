@@ -45,7 +45,8 @@ class Ledger:
         self._identity = identity
         self._watch = GpuWatch(find, env, identity)
         self._fd: int | None = None
-        self._io: dict[str, int | None] = {}
+        self._io: dict[str, int] = {}
+        self._io_before: dict[str, int] = {}
 
     def begin(self) -> None:
         """Write the first line, as soon as the driver has answered or is late."""
@@ -58,13 +59,19 @@ class Ledger:
             fd = _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
             _write(fd, self._first_line(found))
             self._fd = fd
+            self._io_before = _io_of_children()
         except OSError as error:
             say(f"no ledger, {folder}/{name} cannot be written: {reason(error)}")
 
-    def note_io(self, pid: int) -> None:
-        """Read what goes when the ended command `pid` is reaped."""
+    def note_io(self) -> None:
+        """Read what the command and its descendants did, once it has been waited for."""
         if self._fd is not None:
-            self._io = _io_of(pid)
+            before = self._io_before
+            self._io = {
+                name: max(0, number - before[name])
+                for name, number in _io_of_children().items()
+                if name in before
+            }
 
     def finish(self, exit_code: int, usage: resource.struct_rusage | None = None) -> None:
         """Write the last line; `usage` is that of the command, None if it was never started."""
@@ -174,10 +181,28 @@ def _moment() -> dict[str, object]:
     }
 
 
-def _io_of(pid: int) -> dict[str, int | None]:
-    """The counters of /proc/PID/io: of the process and of the children that it waited for."""
-    found: dict[str, int | None] = {}
-    for line in _text(f"/proc/{pid}/io").splitlines():
+def _io_of_children() -> dict[str, int]:
+    """The counters of /proc/PID/io of all children that were waited for.
+
+    /proc/self/io counts them with this process's own threads, whose own are in task/TID/io. That
+    of a child that has ended is for root alone to read. Source: fs/proc/base.c,
+    do_io_accounting; kernel/exit.c, wait_task_zombie (Linux 5.14 to 6.18).
+    """
+    found = _io_counters("/proc/self/io")
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return {}
+    for thread in threads:
+        for name, number in _io_counters(f"/proc/self/task/{thread}/io").items():
+            if name in found:
+                found[name] -= number
+    return found
+
+
+def _io_counters(path: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in _text(path).splitlines():
         name, _, number = line.partition(":")
         if number.strip().isdigit():
             found[name] = int(number)

@@ -102,10 +102,11 @@ class _Command:
         if self._ledger is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             return status if ended else None
-        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        ended, status, usage = os.wait4(self.pid, os.WNOHANG)
+        if not ended:
             return None
-        self._ledger.note_io(self.pid)
-        _, status, self.usage = os.wait4(self.pid, 0)
+        self.usage = usage
+        self._ledger.note_io()
         return status
 
 
