@@ -39,7 +39,8 @@ def sampled_gpus(
     job's GPUs from 0, without it the job may open all and the indices are the driver's. `parent_of`
     gives the uuid of the GPU whose part a MIG device is.
     """
-    mine = [gpu for gpu in shown if gpu.opens]
+    # The driver shows none that it could not open itself: where none opens, that tells nothing.
+    mine = [gpu for gpu in shown if gpu.opens] or list(shown)
     if "SLURM_JOB_ID" not in env:
         return SampledGpus(tuple(gpu.place for gpu in mine), "no Slurm job: all that can be seen")
     words = env.get(visible)

@@ -76,3 +76,10 @@ def test_rocm_has_a_variable_of_its_own() -> None:
     """AMD's GPUs are those of ROCR_VISIBLE_DEVICES."""
     env = {**JOB, "CUDA_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "3"}
     assert sampled_gpus(env, ALL, no_mig, "ROCR_VISIBLE_DEVICES").indices == (3,)
+
+
+def test_device_files_that_all_refuse_tell_nothing() -> None:
+    """A driver opens what it shows: where no device file opens, the numbers are the driver's."""
+    env = {**JOB, "CUDA_VISIBLE_DEVICES": "2,3"}
+    closed = [gpu._replace(opens=False) for gpu in ALL]
+    assert sampled_gpus(env, closed, no_mig).indices == (2, 3)
