@@ -51,7 +51,7 @@ def report_lines(
         _Row(label="ranks", parts=rank_parts(report), most=3),
         _Row(label="memory", parts=memory_parts(report), most=1),
         _Row(label="clocks", parts=throttling_parts(report), most=2),
-        *_listed("found", [_finding(one) for one in _by_severity(report.findings)], 5),
+        *_listed("found", [_finding(one) for one in _by_severity(report.findings)], 8),
         *_listed("advice", [_advice(one) for one in report.advice], 3),
         *_listed("advised", [_outcome(one) for one in report.outcomes], 3),
         *_listed("missing", report.missing, 2),
