@@ -29,6 +29,7 @@ from hpckit.model.account import (
     ReportedJob,
 )
 from hpckit.model.site import EnergySite
+from hpckit.units import format_duration, format_indices
 
 _MOST_NAMED = 4
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
@@ -215,12 +216,35 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
     absent = [node for node in facts.nodes if node not in there]
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
+    last = max(fold.evidence.restart for fold in folds)
+    yield from (
+        sentence
+        for fold in folds
+        if not (facts.is_running and fold.evidence.restart == last)
+        for sentence in _cut_short(fold.evidence)
+    )
     said: dict[str, list[str]] = {}
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)
     for sentence, nodes in said.items():
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
+
+
+def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
+    """What is not known of ranks that were killed, or whose node was lost."""
+    cut = {life.start.rank for life in evidence.lives if life.end is None}
+    if not cut:
+        return
+    which = f"{'rank' if len(cut) == 1 else 'ranks'} {format_indices(cut)} on {evidence.node}"
+    if not evidence.spans:
+        yield f"{which} wrote no end, and no sampler was there: what came after the start"
+        return
+    after_s = max(one.last_ns for one in evidence.spans) / 1e9 - evidence.begin_ns / 1e9
+    yield (
+        f"{which} wrote no end, being killed or on a node that was lost: "
+        f"what came after the last sample, {format_duration(after_s)} from the start there"
+    )
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -125,6 +125,7 @@ def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
     ended = [(one.ended_by, one.exit_code) for one in report.ranks]
     assert ended == [("ledger", 0), ("sample", None)]
     assert report.ranks[1].energy.value_j == pytest.approx(RUN_J / 2, rel=0.1)
+    assert any(one.startswith("rank 1 on n000 wrote no end") for one in report.missing)
 
 
 def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
