@@ -27,7 +27,7 @@ _NS = 1_000_000_000
 
 
 class Killed(NamedTuple):
-    """One kill: seconds without a sample before it, and whether the file was whole up to there."""
+    """One kill: seconds that are not in the file, whether any are, and how whole the file is."""
 
     lost_s: float
     wrote: bool
@@ -46,11 +46,10 @@ def at_random(bench: Bench) -> Iterator[Figure]:
         runs = pool.map(lambda at: _kills([*argv, str(folders[at])], environ, at, share[at]),
                         range(AT_ONCE))  # fmt: skip
         killed = [one for run in runs for one in run]
-    wrote = [one for one in killed if one.wrote]
     yield Figure(
-        name=f"{len(killed)} kills: most that one lost", value=max(one.lost_s for one in wrote),
+        name=f"{len(killed)} kills: most that one lost", value=max(one.lost_s for one in killed),
         unit="s", limit=MOST_LOST_S,
-        beside=f"{len(killed) - len(wrote)} before the first sample, "
+        beside=f"{sum(not one.wrote for one in killed)} before the first write, "
         f"{sum(one.cut_short for one in killed)} cut a block short",
     )  # fmt: skip
     yield Figure(
@@ -76,8 +75,8 @@ def killed_after(argv: Sequence[str], env: dict[str, str], path: Path, seconds: 
     process.wait()
     data = path.read_bytes() if path.exists() else b""
     newest_ns = newest_sample_ns(data)
-    wrote = newest_ns >= begun_ns
-    return Killed((killed_ns - newest_ns) / _NS, wrote, *condition_of(data))
+    lost_ns = killed_ns - max(newest_ns, begun_ns)
+    return Killed(lost_ns / _NS, newest_ns >= begun_ns, *condition_of(data))
 
 
 def newest_sample_ns(data: bytes) -> int:

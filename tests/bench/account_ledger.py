@@ -43,10 +43,12 @@ def at_once(bench: Bench) -> Iterator[Figure]:
     for at, what in enumerate(("entry, nvmlInit apart", "exit")):
         without, added = (statistics.median(pair[on][at] for pair in pairs) for on in (0, 1))
         beside = f"without {without:.0f} ms, with {added:.0f} ms"
+        if not at:
+            beside += f", {raw_ms:.0f} ms with nvmlInit (median {init_ms:.0f} ms)"
         yield Figure(
             name=f"{what}, {RANKS} ranks at once",
             value=added - without, unit="ms", limit=LIMIT_MS,
-            beside=beside + ("" if at else f"; {raw_ms:.0f} ms with nvmlInit (median {init_ms:.0f} ms)"),
+            beside=beside,
         )  # fmt: skip
 
 
