@@ -9,6 +9,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 SUITE ?= cli
+SUITES := $(filter-out account_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
+ARGS ?=
 WORKERS ?= logical
 NODES ?= 4
 TARGET ?= mpi
@@ -81,8 +83,8 @@ docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site
 
 .PHONY: bench
 bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli
-	@test -f tests/bench/$(SUITE).py || { echo "no suite $(SUITE); there are: $(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 1; }
-	$(BIN)/python -m tests.bench.$(SUITE)  # as a file, inspect.py would hide the module of that name
+	@[ -f tests/bench/$(SUITE).py ] || { echo "no suite $(SUITE); there are: $(SUITES)" >&2; exit 1; }
+	$(BIN)/python -m tests.bench.$(SUITE) $(ARGS)  # as a file, inspect.py would hide the module of that name
 
 ifneq ($(VENV_STATE),ok)
 .PHONY: $(VENV)/.runtime

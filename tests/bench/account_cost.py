@@ -2,144 +2,136 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from tests.bench.account_figures import ROOT, Bench, CannotMeasure, Figure, Step, missing
+from tests.bench.account_processes import Cost, cost_of, rss_bytes, running, until
+
 PEERS = ("zeus", "codecarbon", "exporter")
-PEER_PACKAGES = ("zeus", "codecarbon", "prometheus-client", "nvidia-ml-py")
 PEER_SCRIPT = Path(__file__).with_name("peers.py")
-READY_S = 30
+LIMITS_PCT = {1: 0.15, 10: 1.0, 100: 6.0}
+ATTEMPTS = 3
+"""zeus gives its process 10 s to start, which a busy machine does not always do."""
+MOST_RSS_MB = 25.0
+MOST_SLOPE_MB = 1.0
+MOST_START_MS = 60.0
+SLOPE_TICKS = 36_000
+WARM_UP_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """CPU as a percentage of one core, and resident memory of a process and its children."""
-
-    cpu_pct: float
-    rss_bytes: int
-
-
-@contextmanager
-def running(argv: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process whose stdin stays open until the end of the block, and that ends with it."""
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            argv, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
-        )
+def at_rate(hz: int, bench: Bench) -> Iterator[Figure]:
+    """The sampler of eight GPUs at a rate, and each peer at the same."""
+    seconds = bench.pick(20 if hz == 1 else 10, 3)
+    ours = sampler_cost(bench, hz, seconds)
+    name = f"sampler, 8 GPUs at {hz} Hz"
+    beside = f"in {seconds} s"
+    yield Figure(
+        name=f"{name}: CPU, of a core", value=ours.cpu_pct, unit="%", limit=LIMITS_PCT[hz],
+        beside=beside,
+    )  # fmt: skip
+    yield Figure(name=f"{name}: RSS", value=ours.rss_bytes / 1e6, unit="MB", limit=MOST_RSS_MB)
+    for peer in PEERS:
+        what = f"{hz} Hz: CPU beside {peer}"
         try:
-            yield process
-        finally:
-            for pid in [*_family(process.pid)][::-1]:
-                _end(pid)
-            process.communicate()
+            cost = peer_cost(bench, peer, hz, seconds)
+        except CannotMeasure as error:
+            yield missing(what, str(error))
+            continue
+        yield Figure(
+            name=what, value=ours.cpu_pct / cost.cpu_pct, unit="x", limit=1,
+            beside=f"{peer} {cost.cpu_pct:.2f} %, {cost.rss_bytes / 1e6:.0f} MB",
+        )  # fmt: skip
 
 
-def cost_of(pid: int, seconds: float) -> Cost:
-    """What a process and its children cost during the next `seconds`."""
-    before_ns, begun_s = _cpu_ns(pid), time.monotonic()
-    time.sleep(seconds)
-    spent_ns, elapsed_s = _cpu_ns(pid) - before_ns, time.monotonic() - begun_s
-    return Cost(
-        cpu_pct=100 * spent_ns / 1e9 / elapsed_s,
-        rss_bytes=sum(rss_bytes(one) for one in _family(pid)),
+def sampler_cost(bench: Bench, hz: float, seconds: float) -> Cost:
+    """The cost of `injob sample` at a rate, once it has settled. Raises CannotMeasure."""
+    folder = bench.place("sampler")
+    argv = bench.injob("sample", "--out", str(folder), "--hz", str(hz))
+    with running(argv, bench.environ()) as process:
+        until(lambda: any(folder.rglob("*.samples")), process)
+        time.sleep(bench.pick(8, 3))
+        return cost_of(process.pid, seconds)
+
+
+def peer_cost(bench: Bench, name: str, hz: float, seconds: float) -> Cost:
+    """The cost of a peer at a rate, once it has settled. Raises CannotMeasure."""
+    argv = [bench.peers_python, "-P", str(PEER_SCRIPT), name, str(hz)]
+    for _ in range(ATTEMPTS):
+        with running(argv, bench.environ()) as process:
+            for line in process.stdout or ():
+                if line.strip() == "ready":
+                    time.sleep(bench.pick(8, 3))
+                    return cost_of(process.pid, seconds)
+    raise CannotMeasure(f"{name} did not start in {ATTEMPTS} attempts: {' '.join(argv)}")
+
+
+def start(bench: Bench) -> Iterator[Figure]:
+    """CPU time of a sampler that samples once where there is no GPU, the least of five."""
+    argv = bench.injob("sample", "--duration", "0.001", "--out", str(bench.place("start")))
+    costs = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(argv, check=True, env={"PATH": os.environ["PATH"]})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        costs.append(1000 * spent_s)
+    yield Figure(
+        name="sampler without GPUs, start to end: CPU",
+        value=min(costs),
+        unit="ms",
+        limit=MOST_START_MS,
     )
 
 
-def sampler_cost(archive: Path, hz: float, seconds: float, environ: Mapping[str, str]) -> Cost:
-    """The cost of `injob sample` at a rate, once it has been under way for some seconds."""
-    with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
-        argv = [sys.executable, "-I", str(archive), "sample", "--out", folder, "--hz", str(hz)]
-        with running(argv, environ) as process:
-            _until(lambda: any(Path(folder).rglob("*.samples")), process)
-            time.sleep(2)
-            return cost_of(process.pid, seconds)
+def slope(bench: Bench) -> Iterator[Figure]:
+    """What the memory gains in 36,000 ticks, after half a minute."""
+    name = f"sampler, {SLOPE_TICKS:,} ticks at 100 Hz: RSS gained"
+    gained, ticks, how = (_real_slope if bench.whole else _jumped_slope)(bench)
+    yield Figure(
+        name=name, value=gained / 1e6, unit="MB", limit=MOST_SLOPE_MB, beside=f"{ticks}{how}"
+    )
 
 
-def peer_cost(
-    python: str, name: str, hz: float, seconds: float, environ: Mapping[str, str]
-) -> Cost | None:
-    """The cost of a peer at a rate; None for one that does not start."""
-    with running([python, "-P", str(PEER_SCRIPT), name, str(hz)], environ) as process:
-        for line in process.stdout or ():
-            if line.strip() == "ready":
-                time.sleep(2)
-                return cost_of(process.pid, seconds)
-    return None
+def jumped(bench: Bench, hz: float, ticks: int, out: Path) -> dict[str, int]:
+    """Sample in a process whose clock jumps from tick to tick. Raises CannotMeasure."""
+    argv = [sys.executable, "-m", "tests.bench.account_jump", str(out), str(hz), str(ticks)]
+    clock = str(bench.place("clock") / "now")
+    env = {**bench.environ(), "HPCKIT_FAKE_NVML_CLOCK": clock, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, check=True, env=env, cwd=ROOT, stdout=subprocess.PIPE)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
 
 
-@contextmanager
-def peers_python() -> Iterator[str | None]:
-    """A Python that has the peers, in a folder of its own; None where pip cannot get them."""
-    told = os.environ.get("HPCKIT_PEERS_PYTHON")
-    if told:
-        yield told
-        return
-    with tempfile.TemporaryDirectory(prefix="hpckit-peers-") as folder:
-        python = str(Path(folder) / "bin" / "python")
-        made = subprocess.run([sys.executable, "-m", "venv", folder], check=False)
-        pip = [python, "-m", "pip", "install", "--quiet", *PEER_PACKAGES]
-        if made.returncode or subprocess.run(pip, check=False, capture_output=True).returncode:
-            yield None
-        else:
-            yield python
+def _jumped_slope(bench: Bench) -> tuple[int, str, str]:
+    found = jumped(bench, 100, SLOPE_TICKS, bench.place("slope"))
+    gained = found["end_bytes"] - found["warm_bytes"]
+    return gained, f"{found['ticks']} ticks", ", clock jumps; --whole: 6 min of real time"
 
 
-def rss_bytes(pid: int) -> int:
-    """Resident memory of one process, 0 for one that has gone."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def _real_slope(bench: Bench) -> tuple[int, str, str]:
+    folder = bench.place("slope")
+    argv = bench.injob("sample", "--out", str(folder), "--hz", "100")
+    with running(argv, bench.environ()) as process:
+        until(lambda: any(folder.rglob("*.samples")), process)
+        time.sleep(WARM_UP_S)
+        before = rss_bytes(process.pid)
+        time.sleep(SLOPE_TICKS / 100)
+        return rss_bytes(process.pid) - before, f"{SLOPE_TICKS / 100:.0f} s", " of real time"
 
 
-def _cpu_ns(pid: int) -> int:
-    return sum(_process_ns(one) for one in _family(pid))
-
-
-def _process_ns(pid: int) -> int:
-    """CPU time of a process with all threads that it had: clock_getcpuclockid(3) of Linux."""
-    try:
-        return time.clock_gettime_ns(~pid << 3 | 2)
-    except OSError:
-        return 0
-
-
-def _threads(pid: int) -> list[Path]:
-    try:
-        return list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return []
-
-
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    for thread in _threads(pid):
-        try:
-            children = (thread / "children").read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            yield from _family(int(child))
-
-
-def _end(pid: int) -> None:
-    try:
-        os.kill(pid, 9)
-    except ProcessLookupError:
-        return
-
-
-def _until(is_true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + READY_S
-    while not is_true():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"{process.args!r} did not begin to measure")
-        time.sleep(0.1)
+STEPS = (
+    Step("cost:start", "sampler, start to end: CPU", start),
+    *(
+        Step(f"cost:{hz}hz", f"sampler at {hz} Hz, and its peers", partial(at_rate, hz))
+        for hz in LIMITS_PCT
+    ),
+    Step("cost:slope", "sampler, RSS gained in 36,000 ticks", slope),
+)
