@@ -15,6 +15,7 @@ from hpckit.measure.host import HostFold, HostUsage
 from hpckit.measure.rows import rows_by_gpu
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.ledger import EnergyReading, RankLedger
+from hpckit.model.samples import HOST_PERIOD_S
 from hpckit.model.series import FileCondition, SampleChunk, SampledGpu, SampleMeta
 from hpckit.parse.samples import SampleReader
 
@@ -94,7 +95,7 @@ class _Folds:
             self.samples += len(rows)
         if self.host is None:
             evidence = self.request.evidence
-            period_s = _period_s(chunk.meta.hz)
+            period_s = max(_period_s(chunk.meta.hz), HOST_PERIOD_S)
             self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
 

@@ -1,4 +1,4 @@
-"""The sampling loop: at each tick the GPUs, once a second the host, every few seconds a write.
+"""The sampling loop: at each tick the GPUs, every few seconds the host and a write.
 
 Pure of input and output, and of the heap: a tick packs into one buffer and keeps nothing.
 """
@@ -9,7 +9,7 @@ import json
 import struct
 from typing import NamedTuple
 
-from hpckit.model.samples import EVENTS, GPU, GPU_RECORD, HOST, META
+from hpckit.model.samples import EVENTS, GPU, GPU_RECORD, HOST, HOST_PERIOD_S, META
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FLUSH_S = 4.0
 """Between two writes: with the copy that follows it is below the 5 s that are promised."""
 HOST_S = 1.0
+"""How often the host is read in the first `HOST_OFTEN_S` seconds: a short job is seen too."""
+HOST_OFTEN_S = 60.0
 LINGER_S = 20.0
 """How long ranks are waited for after a request to end: Slurm's KillWait is 30 s by default."""
 JITTER_FROM_HZ = 10.0
@@ -125,7 +127,7 @@ class SampleLoop:
         period_ns = max(int(_NS / hz), 1)
         schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
         gaps = _Gaps(period_ns, begun)
-        flush_ns, host_ns = int(self._plan.flush_s * _NS), int(HOST_S * _NS)
+        flush_ns = int(self._plan.flush_s * _NS)
         flush_at = begun.monotonic_ns + min(flush_ns, _NS)
         host_at = begun.monotonic_ns
         ticks = 0
@@ -141,7 +143,9 @@ class SampleLoop:
             ticks += 1
             if now_ns >= host_at:
                 self._read_host(moment)
-                host_at = now_ns + host_ns - period_ns // 2
+                is_early = now_ns < begun.monotonic_ns + HOST_OFTEN_S * _NS
+                host_at = now_ns + int((HOST_S if is_early else HOST_PERIOD_S) * _NS)
+                host_at -= period_ns // 2
                 if self._tools.progress:
                     self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
             if now_ns >= flush_at or self._buffer.is_full():

@@ -28,6 +28,10 @@ MISSING: Final = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFF_FFFF, 8: 0xFFFF_FFFF_FFFF_FFFF}
 """The number that says "not measured", by the bytes that a column has."""
 
 
+HOST_PERIOD_S: Final = 5.0
+"""Seconds between two HOST records of a sampler that is under way; at its beginning one."""
+
+
 class Column(NamedTuple):
     """A column of a record: `code` is that of the module struct, `kind` gauge or counter.
 

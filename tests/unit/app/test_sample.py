@@ -102,6 +102,13 @@ def test_host_is_read_once_a_second(bench: Bench) -> None:
     assert 19 <= bench.host.reads <= 22
 
 
+def test_host_is_read_every_five_seconds_after_a_minute() -> None:
+    """So that many host columns are no large part of a long job's file."""
+    bench = Bench()
+    bench.run(1.0, 120.0)
+    assert 70 <= bench.host.reads <= 76
+
+
 def test_host_is_read_at_each_slow_tick() -> None:
     """Below 1 Hz the host is read as often as the GPUs."""
     bench = Bench()
