@@ -30,7 +30,8 @@ from hpckit.measure.rows import Floats, Rows, Times, measured
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.series import SampledGpu
 
-_SETTLE_ROWS: Final = 1 << 16
+_SETTLE_ROWS: Final = 1 << 14
+"""So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
