@@ -64,7 +64,7 @@ class GpuEnergyFold:
         self._gpu, self._period_s = gpu, period_s
         is_bound = gpu.power_limit_w is not None and gpu.scope == "gpu"
         self._most_w = _LIMIT_SLACK * (gpu.power_limit_w or 0) if is_bound else MOST_W
-        self._marks_ns: Times = np.unique(np.asarray(marks_ns, np.int64))
+        self._marks_ns: Times = np.array(sorted(set(marks_ns)), np.int64)
         self._ledger = _ledger(readings, updates)
         firsts = [*self._marks_ns[:1].tolist(), *self._ledger["ns"][:1].tolist()]
         self._origin_ns: int | None = min(firsts) if firsts else None
@@ -298,8 +298,10 @@ class GpuEnergyFold:
 
 def _usual_step(at_s: Floats) -> float | None:
     """The median of the steps, by some of them; None where there is none."""
-    some = np.unique(np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp))
-    return float(np.median(at_s[some + 1] - at_s[some])) if len(at_s) > 1 else None
+    if len(at_s) <= _SOME_STEPS:
+        return float(np.median(np.diff(at_s))) if len(at_s) > 1 else None
+    some = np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp)
+    return float(np.median(at_s[some + 1] - at_s[some]))
 
 
 def _ledger(
