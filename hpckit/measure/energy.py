@@ -26,7 +26,7 @@ from hpckit.measure.counter import (
 )
 from hpckit.measure.gpu_energy import Counts, GpuEnergy
 from hpckit.measure.power import MOST_W, PowerCurve, sensor_of
-from hpckit.measure.rows import Floats, Rows, Times, measured
+from hpckit.measure.rows import Floats, Rows, Times, measured, median
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.series import SampledGpu
 
@@ -299,9 +299,9 @@ class GpuEnergyFold:
 def _usual_step(at_s: Floats) -> float | None:
     """The median of the steps, by some of them; None where there is none."""
     if len(at_s) <= _SOME_STEPS:
-        return float(np.median(np.diff(at_s))) if len(at_s) > 1 else None
+        return median(np.diff(at_s)) if len(at_s) > 1 else None
     some = np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp)
-    return float(np.median(at_s[some + 1] - at_s[some]))
+    return median(at_s[some + 1] - at_s[some])
 
 
 def _ledger(

@@ -174,7 +174,7 @@ class SampleReader:
         (self._now.gpu if kind == GPU else self._now.host).append(_alone(begin_ns, payload))
         self._walk.next_sequence = number + 1
         self._walk.is_in_damage = False
-        return at + HEADER_BYTES + length
+        return at + HEADER_BYTES + len(payload)
 
     def _host_bytes(self) -> int:
         return 8 + 8 * len(self._meta.host_columns) if self._meta else 8
