@@ -12,7 +12,7 @@ from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_
 from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.measure.host import HostFold, HostUsage
-from hpckit.measure.rows import rows_by_gpu
+from hpckit.measure.rows import RowBlock, Rows, Times, rows_by_gpu
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.ledger import EnergyReading, RankLedger
 from hpckit.model.samples import HOST_PERIOD_S
@@ -20,6 +20,8 @@ from hpckit.model.series import FileCondition, SampleChunk, SampledGpu, SampleMe
 from hpckit.parse.samples import SampleReader
 
 _MOST_GPUS = 1024
+_SAME_OFFSET_NS = 1_000_000
+"""Clocks that are read one after the other differ by less; a machine that slept by more."""
 _UNKNOWN_INDEX = -1
 _USUAL_HZ = 1.0
 _LEAST_HZ = 1e-4
@@ -70,7 +72,11 @@ class FoldRequest:
 
 @dataclass(slots=True)
 class _Folds:
-    """The folds of a node's GPUs, made when a GPU is first seen."""
+    """The folds of a node's GPUs, made when a GPU is first seen.
+
+    Rows of a GPU wait in a block of its own: copied together once, both folds pass through them
+    in a core's own cache.
+    """
 
     request: FoldRequest
     marks_ns: Sequence[int]
@@ -79,19 +85,23 @@ class _Folds:
     gpus: dict[str, SampledGpu] = field(default_factory=dict)
     energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
     usage: dict[str, GpuUsageFold] = field(default_factory=dict)
+    waiting: dict[str, RowBlock] = field(default_factory=dict)
+    boottime_offset_ns: int = 0
     host: HostFold | None = None
     samples: int = 0
 
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
         """Add a chunk whose clock is `shift_ns` behind the node's."""
+        if abs(chunk.boottime_offset_ns - self.boottime_offset_ns) > _SAME_OFFSET_NS:
+            self._fold_rest()
+        self.boottime_offset_ns = chunk.boottime_offset_ns
         for place, times_ns, rows in rows_by_gpu(chunk):
             gpu = chunk.meta.gpus[place]
             if gpu.uuid not in self.gpus and not self._begin(gpu, chunk.meta.hz):
                 continue
             at_ns = times_ns + shift_ns if shift_ns else times_ns
-            offset_ns = chunk.boottime_offset_ns
-            self.energy[gpu.uuid].add(at_ns, rows, boottime_offset_ns=offset_ns)
-            self.usage[gpu.uuid].add(at_ns, rows)
+            for block in self.waiting[gpu.uuid].filled(at_ns, rows):
+                self._fold(gpu.uuid, *block)
             self.samples += len(rows)
         if self.host is None:
             evidence = self.request.evidence
@@ -99,12 +109,23 @@ class _Folds:
             self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
 
+    def _fold(self, uuid: str, times_ns: Times, rows: Rows) -> None:
+        self.energy[uuid].add(times_ns, rows, boottime_offset_ns=self.boottime_offset_ns)
+        self.usage[uuid].add(times_ns, rows)
+
+    def _fold_rest(self) -> None:
+        """Fold what waits, before the clocks are others and at the end."""
+        for uuid, waiting in self.waiting.items():
+            for block in waiting.rest():
+                self._fold(uuid, *block)
+
     def _begin(self, gpu: SampledGpu, hz: float) -> bool:
         if len(self.gpus) >= _MOST_GPUS:
             return False
         evidence = self.request.evidence
         period_s = _period_s(hz)
         self._begin_energy(gpu, period_s)
+        self.waiting[gpu.uuid] = RowBlock()
         self.usage[gpu.uuid] = GpuUsageFold(
             gpu,
             period_s,
@@ -128,6 +149,7 @@ class _Folds:
 
     def results(self) -> tuple[GpuFold, ...]:
         """All GPUs, also those that only ledgers name."""
+        self._fold_rest()
         for uuid, readings in self.readings.items():
             if uuid not in self.gpus and len(self.gpus) < _MOST_GPUS:
                 has_counter = any(one.energy_mj is not None for one in readings)

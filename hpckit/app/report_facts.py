@@ -21,11 +21,11 @@ from hpckit.model.job_folder import (
 )
 from hpckit.model.site import EnergySite, SiteSpec
 from hpckit.parse.document import convert
-from hpckit.ports import JobFolders
 from hpckit.units import parse_slurm_limit_s
 
 if TYPE_CHECKING:
     from hpckit.model.slurm import JobEntry, JobStatus
+    from hpckit.ports import JobFolders
 
 _MOST_NODES = 100_000
 

@@ -84,8 +84,9 @@ def _job(job_id: str | None) -> tuple[JobFacts, Path, SampleStore]:
 def _site(params: dict[str, Any], folder: Path) -> EnergySite:
     from hpckit import wiring
     from hpckit.app.report_facts import energy_site
-    from hpckit.app.sites import load_site
 
     if params["site"]:
+        from hpckit.app.sites import load_site
+
         return load_site(wiring.resources(), params["site"]).energy
     return energy_site(folder, wiring.job_folders())

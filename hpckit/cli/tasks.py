@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpckit.errors import HpckitError
-from hpckit.model.slurm import JobState
 
 if TYPE_CHECKING:
     from hpckit.model.slurm import JobEntry, JobStatus
@@ -22,6 +21,8 @@ def log_task(status: JobStatus) -> int | None:
 
     None where there are no tasks: then the job has a log of its own.
     """
+    from hpckit.model.slurm import JobState
+
     tasks = [task for task in status.tasks if task.task_index is not None]
     if status.state.is_final:
         first = [
@@ -40,6 +41,7 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
     What is not known of the job is not known of its tasks either.
     """
     from hpckit.decide.job_status import status_of_records
+    from hpckit.model.slurm import JobState
     from hpckit.units import format_indices
 
     found = next((record for record in status.tasks if record.task_index == task), None)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.measure.rows import Floats
+from hpckit.measure.rows import Floats, median
 
 USUAL_UPDATE_S: Final = 0.1
 _SEEN_WITHIN_S: Final = 0.005
@@ -113,7 +113,7 @@ def clockwork_seen(readings: Readings) -> Clockwork | None:
     is_rare = len(changes) > (1 - _LEAST_EQUAL_FRAC) * (len(readings.at_s) - 1)
     if is_rare or len(changes) < 4:  # noqa: PLR2004  three periods
         return None
-    period_s = float(np.median(np.diff(readings.at_s[changes])))
+    period_s = median(np.diff(readings.at_s[changes]))
     low_s, high_s = _UPDATE_RANGE_S
     return Clockwork(period_s, period_s) if low_s < period_s < high_s else None
 

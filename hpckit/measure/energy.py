@@ -26,11 +26,12 @@ from hpckit.measure.counter import (
 )
 from hpckit.measure.gpu_energy import Counts, GpuEnergy
 from hpckit.measure.power import MOST_W, PowerCurve, sensor_of
-from hpckit.measure.rows import Floats, Rows, Times, measured
+from hpckit.measure.rows import Floats, Rows, Times, measured, median
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.series import SampledGpu
 
-_SETTLE_ROWS: Final = 1 << 16
+_SETTLE_ROWS: Final = 1 << 14
+"""So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
@@ -63,7 +64,7 @@ class GpuEnergyFold:
         self._gpu, self._period_s = gpu, period_s
         is_bound = gpu.power_limit_w is not None and gpu.scope == "gpu"
         self._most_w = _LIMIT_SLACK * (gpu.power_limit_w or 0) if is_bound else MOST_W
-        self._marks_ns: Times = np.unique(np.asarray(marks_ns, np.int64))
+        self._marks_ns: Times = np.array(sorted(set(marks_ns)), np.int64)
         self._ledger = _ledger(readings, updates)
         firsts = [*self._marks_ns[:1].tolist(), *self._ledger["ns"][:1].tolist()]
         self._origin_ns: int | None = min(firsts) if firsts else None
@@ -297,8 +298,10 @@ class GpuEnergyFold:
 
 def _usual_step(at_s: Floats) -> float | None:
     """The median of the steps, by some of them; None where there is none."""
-    some = np.unique(np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp))
-    return float(np.median(at_s[some + 1] - at_s[some])) if len(at_s) > 1 else None
+    if len(at_s) <= _SOME_STEPS:
+        return median(np.diff(at_s)) if len(at_s) > 1 else None
+    some = np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp)
+    return median(at_s[some + 1] - at_s[some])
 
 
 def _ledger(

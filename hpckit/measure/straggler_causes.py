@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.measure.gpu_words import percent
 from hpckit.model.account import GpuAccount, NodeAccount
-from hpckit.model.hardware import Gpu, NodeTopology
 from hpckit.model.index_list import expand_indices
-from hpckit.model.pci import PciDevice
+
+if TYPE_CHECKING:  # large modules, which a report without topologies does not need
+    from hpckit.model.hardware import Gpu, NodeTopology
+    from hpckit.model.pci import PciDevice
 
 HEAT_FRAC: Final = 0.02
 """Time above that of the others in which heat or the power brake held the clocks."""

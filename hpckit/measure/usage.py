@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from hpckit.measure.curves import MOST_POINTS, CurveTable, Series
 from hpckit.measure.gauges import ALL, Column, GaugeTable, Table, measured_mask
 from hpckit.measure.growth import Counter
 from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
+from hpckit.measure.rows import RowBlock
 from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
 from hpckit.measure.states import (
     IDLE,
@@ -30,10 +31,7 @@ from hpckit.measure.states import (
 from hpckit.measure.throttling import ThrottlingFold
 from hpckit.model.account import Curve, Share, Throttling, Window
 from hpckit.model.samples import GPU_COLUMNS
-from hpckit.model.series import GPU_DTYPE, SampledGpu
-
-BLOCK_ROWS: Final = 8192
-"""Rows that are folded at once: 590 kB, which stays in a core's own cache."""
+from hpckit.model.series import SampledGpu
 
 MIB: Final = 1 << 20
 
@@ -59,11 +57,6 @@ _LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 _UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
 _USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
-
-
-_BYTES: Final = np.dtype((np.void, GPU_DTYPE.itemsize))
-"""A row as bytes: rows are copied whole then, not field by field."""
-_Rows = tuple[NDArray[np.int64], NDArray[np.void]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +116,7 @@ class GpuUsageFold:
         self._time = SampleTime(period_s, begin_ns, end_ns)
         self._held_us = self._time.held_us
         self._samples = 0
-        self._waiting = _Block()
+        self._waiting = RowBlock()
         self._state_us = np.zeros(STATES)
         self._hidden_us = 0
         self._last_state: int | None = None
@@ -251,32 +244,6 @@ class GpuUsageFold:
         if not self._are_drawn:
             return ()
         return self._curves.curves(self._origin_s, self._time.gap_us)
-
-
-class _Block:
-    """Rows that wait until there are enough: blocks are the same however the rows arrive."""
-
-    def __init__(self) -> None:
-        self._times = np.empty(BLOCK_ROWS, np.int64)
-        self._rows = np.empty(BLOCK_ROWS, _BYTES)
-        self._count = 0
-
-    def filled(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> Iterator[_Rows]:
-        """Full blocks, each valid until the next is asked for."""
-        at, rows = 0, rows.view(_BYTES)
-        while at < len(rows):
-            count = min(BLOCK_ROWS - self._count, len(rows) - at)
-            self._times[self._count : self._count + count] = times_ns[at : at + count]
-            self._rows[self._count : self._count + count] = rows[at : at + count]
-            self._count, at = self._count + count, at + count
-            if self._count == BLOCK_ROWS:
-                yield from self.rest()
-
-    def rest(self) -> Iterator[_Rows]:
-        """What waits, if anything does."""
-        count, self._count = self._count, 0
-        if count:
-            yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
 
 
 def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:

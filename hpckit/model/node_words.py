@@ -17,6 +17,7 @@ from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
 from hpckit.model.hostlist import natural_order, numbered
 from hpckit.model.index_list import IndexList, count_indices
 from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PcieLink
+from hpckit.model.text_width import columns
 from hpckit.units import format_indices, runs
 
 _GIB: Final = 1024**3
@@ -28,9 +29,6 @@ _CPU_NOISE: Final = re.compile(
 )
 _GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
 _LAST_BYTE: Final = 0xFF
-_NARROW: Final = re.compile(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
-"""Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
-
 _MANY_GIB: Final = 1000
 _WHOLE_FROM_GB: Final = 10
 _PAIR: Final = 2
@@ -69,13 +67,6 @@ def _seen(char: str) -> str:
     if is_plain:
         return char
     return f"\\x{ord(char):02x}" if ord(char) <= _LAST_BYTE else f"\\u{ord(char):04x}"
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes; East Asian wide characters take two."""
-    if _NARROW.fullmatch(text):
-        return len(text)
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def figure(value: float, digits: int = 0) -> str:

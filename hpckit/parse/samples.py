@@ -29,17 +29,15 @@ from hpckit.model.samples import (
 from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.sample_meta import TOOL, parse_meta
+from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
 
 PIECE_BYTES: Final = 1 << 25
-_MOST_CLOCK_NS = 1 << 62
-"""146 years; a header with more is damage, and int64 holds the sum of it and any `dt_us`."""
 _MOST_VAIN_BYTES = 1 << 30
 """So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
 _HEAD_BYTES = 100
 
 Piece = bytes | memoryview
-_Group = tuple[list[int], list[memoryview]]
-"""The monotonic clock at the begin of blocks, and their payloads."""
+_Group = list[Blocks]
 
 
 def pieces_of(data: Piece) -> Iterator[memoryview]:
@@ -66,8 +64,8 @@ class _Walk:
 class _Gathered:
     """The blocks of one chunk, while it grows."""
 
-    gpu: _Group = field(default_factory=lambda: ([], []))
-    host: _Group = field(default_factory=lambda: ([], []))
+    gpu: _Group = field(default_factory=list)
+    host: _Group = field(default_factory=list)
     events: list[Mapping[str, Any]] = field(default_factory=list)
     first: BlockHeader | None = None
 
@@ -105,7 +103,10 @@ class SampleReader:
         for piece, is_last in _with_last(self._pieces):
             self._walk.bytes_read += len(piece)
             self._head += bytes(piece[: _HEAD_BYTES - len(self._head)])
-            yield from self._piece(piece, is_last=is_last)
+            cut = _completing(self._walk.rest, piece)
+            if cut:
+                yield from self._piece(piece[:cut], is_last=False)
+            yield from self._piece(piece[cut:] if cut else piece, is_last=is_last)
             yield from self._chunk()
         if self._meta is None:
             self._refuse_other()
@@ -139,31 +140,41 @@ class SampleReader:
         walk.rest = bytes(view[at:])
 
     def _take_run(self, view: memoryview, at: int) -> int:
-        """Take blocks of GPU and HOST as long as nothing is odd; where the first other begins.
-
-        A day of a node is 35,000 blocks: this is what each of them costs.
-        """
-        now, end = self._now, len(view) - HEADER_BYTES
+        """Take blocks of GPU and HOST as long as nothing is odd; where the first other begins."""
+        now, walk = self._now, self._walk
         if self._meta is None or now.first is None:
             return at
-        groups = {(GPU, GPU_RECORD.size): now.gpu, (HOST, self._host_bytes()): now.host}
-        sequence = self._walk.next_sequence
-        while at <= end:
-            magic, kind, _, size, length, number, _, begin_ns, _, crc = HEADER.unpack_from(view, at)
-            payload = view[at + HEADER_BYTES : at + HEADER_BYTES + length]
-            group = groups.get((kind, size))
-            is_odd = number != sequence or length % size or begin_ns > _MOST_CLOCK_NS
-            if group is None or magic != MAGIC or len(payload) != length or is_odd:
-                break
-            if zlib.crc32(payload, zlib.crc32(view[at : at + HEADER_BYTES - 4])) != crc:
-                break
-            group[0].append(begin_ns)
-            group[1].append(payload)
-            sequence = number + 1
-            at += HEADER_BYTES + length
-            self._walk.is_in_damage = False
-        self._walk.next_sequence = sequence
-        return at
+        sizes = {GPU: GPU_RECORD.size, HOST: self._host_bytes()}
+        while True:
+            found, run_bytes = run_at(view, at, walk.next_sequence, sizes)
+            if not found:
+                following = self._take_next(view, at, sizes)
+                if following == at:
+                    return at
+                at = following
+                continue
+            for kind, blocks in found.items():
+                (now.gpu if kind == GPU else now.host).append(blocks)
+                walk.next_sequence = (walk.next_sequence or 0) + len(blocks.begins_ns)
+            walk.is_in_damage = False
+            at += run_bytes
+
+    def _take_next(self, view: memoryview, at: int, sizes: Mapping[int, int]) -> int:
+        """Take one such block; where the next begins, or `at` if this one is odd."""
+        if at > len(view) - HEADER_BYTES:
+            return at
+        magic, kind, _, size, length, number, _, begin_ns, _, crc = HEADER.unpack_from(view, at)
+        payload = view[at + HEADER_BYTES : at + HEADER_BYTES + length]
+        is_next = number == self._walk.next_sequence and begin_ns <= MOST_CLOCK_NS
+        is_known = magic == MAGIC and sizes.get(kind) == size and not length % size
+        if not (is_next and is_known and len(payload) == length):
+            return at
+        if zlib.crc32(payload, zlib.crc32(view[at : at + HEADER_BYTES - 4])) != crc:
+            return at
+        (self._now.gpu if kind == GPU else self._now.host).append(_alone(begin_ns, payload))
+        self._walk.next_sequence = number + 1
+        self._walk.is_in_damage = False
+        return at + HEADER_BYTES + len(payload)
 
     def _host_bytes(self) -> int:
         return 8 + 8 * len(self._meta.host_columns) if self._meta else 8
@@ -193,9 +204,8 @@ class SampleReader:
             if header.kind == EVENTS:
                 self._take_events(payload)
                 return
-            begins_ns, payloads = now.gpu if header.kind == GPU else now.host
-            begins_ns.append(header.monotonic_ns)
-            payloads.append(payload)
+            group = now.gpu if header.kind == GPU else now.host
+            group.append(_alone(header.monotonic_ns, payload))
 
     def _take_events(self, payload: memoryview) -> None:
         for line in bytes(payload).splitlines():
@@ -236,17 +246,27 @@ class SampleReader:
 
 
 def _is_late(header: BlockHeader) -> bool:
-    return max(header.realtime_ns, header.monotonic_ns, header.boottime_ns) > _MOST_CLOCK_NS
+    return max(header.realtime_ns, header.monotonic_ns, header.boottime_ns) > MOST_CLOCK_NS
+
+
+def _alone(begin_ns: int, payload: memoryview) -> Blocks:
+    payloads = np.frombuffer(payload, np.uint8)[np.newaxis, :]
+    return Blocks(np.array([begin_ns], np.int64), payloads)
 
 
 def _arrays(group: _Group, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     """Times and rows of blocks of one kind."""
-    begins_ns, payloads = group
-    rows: NDArray[np.void] = np.frombuffer(b"".join(payloads), dtype)
-    begins = np.array(begins_ns, np.int64)
-    counts = np.fromiter(map(len, payloads), np.int64, len(payloads)) // dtype.itemsize
-    times: NDArray[np.int64] = np.repeat(begins, counts)
-    times += rows["dt_us"].astype(np.int64) * 1000
+    whole = np.empty(sum(one.payloads.size for one in group), np.uint8)
+    rows: NDArray[np.void] = whole.view(dtype)
+    times: NDArray[np.int64] = np.empty(len(rows), np.int64)
+    at = 0
+    for begins_ns, payloads in group:
+        end = at + payloads.size
+        whole[at:end].reshape(payloads.shape)[...] = payloads
+        here = slice(at // dtype.itemsize, end // dtype.itemsize)
+        np.multiply(rows["dt_us"][here], 1000, out=times[here], dtype=np.int64)
+        times[here].reshape(len(begins_ns), -1)[...] += begins_ns[:, np.newaxis]
+        at = end
     return times, rows
 
 
@@ -258,6 +278,19 @@ def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:
             yield now, False
         now = following
     yield now, True
+
+
+def _completing(rest: bytes, piece: Piece) -> int:
+    """How much of a piece completes the block that was left over, 0 if that is not inside of it.
+
+    Then the two need not be joined, which would copy all of the piece.
+    """
+    head = rest[:HEADER_BYTES] + bytes(piece[: max(0, HEADER_BYTES - len(rest))])
+    decoded = decode_header(head) if rest and len(head) == HEADER_BYTES else None
+    if decoded is None:
+        return 0
+    cut = HEADER_BYTES + decoded[0].payload_bytes - len(rest)
+    return cut if 0 < cut < len(piece) else 0
 
 
 _MORE: Final = "more"

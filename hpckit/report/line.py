@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hpckit.model.node_words import columns
+from hpckit.model.text_width import columns
 
 
 class Style(StrEnum):

@@ -14,7 +14,6 @@ from hpckit.model.node_paths import Nearest, nearest_nics
 from hpckit.model.node_places import Branch, Place, places
 from hpckit.model.node_title import gpu_kind, place_cpus, place_title
 from hpckit.model.node_words import (
-    columns,
     cpus_shown,
     figure,
     memory,
@@ -26,6 +25,7 @@ from hpckit.model.node_words import (
     visible,
 )
 from hpckit.model.path import PathKind
+from hpckit.model.text_width import columns
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_pcie import PcieWays
 

@@ -12,7 +12,7 @@ from hpckit.decide.difference import differences, shape
 from hpckit.draw.node import node_svg
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_finding import NodeFinding
-from hpckit.model.node_words import columns
+from hpckit.model.text_width import columns
 from hpckit.report.line import Line
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines

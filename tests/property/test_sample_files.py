@@ -9,7 +9,7 @@ from hpckit.errors import ParseError
 from hpckit.parse.samples import SampleReader
 from tests.fakes.sample_file import sample_file
 
-WHOLE = sample_file(20, gpus=2)
+WHOLE = sample_file(60, gpus=2)  # long enough for runs of equal blocks
 damage = st.lists(
     st.tuples(st.integers(0, len(WHOLE)), st.integers(0, 300), st.binary(max_size=60)), max_size=4
 )

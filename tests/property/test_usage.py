@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import hpckit.measure.usage as usage_module
+import hpckit.measure.rows as rows_module
 from hpckit.measure.findings import report_findings
 from hpckit.measure.stragglers import stragglers
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
@@ -122,7 +122,7 @@ def test_curves_are_in_their_envelopes(
 def test_blocks_do_not_matter(seed: int, blocks: int) -> None:
     """Over more rows than a block has the seconds are those of the rows one by one."""
     rng = np.random.default_rng(seed)
-    count = blocks * usage_module.BLOCK_ROWS // 2 + int(rng.integers(0, 100))
+    count = blocks * rows_module.BLOCK_ROWS // 2 + int(rng.integers(0, 100))
     made = rows_of(STATES)[rng.integers(0, 4, count)]
     times = (np.arange(count) + 1) * SECOND_NS
     waste = folded(times, made, count * SECOND_NS).waste

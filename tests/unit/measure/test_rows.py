@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.measure.rows import counter_steps, measured, rows_by_gpu
+from hpckit.measure.rows import counter_steps, measured, median, rows_by_gpu
 from hpckit.model.series import GPU_DTYPE, SampleChunk, SampledGpu, SampleMeta
 
 
@@ -91,3 +91,10 @@ def test_a_step_needs_both_ends() -> None:
     """From or to "not measured" there is no step."""
     steps = counter_steps(counters(1, 2**32 - 1, 3, 4), "sw_power_cap_ms")
     assert steps.tolist() == pytest.approx([np.nan, np.nan, 1], nan_ok=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10])
+def test_a_median_is_that_of_numpy(count: int) -> None:
+    """Of an even count it is the mean of the two in the middle."""
+    values = np.random.default_rng(count).normal(size=count)
+    assert median(values) == np.median(values)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import pytest
 
 from hpckit.model.hardware import Nic, NicKind
@@ -11,7 +9,6 @@ from hpckit.model.index_list import IndexList
 from hpckit.model.node_words import (
     bit_rate,
     byte_rate,
-    columns,
     cpu_model,
     cpus_shown,
     figure,
@@ -45,22 +42,6 @@ from hpckit.model.pci import PciAddress, PcieLink
 def test_nothing_hides_in_a_name(text: str, shown: str) -> None:
     """Control characters, right-to-left and combining ones are escapes; long names are cut."""
     assert visible(text) == shown
-
-
-def test_wide_characters_take_two_columns() -> None:
-    """East Asian characters are counted as a terminal shows them."""
-    assert (columns("ab"), columns("漢b")) == (2, 3)
-
-
-def test_each_character_is_as_wide_as_unicode_says() -> None:
-    """Also those that are counted at once: only what Unicode calls wide or full takes two."""
-    odd = [
-        char
-        for char in map(chr, range(0x20000))
-        if unicodedata.category(char) != "Cn"  # what has no meaning is called full width
-        and columns(char) != (2 if unicodedata.east_asian_width(char) in "WF" else 1)
-    ]
-    assert odd == []
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,19 @@ def test_a_flipped_bit_costs_its_block_alone() -> None:
     assert not condition.is_cut_short
 
 
+@pytest.mark.parametrize("byte", [7, 20, 43, 100])
+def test_a_flipped_bit_ends_no_run_of_equal_blocks(byte: int) -> None:
+    """Of a long file one block is lost, whichever part of it was hit."""
+    whole = sample_file(500, gpus=2)
+    at = len(meta_block(2)) + 40 * (2 * 44 + 10 * 72 + 5 * 16) + byte
+    data = bytearray(whole)
+    data[at] ^= 4
+    chunks, condition = read(bytes(data))
+    assert sum(len(chunk.gpu) for chunk in chunks) == 990
+    assert sum(len(chunk.host) for chunk in chunks) == 500
+    assert (condition.lost_blocks, condition.lost_bytes) == (1, 44 + 10 * 72)
+
+
 def test_a_file_that_was_cut_short_says_so() -> None:
     """A last block that is not whole is lost."""
     chunks, condition = read(sample_file(10)[:-3])

@@ -20,8 +20,8 @@ from hpckit.model.hardware import (
 )
 from hpckit.model.index_list import IndexList
 from hpckit.model.node_finding import NodeFinding, Severity
-from hpckit.model.node_words import columns
 from hpckit.model.pci import PcieLink
+from hpckit.model.text_width import columns
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_group_text import group_lines
 from hpckit.report.node_text import node_lines

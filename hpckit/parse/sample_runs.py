@@ -1,0 +1,134 @@
+"""Runs of equal blocks in a sample file, checked all at once.
+
+A sampler flushes a GPU and a HOST block every few seconds, and at even ticks all of them have the
+same sizes: their headers are columns then. A day of a node has 35,000 blocks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpckit.model.samples import HEADER_BYTES, MAGIC
+
+MOST_CLOCK_NS: Final = 1 << 62
+"""146 years; a header with more is damage, and int64 holds the sum of it and any `dt_us`."""
+_LEAST_RUNS: Final = 4
+_CRC_BYTES: Final = 4
+_HEADER_DTYPE = np.dtype(
+    [("form", "<u4", (3,)), ("sequence", "<u4"), ("ns", "<u8", (3,)), ("crc", "<u4")]
+)
+"""`form` is magic, kind, bytes of a record and of the payload; `ns` are the clocks."""
+
+
+class Blocks(NamedTuple):
+    """Blocks of one kind with payloads of one size: monotonic begins, and payloads as rows."""
+
+    begins_ns: NDArray[np.int64]
+    payloads: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the header of a block says of it, and where it begins."""
+
+    at: int
+    kind: int
+    record_bytes: int
+    payload_bytes: int
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins."""
+        return self.at + HEADER_BYTES + self.payload_bytes
+
+
+def run_at(
+    view: memoryview, at: int, sequence: int | None, sizes: Mapping[int, int]
+) -> tuple[dict[int, Blocks], int]:
+    """The blocks by kind that repeat from `at` on with right CRCs, and how many bytes these are.
+
+    `sizes` are the bytes of a record by the kinds that are taken, `sequence` is the number that the
+    first must have. Nothing where there is no such run.
+    """
+    forms = _pattern(view, at, sizes)
+    if not forms or sequence is None:
+        return {}, 0
+    period = forms[-1].end - at
+    count = (len(view) - at) // period
+    if count < _LEAST_RUNS:
+        return {}, 0
+    heads = [_strided(view, one.at, count, period, _HEADER_DTYPE) for one in forms]
+    for place, head in enumerate(heads):
+        count = min(count, _sound(head, sequence + place, len(forms)))
+    for form, head in zip(forms, heads, strict=True):
+        count = min(count, _whole(view, form, period, head["crc"][:count]))
+    if not count:
+        return {}, 0
+    blocks = {}
+    for form, head in zip(forms, heads, strict=True):
+        payload = np.dtype((np.uint8, (form.payload_bytes,)))
+        payloads = _strided(view, form.at + HEADER_BYTES, count, period, payload)
+        blocks[form.kind] = Blocks(head["ns"][:count, 1].astype(np.int64), payloads)
+    return blocks, count * period
+
+
+def _pattern(view: memoryview, at: int, sizes: Mapping[int, int]) -> tuple[Form, ...]:
+    """The one or two blocks that seem to repeat; none where nothing does."""
+    first = _form(view, at, sizes)
+    second = _form(view, first.end, sizes) if first else None
+    if first is None or second is None:
+        return ()
+    if first.kind == second.kind:
+        return (first,) if first.payload_bytes == second.payload_bytes else ()
+    third = _form(view, second.end, sizes)
+    is_again = third is not None and third.kind == first.kind
+    is_equal = third is not None and third.payload_bytes == first.payload_bytes
+    return (first, second) if is_again and is_equal else ()
+
+
+def _form(view: memoryview, at: int, sizes: Mapping[int, int]) -> Form | None:
+    head = bytes(view[at : at + HEADER_BYTES])
+    if len(head) < HEADER_BYTES or head[: len(MAGIC)] != MAGIC:
+        return None
+    size, length = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:12], "little")
+    is_known = size and sizes.get(head[4]) == size and not length % size
+    return Form(at, head[4], size, length) if is_known else None
+
+
+def _strided(
+    view: memoryview, at: int, count: int, period: int, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """What lies every `period` bytes, as a view; the last of it ends where the view may end."""
+    base, shape = dtype.base, (count, *dtype.shape)
+    inner = (base.itemsize,) * len(dtype.shape)
+    return np.ndarray(shape, base, view, at, (period, *inner))
+
+
+def _sound(head: NDArray[Any], sequence: int, step: int) -> int:
+    """How many headers from the first on are of one form, with clocks and numbers as they must."""
+    numbers = sequence + step * np.arange(len(head))
+    is_sound = (
+        (head["form"] == head["form"][0]).all(axis=1)
+        & (head["sequence"] == numbers)
+        & (head["ns"][:, 1] <= MOST_CLOCK_NS)
+    )
+    return _until_false(is_sound)
+
+
+def _whole(view: memoryview, form: Form, period: int, crcs: NDArray[np.uint32]) -> int:
+    """How many of the blocks from the first on have the CRC that their header says."""
+    begins = range(form.at, form.at + len(crcs) * period, period)
+    after, end = HEADER_BYTES, HEADER_BYTES + form.payload_bytes
+    heads = map(zlib.crc32, [view[at : at + after - _CRC_BYTES] for at in begins])
+    found = map(zlib.crc32, [view[at + after : at + end] for at in begins], heads)
+    return _until_false(np.fromiter(found, np.uint32, len(crcs)) == crcs)
+
+
+def _until_false(values: NDArray[np.bool_]) -> int:
+    return len(values) if values.all() else int(values.argmin())
