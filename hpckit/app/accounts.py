@@ -144,7 +144,9 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
 def _can_be(life: RankLedger) -> bool:
     moments = [life.start.at] + ([life.end.at] if life.end is not None else [])
     times = [ns for at in moments for ns in (at.realtime_ns, at.monotonic_ns, at.boottime_ns)]
-    readings = [*life.start.gpus, *(life.end.gpus + life.end.updates if life.end else ())]
+    readings = [*life.start.gpus]
+    if life.end is not None:
+        readings += [*life.end.readings, *life.end.gpus, *life.end.updates]
     times += [one.monotonic_ns for one in readings]
     is_ordered = moments[-1].monotonic_ns >= moments[0].monotonic_ns
     return is_ordered and all(0 <= ns < _MOST_NS for ns in times)

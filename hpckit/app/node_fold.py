@@ -253,8 +253,8 @@ def _readings(
     readings: dict[str, list[EnergyReading]] = {}
     updates: dict[str, list[EnergyReading]] = {}
     for life in evidence.lives:
-        both = [*life.start.gpus, *(() if life.end is None else life.end.gpus)]
-        for one in evidence.readings_of(life, both):
+        ended = () if life.end is None else (*life.end.readings, *life.end.gpus)
+        for one in evidence.readings_of(life, [*life.start.gpus, *ended]):
             readings.setdefault(one.uuid, []).append(one)
         seen = () if life.end is None else life.end.updates
         for one in evidence.readings_of(life, seen):

@@ -6,6 +6,14 @@ import _thread
 import signal
 import time
 
+from hpckit.injob.counter_track import (
+    AFTER_NS,
+    AFTER_STEP_NS,
+    NEVER_NS,
+    WATCHED_NS,
+    AfterEnd,
+    CounterTrack,
+)
 from hpckit.injob.gpu_claim import Claim, claim, visible_devices
 
 TYPE_CHECKING = False
@@ -13,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from hpckit.injob.counter_track import Reading
     from hpckit.injob.identity import Identity
 
     Find = Callable[[str | None], tuple[list["Gpu"], str | None]]
@@ -31,11 +40,12 @@ START_LIMIT_S = 1.0
 """How long the start of the command waits for the driver, at most."""
 END_LIMIT_S = 1.0
 
-# The counters are written every 20 to 100 ms (docs/reference/account-files.md, `updates`).
-_STEP_S = 0.005
-_WATCHED_S = 0.250
-_CHANGES = 2
+# What watching may cost in CPU time: the first changes of a counter take some 60 questions of
+# 0.1 ms (with the thread's waking), and from then on half a percent.
+_CPU_PART = 200
+_CPU_NS = 12_000_000
 _NS_A_MS = 1e6
+_NS_A_S = 1e9
 
 
 class Refused(Exception):
@@ -43,7 +53,7 @@ class Refused(Exception):
 
 
 class GpuWatch:
-    """The thread that asks: once at the start, then for the first changes, and once at the end.
+    """The thread that asks: once at the start, then for changes, and at the end.
 
     What a driver has not answered in time is late, and said to be.
     """
@@ -68,9 +78,10 @@ class GpuWatch:
         self._is_late = False
         self._refused: str | None = None
         self._init_ms: float | None = None
-        self._first: list[dict[str, object]] = []
-        self._updates: list[dict[str, object]] = []
-        self._last: list[dict[str, object]] = []
+        self._first: list[Reading] = []
+        self._tracks: list[CounterTrack] = []
+        self._last: list[Reading] = []
+        self._after: list[Reading] = []
         self._deadline_s = time.monotonic() + START_LIMIT_S
         try:
             _thread.start_new_thread(self._run, ())
@@ -93,15 +104,21 @@ class GpuWatch:
         }
 
     def last(self) -> dict[str, object]:
-        """What the last line says: the counters at this moment, and the changes seen before."""
+        """What the last line says: the counters at this moment, and their changes around it."""
         self._ending.release()
         if self._is_late and not self._started.acquire(blocking=False):
-            return {"gpus": [], "updates": []}
-        if not self._ended.acquire(timeout=END_LIMIT_S):
+            return {"gpus": [], "updates": [], "readings": []}
+        is_late = not self._ended.acquire(timeout=END_LIMIT_S)
+        gpus = self._last
+        if is_late and not gpus:
             now_ns = time.monotonic_ns()
-            late = [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine]
-            return {"gpus": late, "updates": list(self._updates)}
-        return {"gpus": self._last, "updates": self._updates}
+            gpus = [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine]
+        changes = [change for track in self._tracks for change in track.changes()]
+        return {
+            "gpus": gpus,
+            "updates": changes if is_late else [*changes, *self._after],
+            "readings": self._first if self._is_late else [],
+        }
 
     def _run(self) -> None:
         # Signals are the main thread's, which has a handler and a pipe for them.
@@ -116,34 +133,55 @@ class GpuWatch:
         except Refused as error:
             self._refused = str(error)
         self._first = [read(gpu) for gpu in self._mine]
+        self._tracks = [
+            CounterTrack(_asking(gpu), first)
+            for gpu, first in zip(self._mine, self._first, strict=True)
+        ]
         self._started.release()
         if not self._watch():
             self._ending.acquire()
         self._last = [read(gpu) for gpu in self._mine]
+        if time.monotonic_ns() - begun_ns < WATCHED_NS:
+            self._look_after()
         self._ended.release()
 
     def _watch(self) -> bool:
-        """Look for the counters' first changes; True when the end comes before that is done."""
-        if self._is_late:
-            self._updates.extend(self._first)
-        seen = [reading["energy_mj"] for reading in self._first]
-        left = [0 if value is None else _CHANGES for value in seen]
-        until_s = time.monotonic() + _WATCHED_S
-        while any(left) and time.monotonic() < until_s:
-            if self._ending.acquire(timeout=_STEP_S):
+        """Look for the counters' changes; True when the end comes before that is done."""
+        begun_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
+        while True:
+            due_ns = min((track.due_ns for track in self._tracks), default=NEVER_NS)
+            now_ns = time.monotonic_ns()
+            spent_ns = time.thread_time_ns() - used_ns
+            if due_ns == NEVER_NS or spent_ns > _CPU_NS + (now_ns - begun_ns) // _CPU_PART:
+                return False
+            if self._ending.acquire(timeout=max(0, due_ns - now_ns) / _NS_A_S):
                 return True
-            for place, gpu in enumerate(self._mine):
-                if not left[place]:
-                    continue
-                reading = read(gpu)
-                if reading["energy_mj"] not in {None, seen[place]}:
-                    seen[place] = reading["energy_mj"]
-                    left[place] -= 1
-                    self._updates.append(reading)
-        return False
+            now_ns = time.monotonic_ns()
+            for track in self._tracks:
+                if track.due_ns <= now_ns:
+                    track.poll()
+
+    def _look_after(self) -> None:
+        """Where it is not clear how old the last readings are: wait for the next change."""
+        asked = [
+            AfterEnd(_asking(gpu), last)
+            for gpu, track, last in zip(self._mine, self._tracks, self._last, strict=True)
+            if not track.knows(last["monotonic_ns"])
+        ]
+        until_ns = time.monotonic_ns() + AFTER_NS - AFTER_STEP_NS
+        while not all(one.is_done for one in asked) and time.monotonic_ns() < until_ns:
+            time.sleep(AFTER_STEP_NS / _NS_A_S)
+            for one in asked:
+                if not one.is_done:
+                    one.poll()
+        self._after = [one.found for one in asked if one.found is not None]
 
 
-def read(gpu: Gpu) -> dict[str, object]:
+def _asking(gpu: Gpu) -> Callable[[], Reading]:
+    return lambda: read(gpu)
+
+
+def read(gpu: Gpu) -> Reading:
     """One reading of a counter, at the middle of the time that it took."""
     before_ns = time.monotonic_ns()
     energy_mj, refused = None, None
@@ -157,7 +195,5 @@ def read(gpu: Gpu) -> dict[str, object]:
     return _reading(gpu.uuid, at_ns, energy_mj, refused)
 
 
-def _reading(
-    uuid: str, at_ns: int, energy_mj: int | None, refused: str | None
-) -> dict[str, object]:
+def _reading(uuid: str, at_ns: int, energy_mj: int | None, refused: str | None) -> Reading:
     return {"uuid": uuid, "monotonic_ns": at_ns, "energy_mj": energy_mj, "refused": refused}

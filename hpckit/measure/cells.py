@@ -19,10 +19,12 @@ from hpckit.measure.rows import Floats
 STILL_PERIODS: Final = 5.0
 STILL_S: Final = 0.5
 """A counter that stood still for longer, and for more of its periods, was not renewed."""
-_BEFORE_PERIODS: Final = 3.0
+_ONE_PERIOD: Final = 0.8
+_SURE_SIGMAS: Final = 10.0
+_NEAR_S: Final = 1e-6
 AWAKE_W: Final = 5.0
 """No GPU that is on draws less, so that its counter moves."""
-_SHAPE_FRAC = 0.5
+_SHAPE_FRAC = 0.6
 """Of the energy between a mark and the next knot: what is unsure, since loads go up and down."""
 
 COLUMNS: Final = (
@@ -215,34 +217,69 @@ class Cells:
         sigma_s, part = self.knots.sigma_s, lead_s / span_s
         edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
         unsure_s2 = (_SHAPE_FRAC * np.minimum(lead_s, span_s - lead_s)) ** 2
-        most_w = np.maximum(np.maximum(power_w, step_j / span_s), self._frame.limit_w / 2)
+        most_w = np.maximum(np.maximum(power_w, step_j / span_s), self._unsure_w)
         variance: Floats = most_w**2 * (edges_s2 + unsure_s2)
         return variance
+
+    @functools.cached_property
+    def _unsure_w(self) -> float:
+        """What power may be for part of a period: what it is in any, and half the limit."""
+        is_whole = self._is_good & (self._span_s >= _ONE_PERIOD * self._frame.counter_period_s)
+        power_w = self._step_j[is_whole] / self._span_s[is_whole]
+        return max(float(power_w.max(initial=0.0)), self._frame.limit_w / 2)
 
     def _part(self, cell: NDArray[np.intp], lead_s: Floats) -> tuple[Floats, Floats]:
         """The energy of the first `lead_s` of good cells, and the power in it.
 
-        A rank reads the counter where the power changes, and what it reads is older: up to one
-        period behind a knot the power is still that of the cell before, if the cell is a long one.
+        A rank begins and ends where the power changes. In a cell of one period that is where its
+        part ends; what counter and the power of the cells around it disagree by is shared out. In
+        a longer one power is that of the cell before for a period behind the knot: what was read
+        there is older.
         """
-        span_s, step_j, period_s = (
-            self._span_s[cell],
-            self._step_j[cell],
-            self._frame.counter_period_s,
-        )
-        begin_s, linear_w = self.knots.at_s[cell], step_j / span_s
-        before = np.searchsorted(self.knots.at_s, begin_s - _BEFORE_PERIODS * period_s) - 1
-        before = np.clip(before, 0, cell)
-        before_s = begin_s - self.knots.at_s[before]
-        is_led = (before_s >= period_s) & (span_s > 2 * period_s)
-        before_j = self._sums_at(cell)[0] - self._sums_at(before)[0]
-        before_w = np.where(is_led, before_j / np.maximum(before_s, period_s), linear_w)
+        span_s, step_j = self._span_s[cell], self._step_j[cell]
+        period_s = self._frame.counter_period_s
+        linear_w = step_j / span_s
+        before_w, before_s = self._beside(cell, -1)
+        after_w, after_s = self._beside(cell, 1)
+        has_before, has_after = before_s > 0, after_s > 0
+        before_w = np.where(has_before, before_w, linear_w)
+        is_long = span_s > 2 * period_s
+        left_j, right_j = before_w * lead_s, after_w * (span_s - lead_s)
+        # The nearer in time the cell beside, the more its power is to be relied on.
+        left, right = lead_s * (before_s + _NEAR_S), (span_s - lead_s) * (after_s + _NEAR_S)
+        share = left / np.maximum(left + right, _NEAR_S * _NEAR_S)
+        both_j = left_j + (step_j - left_j - right_j) * share
+        one_j = np.where(has_before, left_j, np.where(has_after, step_j - right_j, left_j))
+        short_j = np.where(has_before & has_after, both_j, one_j)
         first_j = np.minimum(before_w * period_s, step_j)
         rest_w = (step_j - first_j) / np.maximum(span_s - period_s, period_s)
         late_j = first_j + rest_w * (lead_s - period_s)
-        early_j = first_j * lead_s / period_s
-        led_j = np.where(lead_s < period_s, early_j, late_j)
-        return np.where(is_led, led_j, linear_w * lead_s), before_w
+        long_j = np.where(lead_s < period_s, first_j * lead_s / period_s, late_j)
+        long_j = np.where(has_before, long_j, linear_w * lead_s)
+        part_j = np.clip(np.where(is_long, long_j, short_j), 0.0, step_j)
+        return part_j, np.maximum(before_w, after_w * ~is_long)
+
+    def _beside(self, cell: NDArray[np.intp], side: int) -> tuple[Floats, Floats]:
+        """The power of what lies before (-1) or behind (1) some cells, and for how long; 0: none.
+
+        It is one period at least, and long against what is unknown of the knot.
+        """
+        period_s, at_s = self._frame.counter_period_s, self.knots.at_s
+        last = len(self._span_s)
+        edge = cell if side < 0 else cell + 1
+        least_s = np.clip(
+            _SURE_SIGMAS * self.knots.sigma_s[edge], _ONE_PERIOD * period_s, 3 * period_s
+        )
+        if side < 0:
+            other = np.searchsorted(at_s, at_s[edge] - least_s, side="right") - 1
+        else:
+            other = np.searchsorted(at_s, at_s[edge] + least_s)
+        other = np.clip(other, 0, last)
+        time_s = np.abs(at_s[edge] - at_s[other])
+        energy_j = np.abs(self._sums_at(edge)[0] - self._sums_at(other)[0])
+        is_there = time_s >= _ONE_PERIOD * period_s
+        time_s = np.where(is_there, time_s, 0.0)
+        return np.where(is_there, energy_j / np.maximum(time_s, period_s / 2), 0.0), time_s
 
     def _near_edges(self, columns: NDArray[np.float64], variance: Floats, at_s: Floats) -> None:
         """Just outside of the knots an energy is still the counter's, carried on by the power."""
@@ -269,7 +306,7 @@ class Cells:
                 power_w = self._curve.power_at(float(knots.at_s[edge]))
                 columns[2:5, near] = 0.0 if edge == 0 else self.end[2:5, np.newaxis]
             unsure_s2 = knots.sigma_s[edge] ** 2 + (_SHAPE_FRAC * away_s[near]) ** 2
-            variance[near] = max(power_w, frame.limit_w / 2) ** 2 * unsure_s2
+            variance[near] = max(power_w, self._unsure_w) ** 2 * unsure_s2
 
     def _slope_w(self, edge: int) -> float:
         """The mean power of the cell at an edge; 0 where there is none that is good."""

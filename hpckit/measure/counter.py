@@ -6,6 +6,7 @@ Times are seconds since a GPU's origin, energies joules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -16,8 +17,15 @@ from numpy.typing import NDArray
 from hpckit.measure.rows import Floats, median
 
 USUAL_UPDATE_S: Final = 0.1
-_SEEN_WITHIN_S: Final = 0.005
-"""How late the rank's entry sees that a counter changed."""
+SEEN_WITHIN_S: Final = 0.004
+"""How late the rank's entry sees that a counter changed: docs/reference/account-files.md."""
+_LATE_S: Final = 0.001
+"""How late it mostly is: it looks every 3 ms at first, every ms later."""
+_SPAN_SIGMA_S: Final = 0.004 / 6**0.5
+"""Standard deviation of the span between two changes, each seen late by any part of 4 ms."""
+_LEAST_TOLD_S: Final = 0.001
+_MOST_TOLD_S: Final = 0.3
+"""No counter is renewed more rarely: a longer span has changes in it that were not seen."""
 _UPDATE_RANGE_S = (0.005, 1.5)
 _ALIKE_FRAC = 0.25
 _LEAST_EQUAL_FRAC = 0.3
@@ -89,22 +97,28 @@ class Knots(NamedTuple):
 
 
 def clockwork_of(updates_s: Floats) -> Clockwork:
-    """The clockwork as the changes show it that a rank's entry saw, in order of time.
+    """The clockwork as the changes show it that ranks' entries saw, in order of time.
 
-    The last spans that agree count: what a rank saw first may be older than its change.
+    The shortest spans that agree are one period; longer ones are whole numbers of them for as long
+    as that is clear, and tell it better.
     """
     spans = np.diff(updates_s)
-    count = 0
-    for span in spans[::-1]:
-        is_alike = abs(span - spans[-1]) < _ALIKE_FRAC * spans[-1]
-        if not (is_alike and _UPDATE_RANGE_S[0] < span < _UPDATE_RANGE_S[1]):
-            break
-        count += 1
-    if not count:
-        return Clockwork(anchors_s=tuple(updates_s[-1:].tolist()))
-    kept = updates_s[-count - 1 :]
-    sigma_s = _SEEN_WITHIN_S / np.sqrt(6) / count
-    return Clockwork(float((kept[-1] - kept[0]) / count), sigma_s, tuple(kept.tolist()))
+    spans = spans[spans < _MOST_TOLD_S]
+    anchors_s = tuple(updates_s.tolist())
+    if not len(spans):
+        return Clockwork(anchors_s=anchors_s)
+    alike = spans[spans < (1 + _ALIKE_FRAC) * spans.min()]
+    period_s, periods = max(float(np.median(alike)), _LEAST_TOLD_S), 1
+    begin_s = updates_s[0]
+    for at_s in updates_s[1:].tolist():
+        count = round((at_s - begin_s) / period_s)
+        is_clear = count * _SPAN_SIGMA_S < periods * period_s / 12
+        off_s = abs(at_s - begin_s - count * period_s)
+        if not is_clear or off_s > SEEN_WITHIN_S * (1 + count / periods):
+            begin_s = at_s
+        elif count > periods:
+            period_s, periods = (at_s - begin_s) / count, count
+    return Clockwork(period_s, _SPAN_SIGMA_S / periods, anchors_s)
 
 
 def clockwork_seen(readings: Readings) -> Clockwork | None:
@@ -143,18 +157,48 @@ def knots_of(readings: Readings, clockwork: Clockwork) -> Knots:
     gap_s = np.concatenate(([clockwork.period_s], np.diff(at_s)))
     row: NDArray[np.intp] = np.arange(len(at_s))
     still_s = np.zeros(len(at_s))
-    is_update = readings.is_update
+    is_update, stays_s = readings.is_update, np.zeros(len(at_s))
     if not is_new.all():
         row = np.concatenate(([0], np.flatnonzero(is_new) + 1))
         still_s = np.concatenate(([0.0], at_s[row[1:] - 1] - at_s[row[:-1]]))
+        stays_s = np.concatenate((still_s[1:], [at_s[-1] - at_s[row[-1]]]))
+        is_soon = np.concatenate(((np.diff(at_s) <= SEEN_WITHIN_S) & ~is_new, [False]))
+        is_update = is_update | (is_soon & np.concatenate((is_update[1:], [False])))
         at_s, energy_j, gap_s, is_update = at_s[row], energy_j[row], gap_s[row], is_update[row]
     late_s = np.minimum(gap_s, clockwork.period_s)
-    if is_update.any():
-        late_s[is_update] = np.minimum(late_s[is_update], _SEEN_WITHIN_S)
     knot_s, sigma_s = at_s - late_s / 2, late_s / np.sqrt(12)
+    if is_update.any():
+        late_s[is_update] = np.minimum(late_s[is_update], SEEN_WITHIN_S)
+        knot_s[is_update] = at_s[is_update] - np.minimum(late_s[is_update] / 2, _LATE_S)
+        sigma_s[is_update] = late_s[is_update] / np.sqrt(12)
     if clockwork.anchors_s and clockwork.sigma_s:
-        _put_in_phase(knot_s, sigma_s, at_s, late_s, clockwork)
+        _put_in_phase(Knots(knot_s, energy_j, sigma_s, stays_s, row), at_s, late_s, clockwork)
+        _put_before_next(Knots(knot_s, energy_j, sigma_s, stays_s, row), is_update, late_s, at_s,
+                         clockwork)  # fmt: skip
     return Knots(knot_s, energy_j, sigma_s, still_s, row)
+
+
+def _put_before_next(
+    knots: Knots, is_update: NDArray[np.bool_], late_s: Floats, read_s: Floats, clockwork: Clockwork
+) -> None:
+    """A knot is one period before the next update, and less before a reading of the same number.
+
+    `still_s` of these knots is for how long the same number was read after each.
+    """
+    knot_s, sigma_s, period_s = knots.at_s, knots.sigma_s, clockwork.period_s
+    is_before = np.concatenate((is_update[1:], [False]))
+    for at in np.flatnonzero((late_s > SEEN_WITHIN_S) & (is_before | (knots.still_s > 0))):
+        first_s = read_s[at] - late_s[at]
+        if is_before[at]:
+            guess_s = knot_s[at + 1] - period_s
+            unsure_s = math.hypot(sigma_s[at + 1], clockwork.sigma_s)
+            if first_s - SEEN_WITHIN_S < guess_s <= read_s[at] and unsure_s < sigma_s[at]:
+                knot_s[at], sigma_s[at] = guess_s, unsure_s
+                continue
+        first_s = max(first_s, read_s[at] + knots.still_s[at] - period_s)
+        if knot_s[at] < first_s < read_s[at]:
+            sigma_s[at] = min(sigma_s[at], (read_s[at] - first_s) / np.sqrt(12))
+            knot_s[at] = (first_s + read_s[at]) / 2
 
 
 def power_knots(at_s: Floats) -> Knots:
@@ -163,19 +207,22 @@ def power_knots(at_s: Floats) -> Knots:
     return Knots(at_s, unknown, zeros, zeros, np.zeros(len(at_s), np.intp))
 
 
-def _put_in_phase(
-    knot_s: Floats, sigma_s: Floats, read_s: Floats, late_s: Floats, clockwork: Clockwork
-) -> None:
-    """Knots near an update that was seen are whole periods from it, where that is clear."""
-    period_s = clockwork.period_s
+def _put_in_phase(knots: Knots, read_s: Floats, late_s: Floats, clockwork: Clockwork) -> None:
+    """Knots near an update that was seen are whole periods from it, where that is clear.
+
+    `still_s` of these knots is for how long the same number was read after each.
+    """
+    period_s, sigma_s = clockwork.period_s, knots.sigma_s
     for anchor_s in clockwork.anchors_s:
         reach_s = period_s * period_s / (12 * clockwork.sigma_s)
         low, high = np.searchsorted(read_s, (anchor_s - reach_s, anchor_s + reach_s))
         for at in range(int(low), int(high)):
             periods = (read_s[at] - anchor_s) / period_s
-            unsure_s = 2 * abs(periods) * clockwork.sigma_s + _SEEN_WITHIN_S
-            share = periods % 1.0
-            is_clear = unsure_s < share * period_s < period_s - unsure_s
-            guess_s = read_s[at] - share * period_s - _SEEN_WITHIN_S / 2
-            if is_clear and guess_s > read_s[at] - late_s[at] and unsure_s / 2 < sigma_s[at]:
-                knot_s[at], sigma_s[at] = guess_s, unsure_s / 2
+            unsure_s = 2 * abs(periods) * clockwork.sigma_s + SEEN_WITHIN_S
+            old_s = (periods + _LATE_S / period_s) % 1.0 * period_s
+            if knots.still_s[at] > 2 * unsure_s and old_s > period_s - unsure_s:
+                old_s = 0.0  # it would have changed soon, and did not: it just had
+            elif knots.still_s[at] <= 2 * unsure_s and not unsure_s < old_s < period_s - unsure_s:
+                continue
+            if old_s <= late_s[at] and unsure_s / 2 < sigma_s[at]:
+                knots.at_s[at], sigma_s[at] = read_s[at] - old_s, unsure_s / 2

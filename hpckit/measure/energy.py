@@ -37,6 +37,8 @@ _MOST_ROWS: Final = 1 << 20
 _LIMIT_SLACK: Final = 1.2
 _SUSPENDED_NS: Final = 1_000_000_000
 _POWER_OVER_S: Final = 10.0
+_USUAL_LIMIT_W: Final = 700.0
+"""Assumed for the ± where there are no samples, and so no limit is known."""
 _ENOUGH_ROWS: Final = 8
 _SOME_STEPS: Final = 1000
 _CELL: Final = 2
@@ -202,7 +204,7 @@ class GpuEnergyFold:
     def _frame(self, readings: Readings) -> Frame:
         clockwork = self._clockwork or Clockwork()
         last_s = float(readings.at_s[-1]) if len(readings.at_s) else None
-        limit_w = self._gpu.power_limit_w or 0.0
+        limit_w = self._gpu.power_limit_w or _USUAL_LIMIT_W
         return Frame(self._most_w, limit_w, clockwork.period_s, self._period_now_s, last_s)
 
     def _curve(self) -> PowerCurve | None:
@@ -307,11 +309,16 @@ def _usual_step(at_s: Floats) -> float | None:
 def _ledger(
     readings: Sequence[EnergyReading], updates: Sequence[EnergyReading]
 ) -> NDArray[np.void]:
-    """The readings of ledgers in order of time; those that were refused are none."""
+    """The readings of ledgers in order of time; those that were refused are none.
+
+    An update of the same number as the reading before it says that the counter had not changed.
+    """
     found = {
         (one.monotonic_ns, one.energy_mj, is_update)
         for is_update, group in ((False, readings), (True, updates))
         for one in group
         if one.energy_mj is not None
     }
-    return np.array(sorted(found), _LEDGER_DTYPE)
+    ledger = np.array(sorted(found), _LEDGER_DTYPE)
+    ledger["update"][1:] &= np.diff(ledger["mj"]) != 0
+    return ledger

@@ -61,14 +61,17 @@ class RankEnd:
 
     CPU seconds, memory peak (bytes, the largest process) and IO (bytes, /proc/PID/io) are of the
     command and of all descendants that it waited for. `exit_code` is 128+N after signal N.
-    `updates` are the first changes of the counters that were seen after the start: when, within
-    some ms, the driver wrote them. Where the start says `late` they are the first readings.
+    `updates` are changes of the counters, at the moment they were seen at, within 4 ms: the first
+    after the start, the last before the end, and the one after the end. One of the energy that
+    `gpus` has, at a later moment, is no change: the counter was still the same then. `readings`
+    are other readings between start and end: the first ones where the start says `late`.
     """
 
     at: Moment
     exit_code: int | None = None
     gpus: tuple[EnergyReading, ...] = ()
     updates: tuple[EnergyReading, ...] = ()
+    readings: tuple[EnergyReading, ...] = ()
     cpu_user_s: float | None = None
     cpu_system_s: float | None = None
     max_rss_bytes: int | None = None

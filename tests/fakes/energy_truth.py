@@ -49,17 +49,17 @@ GAIN_SIGMA: Final = 0.05
 def counter_job(
     seed: int, waveform: str, length_s: float, *, has_samples: bool, update_s: float = 0.1
 ) -> tuple[float, Energy]:
-    """The truth of a job and what is reported: a counter, two of its changes, both ends read."""
+    """The truth of a job and what is reported: ledger at both ends."""
     rng = np.random.default_rng(seed)
     begin_s, end_s = 20.0, 20.0 + length_s
     wave = fake.WAVEFORMS[waveform](rng, begin_s, end_s)
     counter = fake.FakeCounter(update_s=update_s, phase_s=rng.uniform(0, update_s))
-    ends = [counter.reading(wave, begin_s), counter.reading(wave, end_s)]
+    ends, seen = counter.rank(rng, wave, begin_s, end_s)
     marks = [one.monotonic_ns for one in ends]
     gpu = SampledGpu(
-        uuid=fake.UUID, index=0, energy="counter", power="average", power_limit_w=fake.LIMIT_W
-    )
-    seen = [one for one in counter.updates(rng, wave, begin_s, 2) if one.monotonic_ns < marks[1]]
+        uuid=fake.UUID, index=0, energy="counter", power="average",
+        power_limit_w=fake.LIMIT_W if has_samples else None,
+    )  # fmt: skip
     fold = GpuEnergyFold(gpu, ends, marks, updates=seen, period_s=1.0)
     if has_samples:
         at_s = fake.ticks(rng, begin_s - 3, end_s + 2, 1.0)

@@ -6,16 +6,21 @@ so often, times the board's gain. The counter is the energy at its last renewal,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hpckit.injob.counter_track import AFTER_NS, AFTER_STEP_NS, AfterEnd, CounterTrack
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.samples import GPU_COLUMNS, MISSING
 from hpckit.model.series import GPU_DTYPE
+
+if TYPE_CHECKING:
+    from hpckit.injob.counter_track import Reading
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +45,10 @@ class Waveform:
         left = np.clip(np.searchsorted(self.at_s, at_s, side="right") - 1, 0, None)
         energy: Floats = done_j[left] + self.power_w[left] * (at_s - self.at_s[left])
         return energy
+
+    def energy_at(self, at_s: float) -> float:
+        """The energy from the first moment to this one."""
+        return float(self.energy_j(np.array([at_s]))[0])
 
     def between(self, begin_s: float, end_s: float) -> float:
         """The energy between two moments."""
@@ -160,14 +169,43 @@ class FakeCounter:
         value = int(self.read_mj(waveform, np.array([at_s]))[0])
         return EnergyReading(uuid=UUID, monotonic_ns=moment_ns(at_s), energy_mj=value)
 
-    def updates(
-        self, rng: np.random.Generator, waveform: Waveform, begin_s: float, count: int
-    ) -> list[EnergyReading]:
-        """The first changes after a moment, seen up to 5 ms late."""
-        first = np.ceil((begin_s - self.phase_s) / self.update_s)
-        seen_s = self.phase_s + (first + np.arange(count)) * self.update_s
-        seen_s += rng.uniform(0.0001, 0.005, count)
-        return [self.reading(waveform, float(one)) for one in seen_s]
+    def rank(
+        self, rng: np.random.Generator, waveform: Waveform, begin_s: float, end_s: float
+    ) -> tuple[list[EnergyReading], list[EnergyReading]]:
+        """What a rank's entry reads at both ends, and the changes that it sees, up to 0.5 ms late.
+
+        It asks as the real one does: hpckit/injob/counter_track.py.
+        """
+        now_ns = moment_ns(begin_s)
+
+        def ask() -> Reading:
+            renewed_s = _renewed_at((now_ns - ORIGIN_NS) / 1e9, self.update_s, self.phase_s)
+            value = math.floor(1000 * waveform.energy_at(renewed_s)) + self.base_mj
+            return {"uuid": UUID, "monotonic_ns": now_ns, "energy_mj": value, "refused": None}
+
+        def later(at_ns: int) -> int:
+            return at_ns + round(rng.uniform(50e3, 500e3))
+
+        first, end_ns = ask(), moment_ns(end_s)
+        track = CounterTrack(ask, first)
+        while later(max(track.due_ns, now_ns)) < end_ns:
+            now_ns = later(max(track.due_ns, now_ns))
+            track.poll()
+        now_ns = end_ns
+        last = ask()
+        after = AfterEnd(ask, last)
+        after.is_done = after.is_done or track.knows(end_ns)
+        while not after.is_done and now_ns + AFTER_STEP_NS < end_ns + AFTER_NS:
+            now_ns = later(now_ns + AFTER_STEP_NS)
+            after.poll()
+        seen = [*track.changes(), *([after.found] if after.found else [])]
+        return [EnergyReading(**one) for one in (first, last)], [
+            EnergyReading(**one) for one in seen
+        ]
+
+
+def _renewed_at(at_s: float, update_s: float, phase_s: float) -> float:
+    return math.floor((at_s - phase_s) / update_s) * update_s + phase_s
 
 
 def _renewed(at_s: Floats, update_s: float, phase_s: float) -> Floats:
