@@ -38,7 +38,7 @@ def topology(words: list[str], env: dict[str, str]) -> int | None:
         open_inner_zip()
         write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
     except OSError as error:
-        say(f"sampler: the topology: {error.filename or ''}: {reason(error)}")
+        say(f"sampler: the topology: {error.filename or target}: {reason(error)}")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
         say(f"sampler: the topology: {type(error).__name__}: {error}")
     return 0

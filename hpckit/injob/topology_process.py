@@ -21,7 +21,8 @@ class TopologyProcess:
     def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
         self._argv = argv
         self._env = env
-        self._pid: int | None = None
+        self.pid: int | None = None
+        """The process, None before its start and once its end was seen."""
         self._is_started = False
 
     def look(self) -> None:
@@ -29,12 +30,12 @@ class TopologyProcess:
         if not self._is_started:
             self._is_started = True
             self._start()
-        elif self._pid is not None:
-            self._reap(self._pid)
+        elif self.pid is not None:
+            self._reap(self.pid)
 
     def end(self) -> None:
         """End it if it still runs."""
-        pid, self._pid = self._pid, None
+        pid, self.pid = self.pid, None
         if pid is not None:
             # Not reaped yet, so the number is still its own.
             os.kill(pid, signal.SIGKILL)
@@ -43,7 +44,7 @@ class TopologyProcess:
         # The sampler blocks or ignores most signals, and this must not: its time limit is one.
         changed = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
         try:
-            self._pid = os.posix_spawn(
+            self.pid = os.posix_spawn(
                 self._argv[0], self._argv, self._env, setsigmask=(), setsigdef=changed
             )
         except OSError as error:
@@ -53,11 +54,11 @@ class TopologyProcess:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
-            self._pid = None
+            self.pid = None
             return
         if not ended:
             return
-        self._pid = None
+        self.pid = None
         code = os.waitstatus_to_exitcode(status)
         if code and -code not in _QUIET:
             why = "it took too long" if -code == signal.SIGALRM else f"it ended with {code}"
