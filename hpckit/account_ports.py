@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFiles:
-    """What one incarnation left: its ledgers, by rank, and its sample files, by node.
+    """What one incarnation left: its ledgers, by rank, its sample files and topologies, by node.
 
     `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
     started by hand.
@@ -19,6 +19,7 @@ class AccountFiles:
     restart: int | None
     ledgers: tuple[Path, ...] = ()
     samples: tuple[Path, ...] = ()
+    topologies: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ class SampleStore(Protocol):
         """A ledger. Raises StorageFailed, also for what is no regular file."""
         ...
 
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises as `ledger`."""
+        ...
+
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
         ...
@@ -73,10 +78,15 @@ class AccountArchive(Protocol):
     """All accounts of a job in one file that other tools can read."""
 
     def write(
-        self, path: Path, ledgers: Mapping[str, str], files: Sequence[ArchivedFile]
+        self,
+        path: Path,
+        ledgers: Mapping[str, str],
+        files: Sequence[ArchivedFile],
+        topologies: Mapping[str, str] = {},
     ) -> tuple[int, int]:
         """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
 
-        `ledgers` is text by `restart-<n>/rank-<n>.ledger`. Raises StorageFailed, ToolMissing.
+        `ledgers` is text by `restart-<n>/rank-<n>.ledger`, `topologies` the same by
+        `restart-<n>/node-<name>.topology.json`. Raises StorageFailed, ToolMissing.
         """
         ...

@@ -145,7 +145,7 @@ def job_folders() -> JobFolders:
     """Job folders on the file system."""
     from hpckit.adapters.job_folder import FileJobFolders
 
-    return FileJobFolders()
+    return FileJobFolders(cache=_caches())
 
 
 def sample_store() -> SampleStore:
@@ -318,7 +318,8 @@ def node_probe(shared: Path) -> NodeProbe:
     from hpckit.adapters.srun_probe import SrunProbe
 
     python = os.environ.get("HPCKIT_PYTHON") or sys.executable
-    return SrunProbe(SlurmCli(command_runner(), clock()), _runner(), shared, python)
+    slurm = SlurmCli(command_runner(), clock())
+    return SrunProbe(slurm, _runner(), shared, python, cache=_caches())
 
 
 def surrounding_job() -> str | None:

@@ -15,6 +15,7 @@ from hpckit.model.account_files import (
     ACCOUNT_FOLDER,
     array_task_of,
     node_of,
+    node_of_topology,
     rank_of,
     restart_of,
 )
@@ -22,6 +23,8 @@ from hpckit.model.account_files import (
 PIECE_BYTES = 8 * 1024**2
 MOST_LEDGER_BYTES = 16 * 1024**2
 """More than the two lines of a rank that sees every GPU of a large node."""
+MOST_TOPOLOGY_BYTES = 4 * 1024**2
+"""A node of 8 GPUs and 12 NICs has 50 kB."""
 MOST_SAMPLE_BYTES = 64 * 1024**3
 """A week of 8 GPUs at 100 Hz has 35 GB."""
 _MOST_NAMED = 8
@@ -47,6 +50,10 @@ class FileSampleStore:
     def ledger(self, path: Path) -> bytes:
         """A ledger. Raises StorageFailed, also for what is no regular file."""
         return b"".join(_read(path, MOST_LEDGER_BYTES, MOST_LEDGER_BYTES))
+
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises as `ledger`."""
+        return b"".join(_read(path, MOST_TOPOLOGY_BYTES, MOST_TOPOLOGY_BYTES))
 
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
@@ -82,7 +89,7 @@ class _Listing:
 
 
 def _is_wanted(name: str) -> bool:
-    known = (rank_of, node_of, restart_of, array_task_of)
+    known = (rank_of, node_of, node_of_topology, restart_of, array_task_of)
     return any(of(name) is not None for of in known)
 
 
@@ -127,10 +134,12 @@ def _odd(listing: _Listing) -> list[str]:
 def _files(listing: _Listing, restart: int | None) -> AccountFiles:
     ranks = sorted((rank, name) for name in listing.files if (rank := rank_of(name)) is not None)
     nodes = sorted(name for name in listing.files if node_of(name) is not None)
+    topologies = sorted(name for name in listing.files if node_of_topology(name) is not None)
     return AccountFiles(
         restart=restart,
         ledgers=tuple(listing.path / name for _, name in ranks),
         samples=tuple(listing.path / name for name in nodes),
+        topologies=tuple(listing.path / name for name in topologies),
     )
 
 

@@ -1,33 +1,60 @@
-"""The zipapp that carries hpckit's in-job code to the compute nodes."""
+"""The zipapp that carries hpckit's in-job code to the compute nodes.
+
+Three parts of one file. What a rank runs is stored: a few kilobytes are not worth the load of zlib
+in each. What the sampler runs besides is deflated. What the probe of a node runs besides lies in a
+zip file of its own within (hpckit.adapters.inner_zip): a rank reads the directory of all members,
+and these are more than its own.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
-import io
-import marshal
 import os
 import tempfile
-import zipfile
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-_SINGLE_MODULES = (
-    "hpckit/__init__.py",
-    *(f"hpckit/adapters/{name}.py" for name in ("__init__", "amd_energy", "nvml_calls")),
-    *(f"hpckit/decide/{name}.py" for name in ("__init__", "rendezvous")),
-    *(f"hpckit/model/{name}.py" for name in ("__init__", "account_files")),
+from hpckit import __version__
+from hpckit.adapters.agent_cache import AgentCache
+from hpckit.adapters.inner_zip import INNER_ZIP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RANK_MODULES: Final = (
+    "{__init__}",
+    "adapters/{__init__,amd_energy,nvml_calls}",
+    "decide/{__init__,rendezvous}",
+    "model/{__init__,account_files}",
 )
 # What the sampler imports besides; a test runs it from the archive.
-_SAMPLER_MODULES = (
-    "adapters/{__init__,amd_counters,cgroup_counters,held_file,host_counters,job_counters}",
-    "adapters/{job_processes,job_watch,node_counters,nvml_calls,nvml_counters,nvml_gpm,nvml_shown}",
+_SAMPLER_MODULES: Final = (
+    "adapters/{amd_counters,cgroup_counters,held_file,host_counters,inner_zip,job_counters}",
+    "adapters/{job_processes,job_watch,node_counters,nvml_counters,nvml_gpm,nvml_shown}",
     "adapters/{nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
     "app/{__init__,sample}",
-    "decide/{__init__,sampled_gpus}",
-    "model/{__init__,account_files,samples}",
+    "decide/{sampled_gpus}",
+    "model/{samples}",
     "parse/{__init__,cgroup,process_stat,slurm_node}",
     "{sample_ports}",
 )
+# What the probe imports besides; a test runs it from the archive.
+_PROBE_MODULES: Final = (
+    "adapters/{node_file,nvml,nvml_links,nvml_session,regular_file,sysfs}",
+    "app/{inspect}",
+    "decide/{complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
+    "decide/{paths,paths_devices,paths_nccl,pci_tree}",
+    "model/{file_tree,gpu_ids,hardware,hostlist,index_list,node_finding,nvml_reading}",
+    "model/{link_rates,nic_ids,nic_state,node_limits,path,pci,pci_vendors,rules,tree}",
+    "parse/{excerpt,infiniband,kfd,kfd_files,kfd_ids,linked_paths,node_file,probe_answer}",
+    "parse/{nvml,nvml_gpu,nvml_links,nvml_words,sysfs,sysfs_cpu,sysfs_cpuinfo,sysfs_devices}",
+    "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree,xgmi}",
+    "{errors,units}",
+)
+_NOT_A_RANKS: Final = ("probe", "sample", "sample_parts", "topology", "topology_process")
+"""Modules of hpckit.injob that no rank imports."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
 _NEW_ENOUGH = """\
@@ -45,7 +72,9 @@ _MAIN = (
 import os
 import signal
 
-sys.stderr.write("hpckit: the rank entry needs Python 3.11, this is %s\\n" % sys.version.split()[0])
+what = "the probe" if sys.argv[1:2] == ["probe"] else "the rank entry"
+version = sys.version.split()[0]
+sys.stderr.write("hpckit: %s needs Python 3.11, this is %s\\n" % (what, version))
 sys.stderr.flush()
 if sys.argv[1:2] != ["rank"] or not sys.argv[5:]:
     sys.exit(2)
@@ -58,75 +87,66 @@ except OSError as error:
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
 )
-_PROBE_MAIN = (
-    _NEW_ENOUGH
-    + """\
-sys.exit("the probe needs Python 3.11, this is %s" % sys.version.split()[0])
-"""
-)
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-# What the probe imports besides; a test runs it from the archive.
-_PROBE_MODULES = (
-    "adapters/{__init__,node_file,nvml,nvml_links,nvml_session,regular_file,sysfs}",
-    "app/{__init__,inspect}",
-    "decide/{__init__,complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
-    "decide/{paths,paths_devices,paths_nccl,pci_tree}",
-    "model/{__init__,file_tree,gpu_ids,hardware,hostlist,index_list,node_finding,nvml_reading}",
-    "model/{link_rates,nic_ids,nic_state,node_limits,path,pci,pci_vendors,rules,tree}",
-    "parse/{__init__,excerpt,infiniband,kfd,kfd_files,kfd_ids,linked_paths,node_file,probe_answer}",
-    "parse/{nvml,nvml_gpu,nvml_links,nvml_words,sysfs,sysfs_cpu,sysfs_cpuinfo,sysfs_devices}",
-    "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree,xgmi}",
-    "{errors,units}",
-)
-
-
-def pack_injob(target: Path) -> None:
+def pack_injob(target: Path, cache: Path | None = None) -> None:
     """Write the in-job zipapp to `target`, in place of what is there.
 
-    Each module is there as source and as byte code; another Python version reads the source. The
-    file is its owner's alone and appears whole or not at all. Raises OSError when the folder
-    cannot be written.
+    Each module is there as source and as byte code; another Python version reads the source. With
+    them goes nvidia-ml-py, if it is here, for the probe. The file is its owner's alone and appears
+    whole or not at all. What was packed is kept in the folder `cache`, and taken from there while
+    neither the sources nor Python change. Raises OSError when the folder of `target` cannot be
+    written.
     """
-    _write(target, _archive(_sources()))
+    parts = _Parts()
+    kept = AgentCache(cache, parts.key()) if cache is not None else None
+    data = kept.read() if kept is not None else None
+    if data is None:
+        data = parts.archive()
+        if kept is not None:
+            kept.write(data)
+    _write(target, data)
 
 
-def pack_probe(target: Path) -> None:
-    """The same with everything that the probe of a node needs, and nvidia-ml-py if it is here.
+class _Parts:
+    """The sources of the three parts."""
 
-    Raises OSError.
-    """
-    sources = {**_sources(), **_chosen(_PROBE_MODULES), **_nvml_binding()}
-    sources["__main__.py"] = _PROBE_MAIN.encode()
-    # Half a second of compiling, once an inspection, spares it each node.
-    _write(target, _archive(sources, zipfile.ZIP_DEFLATED))
+    def __init__(self) -> None:
+        self._rank = {"__main__.py": _MAIN.encode(), **_chosen(_RANK_MODULES)}
+        self._sampler = _chosen(_SAMPLER_MODULES)
+        for path, source in _injob().items():
+            part = self._sampler if Path(path).stem in _NOT_A_RANKS else self._rank
+            part[path] = source
+        self._probe = {**_chosen(_PROBE_MODULES), **_nvml_binding()}
+
+    def key(self) -> str:
+        """A digest of all that the archive depends on."""
+        digest = hashlib.sha256(importlib.util.MAGIC_NUMBER + __version__.encode())
+        for part in (self._rank, self._sampler, self._probe):
+            for name, source in part.items():
+                digest.update(f"\0{name}\0{len(source)}\0".encode())
+                digest.update(source)
+        return digest.hexdigest()
+
+    def archive(self) -> bytes:
+        """The file."""
+        deflated = _with_byte_code(self._sampler)
+        stored = _with_byte_code(self._rank)
+        stored[INNER_ZIP] = _zipped({}, _with_byte_code(self._probe))
+        return _zipped(stored, deflated)
 
 
-def _write(target: Path, data: bytes) -> None:
-    fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(data)
-        temporary.replace(target)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sources() -> dict[str, bytes]:
-    package = resources.files("hpckit")
-    names = [name.partition("/")[2] for name in _SINGLE_MODULES]
-    names += [
-        f"injob/{entry.name}"
-        for entry in package.joinpath("injob").iterdir()
+def _injob() -> dict[str, bytes]:
+    return {
+        f"hpckit/injob/{entry.name}": entry.read_bytes()
+        for entry in sorted(
+            resources.files("hpckit").joinpath("injob").iterdir(), key=lambda one: one.name
+        )
         if entry.name.endswith(".py")
-    ]
-    sources = {f"hpckit/{name}": package.joinpath(name).read_bytes() for name in names}
-    return {"__main__.py": _MAIN.encode(), **sources, **_chosen(_SAMPLER_MODULES)}
+    }
 
 
 def _chosen(patterns: tuple[str, ...]) -> dict[str, bytes]:
@@ -148,24 +168,42 @@ def _nvml_binding() -> dict[str, bytes]:
     return {"pynvml.py": Path(found.origin).read_bytes()}
 
 
-def _archive(sources: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    members = dict(sources)
-    for name, source in sources.items():
-        members[f"{name}c"] = _byte_code(name, source)
-    buffer = io.BytesIO()
-    # A rank's is stored, not deflated: a few kilobytes are not worth the load of zlib in each.
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name in sorted(members):
-            info = zipfile.ZipInfo(name, date_time=_EPOCH)
-            info.create_system = 3
-            info.external_attr = 0o600 << 16
-            info.compress_type = compression
-            archive.writestr(info, members[name])
-    return buffer.getvalue()
+def _with_byte_code(sources: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {**sources, **{f"{name}c": _byte_code(name, text) for name, text in sources.items()}}
 
 
 def _byte_code(name: str, source: bytes) -> bytes:
+    import marshal
+
     # The name inside the archive goes into the code, so no path of this machine travels along.
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + importlib.util.source_hash(source)
     return header + marshal.dumps(code)
+
+
+def _zipped(stored: Mapping[str, bytes], deflated: Mapping[str, bytes]) -> bytes:
+    import io
+    import zipfile
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted({**stored, **deflated}):
+            info = zipfile.ZipInfo(name, date_time=_EPOCH)
+            info.create_system = 3
+            info.external_attr = 0o600 << 16
+            is_stored = name in stored
+            info.compress_type = zipfile.ZIP_STORED if is_stored else zipfile.ZIP_DEFLATED
+            archive.writestr(info, stored[name] if is_stored else deflated[name])
+    return buffer.getvalue()
+
+
+def _write(target: Path, data: bytes) -> None:
+    fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data)
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

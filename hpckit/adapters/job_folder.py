@@ -23,7 +23,10 @@ _MOST_DIGITS = 20
 
 
 class FileJobFolders:
-    """Job folders below any root."""
+    """Job folders below any root; `cache` is a folder that keeps what was packed for them."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
 
     def create(self, root: Path, name: str) -> Path:
         """A new folder with its `logs/`, mode 0700. Raises StorageFailed."""
@@ -82,7 +85,7 @@ class FileJobFolders:
     def pack_agent(self, folder: Path) -> None:
         """Put the rank entry into the folder. Raises StorageFailed."""
         try:
-            pack_injob(folder / AGENT_FILE)
+            pack_injob(folder / AGENT_FILE, self._cache)
         except OSError as error:
             raise StorageFailed(
                 f"{folder / AGENT_FILE} cannot be written: {error.strerror}"

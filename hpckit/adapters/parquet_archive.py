@@ -40,17 +40,23 @@ class ParquetArchive:
     """Accounts as Parquet."""
 
     def write(
-        self, path: Path, ledgers: Mapping[str, str], files: Sequence[ArchivedFile]
+        self,
+        path: Path,
+        ledgers: Mapping[str, str],
+        files: Sequence[ArchivedFile],
+        topologies: Mapping[str, str] = {},
     ) -> tuple[int, int]:
         """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
 
-        `ledgers` is text by `restart-<n>/rank-<n>.ledger`. A file that is damaged gives what can
-        be read of it. Raises StorageFailed, ToolMissing.
+        `ledgers` is text by `restart-<n>/rank-<n>.ledger`, `topologies` the same by
+        `restart-<n>/node-<name>.topology.json`. A file that is damaged gives what can be read of
+        it. Raises StorageFailed, ToolMissing.
         """
         pa, _ = arrow()
         with whole_file(path) as file:
             try:
-                samples = _write(file, ledgers, files)
+                texts = {"ledgers": dict(ledgers), "topologies": dict(topologies)}
+                samples = _write(file, texts, files)
             except pa.ArrowException as error:
                 raise StorageFailed(f"{path} cannot be written: {error}") from error
             return samples, file.tell()
@@ -136,26 +142,28 @@ class _Writer:
                 host_table(*what, times=times, rows=host), row_group_size=len(host)
             )
 
-    def close(self, ledgers: Mapping[str, str]) -> None:
+    def close(self, texts: Mapping[str, Mapping[str, str]]) -> None:
         """Write what is left, and the description."""
         self.flush()
         document = {
             "schema": ARCHIVE_SCHEMA,
             "segments": [one.tree for one in self.segments],
-            "ledgers": dict(ledgers),
+            **texts,
         }
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(document)})
         self._writer.close()
 
 
-def _write(file: IO[bytes], ledgers: Mapping[str, str], files: Sequence[ArchivedFile]) -> int:
+def _write(
+    file: IO[bytes], texts: Mapping[str, Mapping[str, str]], files: Sequence[ArchivedFile]
+) -> int:
     first = [chunk for one in files for chunk in itertools.islice(_readable(one), 1)]
     names = {column.name: None for chunk in first for column in chunk.meta.host_columns}
     writer = _Writer(file, tuple(names))
     for source in files:
         for chunk in _readable(source):
             writer.take(source, chunk)
-    writer.close(ledgers)
+    writer.close(texts)
     return writer.samples
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from hpckit.adapters.parquet_columns import (
     arrow,
 )
 from hpckit.errors import StorageFailed
-from hpckit.model.account_files import rank_of, restart_of
+from hpckit.model.account_files import node_of_topology, rank_of, restart_of
 from hpckit.model.samples import (
     EVENTS,
     GPU,
@@ -49,22 +49,23 @@ class ParquetStore:
         """The accounts in the file. Raises StorageFailed, ToolMissing."""
         del folder, array_task
         _, document = self._file()
-        files: dict[int | None, tuple[list[Path], list[Path]]] = {}
         try:
-            for segment in document["segments"]:
-                restart, name = segment["restart"], Path(str(segment["file"]))
-                named = files.setdefault(None if restart is None else int(restart), ([], []))[1]
-                if name not in named:
-                    named.append(name)
-            for name in document["ledgers"]:
-                path = Path(name)
-                if rank_of(path.name) is not None:
-                    files.setdefault(restart_of(path.parent.name), ([], []))[0].append(path)
+            samples = [
+                (None if one["restart"] is None else int(one["restart"]), Path(str(one["file"])))
+                for one in document["segments"]
+            ]
+            ledgers = _named(document["ledgers"], rank_of)
+            topologies = _named(document.get("topologies", {}), node_of_topology)
         except _FAULTS as error:
             raise self._damaged(error) from error
         found = [
-            AccountFiles(restart=restart, ledgers=tuple(ledgers), samples=tuple(samples))
-            for restart, (ledgers, samples) in files.items()
+            AccountFiles(
+                restart=restart,
+                ledgers=_of(restart, ledgers),
+                samples=_of(restart, samples),
+                topologies=_of(restart, topologies),
+            )
+            for restart in {one[0] for one in (*samples, *ledgers, *topologies)}
         ]
         found.sort(key=lambda one: -1 if one.restart is None else one.restart)
         return FoundAccounts(incarnations=tuple(found))
@@ -74,6 +75,14 @@ class ParquetStore:
         _, document = self._file()
         try:
             return str(document["ledgers"][str(path)]).encode()
+        except _FAULTS as error:
+            raise self._damaged(error) from error
+
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises StorageFailed."""
+        _, document = self._file()
+        try:
+            return str(document["topologies"][str(path)]).encode()
         except _FAULTS as error:
             raise self._damaged(error) from error
 
@@ -135,6 +144,18 @@ class ParquetStore:
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the file anew."""
         return ParquetStore, (self._path,)
+
+
+def _named(
+    texts: Mapping[str, Any], of: Callable[[str], int | str | None]
+) -> list[tuple[int | None, Path]]:
+    """Incarnation and path of the texts whose names are such."""
+    paths = [Path(name) for name in texts]
+    return [(restart_of(one.parent.name), one) for one in paths if of(one.name) is not None]
+
+
+def _of(restart: int | None, named: Sequence[tuple[int | None, Path]]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path for of, path in named if of == restart))
 
 
 def _head(segment: Tree) -> bytes:

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpckit.adapters.command_log import Runner
-from hpckit.adapters.injob_archive import pack_probe
+from hpckit.adapters.injob_archive import pack_injob
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed
+from hpckit.model.job_folder import AGENT_FILE
 from hpckit.model.node_answer import NodeAnswer, SlurmNode
 from hpckit.parse.probe_answer import AnswerReader, error_in
 from hpckit.parse.sinfo_nodes import (
@@ -40,14 +41,23 @@ _MOST_PARTS = 8
 class SrunProbe:
     """Runs the probe on nodes with one srun; `root` is a folder that they share with this host.
 
-    `python` is the interpreter to use there if it exists there.
+    `python` is the interpreter to use there if it exists there, `cache` a folder that keeps what
+    was packed for them.
     """
 
-    def __init__(self, slurm: SlurmCli, runner: Runner, root: Path, python: str) -> None:
+    def __init__(
+        self,
+        slurm: SlurmCli,
+        runner: Runner,
+        root: Path,
+        python: str,
+        cache: Path | None = None,
+    ) -> None:
         self._slurm = slurm
         self._runner = runner
         self._root = root
         self._python = python
+        self._cache = cache
 
     def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
         """The nodes of a list, each once; those that Slurm does not know have no state.
@@ -159,7 +169,7 @@ class SrunProbe:
         except OSError as error:
             raise _unwritable(self._root, error) from error
         try:
-            yield _packed(folder)
+            yield _packed(folder, self._cache)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -177,10 +187,10 @@ def _remove_leftovers(root: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _packed(folder: Path) -> Path:
-    archive = folder / "hpckit-injob.pyz"
+def _packed(folder: Path, cache: Path | None) -> Path:
+    archive = folder / AGENT_FILE
     try:
-        pack_probe(archive)
+        pack_injob(archive, cache)
     except OSError as error:
         raise _unwritable(folder, error) from error
     return archive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,18 +20,15 @@ def archive(
 ) -> tuple[int, int]:
     """Write the archive; gives the GPU samples in it, and its bytes.
 
-    A ledger or sample file that cannot be read is left out, as the report says. Raises
+    A file that cannot be read is left out, as the report says. Raises
     StorageFailed where there is none at all, and what `writer` raises.
     """
     ledgers: dict[str, str] = {}
+    topologies: dict[str, str] = {}
     for files in found.incarnations:
         folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
-        for one in files.ledgers:
-            try:
-                text = store.ledger(one).decode("utf-8", "replace")
-            except StorageFailed:
-                continue
-            ledgers[f"{folder}/{one.name}"] = text
+        ledgers |= _texts(store.ledger, files.ledgers, folder)
+        topologies |= _texts(store.topology, files.topologies, folder)
     named = [(files.restart, one) for files in found.incarnations for one in files.samples]
     if not named:
         raise StorageFailed("there are no samples to be written as Parquet")
@@ -43,7 +40,17 @@ def archive(
         )
         for restart, one in named
     ]
-    return writer.write(path, ledgers, _told(sources, progress))
+    return writer.write(path, ledgers, _told(sources, progress), topologies)
+
+
+def _texts(read: Callable[[Path], bytes], paths: Sequence[Path], folder: str) -> dict[str, str]:
+    texts = {}
+    for one in paths:
+        try:
+            texts[f"{folder}/{one.name}"] = read(one).decode("utf-8", "replace")
+        except StorageFailed:
+            continue
+    return texts
 
 
 def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore
@@ -11,6 +11,7 @@ from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
 from hpckit.app.node_account import node_account, node_energy
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
+from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
@@ -28,6 +29,7 @@ from hpckit.model.account import (
     NodeAccount,
     ReportedJob,
 )
+from hpckit.model.hardware import NodeTopology
 from hpckit.model.site import EnergySite
 from hpckit.units import format_duration, format_indices
 
@@ -82,7 +84,8 @@ def report_of(
     gpus_of = [gpu_accounts(fold) for fold in folds]
     gpus = [one for mine in gpus_of for one in mine]
     nodes = tuple(node_account(*both, site) for both in zip(folds, gpus_of, strict=True))
-    found_behind = stragglers(gpus, _surroundings(evidence, nodes))
+    topologies, unread = node_topologies(tools.store, found)
+    found_behind = stragglers(gpus, _surroundings(evidence, nodes, topologies))
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = incarnations(folds, gpus)
@@ -98,7 +101,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *_missing(facts, folds)),
+        missing=(*missing, *unread, *_missing(facts, folds)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
@@ -115,7 +118,11 @@ def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, f
     return min(starts), max(ends)
 
 
-def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
+def _surroundings(
+    evidence: Sequence[NodeEvidence],
+    nodes: tuple[NodeAccount, ...],
+    topologies: Mapping[str, NodeTopology],
+) -> Surroundings:
     lives = [(one.node, life.start) for one in evidence for life in one.lives]
     cpus = {
         (node, gpu.uuid): start.cpus
@@ -123,7 +130,7 @@ def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ..
         for gpu in start.gpus
         if start.cpus is not None
     }
-    return Surroundings(nodes=nodes, cpus=cpus)
+    return Surroundings(nodes=nodes, topologies=topologies, cpus=cpus)
 
 
 def _cost(energy: JobEnergy, site: EnergySite) -> Cost:

@@ -27,12 +27,16 @@ def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
     import hpckit
     from hpckit import wiring
+    from hpckit.app.report_pictures import node_pictures
+    from hpckit.app.report_topologies import node_topologies
     from hpckit.app.sites import load_templates
     from hpckit.model.report_page import PageParts
     from hpckit.report.html import report_html
 
+    topologies, _ = node_topologies(made.store, made.found)
     parts = PageParts(
         texts=load_templates(wiring.resources()).texts,
+        pictures=node_pictures(topologies),
         plots=wiring.plot_library(),
         hpckit=hpckit.__version__,
     )

@@ -1,4 +1,4 @@
-"""The command line inside a job: `rank`, `port`, `probe`, `sample`, `--version`."""
+"""The command line inside a job: `rank`, `port`, `probe`, `sample`, `topology`, `--version`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N] [--step N]
        hpckit-injob probe [SECONDS]
        hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
+       hpckit-injob topology DIR FILE PARENT_PID
        hpckit-injob --version
 """
 
@@ -36,6 +37,10 @@ def main(words: list[str]) -> int:
         from hpckit.injob.sample import sample
 
         code = sample(words[1:], dict(os.environ))
+    elif words[:1] == ["topology"]:
+        from hpckit.injob.topology import topology
+
+        code = topology(words[1:], dict(os.environ))
     elif words == ["--version"]:
         sys.stdout.write(f"hpckit-injob {__version__}\n")
         code = 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hpckit.adapters.sample_spool import SampleSpool
     from hpckit.app.sample import SampleEnd, SampleLoop
     from hpckit.injob.sample_parts import Node
+    from hpckit.injob.topology_process import TopologyProcess
     from hpckit.sample_ports import JobWatch
 
 LEAST_HZ, MOST_HZ = 0.01, 100.0
@@ -102,6 +103,7 @@ class _Run:
         self._beat = Beat()
         self._spool: SampleSpool | None = None
         self._loop: SampleLoop | None = None
+        self._topology: TopologyProcess | None = None
         self._sampling_since_s = 0.0
 
     def run(self) -> None:
@@ -148,6 +150,8 @@ class _Run:
         return loop.run(), sum(len(one.describe()) for one in node.gpus)
 
     def _close(self, spool: SampleSpool) -> None:
+        if self._topology is not None:
+            self._topology.end()
         kept = spool.close(_LAST_COPY_S)
         if kept is not None:
             say(f"sampler: not all reached {self._wish.out}; the rest is in {kept} on this node")
@@ -156,11 +160,31 @@ class _Run:
         return self._env.get("SLURMD_NODENAME") or os.uname().nodename
 
     def _target(self) -> str:
-        from hpckit.model.account_files import account_folder, samples_file
+        from hpckit.model.account_files import samples_file
+
+        return f"{self._folder()}/{samples_file(self._name())}"
+
+    def _folder(self) -> str:
+        from hpckit.model.account_files import account_folder
 
         restart = self._env.get("SLURM_RESTART_COUNT", "")
-        folder = account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
-        return f"{folder}/{samples_file(self._name())}"
+        return account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
+
+    def _command(self) -> list[str]:
+        """The words that started this process, up to its verb."""
+        before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
+        return [sys.executable, *before[1:]]
+
+    def _topology_process(self) -> TopologyProcess | None:
+        """What reads the node's topology once sampling goes; HPCKIT_TOPOLOGY=0 leaves it out."""
+        from hpckit.injob.topology_process import TopologyProcess
+        from hpckit.model.account_files import topology_file
+
+        if self._env.get("HPCKIT_TOPOLOGY") == "0":
+            return None
+        target = f"{self._folder()}/{topology_file(self._name())}"
+        words = ["topology", self._wish.out, target, str(os.getpid())]
+        return TopologyProcess([*self._command()[:-1], *words], self._env)
 
     def _watch(self, node: Node) -> JobWatch:
         from hpckit.adapters.job_watch import JobEnd
@@ -172,11 +196,15 @@ class _Run:
             processes=node.processes,
         )
 
-    def _progress(self) -> Callable[[int, float], None] | None:
-        if not self._wish.by_hand or not os.isatty(2):
-            return None
+    def _progress(self) -> Callable[[int, float], None]:
+        self._topology = topology = self._topology_process()
+        is_shown = self._wish.by_hand and os.isatty(2)
 
         def show(ticks: int, seconds: float) -> None:
+            if topology is not None:
+                topology.look()
+            if not is_shown:
+                return
             line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
             os.write(2, line.encode())
 
@@ -211,5 +239,4 @@ class _Run:
         if is_asked or is_over or gpu is None or gpu in wish.without:
             os._exit(0)
         wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
-        before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
-        os.execv(sys.executable, [sys.executable, *before[1:], *wish.words()])
+        os.execv(sys.executable, [*self._command(), *wish.words()])

@@ -1,8 +1,9 @@
 """Where in a job folder the accounts lie, and what the lines of a ledger are called.
 
 `account/[array-<task>/]restart-<n>/` holds what one incarnation of the job left:
-`rank-<n>.ledger`, lines of JSON by each rank's entry, and `node-<name>.samples`, blocks by each
-node's sampler (hpckit.model.samples). docs/reference/account-files.md describes both.
+`rank-<n>.ledger`, lines of JSON by each rank's entry, and by each node's sampler
+`node-<name>.samples`, blocks (hpckit.model.samples), and `node-<name>.topology.json`, what it looks
+like. docs/reference/account-files.md describes them.
 
 Every rank loads this: neither `re` nor `typing` is worth their time there.
 """
@@ -36,8 +37,12 @@ def ledger_file(rank: int) -> str:
 
 def samples_file(node: str) -> str:
     """The name of a node's samples; characters that a file name should not have become `_`."""
-    name = "".join(char if _is_plain(char) else "_" for char in node[:_MOST_NAME])
-    return f"node-{name}.samples"
+    return f"node-{_plain(node)}.samples"
+
+
+def topology_file(node: str) -> str:
+    """The name of a node's topology, likewise."""
+    return f"node-{_plain(node)}.topology.json"
 
 
 def restart_of(folder_name: str) -> int | None:
@@ -57,7 +62,20 @@ def rank_of(file_name: str) -> int | None:
 
 def node_of(file_name: str) -> str | None:
     """The node whose samples are called so."""
-    name = _between(file_name, "node-", ".samples")
+    return _node(file_name, ".samples")
+
+
+def node_of_topology(file_name: str) -> str | None:
+    """The node whose topology is called so."""
+    return _node(file_name, ".topology.json")
+
+
+def _plain(node: str) -> str:
+    return "".join(char if _is_plain(char) else "_" for char in node[:_MOST_NAME])
+
+
+def _node(file_name: str, after: str) -> str | None:
+    name = _between(file_name, "node-", after)
     is_node = name is not None and len(name) <= _MOST_NAME and all(map(_is_plain, name))
     return name if is_node else None
 

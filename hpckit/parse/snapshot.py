@@ -18,6 +18,7 @@ from hpckit.parse.document import convert
 from hpckit.parse.excerpt import refusal
 
 TOOL = "topology snapshot"
+_SHOWN_BYTES = 200
 _BESIDE = ("schema", "hpckit", "findings")
 
 
@@ -63,10 +64,29 @@ def decode_snapshot(data: bytes) -> NodeTopology:
     try:
         return msgspec.json.decode(data, type=NodeTopology)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = data[:200].decode("utf-8", "replace")
+        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
         raise refusal(
             str(error), tool=TOOL, line_no=1, line=text, expected="a topology snapshot"
         ) from error
+
+
+def read_snapshot(data: bytes) -> NodeTopology:
+    """The topology in a snapshot that a probe of any release wrote to a file.
+
+    Raises ParseError. As fast as `decode_snapshot`; it says which schema another document has.
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        schema = None
+    if schema != TOPOLOGY_SCHEMA:
+        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
+        raise _refuse(text, "schema", f"got schema {schema!r}", f'"{TOPOLOGY_SCHEMA}"')
+    return decode_snapshot(data)
+
+
+class _Schema(msgspec.Struct):
+    schema: str | None = None
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.account_files import account_folder, ledger_file, samples_file
+from hpckit.model.account_files import (
+    account_folder,
+    ledger_file,
+    samples_file,
+    topology_file,
+)
+from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.samples import (
     EVENTS,
     GPU,
@@ -23,6 +29,7 @@ from hpckit.model.samples import (
     encode_block,
 )
 from hpckit.model.series import GPU_DTYPE
+from hpckit.model.tree import to_tree
 
 EPOCH_NS = 1_780_000_000 * 10**9
 """CLOCK_REALTIME where the made-up jobs begin."""
@@ -106,6 +113,14 @@ def write_accounts(folder: Path, job: MadeJob) -> Path:
                 text = ledger_text(job, name, rank, gpu, rows)
                 (place / ledger_file(rank)).write_text(text)
     return place
+
+
+def write_topology(place: Path, node: str, topology: NodeTopology) -> Path:
+    """The topology of a node as its sampler leaves it in the folder of an incarnation."""
+    document = {"schema": TOPOLOGY_SCHEMA, "hpckit": "0.0.0", **to_tree(topology)}
+    path = place / topology_file(node)
+    path.write_text(json.dumps(document))
+    return path
 
 
 def uuid_of(node: str, gpu: int) -> str:

@@ -29,6 +29,7 @@ def test_incarnations_are_found_in_their_order(tmp_path: Path) -> None:
         "restart-2/rank-10.ledger",
         "restart-2/rank-9.ledger",
         "restart-2/node-n1.samples",
+        "restart-2/node-n1.topology.json",
         "restart-2/notes.txt",
         "restart-x/rank-0.ledger",
     )
@@ -39,6 +40,7 @@ def test_incarnations_are_found_in_their_order(tmp_path: Path) -> None:
         "rank-10.ledger",
     ]
     assert [path.name for path in found.incarnations[0].samples] == ["node-n1.samples"]
+    assert [path.name for path in found.incarnations[0].topologies] == ["node-n1.topology.json"]
     assert found.missing == ()
 
 
@@ -86,7 +88,7 @@ def test_many_odd_things_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["link", "fifo", "folder", "absent"])
 def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
-    """A file that was replaced since it was found is a StorageFailed, for all three readers."""
+    """A file that was replaced since it was found is a StorageFailed, for all readers."""
     path = tmp_path / "node-n1.samples"
     if what == "link":
         path.symlink_to("/dev/zero")
@@ -95,7 +97,7 @@ def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
     elif what == "folder":
         path.mkdir()
     store = FileSampleStore()
-    for read in (store.ledger, store.ends, lambda one: list(store.pieces(one))):
+    for read in (store.ledger, store.topology, store.ends, lambda one: list(store.pieces(one))):
         with pytest.raises(StorageFailed, match=r"node-n1\.samples cannot be read"):
             read(path)
 
@@ -109,6 +111,15 @@ def test_a_ledger_that_cannot_be_one_is_not_read(tmp_path: Path) -> None:
         FileSampleStore().ledger(path)
     with pytest.raises(StorageFailed, match="it is over 65536 MiB"):
         FileSampleStore().ends(path)
+
+
+def test_a_topology_that_cannot_be_one_is_not_read(tmp_path: Path) -> None:
+    """More than any node has is not read into memory."""
+    path = tmp_path / "node-n1.topology.json"
+    path.touch()
+    os.truncate(path, 1 << 30)
+    with pytest.raises(StorageFailed, match="it is over 4 MiB"):
+        FileSampleStore().topology(path)
 
 
 def test_pieces_are_the_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.injob_archive import pack_injob, pack_probe
+from hpckit.adapters.injob_archive import pack_injob
 from hpckit.parse.probe_answer import AnswerReader
 
 RANK = ("rank", "--from", "slurm", "--")
@@ -48,10 +49,11 @@ def another_python(low: tuple[int, int], high: tuple[int, int]) -> str:
 
 
 def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
-    """Each module is there twice, nothing else is, and the whole is far below a megabyte."""
+    """Each module is there twice, beside the probe's, and the whole is below a megabyte."""
     names = zipfile.ZipFile(archive).namelist()
-    sources = [name for name in names if name.endswith(".py")]
     assert names == sorted(names)
+    names.remove("probe.zip")
+    sources = [name for name in names if name.endswith(".py")]
     assert sorted(names) == sorted(sources + [f"{name}c" for name in sources])
     assert {"__main__.py", "hpckit/__init__.py", "hpckit/injob/main.py"} <= set(sources)
     assert {name for name in sources if name.startswith("hpckit/decide/")} == {
@@ -60,6 +62,46 @@ def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
         "hpckit/decide/sampled_gpus.py",
     }
     assert archive.stat().st_size < 1_000_000
+
+
+def test_a_rank_needs_no_zlib(archive: Path) -> None:
+    """What a rank loads is stored, so that a Python without zlib runs it too."""
+    code = "import sys, runpy; sys.modules['zlib'] = None; sys.argv[0] = sys.argv[1]; "
+    code += "del sys.argv[1]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    words = [sys.executable, "-I", "-c", code, str(archive), *RANK, "echo", "ran"]
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"ran\n"
+
+
+def test_the_probes_modules_are_in_no_directory_that_a_rank_reads(archive: Path) -> None:
+    """Half of all modules are the probe's alone, and lie in a zip file within."""
+    whole = zipfile.ZipFile(archive)
+    inner = zipfile.ZipFile(io.BytesIO(whole.read("probe.zip"))).namelist()
+    assert len(inner) > len(whole.namelist())
+    assert not set(inner) & set(whole.namelist())
+
+
+def test_what_was_packed_is_taken_from_the_cache(archive: Path, tmp_path: Path) -> None:
+    """The second time the same bytes come from the one file in the folder."""
+    cache = tmp_path / "cache"
+    for name in ("first.pyz", "second.pyz"):
+        pack_injob(tmp_path / name, cache)
+        assert (tmp_path / name).read_bytes() == archive.read_bytes()
+    (kept,) = cache.iterdir()
+    digest_bytes = 32
+    assert kept.read_bytes()[digest_bytes:] == archive.read_bytes()
+
+
+def test_a_damaged_cache_is_packed_again(archive: Path, tmp_path: Path) -> None:
+    """A file that was cut off does not become a job's code, and is replaced."""
+    cache = tmp_path / "cache"
+    pack_injob(tmp_path / "first.pyz", cache)
+    (kept,) = cache.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1])
+    pack_injob(tmp_path / "second.pyz", cache)
+    assert (tmp_path / "second.pyz").read_bytes() == archive.read_bytes()
+    assert kept.read_bytes() == whole
 
 
 def test_archive_samples_a_node(archive: Path, tmp_path: Path) -> None:
@@ -155,18 +197,10 @@ def test_a_missing_folder_is_the_systems_error(tmp_path: Path) -> None:
         pack_injob(tmp_path / "nowhere" / "hpckit-injob.pyz")
 
 
-@pytest.fixture
-def probe(tmp_path: Path) -> Path:
-    """A packed probe."""
-    path = tmp_path / "hpckit-injob.pyz"
-    pack_probe(path)
-    return path
-
-
-def test_the_probe_has_all_that_it_needs(probe: Path) -> None:
+def test_the_probe_has_all_that_it_needs(archive: Path) -> None:
     """It runs apart from the checkout and its environment, and its answer is one that is read."""
     env = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "c1"}
-    words = [sys.executable, "-I", "-S", str(probe), "probe", "20"]
+    words = [sys.executable, "-I", "-S", str(archive), "probe", "20"]
     done = subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, check=True)
     reader = AnswerReader(["c1"])
     (found,) = [one for line in done.stdout.splitlines() if (one := reader.read(line)) is not None]
@@ -177,16 +211,16 @@ def test_the_probe_has_all_that_it_needs(probe: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["-1"], ["x"], ["٣"], ["1", "2"]])
-def test_the_probe_takes_seconds_alone(probe: Path, words: list[str]) -> None:
+def test_the_probe_takes_seconds_alone(archive: Path, words: list[str]) -> None:
     """Anything else is a wrong command line."""
-    command = [sys.executable, "-I", str(probe), "probe", *words]
+    command = [sys.executable, "-I", str(archive), "probe", *words]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
 
 
-def test_a_python_too_old_for_the_probe_says_so(probe: Path) -> None:
+def test_a_python_too_old_for_the_probe_says_so(archive: Path) -> None:
     """One line on stderr, which srun's task gives the node's name."""
     python = another_python((3, 6), (3, 11))
-    command = [python, "-I", str(probe), "probe", "20"]
+    command = [python, "-I", str(archive), "probe", "20"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("the probe needs Python 3.11, this is 3.")
+    assert done.returncode == 2
+    assert done.stderr.startswith("hpckit: the probe needs Python 3.11, this is 3.")

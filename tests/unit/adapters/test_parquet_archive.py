@@ -18,7 +18,8 @@ from hpckit.app.archive import archive
 from hpckit.errors import StorageFailed
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
-from tests.fakes.account_files import Columns, MadeJob, write_accounts
+from tests.fakes.account_files import Columns, MadeJob, write_accounts, write_topology
+from tests.fakes.machines import dgx_h100
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
@@ -62,6 +63,17 @@ def test_an_archived_sample_has_thirty_bytes_at_most(tmp_path: Path) -> None:
     _, samples, size_bytes = written(tmp_path, MadeJob(duration_s=600, hz=10, shape=noisy))
     assert samples == 8 * 6001
     assert size_bytes / samples <= 30
+
+
+def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
+    """An archive has the nodes' topologies, by incarnation, to the last byte."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=3))
+    before = write_topology(place, "n000", dgx_h100()).read_bytes()
+    store, path = FileSampleStore(), tmp_path / "job.parquet"
+    archive(store.find(tmp_path), store, ParquetArchive(), path, lambda _done, _of: None)
+    again = ParquetStore(path)
+    (files,) = again.find(path).incarnations
+    assert (files.restart, [again.topology(one) for one in files.topologies]) == (0, [before])
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import click
 import pytest
 
 from hpckit.errors import HpckitError, StorageFailed
-from tests.fakes.account_files import MadeJob, write_accounts
+from tests.fakes.account_files import MadeJob, write_accounts, write_topology
+from tests.fakes.machines import dgx_h100
 from tests.unit.cli.jobs import call, document, ended_job, started_job, words
 
 
@@ -133,6 +134,17 @@ def test_a_page_is_written_whole(folder: Path, tmp_path: Path) -> None:
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     assert "kJ GPU" in words(result.stdout) or "Wh GPU" in words(result.stdout)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_page_shows_alike_nodes_once(tmp_path: Path) -> None:
+    """The topologies in the job folder are drawn on the page, by the names of their nodes."""
+    place = write_accounts(tmp_path, MadeJob(nodes=2, gpus=1, duration_s=3.0))
+    for node in ("n000", "n001"):
+        write_topology(place, node, dgx_h100())
+    call("report", "--from", tmp_path, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('<figure class="topology">') == 1
+    assert '<figure class="topology"><figcaption>n000, n001</figcaption>' in page
 
 
 def test_a_place_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path) -> None:

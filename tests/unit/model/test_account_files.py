@@ -9,9 +9,11 @@ from hpckit.model.account_files import (
     array_task_of,
     ledger_file,
     node_of,
+    node_of_topology,
     rank_of,
     restart_of,
     samples_file,
+    topology_file,
 )
 
 
@@ -39,6 +41,13 @@ def test_names_are_read_back() -> None:
 def test_other_files_are_no_ledger(name: str) -> None:
     """What is not called as a ledger is none."""
     assert rank_of(name) is None
+
+
+def test_a_topology_is_called_after_its_node() -> None:
+    """The name gives back the node; samples and topology are not taken for each other."""
+    assert node_of_topology(topology_file("n-1.a_b")) == "n-1.a_b"
+    assert node_of_topology(samples_file("n1")) is None
+    assert node_of(topology_file("n1")) is None
 
 
 def test_a_nodes_name_becomes_a_file_name() -> None:
