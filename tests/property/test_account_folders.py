@@ -63,7 +63,7 @@ def check(report: JobReport | None) -> None:
 
 
 @given(samples=st.binary(max_size=2000), ledger=st.binary(max_size=500))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> None:
     """Rubbish in the files of an incarnation never ends in another error."""
     with _folder() as folder:
@@ -75,7 +75,7 @@ def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_damage_to_good_files_is_survived(data: st.DataObject) -> None:
     """Bytes that changed or were cut off cost what they were of, and no more."""
     with _folder() as folder:
@@ -101,7 +101,7 @@ _VALUES = st.one_of(
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_value_in_a_good_block_is_survived(data: st.DataObject) -> None:
     """A META block whose CRC is right and whose values are odd is no crash either."""
     meta: dict[str, Any] = meta_of(_JOB, "n000")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpckit.decide.advice import advise, with_advice
@@ -55,6 +55,7 @@ _ADVICE = st.lists(
 )
 
 
+@settings(max_examples=100)
 @given(job_files(), _ADVICE)
 def test_a_patch_says_the_advice_and_keeps_the_rest(text: str, advice: list[Advice]) -> None:
     """The new text reads as the old with the advised values, and other lines are as they were."""
@@ -72,6 +73,7 @@ def test_a_patch_says_the_advice_and_keeps_the_rest(text: str, advice: list[Advi
     assert [line for line in after if line in kept and line] == [line for line in kept if line]
 
 
+@settings(max_examples=100)
 @given(job_files(), _ADVICE)
 def test_a_patch_applied_twice_is_applied_once(text: str, advice: list[Advice]) -> None:
     """The second time nothing changes, to the byte."""
@@ -80,6 +82,7 @@ def test_a_patch_applied_twice_is_applied_once(text: str, advice: list[Advice]) 
     assert patched(advice, once) == once
 
 
+@settings(max_examples=100)
 @given(
     elapsed_s=st.floats(1, 10 * 86400),
     lost_s=st.floats(0, 86400),

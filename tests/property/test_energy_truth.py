@@ -9,7 +9,8 @@ from tests.fakes.energy_truth import SENSINGS, counter_job, integrated_job
 from tests.fakes.sensors import WAVEFORMS
 
 pytestmark = pytest.mark.slow
-SEEDS = 1000
+SEEDS = 200
+"""`make bench SUITE=account` takes 1,000."""
 
 
 def off(jobs: list[tuple[float, float]]) -> np.ndarray:

@@ -68,6 +68,7 @@ def folded(
     return fold.result()
 
 
+@settings(max_examples=100)
 @given(series())
 def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]) -> None:
     """The classes add up to the held time, and none is negative."""
@@ -77,6 +78,7 @@ def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]
     assert abs(sum(parts) - made[2] / 1e9) < 1e-5
 
 
+@settings(max_examples=100)
 @given(series(), st.data())
 def test_cuts_do_not_matter(
     made: tuple[NDArray[np.int64], NDArray[Any], int], data: st.DataObject
@@ -86,6 +88,7 @@ def test_cuts_do_not_matter(
     assert folded(*made, cuts) == folded(*made)
 
 
+@settings(max_examples=100)
 @given(series())
 def test_throttling_fits_in_the_held_time(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
@@ -96,6 +99,7 @@ def test_throttling_fits_in_the_held_time(
     assert all(0 <= value <= made[2] / 1e9 for value in known)
 
 
+@settings(max_examples=100)
 @given(series())
 def test_windows_are_inside(made: tuple[NDArray[np.int64], NDArray[Any], int]) -> None:
     """Windows lie in the held time, in order and apart."""
@@ -105,6 +109,7 @@ def test_windows_are_inside(made: tuple[NDArray[np.int64], NDArray[Any], int]) -
     assert all(0 <= moment <= made[2] / 1e9 for moment in ends)
 
 
+@settings(max_examples=100)
 @given(series())
 def test_curves_are_in_their_envelopes(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
@@ -130,6 +135,7 @@ def test_blocks_do_not_matter(seed: int, blocks: int) -> None:
     assert waste.idle_gpu_s + waste.no_process_gpu_s == idle
 
 
+@settings(max_examples=100)
 @given(st.permutations([0, 20, 60, 300, 310, 700]))
 def test_the_order_of_gpus_does_not_matter(idle: list[int]) -> None:
     """Findings and stragglers are the same in whatever order the GPUs come."""
