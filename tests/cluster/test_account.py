@@ -25,14 +25,15 @@ from tests.cluster.hpckit_on import (
 
 TWO_BY_TWO = ("--nodes", "2", "--ntasks-per-node", "2", "--gpus-per-node", "8")
 SAMPLES = ("node-c1.samples", "node-c2.samples")
+TOPOLOGIES = tuple(f"node-c{number}.topology.json" for number in range(1, 5))
 SCANCEL_S = 15
 """Far more than scancel takes, and less than KillWait and the time limit."""
 
 
 def account(cluster: Cluster, job: dict[str, Any], folder: str = "restart-0") -> list[str]:
-    """The names of the files that an incarnation left."""
+    """The names of the ledgers and sample files that an incarnation left."""
     listed = cluster.run(["ls", f"{job['folder']}/account/{folder}"])
-    return sorted(listed.stdout.split())
+    return sorted(name for name in listed.stdout.split() if name not in TOPOLOGIES)
 
 
 def ledger(
@@ -63,6 +64,16 @@ def test_ranks_and_nodes_are_accounted(cluster: Cluster) -> None:
             assert last["energy_mj"] > first["energy_mj"]
     assert {node: len(set(gpus)) for node, gpus in of_node.items()} == {"c1": 8, "c2": 8}
     assert SAMPLER_STEP in steps(cluster, job)
+
+
+def test_nodes_leave_their_topology(cluster: Cluster) -> None:
+    """Each node's is beside its samples, as `hpckit inspect` reads it."""
+    job = submit(cluster, *TWO_BY_TWO, "--wait", "--", "sleep", "6")
+    for number in (1, 2):
+        path = f"{job['folder']}/account/restart-0/node-c{number}.topology.json"
+        done = hpckit(cluster, "inspect", path, "--json")
+        assert done.returncode == 0, done.stderr
+        assert len(document(done)["gpus"]) == 8
 
 
 def test_a_bare_wait_does_not_wait_for_the_sampler(cluster: Cluster) -> None:
