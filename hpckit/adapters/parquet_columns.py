@@ -26,8 +26,8 @@ Times = NDArray[np.int64]
 def arrow() -> tuple[Any, Any]:
     """Pyarrow and its Parquet part. Raises ToolMissing where it is absent or too old."""
     try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise ToolMissing(
             "Parquet files need pyarrow, which is not installed",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hpckit.decide.advice_cpus import cpu_advice
 from hpckit.decide.advice_gpus import gpu_advice
@@ -44,8 +45,10 @@ def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:
 
 def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
     """The job with these changes; they are all of `[resources]`."""
-    changes = {key.removeprefix("resources."): value for key, value in values_of(advice).items()}
-    return replace(spec, resources=replace(spec.resources, **changes))  # type: ignore[arg-type]
+    changes: dict[str, Any] = {
+        key.removeprefix("resources."): value for key, value in values_of(advice).items()
+    }
+    return replace(spec, resources=replace(spec.resources, **changes))
 
 
 def _value(advice: Advice) -> str | int:

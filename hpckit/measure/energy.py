@@ -136,7 +136,9 @@ class GpuEnergyFold:
 
     def _note_suspend(self, offset_ns: int | None) -> None:
         before, self._boottime_offset_ns = self._boottime_offset_ns, offset_ns
-        if None not in (before, offset_ns) and offset_ns - before > _SUSPENDED_NS:  # type: ignore[operator]
+        if before is None or offset_ns is None:
+            return
+        if offset_ns - before > _SUSPENDED_NS:
             self._count(suspends=1)
 
     def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:

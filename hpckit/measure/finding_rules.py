@@ -66,7 +66,7 @@ RULES: Final = (
         ),
         remedy="if throttling or a link explains it tell your operator, and use --exclude until"
         " then; else balance the work of ranks",
-        source="median absolute deviation; Sinha et al., SC22",
+        source="median absolute deviation; Sinha et al., arXiv 2208.11035",
         check=gpu.straggler,
     ),
     Rule(

@@ -29,7 +29,7 @@ ACTIVITY_BEHIND_FRAC: Final = 0.1
 worth a look whatever the reason."""
 CLOCK_BEHIND_FRAC: Final = 0.1
 """GPUs of one kind under one load run 8 % apart on average (Sinha et al., "Not All GPUs Are Created
-Equal", SC22): that is no fault."""
+Equal", arXiv 2208.11035, SC22): that is no fault."""
 LEAST_USEFUL_FRAC: Final = 0.1
 """A GPU that works less than this is no peer: it is idle, and other rules name it."""
 

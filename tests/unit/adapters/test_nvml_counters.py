@@ -248,13 +248,17 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
     node = machine.open(
         BUSY.replace("utilization_pct = 80", 'utilization_pct = "0:0 100:100 100:0"')
     )
-    counters = counters_of(node.nvml)
-    begun = time.monotonic()
-    first = rows_of(counters)[0]
-    node.set_s(50)
-    second = rows_of(counters)[0]
-    if time.monotonic() - begun > 0.09:
-        pytest.skip("this machine was too busy for two readings within 100 ms")
+
+    def two() -> tuple[float, Any, Any]:
+        node.set_s(0)
+        counters = counters_of(node.nvml)
+        begun = time.monotonic()
+        first = rows_of(counters)[0]
+        node.set_s(50)
+        return time.monotonic() - begun, first, rows_of(counters)[0]
+
+    # A busy machine may take longer than 100 ms from one to the next: the quickest pair counts.
+    _, first, second = min((two() for _ in range(20)), key=lambda pair: pair[0])
     assert second["util_pct"] == first["util_pct"]
     assert second["energy_mj"] != first["energy_mj"]
 

@@ -139,7 +139,7 @@ def test_an_archive_without_samples_is_refused(tmp_path: Path) -> None:
 
 def test_a_parquet_file_of_another_is_refused(tmp_path: Path) -> None:
     """A table that somebody else wrote has not the metadata."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
