@@ -74,6 +74,26 @@ class ArchivedFile:
     pieces: Callable[[], Iterable[bytes]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmEnergy:
+    """Joules of a job's nodes by Slurm's accounting, and the plugin that counted them.
+
+    `value_j` is None where it has none, and `because` says why.
+    """
+
+    value_j: float | None = None
+    plugin: str | None = None
+    because: str = ""
+
+
+class EnergyAccounting(Protocol):
+    """Tells the energy of jobs' nodes as the scheduler has it; never raises HpckitError."""
+
+    def of(self, job_id: str, cluster: str | None) -> SlurmEnergy:
+        """That of an ended job, of all its incarnations."""
+        ...
+
+
 class AccountArchive(Protocol):
     """All accounts of a job in one file that other tools can read."""
 

@@ -14,7 +14,7 @@ from hpckit.model.site import SubmitterKind
 from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
-    from hpckit.account_ports import AccountArchive, SampleStore
+    from hpckit.account_ports import AccountArchive, EnergyAccounting, SampleStore
     from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
@@ -182,6 +182,14 @@ def fold_all(
     from hpckit.adapters.workers import in_processes
 
     return in_processes(function, requests)
+
+
+def slurm_energies() -> EnergyAccounting:
+    """What asks Slurm's accounting for the energy of nodes."""
+    from hpckit.adapters.slurm_cli import SlurmCli
+    from hpckit.adapters.slurm_energy import SlurmEnergies
+
+    return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
 
 
 def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:

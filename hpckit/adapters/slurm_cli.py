@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
 from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.slurm import JobDetail, JobId, JobRecord
-from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
+from hpckit.parse.sacct import (
+    parse_sacct,
+    parse_sacct_energy,
+    sacct_argv,
+    sacct_energy_argv,
+    sacct_since_argv,
+)
 from hpckit.parse.sbatch import refusal_words
 from hpckit.parse.scontrol_config import parse_scontrol_config, scontrol_config_argv
 from hpckit.parse.scontrol_job import parse_scontrol_job, scontrol_job_argv
@@ -56,6 +62,10 @@ class SlurmCli:
     def accounts_since(self, since_s: float, cluster: str | None) -> Sequence[JobRecord] | None:
         """What the accounts hold of this user's jobs since then; None where none are kept."""
         return self._accounts(sacct_since_argv(str(os.getuid()), since_s, cluster))
+
+    def energy_j(self, job_id: JobId, cluster: str | None) -> float | None:
+        """Joules of a job's nodes by the accounts; None where these have none."""
+        return parse_sacct_energy(self.ask(sacct_energy_argv(job_id, cluster)).stdout)
 
     def show(self, job_id: JobId, cluster: str | None) -> Sequence[JobRecord]:
         """What slurmctld holds of one job, also its exit code; nothing once it forgot the job."""

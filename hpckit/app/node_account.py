@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
-from hpckit.measure.energy_sum import sum_of_boards
-from hpckit.measure.host import HostUsage
+from hpckit.measure.energy_sum import from_slurm, sum_of_boards
 from hpckit.model.account import Energy, EnergySource, GpuAccount, NodeAccount
+from hpckit.model.series import SampleMeta
 from hpckit.model.site import EnergySite
 
 _KEYS = ("node_idle_w", "cpu_core_w")
@@ -61,7 +62,7 @@ def _cpu_s(fold: NodeFold) -> float | None:
 
 def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
     """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
-    metered = _metered(fold.host, gpu)
+    metered = None if fold.host is None else metered_energy(fold.host.energy, gpu)
     if metered is not None and metered.value_j is not None:
         return metered
     why = fold.host.energy.because if fold.host is not None else "there are no samples of the host"
@@ -69,7 +70,8 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
         why = metered.because
     absent = [key for key in _KEYS if getattr(site, key) is None]
     if absent:
-        why = f"{why}, and the site file's [energy] has no {' and '.join(absent)}"
+        keys = " or ".join(f"energy.{key}" for key in absent)
+        why = f"{why}, and no {keys} in the site file"
     elif fold.meta is not None and fold.meta.exclusive is False:
         why = f"{why}; a share of the node is not modelled"
     elif gpu is not None and gpu.value_j is None:
@@ -79,15 +81,14 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
     return Energy(value_j=None, scope="node", because=why)
 
 
-def _metered(host: HostUsage | None, gpu: Energy | None) -> Energy | None:
-    """What the meters say of the whole node, None where there are none.
+def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
+    """What a meter says of a whole node or all of them, None where there is none.
 
     A meter of the CPUs lacks the GPUs, whose energy is added; one of the node or of modules has
     them, and a GPU's figure that is its module's has the CPUs: neither is added to the other.
     """
-    if host is None or host.energy.value_j is None:
+    if meter.value_j is None:
         return None
-    meter = host.energy
     if meter.scope in _WHOLE or gpu is None:
         return dataclasses.replace(meter, scope="node")
     if gpu.value_j is None:
@@ -124,3 +125,16 @@ def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
         if one.energy.value_j is None:
             return one.energy
     return dataclasses.replace(sum_of_boards(one.energy for one in nodes), scope="node")
+
+
+def with_slurms(
+    energy: Energy, gpu: Energy | None, told: SlurmEnergy, metas: Iterable[SampleMeta | None]
+) -> Energy:
+    """The nodes' energy where nothing of hpckit's told it: Slurm's, where that is the job's."""
+    if told.value_j is None or told.plugin is None:
+        words = f"{energy.because}; {told.because}" if told.because else energy.because
+        return dataclasses.replace(energy, because=words)
+    alone = {None if meta is None else meta.exclusive for meta in metas}
+    is_exclusive = False if False in alone else None if None in alone else True
+    found = from_slurm(told.value_j, told.plugin, is_exclusive=is_exclusive)
+    return metered_energy(found, gpu) or found

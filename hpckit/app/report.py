@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpckit.account_ports import FoundAccounts, SampleStore
+from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
-from hpckit.app.node_account import node_account, node_energy
+from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
 from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
@@ -60,11 +60,16 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTools:
-    """What a report is made with; `progress` hears of each node that is done, and of how many."""
+    """What a report is made with.
+
+    `progress` hears of each node that is done, and of how many; `slurm_energy` is asked where
+    nothing else tells the nodes' energy of an ended job.
+    """
 
     store: SampleStore
     fold_all: FoldAll = map
     progress: Callable[[int, int], None] | None = None
+    slurm_energy: Callable[[], SlurmEnergy] | None = None
 
 
 def report_of(
@@ -90,6 +95,8 @@ def report_of(
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = incarnations(folds, gpus)
     energy = _energy(folds, gpus, runs, node_energy(nodes))
+    if not facts.is_running:
+        energy = _with_slurms(energy, tools, folds)
     report = JobReport(
         job=_job(facts, folds, gpus),
         started_s=started_s,
@@ -188,6 +195,15 @@ def _energy(
         lost_gpu_j=_sum(lost),
         conservation=conservation(folds) if gpus else None,
     )
+
+
+def _with_slurms(energy: JobEnergy, tools: ReportTools, folds: Sequence[NodeFold]) -> JobEnergy:
+    """The energies with Slurm's for the nodes, where nothing else told it."""
+    if energy.node.value_j is not None or tools.slurm_energy is None:
+        return energy
+    gpu = energy.gpu if any(fold.gpus for fold in folds) else None
+    metas = [fold.meta for fold in folds]
+    return replace(energy, node=with_slurms(energy.node, gpu, tools.slurm_energy(), metas))
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

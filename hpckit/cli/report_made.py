@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from hpckit.errors import HpckitError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.account_ports import FoundAccounts, SampleStore
+    from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
     from hpckit.model.site import EnergySite
@@ -32,7 +33,8 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
     from hpckit.app.report import ReportTools, report_of
     from hpckit.app.report_facts import no_accounts
 
-    facts, folder, store = _asked(params)
+    asked = _asked(params)
+    facts, folder, store = asked.facts, asked.folder, asked.store
     try:
         found = store.find(folder, facts.array_task)
     except HpckitError:
@@ -41,7 +43,12 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
         raise HpckitError(f"the folder of job {facts.job_id} cannot be read: {folder}") from None
     if not found.incarnations:
         raise no_accounts(facts, found, wiring.job_folders())
-    tools = ReportTools(store=store, fold_all=wiring.fold_all, progress=progress)
+    tools = ReportTools(
+        store=store,
+        fold_all=wiring.fold_all,
+        progress=progress,
+        slurm_energy=asked.slurm_energy,
+    )
     curves = bool(params["curves"] or params["html"])
     report = report_of(found, tools, facts, _site(params, folder), curves=curves)
     if facts.folder is not None and not facts.is_running:
@@ -51,20 +58,32 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
     return MadeReport(report=report, found=found, store=store)
 
 
-def _asked(params: dict[str, Any]) -> tuple[JobFacts, Path, SampleStore]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
     """What is known of the job, where its accounts lie, and what reads them."""
+
+    facts: JobFacts
+    folder: Path
+    store: SampleStore
+    slurm_energy: Callable[[], SlurmEnergy] | None = None
+
+
+def _asked(params: dict[str, Any]) -> _Asked:
     from hpckit import wiring
     from hpckit.app.report_facts import facts_of_folder
 
     if not params["from_"]:
         return _job(params["job_id"])
     path = Path(params["from_"])
-    if path.is_dir():
-        return facts_of_folder(path, wiring.job_folders()), path, wiring.sample_store()
-    return facts_of_folder(path.parent, wiring.job_folders()), path, wiring.archive_store(path)
+    is_folder = path.is_dir()
+    return _Asked(
+        facts=facts_of_folder(path if is_folder else path.parent, wiring.job_folders()),
+        folder=path,
+        store=wiring.sample_store() if is_folder else wiring.archive_store(path),
+    )
 
 
-def _job(job_id: str | None) -> tuple[JobFacts, Path, SampleStore]:
+def _job(job_id: str | None) -> _Asked:
     from hpckit import wiring
     from hpckit.app.report_facts import facts_of_job
     from hpckit.app.track import find_task, job_status
@@ -77,8 +96,16 @@ def _job(job_id: str | None) -> tuple[JobFacts, Path, SampleStore]:
         status = job_status(entry, asked)
     if task is not None:
         status = status_of_task(entry, status, task)
-    facts = facts_of_job(entry, status, task, tools.folders)
-    return facts, Path(entry.folder), wiring.sample_store()
+    # A job of this machine has no number, and tasks of an array share nodes.
+    asks_slurm = task is None and not entry.parts and entry.job_id.isdecimal()
+    return _Asked(
+        facts=facts_of_job(entry, status, task, tools.folders),
+        folder=Path(entry.folder),
+        store=wiring.sample_store(),
+        slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
+        if asks_slurm
+        else None,
+    )
 
 
 def _site(params: dict[str, Any], folder: Path) -> EnergySite:

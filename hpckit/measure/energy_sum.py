@@ -1,4 +1,4 @@
-"""Energies put together, and those that no GPU's driver told: modelled ones and Slurm's."""
+"""Energies put together, and what Slurm's accounting has."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.account import Energy, EnergySource
-
-_MODEL_FRAC: Final = 0.5
-"""Half width of what a model by utilization says: idle and limit are all that it knows."""
 
 
 def sum_of_boards(energies: Iterable[Energy], *, because: str = "") -> Energy:
@@ -25,41 +22,37 @@ def sum_of_times(energies: Iterable[Energy], *, because: str = "") -> Energy:
     return _summed(parts, sum(part.plus_minus_j or 0.0 for part in _known(parts)), because)
 
 
-def modelled(
-    *, busy_s: float, idle_s: float, idle_w: float, limit_w: float, what: str, scope: str = "gpu"
-) -> Energy:
-    """Power limit for the time that something was busy, idle power for the rest.
+_SLURM_SCOPES: Final = {
+    "rapl": "cpu",
+    "ipmi": "node",
+    "xcc": "node",
+    "ibmaem": "node",
+    "pm_counters": "node",
+}
+"""What Slurm's plugins count: RAPL the CPUs and their memory, the others whole nodes."""
 
-    `what` is what it is a model of, such as `GPU` or `CPUs`. The half width is half of the value.
+
+def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> Energy:
+    """What Slurm's accounting says of a job's nodes: ConsumedEnergyRaw of the job, never of steps.
+
+    `plugin` is AcctGatherEnergyType; no NVIDIA GPU is in RAPL's figure, and that of a plugin not
+    known here is not taken. Slurm's figure is of whole nodes: of one that was shared it is not the
+    job's. Its ± is stated by nobody. Source: sacct(1), "ConsumedEnergy"; acct_gather.conf(5).
     """
-    value_j = busy_s * limit_w + idle_s * idle_w
-    because = (
-        f"modelled: {what} at {limit_w:.0f} W for {busy_s:.0f} busy seconds and at {idle_w:.0f} W"
-        f" for {idle_s:.0f} others; nothing was measured"
-    )
-    return Energy(
-        value_j=value_j, plus_minus_j=_MODEL_FRAC * value_j, source=EnergySource.MODELLED,
-        coverage_frac=0.0, scope=scope, because=because,
-    )  # fmt: skip
-
-
-def from_slurm(consumed_j: float | None, *, is_exclusive: bool, plugin: str | None) -> Energy:
-    """What Slurm's accounting says of a job's nodes (ConsumedEnergyRaw of the job, never of steps).
-
-    Slurm's energy is that of whole nodes, copied into every step: steps are never summed, and of a
-    node that was shared it is not the job's. It holds no NVIDIA GPU (accounting.md §4.1).
-    """
-    if not consumed_j:
-        because = "Slurm's accounting has no energy of this job"
+    name = plugin.rpartition("/")[2]
+    scope = _SLURM_SCOPES.get(name)
+    because = ""
+    if scope is None:
+        because = f"it is not known what Slurm's {plugin} counts"
+    elif is_exclusive is False:
+        because = "Slurm's figure is of whole nodes, and the job shared them"
+    if because:
         return Energy(value_j=None, scope="node", because=because)
-    if not is_exclusive:
-        because = "Slurm's figure is that of whole nodes, and the job shared them"
-        return Energy(value_j=None, scope="node", because=because)
-    name = plugin or "its energy plugin, which it does not name"
+    what = "CPUs and their memory" if scope == "cpu" else "whole nodes"
+    shared = "" if is_exclusive else "; other jobs may have run on them, and are counted too"
     return Energy(
-        value_j=consumed_j, source=EnergySource.SLURM, coverage_frac=1.0, scope="node",
-        because=f"Slurm's ConsumedEnergy by {name}: whole nodes, without NVIDIA GPUs' own counters;"
-        " its ± is not known",
+        value_j=consumed_j, source=EnergySource.SLURM, coverage_frac=1.0, scope=scope or "node",
+        because=f"Slurm's ConsumedEnergy by {name}: {what}; its ± is not known{shared}",
     )  # fmt: skip
 
 

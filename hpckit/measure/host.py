@@ -29,7 +29,7 @@ METER_FRAC: Final = 0.1
 """Half the width of the interval that is stated for these meters: an assumption, as the makers of
 RAPL, hwmon sensors and pm_counters state none in the files that are read."""
 
-_NO_METER: Final = "no meter of the node can be read without privileges"
+_NO_METER: Final = "no readable meter"
 _SHARED: Final = "other jobs may run on this node, and its meters count them too"
 
 

@@ -54,13 +54,14 @@ class SlurmConfig:
     """What a cluster is configured with, in Slurm's words; None is a key that it did not print.
 
     `max_array_size` is one above the largest index of an array. The plugin is as written, such
-    as `topology/tree`.
+    as `topology/tree`, or `acct_gather_energy/ipmi`.
     """
 
     version: SlurmVersion | None = None
     cluster_name: str | None = None
     max_array_size: int | None = None
     topology_plugin: str | None = None
+    energy_plugin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hpckit.model.slurm import JobId, JobRecord
-from hpckit.parse.slurm_text import SEPARATOR, JobWords, Place, job_records, rows
+from hpckit.parse.slurm_text import SEPARATOR, JobWords, Place, job_records, rows, value
 
 _FIELDS: Final = (
     "JobID",
@@ -39,7 +39,14 @@ _STATES: Final = (
 )
 
 
-def _sacct(cluster: str | None, *selection: str) -> tuple[str, ...]:
+# NO_VAL64 of slurm.h, which some versions print for an energy that nobody told.
+_NO_ENERGY: Final = 0xFFFFFFFFFFFFFFFE
+_ENERGY: Final = ("JobID", "ConsumedEnergyRaw")
+
+
+def _sacct(
+    cluster: str | None, *selection: str, fields: tuple[str, ...] = _FIELDS
+) -> tuple[str, ...]:
     clusters = () if cluster is None else (f"--clusters={cluster}",)
     return (
         "sacct",
@@ -51,7 +58,7 @@ def _sacct(cluster: str | None, *selection: str) -> tuple[str, ...]:
         f"--delimiter={SEPARATOR}",
         *clusters,
         *selection,
-        f"--format={','.join(_FIELDS)}",
+        f"--format={','.join(fields)}",
     )
 
 
@@ -115,3 +122,25 @@ def accounted(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
         record if record.nodelist is None else replace(record, reason=None)
         for record in job_records(words, place)
     )
+
+
+def sacct_energy_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
+    """The question for the energy of a job's nodes, each incarnation a record."""
+    return _sacct(cluster, f"--jobs={job_id}", fields=_ENERGY)
+
+
+def parse_sacct_energy(text: str) -> float | None:
+    """Joules of the nodes in all incarnations; None where Slurm gathers none (it then says 0).
+
+    The job's own figure: each of its steps has that of the whole nodes once more. Source: sacct(1),
+    "ConsumedEnergyRaw". Raises ParseError.
+    """
+    joules = 0.0
+    for place, (_, word) in rows(text, "sacct", _ENERGY):
+        said = value(word)
+        if said is None:
+            continue
+        if not (said.isascii() and said.isdecimal() and len(said) <= len(str(_NO_ENERGY))):
+            raise place.refuse(f"{said!r} is no energy", "joules such as 5600")
+        joules += 0 if int(said) >= _NO_ENERGY else int(said)
+    return joules or None

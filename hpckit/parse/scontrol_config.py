@@ -46,6 +46,7 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         cluster_name=words.get("ClusterName"),
         max_array_size=_number("MaxArraySize", said),
         topology_plugin=words.get("TopologyPlugin"),
+        energy_plugin=words.get("AcctGatherEnergyType"),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import AT_GATE, gated, new_path, open_gate, reached, submit
-from tests.cluster.test_report import on, pretending, report
+from tests.cluster.played import on, pretending, report
 
 PROFILE = "/tmp/files.toml"
 

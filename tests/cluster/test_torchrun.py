@@ -11,7 +11,18 @@ import pytest
 from hpckit.parse.launcher_command import TORCHRUN_OPTIONS, TORCHRUN_OWNED, TORCHRUN_VALUED
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
-from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status
+from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, reached, status, submit
+from tests.cluster.played import (
+    BUSY,
+    BUSY_S,
+    IN_TROUBLE,
+    added_up,
+    on,
+    pretending,
+    report,
+    rules,
+    troubled,
+)
 
 PROGRAM = Path(__file__).with_name("torch_sum.py")
 EXAMPLE = CHECKOUT / "examples" / "allreduce" / "allreduce.py"
@@ -105,3 +116,19 @@ def test_every_worker_keeps_a_ledger(cluster: Cluster, program: str) -> None:
         assert (start["rank"], start["claim"], end["exit_code"]) == (rank, "local-rank", 0)
         gpus.add((start["node"], *(gpu["uuid"] for gpu in start["gpus"])))
     assert [len(one) for one in gpus] == [2] * len(RANKS)
+
+
+def test_what_is_reported_of_workers(cluster: Cluster) -> None:
+    """A clean node has no finding, each trouble of another is named, and ranks add up to GPUs."""
+    nap = ("--launch", "torchrun", "--gpus-per-node", "8", "--time", "5")
+    path = f"{new_path()}.py"
+    cluster.run(["tee", path], input=f"import time\ntime.sleep({BUSY_S})\n")
+    command = ("--", "python3", path)
+    played = troubled(cluster, "c2")
+    with pretending(cluster, BUSY, "c1"), pretending(cluster, played, "c2"):
+        clean, bad = (submit(cluster, *nap, *on(host), *command)["job_id"] for host in ("c1", "c2"))
+        assert all(reached(cluster, job, "COMPLETED", timeout_s=120) for job in (clean, bad))
+    printed = report(cluster, clean)
+    assert rules(printed) == set()
+    assert added_up(printed) == (8, 8)
+    assert rules(report(cluster, bad)) == IN_TROUBLE

@@ -219,7 +219,7 @@ def node_groups(draw: st.DrawFn) -> NodeGroup:
         mem_mib=draw(st.integers(1, 2**24)),
         gpus=draw(st.integers(len(types), 16)),
         gpu_types=tuple(types),
-        features=tuple(draw(st.lists(names, unique=True))),
+        features=tuple(draw(st.lists(names, unique=True, max_size=3))),
     )
 
 
@@ -231,7 +231,7 @@ def partitions(draw: st.DrawFn) -> Partition:
         is_default=draw(st.booleans()),
         is_up=draw(st.booleans()),
         time_limit_s=draw(st.none() | st.integers(1, 3650 * 86400)),
-        groups=tuple(draw(st.lists(node_groups(), min_size=1))),
+        groups=tuple(draw(st.lists(node_groups(), min_size=1, max_size=4))),
     )
 
 
@@ -245,7 +245,7 @@ def gres(group: NodeGroup) -> str:
     )
 
 
-@given(st.lists(partitions(), unique_by=lambda partition: partition.name))
+@given(st.lists(partitions(), max_size=4, unique_by=lambda partition: partition.name))
 def test_sinfo_is_read_back(listed: list[Partition]) -> None:
     """parse(format(partitions)) is the partitions, each with its nodes."""
     lines = [

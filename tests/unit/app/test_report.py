@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
@@ -22,14 +23,16 @@ RUN_J = 2 * 550 * 60.0
 
 
 def reported(
-    folder: Path, facts: JobFacts | None = None, site: EnergySite | None = None
+    folder: Path,
+    facts: JobFacts | None = None,
+    site: EnergySite | None = None,
+    slurm: SlurmEnergy | None = None,
 ) -> JobReport:
     """The report on a folder."""
     store = FileSampleStore()
+    tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
     found = store.find(folder)
-    return report_of(
-        found, ReportTools(store=store), facts or JobFacts(), site or EnergySite(), curves=True
-    )
+    return report_of(found, tools, facts or JobFacts(), site or EnergySite(), curves=True)
 
 
 def made(folder: Path, **changes: Any) -> JobReport:
@@ -173,7 +176,38 @@ def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path)
     """The keys that would give its energy are named."""
     node = made(tmp_path).energy.node
     assert node.value_j is None
-    assert "node_idle_w and cpu_core_w" in node.because
+    assert "no energy.node_idle_w or energy.cpu_core_w in the site file" in node.because
+
+
+@pytest.mark.parametrize(
+    ("plugin", "with_gpus"), [("acct_gather_energy/ipmi", False), ("acct_gather_energy/rapl", True)]
+)
+def test_slurms_accounts_have_the_nodes_energy(
+    tmp_path: Path, plugin: str, with_gpus: bool
+) -> None:
+    """Where nothing else tells it, a node's energy is Slurm's, with the GPUs where these lack."""
+    write_accounts(tmp_path, SMALL)
+    told = SlurmEnergy(value_j=90_000.0, plugin=plugin)
+    energy = reported(tmp_path, slurm=told).energy
+    gpu_j = energy.gpu.value_j or 0.0
+    assert energy.node.value_j == pytest.approx(90_000.0 + with_gpus * gpu_j)
+    assert energy.node.source is (EnergySource.MIXED if with_gpus else EnergySource.SLURM)
+
+
+def test_slurm_is_not_asked_for_what_is_known(tmp_path: Path) -> None:
+    """With the site's figures the node's energy is modelled, as it is where Slurm says nothing."""
+    write_accounts(tmp_path, SMALL)
+    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
+    told = SlurmEnergy(value_j=90_000.0, plugin="acct_gather_energy/ipmi")
+    energy = reported(tmp_path, site=site, slurm=told).energy
+    assert energy.node.source is EnergySource.MODELLED
+
+
+def test_why_slurm_has_no_energy_is_said(tmp_path: Path) -> None:
+    """Slurm's reason stands behind hpckit's own."""
+    write_accounts(tmp_path, SMALL)
+    energy = reported(tmp_path, slurm=SlurmEnergy(because="Slurm gathers none here")).energy
+    assert energy.node.because.endswith("; Slurm gathers none here")
 
 
 def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.measure.energy_sum import from_slurm, modelled, sum_of_boards, sum_of_times
+from hpckit.measure.energy_sum import from_slurm, sum_of_boards, sum_of_times
 from hpckit.model.account import Energy, EnergySource
 
 
@@ -48,24 +48,22 @@ def test_sources_that_differ_are_mixed() -> None:
     assert (total.source, total.scope) == (EnergySource.MIXED, "module")
 
 
-def test_a_model_says_that_it_is_one() -> None:
-    """What is modelled has no coverage, and half of it as ±."""
-    total = modelled(busy_s=10, idle_s=5, idle_w=20, limit_w=100, what="CPUs", scope="cpu")
-    assert (total.value_j, total.plus_minus_j, total.coverage_frac) == (1100, 550, 0)
-    assert total.source is EnergySource.MODELLED
-    assert "nothing was measured" in total.because
-
-
 def test_slurm_counts_whole_nodes() -> None:
-    """Slurm's figure is the nodes', by the plugin that it names."""
-    total = from_slurm(500.0, is_exclusive=True, plugin="acct_gather_energy/ipmi")
+    """A BMC's figure in Slurm's accounts is the nodes', by the plugin that it names, without ±."""
+    total = from_slurm(500.0, "acct_gather_energy/ipmi", is_exclusive=True)
     assert (total.value_j, total.plus_minus_j, total.scope) == (500.0, None, "node")
     assert "ipmi" in total.because
 
 
-@pytest.mark.parametrize(("joules", "is_exclusive"), [(None, True), (0.0, True), (500.0, False)])
-def test_slurm_without_a_figure_of_the_job_is_none(
-    joules: float | None, is_exclusive: bool
-) -> None:
-    """No figure, Slurm's 0 where it has no plugin, and shared nodes are not measured."""
-    assert from_slurm(joules, is_exclusive=is_exclusive, plugin=None).value_j is None
+def test_slurms_rapl_is_the_cpus_alone() -> None:
+    """RAPL's figure in Slurm's accounts has no GPU in it."""
+    assert from_slurm(500.0, "acct_gather_energy/rapl", is_exclusive=True).scope == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "is_exclusive"),
+    [("acct_gather_energy/ipmi", False), ("acct_gather_energy/gpu", True), ("own", True)],
+)
+def test_slurms_figure_is_not_taken(plugin: str, is_exclusive: bool) -> None:
+    """On shared nodes, and of a plugin of which it is not known what it counts, it is no figure."""
+    assert from_slurm(500.0, plugin, is_exclusive=is_exclusive).value_j is None

@@ -6,7 +6,7 @@ import pytest
 
 from hpckit.errors import ParseError
 from hpckit.model.slurm import JobId, JobState
-from hpckit.parse.sacct import parse_sacct, sacct_argv, sacct_since_argv
+from hpckit.parse.sacct import parse_sacct, parse_sacct_energy, sacct_argv, sacct_since_argv
 from hpckit.parse.slurm_text import SEPARATOR
 from tests.unit.parse.slurm_records import UUID, job, record_text, tasks
 
@@ -162,3 +162,26 @@ def test_what_is_not_understood_is_an_error(text: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_sacct(text)
     assert (caught.value.tool, caught.value.line_no) == ("sacct", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "joules"),
+    [
+        (["5600"], 5600.0),
+        (["5600", "400"], 6000.0),
+        (["0"], None),
+        ([""], None),
+        (["18446744073709551614"], None),
+        ([], None),
+    ],
+)
+def test_energy_of_all_incarnations(words: list[str], joules: float | None) -> None:
+    """The records of a job that was requeued add up; 0, nothing and NO_VAL64 are no energy."""
+    text = "".join(f"7{SEPARATOR}{word}\n" for word in words)
+    assert parse_sacct_energy(text) == joules
+
+
+def test_an_energy_that_is_no_number() -> None:
+    """Words in its place are refused."""
+    with pytest.raises(ParseError, match="joules"):
+        parse_sacct_energy(f"7{SEPARATOR}5.6K\n")

@@ -1,0 +1,29 @@
+"""The energy of a job's nodes as Slurm's accounting has it, where the cluster gathers any."""
+
+from __future__ import annotations
+
+from hpckit.account_ports import SlurmEnergy
+from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.errors import HpckitError
+from hpckit.model.slurm import JobId
+from hpckit.ports import ClusterProbe
+
+
+class SlurmEnergies:
+    """Asks sacct, but only where the cluster, as it is remembered, gathers energy."""
+
+    def __init__(self, slurm: SlurmCli, probe: ClusterProbe) -> None:
+        self._slurm = slurm
+        self._probe = probe
+
+    def of(self, job_id: str, cluster: str | None) -> SlurmEnergy:
+        """That of an ended job, of all its incarnations."""
+        try:
+            plugin = self._probe.look(cluster, needs_partitions=False).config.energy_plugin
+            if plugin is None or plugin.endswith("/none"):
+                return SlurmEnergy(because="Slurm gathers none here")
+            value_j = self._slurm.energy_j(JobId(job_id), cluster)
+        except HpckitError as error:
+            return SlurmEnergy(because=f"Slurm's was not told: {error.message}")
+        because = "" if value_j else f"Slurm's {plugin} counted none"
+        return SlurmEnergy(value_j=value_j, plugin=plugin, because=because)
