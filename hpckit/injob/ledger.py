@@ -1,7 +1,7 @@
 """A rank's ledger: a line before its command starts, a line after its end.
 
-It never fails, and never waits for a driver or a file system longer than a second. Format:
-docs/reference/account-files.md.
+It never fails, and waits for a driver, and at its end for a file system, no longer than a second.
+It begins where the rank's log has just been opened. Format: docs/reference/account-files.md.
 """
 
 from __future__ import annotations
@@ -85,8 +85,12 @@ class Ledger:
         done.acquire()
 
         def write() -> None:
+            # Closed here as well: a close waits for the server (NFS), as would that at the exit.
             try:
-                _write(fd, line)
+                try:
+                    _write(fd, line)
+                finally:
+                    os.close(fd)
             except OSError as error:
                 say(f"the ledger has no end: {reason(error)}")
             done.release()

@@ -53,6 +53,7 @@ def supervise(
         wake = _catch_signals()
         if ledger is not None:
             ledger.begin()
+        early = _arrived(wake)
         pid, tees = _start(command, env, RankLog(log))
     except OSError as error:
         # To become the command takes no further process and no pipe. If the fault lies with the
@@ -61,7 +62,7 @@ def supervise(
             say(f"no rank log: {reason(error)}")
         replace(command, env)
     process = _Command(pid, ledger)
-    status, asked_to_end = _relay(process, wake, tees)
+    status, asked_to_end = _relay(process, wake, tees, early)
     code = _shell_code(status)
     # First of all: which rank failed first is told by which file is there first.
     if status and not asked_to_end:
@@ -115,12 +116,15 @@ def _shell_code(status: int) -> int:
     return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
-def _relay(command: _Command, wake: int, tees: list[Tee]) -> tuple[int, bool]:
-    """Copy and forward until the command has ended.
+def _relay(command: _Command, wake: int, tees: list[Tee], early: bytes) -> tuple[int, bool]:
+    """Copy and forward until the command has ended; `early` came before it began.
 
     Returns its wait status, and whether a signal had asked it to end.
     """
-    asked_to_end = False
+    # Whoever signals all processes of a step did not reach one that was not there yet.
+    for number in early:
+        _forward(command.pid, number)
+    asked_to_end = any(number in _ENDING for number in early)
     while True:
         ready = _wait(wake, [tee for tee in tees if tee.open or tee.pending])
         if wake in ready:
@@ -164,6 +168,14 @@ def _wait(wake: int, tees: list[Tee]) -> set[int]:
         elif source is not None:
             poll.register(source, select.POLLIN)
     return {fd for fd, _ in poll.poll()}
+
+
+def _arrived(wake: int) -> bytes:
+    """The signals that have come so far."""
+    try:
+        return os.read(wake, 512)
+    except BlockingIOError:
+        return b""
 
 
 def _on_signals(command: _Command, arrived: bytes) -> int | None:

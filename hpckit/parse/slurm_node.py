@@ -32,13 +32,18 @@ def job_cpus(env: Mapping[str, str]) -> int | None:
 
 
 def job_memory_bytes(env: Mapping[str, str], cpus: int | None) -> int | None:
-    """The job's memory on this node: SLURM_MEM_PER_NODE, or that of a CPU times its CPUs, in MiB.
+    """The job's memory on this node: SLURM_MEM_PER_NODE, or that of a CPU or GPU times these.
 
+    The sampler's step is one without limits: the script gives it the job's own as HPCKIT_MEM_PER_…
     None where the job has all of the node's, which Slurm writes as 0.
     """
-    per_node, per_cpu = env.get("SLURM_MEM_PER_NODE", ""), env.get("SLURM_MEM_PER_CPU", "")
-    if per_node.isascii() and per_node.isdigit():
-        return int(per_node) * _MIB or None
-    if per_cpu.isascii() and per_cpu.isdigit() and cpus is not None:
-        return int(per_cpu) * cpus * _MIB or None
+    gpus = _number(env.get("SLURM_GPUS_ON_NODE", ""))
+    for of, count in (("NODE", 1), ("CPU", cpus), ("GPU", gpus)):
+        each = _number(env.get(f"HPCKIT_MEM_PER_{of}") or env.get(f"SLURM_MEM_PER_{of}", ""))
+        if each is not None and count is not None:
+            return each * count * _MIB or None
     return None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

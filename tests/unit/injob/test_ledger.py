@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -211,6 +212,33 @@ def test_an_end_that_cannot_be_written_does_not_hold_the_rank(
         assert process.wait(10) == 5
         assert 0.9 < time.monotonic() - begun_s < 5
     os.close(reader)
+
+
+def test_a_signal_that_comes_before_the_command_reaches_it(
+    start: Start, ledger_env: dict[str, str], job_folder: Path, tmp_path: Path
+) -> None:
+    """Also where slurmstepd signals every process of the step, of which the command was none."""
+    path = ledger(job_folder)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)  # no one reads: the ledger's begin waits
+    shell = tmp_path / "slurmstepd"
+    shutil.copy("/bin/bash", shell)
+    via = [str(shell), "-c", '"$@" & echo $!; wait $!; exit $?', "sh"]
+    with start(*SLURM, "sleep", "20", via=via, env=ledger_env) as process:
+        assert process.stdout is not None
+        entry = int(process.stdout.readline())
+        while not _catches(entry, signal.SIGTERM):
+            time.sleep(0.01)
+        os.kill(entry, signal.SIGTERM)
+        reader = os.open(path, os.O_RDONLY)
+        assert process.wait(10) == 128 + signal.SIGTERM
+    os.close(reader)
+
+
+def _catches(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split(maxsplit=1)[0], 16)
+    return bool(caught >> (number - 1) & 1)
 
 
 def _fill(fifo: Path) -> None:

@@ -33,9 +33,13 @@ def test_cpus_of_this_node(per_node: str, node: str, cpus: int | None) -> None:
         ({"SLURM_MEM_PER_NODE": "1000"}, 1000 * MIB),
         ({"SLURM_MEM_PER_NODE": "0"}, None),
         ({"SLURM_MEM_PER_CPU": "100"}, 800 * MIB),
+        ({"SLURM_MEM_PER_GPU": "100", "SLURM_GPUS_ON_NODE": "4"}, 400 * MIB),
+        ({"SLURM_MEM_PER_NODE": "0", "HPCKIT_MEM_PER_NODE": "1000"}, 1000 * MIB),
         ({}, None),
     ],
 )
 def test_memory_of_this_node(env: dict[str, str], limit: int | None) -> None:
-    """Memory is that of the node or of each CPU, in MiB; 0 is all and so no limit of the job's."""
+    """Memory is that of the node, of each CPU or GPU, in MiB; 0 is all and so no limit; what the
+    script says goes before what a step without limits has.
+    """
     assert job_memory_bytes(env, 8) == limit
