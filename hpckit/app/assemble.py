@@ -10,7 +10,7 @@ from typing import Any
 from hpckit.app.accounts import NodeEvidence
 from hpckit.app.node_fold import GpuFold, NodeFold
 from hpckit.measure.attribution import RankClaim
-from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.energy_sum import sum_of_gpus
 from hpckit.measure.usage import GpuUsage
 from hpckit.model.account import (
     Conservation,
@@ -127,7 +127,7 @@ def _incarnation(
         restart=restart,
         started_s=min(one.started_s for one in nodes),
         ended_s=max(one.ended_s for one in nodes),
-        gpu_energy=sum_of_boards(one.energy for one in held),
+        gpu_energy=sum_of_gpus(held),
         gpu_s=math.fsum(one.held_s for one in held),
         is_lost=is_lost,
         because="the job was requeued and began again; what a checkpoint kept is not known"

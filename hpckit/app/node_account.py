@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
-from hpckit.measure.energy_sum import from_slurm, sum_of_boards
+from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.model.account import Energy, EnergySource, GpuAccount, NodeAccount
 from hpckit.model.series import SampleMeta
 from hpckit.model.site import EnergySite
@@ -124,7 +124,10 @@ def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
     for one in nodes:
         if one.energy.value_j is None:
             return one.energy
-    return dataclasses.replace(sum_of_boards(one.energy for one in nodes), scope="node")
+    parts = [
+        Part(one.energy, one.node, (one.ended_s or 0.0) - (one.started_s or 0.0)) for one in nodes
+    ]
+    return dataclasses.replace(sum_of_parts(parts), scope="node")
 
 
 def with_slurms(

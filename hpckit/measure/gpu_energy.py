@@ -110,6 +110,7 @@ class GpuEnergy:
         return Energy(
             value_j=max(0.0, step["energy_j"]),
             plus_minus_j=half_j,
+            unseen_j=max(0.0, step["unseen_j"]),
             source=_source(step),
             coverage_frac=1.0 if covered > _LEAST_COVERED else covered,
             scope=self.scope,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.account_store import FileSampleStore
@@ -15,7 +16,15 @@ from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import EnergySource, JobReport
 from hpckit.model.site import EnergySite
-from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, uuid_of, write_accounts
+from tests.fakes.account_files import (
+    EPOCH_NS,
+    Columns,
+    MadeJob,
+    busy,
+    unused,
+    uuid_of,
+    write_accounts,
+)
 
 SMALL = MadeJob(gpus=2, duration_s=60.0)
 RUN_J = 2 * 550 * 60.0
@@ -100,6 +109,43 @@ def test_a_requeued_job_has_both_incarnations(tmp_path: Path) -> None:
     assert report.energy.useful_gpu_j == pytest.approx(RUN_J, rel=0.1)
     assert report.ended_s - report.started_s == pytest.approx(160.0)
     assert (len(report.gpus), report.job.gpus) == (4, 2)
+
+
+def test_a_board_is_off_by_the_same_in_every_incarnation(tmp_path: Path) -> None:
+    """A requeue onto the same board makes its energy no better known."""
+    for restart in range(2):
+        write_accounts(
+            tmp_path,
+            MadeJob(gpus=1, gpu_meta={"energy": None}, restart=restart, begins_s=100.0 * restart),
+        )
+    report = reported(tmp_path)
+    halves = [one.energy.plus_minus_j for one in report.gpus]
+    assert report.energy.gpu.plus_minus_j == pytest.approx(sum(half or 0.0 for half in halves))
+
+
+def test_what_lock_step_hides_is_in_the_interval_of_the_job(tmp_path: Path) -> None:
+    """Eight boards whose sensors see the same quarter of each period are off by eight times one."""
+
+    def in_step(at_s: NDArray[np.float64], gpu: int) -> Columns:
+        return {**busy(at_s, gpu), "power_mw": np.full(len(at_s), 400_000.0)}
+
+    a100 = {"energy": None, "power": "usage", "name": "NVIDIA A100-SXM4-80GB"}
+    report = made(
+        tmp_path, gpus=8, shape=in_step, gpu_meta={**a100, "power_limit_w": 400.0}, ledgers=False
+    )
+    found, truth_j = report.energy.gpu, 8 * 60 * (400 + 100) / 2
+    assert found.value_j == pytest.approx(8 * 60 * 400)
+    assert abs((found.value_j or 0.0) - truth_j) <= (found.plus_minus_j or 0.0)
+
+
+def test_coverage_of_a_job_is_of_its_time(tmp_path: Path) -> None:
+    """An incarnation without a measurement weighs as long as it took."""
+    write_accounts(
+        tmp_path,
+        MadeJob(gpus=1, duration_s=600.0, gpu_meta={"energy": None, "power": None}, ledgers=False),
+    )
+    write_accounts(tmp_path, MadeJob(gpus=1, duration_s=60.0, restart=1, begins_s=1000.0))
+    assert reported(tmp_path).energy.gpu.coverage_frac == pytest.approx(60 / 660)
 
 
 def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
