@@ -69,6 +69,13 @@ def test_the_counter_is_taken_where_there_is_one() -> None:
     assert (energy.coverage_frac, energy.scope) == (1.0, "gpu")
 
 
+def test_a_counter_is_as_good_as_its_board() -> None:
+    """The board's gain is in the counter's ± as it is in that of the power."""
+    energy = folded(power_w=steady(), energy_mj=counter_mj(SECONDS)).energy
+    assert energy.plus_minus_j == pytest.approx(0.117 * 12_000, rel=0.05)
+    assert "gain is unknown to ± 5 %" in energy.because
+
+
 def test_two_readings_of_the_ledger_are_enough() -> None:
     """Without a sample the ledger's two readings give the energy."""
     nothing = np.zeros(0)
