@@ -50,7 +50,7 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         name=gpu.name,
         restart=fold.evidence.restart,
         held_s=held_s,
-        energy=_labelled(energy, mig=gpu.mig),
+        energy=energy,
         waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
         throttling=Throttling() if usage is None else usage.throttling,
         idle_remainder_j=None if energy.value_j is None else idle_j,
@@ -61,14 +61,6 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         refused=refused,
         **taken,
     )
-
-
-def _labelled(energy: Energy, *, mig: bool) -> Energy:
-    """A MIG slice has no counter of its own."""
-    if not mig or energy.value_j is None:
-        return energy
-    words = [part for part in (energy.because, "of the whole GPU, which is split by MIG") if part]
-    return dataclasses.replace(energy, because="; ".join(words))
 
 
 def rank_accounts(fold: NodeFold) -> list[RankAccount]:

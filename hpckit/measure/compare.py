@@ -23,7 +23,7 @@ from hpckit.measure.spread import (
     t_power,
     t_quantile,
 )
-from hpckit.model.account import GpuAccount, JobReport
+from hpckit.model.account import SPLIT_GPU, GpuAccount, JobReport
 from hpckit.model.comparison import (
     ComparedJob,
     ComparedQuantity,
@@ -78,7 +78,7 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
         b=_job(b.report),
         recipe=_recipe(a.recipe, b.recipe),
         quantities=quantities,
-        notes=tuple(_notes(first, second, same_boards=same)),
+        notes=(*_notes(first, second, same_boards=same), *_split(a, b)),
     )
 
 
@@ -298,3 +298,8 @@ def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
     if few < _FEW_BOARDS:
         yield "fewer than 4 GPUs in a job: how boards differ is hardly known, intervals are wide"
     yield "at 95 % each, 1 in 20 quantities differs by chance alone"
+
+
+def _split(*sides: ComparedSide) -> Iterable[str]:
+    if any(gpu.energy.scope == SPLIT_GPU for side in sides for gpu in _last(side.report)):
+        yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from hpckit.model.account import Energy, EnergySource, GpuAccount
+from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount
 
 _MOST_NOTES: Final = 6
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
@@ -130,6 +130,6 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
 
 
 def _one(scopes: set[str], usual: str) -> str:
-    """The scope of all of them; of several the widest, since a module holds its GPU."""
-    widest = ("node", "module", "gpu", "cpu")
+    """The scope of all of them; of several the widest: a module holds its GPU."""
+    widest = ("node", "module", SPLIT_GPU, "gpu", "cpu")
     return next((scope for scope in widest if scope in scopes), usual)

@@ -109,8 +109,8 @@ class GpuEnergy:
         half_j = self._half_width(step, first, last)
         return Energy(
             value_j=max(0.0, step["energy_j"]),
-            plus_minus_j=half_j,
-            unseen_j=max(0.0, step["unseen_j"]),
+            plus_minus_j=None if self.is_split else half_j,
+            unseen_j=0.0 if self.is_split else max(0.0, step["unseen_j"]),
             source=_source(step),
             coverage_frac=1.0 if covered > _LEAST_COVERED else covered,
             scope=self.scope,
@@ -165,7 +165,7 @@ class GpuEnergy:
         if step["energy_j"] > self.most_w * (time_s + 0.1):
             parts.append("above the power limit × 1.2: not to be believed")
         if self.is_split:
-            parts.append("of the whole GPU, which is split into MIG devices")
+            parts.append("of the whole GPU, which MIG splits: the job's share of it is not known")
         if self.scope == "module":
             parts.append("of the module: CPU and memory are in it")
         parts += _told(self.counts)

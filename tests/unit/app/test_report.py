@@ -14,7 +14,7 @@ from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
-from hpckit.model.account import EnergySource, JobReport
+from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
 from hpckit.model.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
@@ -148,6 +148,26 @@ def test_coverage_of_a_job_is_of_its_time(tmp_path: Path) -> None:
     assert reported(tmp_path).energy.gpu.coverage_frac == pytest.approx(60 / 660)
 
 
+def test_a_split_gpu_is_marked_wherever_its_energy_is(tmp_path: Path) -> None:
+    """GPU, rank and job have the whole of a GPU that MIG splits, said so, and no ±."""
+    report = made(tmp_path, gpu_meta={"mig": True})
+    found = [report.gpus[0].energy, report.ranks[0].energy, report.energy.gpu]
+    assert {one.scope for one in found} == {SPLIT_GPU}
+    assert {one.plus_minus_j for one in found} == {None}
+    assert all("which MIG splits" in one.because for one in found)
+
+
+def test_a_rank_on_a_slice_marks_its_gpu_without_samples(tmp_path: Path) -> None:
+    """The ledger alone tells a slice by the name that the rank saw."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, samples=False))
+    ledger = place / "rank-1.ledger"
+    text = ledger.read_text()
+    assert '"visible": "1"' in text
+    ledger.write_text(text.replace('"visible": "1"', '"visible": "MIG-6f8a"'))
+    report = reported(tmp_path)
+    assert [one.energy.scope for one in report.gpus] == ["gpu", SPLIT_GPU]
+
+
 def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
     """The nodes of the allocation without accounts are in `missing`."""
     write_accounts(tmp_path, SMALL)
@@ -216,6 +236,13 @@ def test_a_node_is_modelled_from_the_sites_figures(tmp_path: Path) -> None:
     assert report.cost.facility_j == pytest.approx(1.2 * (report.energy.node.value_j or 0.0))
     assert report.cost.price == pytest.approx((report.cost.facility_j or 0.0) / 3.6e6 * 0.3)
     assert report.cost.because == "the site file's [energy] has no co2_g_per_kwh"
+
+
+def test_a_node_says_that_its_split_gpus_are_whole(tmp_path: Path) -> None:
+    """What is modelled of a node holds the whole of GPUs that MIG splits."""
+    write_accounts(tmp_path, MadeJob(gpus=1, gpu_meta={"mig": True}))
+    report = reported(tmp_path, site=EnergySite(node_idle_w=300.0, cpu_core_w=4.0))
+    assert "those that MIG splits whole" in report.energy.node.because
 
 
 def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from hpckit.measure.compare import ComparedSide, compare
 from hpckit.measure.compare_series import series_of
-from hpckit.model.account import Share
+from hpckit.model.account import SPLIT_GPU, Share
 from hpckit.model.comparison import ComparedQuantity, Comparison, Verdict
 from tests.fakes.random_series import STARTED_S, Floats, ar1, chunk_of, job_power
 from tests.unit.decide.measured import energy, gpu, report
@@ -151,6 +152,14 @@ def test_useful_shares_are_of_what_is_known() -> None:
     )
     assert found.a == pytest.approx(0.75)
     assert found.verdict is Verdict.NOT_SEEN
+
+
+def test_energy_of_split_gpus_is_said_to_be_of_the_whole() -> None:
+    """A note says what else is in the energy."""
+    split = dataclasses.replace(energy(1e5), scope=SPLIT_GPU, plus_minus_j=None)
+    notes = compare(side(power(1), energy=split), side(power(2))).notes
+    assert any("MIG" in note for note in notes)
+    assert not any("MIG" in note for note in compare(side(power(1)), side(power(2))).notes)
 
 
 def test_one_run_each_has_no_interval_of_its_duration() -> None:

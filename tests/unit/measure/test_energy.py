@@ -76,6 +76,15 @@ def test_a_counter_is_as_good_as_its_board() -> None:
     assert "gain is unknown to ± 5 %" in energy.because
 
 
+@pytest.mark.parametrize("energy", ["counter", None])
+def test_a_gpu_that_mig_splits_is_counted_whole(energy: str | None) -> None:
+    """The driver has no counter and no power of a slice: the GPU's is told as such, without ±."""
+    found = folded(power_w=steady(), energy_mj=counter_mj(SECONDS), of=gpu(energy=energy, mig=True))
+    assert found.energy.value_j == pytest.approx(12_000, rel=1e-3)
+    assert (found.energy.plus_minus_j, found.energy.scope) == (None, "split-gpu")
+    assert found.energy.because.count("MIG") == 1
+
+
 def test_two_readings_of_the_ledger_are_enough() -> None:
     """Without a sample the ledger's two readings give the energy."""
     nothing = np.zeros(0)
