@@ -10,7 +10,7 @@ from typing import Any
 from hpckit.app.accounts import NodeEvidence
 from hpckit.app.node_fold import GpuFold, NodeFold
 from hpckit.measure.attribution import RankClaim
-from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.energy_sum import sum_of_gpus
 from hpckit.measure.usage import GpuUsage
 from hpckit.model.account import (
     Conservation,
@@ -50,7 +50,7 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         name=gpu.name,
         restart=fold.evidence.restart,
         held_s=held_s,
-        energy=_labelled(energy, mig=gpu.mig),
+        energy=energy,
         waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
         throttling=Throttling() if usage is None else usage.throttling,
         idle_remainder_j=None if energy.value_j is None else idle_j,
@@ -61,14 +61,6 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         refused=refused,
         **taken,
     )
-
-
-def _labelled(energy: Energy, *, mig: bool) -> Energy:
-    """A MIG slice has no counter of its own."""
-    if not mig or energy.value_j is None:
-        return energy
-    words = [part for part in (energy.because, "of the whole GPU, which is split by MIG") if part]
-    return dataclasses.replace(energy, because="; ".join(words))
 
 
 def rank_accounts(fold: NodeFold) -> list[RankAccount]:
@@ -127,7 +119,7 @@ def _incarnation(
         restart=restart,
         started_s=min(one.started_s for one in nodes),
         ended_s=max(one.ended_s for one in nodes),
-        gpu_energy=sum_of_boards(one.energy for one in held),
+        gpu_energy=sum_of_gpus(held),
         gpu_s=math.fsum(one.held_s for one in held),
         is_lost=is_lost,
         because="the job was requeued and began again; what a checkpoint kept is not known"

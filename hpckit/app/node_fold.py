@@ -156,7 +156,10 @@ class _Folds:
                 energy = "counter" if has_counter else None
                 refused = {one.refused for one in readings if one.refused}
                 why = {"energy_mj": sorted(refused)[0]} if refused else {}
-                gpu = SampledGpu(uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why)
+                gpu = SampledGpu(
+                    uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why,
+                    mig=_is_split(self.request.evidence.lives, uuid),
+                )  # fmt: skip
                 self._begin_energy(gpu, None)
         return tuple(
             GpuFold(
@@ -166,6 +169,12 @@ class _Folds:
             )
             for uuid, gpu in self.gpus.items()
         )
+
+
+def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
+    """Whether a rank saw a slice of this GPU."""
+    starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
+    return any(one.uuid == uuid for start in starts for one in start.gpus)
 
 
 def _period_s(hz: float) -> float:

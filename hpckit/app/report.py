@@ -15,7 +15,7 @@ from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
-from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.energy_sum import sum_of_gpus
 from hpckit.measure.findings import report_findings
 from hpckit.measure.straggler_causes import Surroundings
 from hpckit.measure.stragglers import stragglers, with_behind
@@ -187,7 +187,7 @@ def _energy(
     useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
     lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
-        gpu=sum_of_boards(one.energy for one in gpus)
+        gpu=sum_of_gpus(gpus)
         if gpus
         else Energy(value_j=None, because="no GPU is named in the accounts"),
         node=node,

@@ -112,6 +112,11 @@ def _split(
         states[left & quiet & (rows["power_mw"] != _NONE32)] = QUIET
 
 
+def waiting_w(still_w: float, limit_w: float) -> float:
+    """The most that a GPU draws whose kernels wait, by what it draws without any."""
+    return still_w + QUIET_POWER_FRAC * max(0.0, limit_w - still_w)
+
+
 class PowerLevels:
     """Tells, at the end, which of the quiet time was a spin: by the power in it, W by W."""
 
@@ -137,5 +142,5 @@ class PowerLevels:
         if self._still_mw is None or limit_w is None:
             return 0
         still_w = self._still_mw / 1000
-        most_w = still_w + QUIET_POWER_FRAC * max(0.0, limit_w - still_w)
+        most_w = waiting_w(still_w, limit_w)
         return int(self._quiet_us[: int(most_w) + 1].sum())

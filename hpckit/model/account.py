@@ -13,6 +13,7 @@ from typing import Final
 
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
+SPLIT_GPU: Final = "split-gpu"
 
 
 class EnergySource(StrEnum):
@@ -29,13 +30,17 @@ class EnergySource(StrEnum):
 class Energy:
     """An energy with its provenance.
 
-    `plus_minus_j` is the half width of the 95 % interval; `coverage_frac` the share of the time
-    for which something was measured; `scope` is `gpu`, `module` (CPU and memory with it), `cpu`,
-    `node`. Without a value `because` says why there is none, else what it was made of.
+    `plus_minus_j` is the half width of the 95 % interval, and `unseen_j` the part of it for what a
+    power sensor does not see: boards in step hide the same, so that it adds up over them, and the
+    rest as squares. `coverage_frac` is the share of the time for which something was measured;
+    `scope` is `gpu`, `split-gpu` (the whole of a GPU that MIG splits: what the slices of other jobs
+    took is in it, and no ± is known), `module` (CPU and memory with it), `cpu`, `node`. Without a
+    value `because` says why there is none, else what it was made of.
     """
 
     value_j: float | None
     plus_minus_j: float | None = None
+    unseen_j: float = 0.0
     source: EnergySource | None = None
     coverage_frac: float = 0.0
     scope: str = "gpu"

@@ -10,7 +10,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from hpckit.model.account import GpuAccount, JobReport, NodeAccount, RankAccount, Share
+from hpckit.model.account import (
+    SPLIT_GPU,
+    Energy,
+    GpuAccount,
+    JobReport,
+    NodeAccount,
+    RankAccount,
+    Share,
+)
 
 Labels = dict[str, str]
 Sample = tuple[Mapping[str, str], float | None]
@@ -149,7 +157,7 @@ def _job_labels(report: JobReport) -> Labels:
 
 
 def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
-    yield job | {"scope": "gpu"}, report.energy.gpu.value_j
+    yield job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j
     yield job | {"scope": "node"}, report.energy.node.value_j
     yield job | {"scope": "facility"}, report.cost.facility_j
 
@@ -175,11 +183,18 @@ def _gpu_labels(gpu: GpuAccount, ranks: Mapping[tuple[int, str], str]) -> Labels
         "uuid": gpu.uuid,
         "restart": str(gpu.restart),
         "rank": ranks.get((gpu.restart, gpu.uuid), ""),
+        **_mig(gpu.energy),
     }
 
 
 def _rank_labels(rank: RankAccount) -> Labels:
-    return {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+    labels = {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+    return labels | _mig(rank.energy)
+
+
+def _mig(energy: Energy) -> Labels:
+    """What marks the energy of a whole GPU that MIG splits."""
+    return {"mig": "true"} if energy.scope == SPLIT_GPU else {}
 
 
 def _is_number(value: float | None) -> bool:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
+from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
 from hpckit.report.quantities import energy, gpu_time, memory, number, percent, plural
 from hpckit.units import format_indices
 
@@ -17,6 +17,10 @@ _CLASSES: Final = (
     ("no_process_gpu_s", "no process"),
     ("unknown_gpu_s", "not known"),
 )
+_SCOPES: Final = {
+    "module": " module (CPU and memory with it)",
+    SPLIT_GPU: ", whole GPUs though MIG splits them",
+}
 _DIFFERS_FRAC: Final = 0.10
 _BEHIND_FRAC: Final = 0.05
 _HELD_DOWN_FRAC: Final = 0.01
@@ -52,7 +56,7 @@ def _provenance(one: Energy, what: str) -> str:
         return f"{what} not known: {one.because or 'nothing was measured'}"
     source = str(one.source) if one.source is not None else "source not known"
     covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
-    scope = " module (CPU and memory with it)" if one.scope == "module" else ""
+    scope = _SCOPES.get(one.scope, "")
     return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
 
 

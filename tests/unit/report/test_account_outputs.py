@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from docs.generate import report_schema
-from hpckit.model.account import JobReport
+from hpckit.model.account import SPLIT_GPU, JobReport
 from hpckit.report.account_csv import COLUMNS, report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics
@@ -155,6 +155,20 @@ def test_openmetrics_has_each_sample_once() -> None:
     """A rank that torchrun started again in one incarnation does not repeat a sample."""
     report = clean()
     metrics(report_openmetrics(replace(report, ranks=(*report.ranks, report.ranks[0]))))
+
+
+def test_a_split_gpu_is_marked_in_every_output() -> None:
+    """Who sums energies by machine sees that the whole of a GPU is counted that MIG splits."""
+    report = clean()
+    split = replace(report.energy.gpu, scope=SPLIT_GPU, plus_minus_j=None)
+    gpu = replace(report.gpus[0], energy=split)
+    report = replace(report, gpus=(gpu,), energy=replace(report.energy, gpu=split))
+    assert document(report)["gpus"][0]["energy"]["scope"] == "split-gpu"
+    assert rows(report)[0]["energy_scope"] == "split-gpu"
+    marked = {
+        name for name, labels in metrics(report_openmetrics(report)) if ("mig", "true") in labels
+    }
+    assert {"hpckit_job_energy_joules", "hpckit_gpu_energy_joules"} <= marked
 
 
 def test_a_report_on_nothing_is_still_one() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.model.account import Advice, JobReport, ReportFinding, Share
+from hpckit.model.account import SPLIT_GPU, Advice, JobReport, ReportFinding, Share
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from hpckit.report.quantities import energy, percent
 from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
@@ -107,6 +107,15 @@ def test_energy_that_nobody_measured_says_why() -> None:
     text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
     assert "GPU not known: the driver has no counter, and no sampler ran" in text
     assert " 0 J GPU" not in text
+
+
+def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
+    """The screen names energy that other jobs' slices have a part in."""
+    report = clean()
+    gpu = replace(report.energy.gpu, scope=SPLIT_GPU)
+    assert "whole GPUs though MIG splits them" in said(
+        replace(report, energy=replace(report.energy, gpu=gpu))
+    )
 
 
 def test_ranks_that_do_not_add_up_are_told() -> None:
