@@ -23,9 +23,10 @@ NEVER_FRAC: Final = 0.01
 LATE_S: Final = 60.0
 LATE_FRAC: Final = 0.05
 LATE_SHORT_FRAC: Final = 0.2
+LATE_SHORT_S: Final = 10.0
 LATE_LONG_S: Final = 900.0
-"""At the end: a minute that is 5 % of the job, or a fifth of a short job, or a quarter of an hour
-of any; writing the last checkpoint takes less."""
+"""At the end: a minute that is 5 % of the job, or a fifth of a short job and 10 s, or a quarter of
+an hour of any; writing the last checkpoint takes less, and so does a program that ends."""
 STRETCH_FRAC: Final = 0.2
 STRETCH_S: Final = 60.0
 """Before: loading data and compiling take some percent of a job, rarely a fifth."""
@@ -256,8 +257,8 @@ def _late_s(gpu: GpuAccount) -> float:
     """How long it did nothing at the end, 0 where that is not worth a word."""
     late_s = math.fsum(_length_s(window) for window in gpu.windows if window.is_late)
     frac = late_s / gpu.held_s if gpu.held_s > 0 else 0.0
-    is_long = (late_s >= LATE_S and frac >= LATE_FRAC) or late_s >= LATE_LONG_S
-    return late_s if is_long or frac >= LATE_SHORT_FRAC else 0.0
+    kinds = ((LATE_S, LATE_FRAC), (LATE_SHORT_S, LATE_SHORT_FRAC), (LATE_LONG_S, 0.0))
+    return late_s if any(late_s >= long and frac >= part for long, part in kinds) else 0.0
 
 
 def _early(gpu: GpuAccount) -> list[Window]:

@@ -48,7 +48,8 @@ RULES: Final = (
         what="GPUs worked, then did nothing to the end: a rank hung, or the rest needs no GPU.",
         threshold=(
             f"{gpu.LATE_S:.0f} s that are {percent(gpu.LATE_FRAC)} of the job,"
-            f" {percent(gpu.LATE_SHORT_FRAC)} of a short one, or {gpu.LATE_LONG_S / 60:.0f} min"
+            f" {gpu.LATE_SHORT_S:.0f} s that are {percent(gpu.LATE_SHORT_FRAC)} of a short one,"
+            f" or {gpu.LATE_LONG_S / 60:.0f} min"
         ),
         remedy="look at the end of the logs (hpckit logs); end the job when its GPUs are done",
         source="jobstats#28",

@@ -95,6 +95,15 @@ def test_a_last_checkpoint_is_not_late_idle() -> None:
     assert rules(gpus=tuple(late)) == []
 
 
+@pytest.mark.parametrize(("held_s", "late_s", "is_found"), [(33.0, 7.0, False), (26.0, 12.0, True)])
+def test_late_idle_of_a_short_job(held_s: float, late_s: float, *, is_found: bool) -> None:
+    """A program that takes seconds to end is none; ten seconds that are a fifth of a job are."""
+    share = Share(useful_gpu_s=held_s - late_s, idle_gpu_s=late_s)
+    late = (Window(kind="idle", started_s=held_s - late_s, ended_s=held_s, is_late=True),)
+    made = [gpu(index, held_s=held_s, waste=share, windows=late) for index in range(2)]
+    assert rules(gpus=tuple(made)) == (["late-idle"] if is_found else [])
+
+
 def test_late_idle_of_a_long_job() -> None:
     """A quarter of an hour at the end is late-idle however long the job was."""
     day_s = 86_400.0
