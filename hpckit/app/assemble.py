@@ -130,7 +130,7 @@ def _incarnation(
         gpu_energy=sum_of_boards(one.energy for one in held),
         gpu_s=math.fsum(one.held_s for one in held),
         is_lost=is_lost,
-        because="the job was requeued and began again; what a checkpoint kept is not known"
+        because="the job was requeued; what a checkpoint kept of it is not known"
         if is_lost
         else "",
     )

@@ -139,7 +139,7 @@ RULES: Final = (
     Rule(
         name="restarts-lost",
         severity=Severity.NOTE,
-        what="The job was requeued, and began again.",
+        what="The job was requeued: what no checkpoint kept was lost.",
         threshold="each requeue",
         remedy="checkpoints bound what a requeue costs",
         source="sacct(1): Restarts",

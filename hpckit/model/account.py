@@ -187,7 +187,10 @@ class NodeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
-    """One run of the job between two requeues; `is_lost` where a later one began again."""
+    """One run of the job between two requeues.
+
+    `is_lost` where a later one followed: what no checkpoint kept of it was lost, all of it at most.
+    """
 
     restart: int
     started_s: float
@@ -294,7 +297,10 @@ class ReportedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnergy:
-    """The energies of the whole job: all incarnations."""
+    """The energies of the whole job: all incarnations.
+
+    `lost_gpu_j` is that of incarnations before a requeue, the most that can have been lost.
+    """
 
     gpu: Energy
     node: Energy

@@ -200,7 +200,7 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
         lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
     ),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
-    ("counts as", lambda one: _word("lost" if one.is_lost else "kept")),
+    ("counts as", lambda one: _word("lost at most" if one.is_lost else "kept")),
     ("because", lambda one: _word(one.because)),
 )
 

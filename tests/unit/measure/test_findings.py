@@ -249,9 +249,10 @@ def test_memory_pressure() -> None:
 
 
 def test_restarts_lost() -> None:
-    """What ran before a requeue is lost, in GPU-seconds and joules."""
+    """What ran before a requeue is lost at most: how much a checkpoint kept is not known."""
     (one,) = found(report(incarnations=(run(0, is_lost=True), run(1))))
-    assert (one.rule, one.wasted_gpu_s, one.wasted_j) == ("restarts-lost", 4000, 2_400_000.0)
+    assert (one.rule, one.wasted_gpu_s, one.wasted_j) == ("restarts-lost", None, None)
+    assert one.because == "at most 16:40 were lost"
 
 
 def test_counter_disagrees() -> None:
