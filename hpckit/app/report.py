@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
@@ -217,6 +218,7 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
     ids = [one.job_id for one in metas]
     ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
     tasks = [one.array_task for one in metas]
+    held = [fold.evidence for fold in folds]
     return ReportedJob(
         job_id=facts.job_id or next(filter(None, ids), None),
         name=facts.name,
@@ -226,11 +228,16 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
         state=facts.state,
         exit_code=facts.exit_code,
         folder=facts.folder,
-        nodes=len({fold.evidence.node for fold in folds} | set(facts.nodes)),
-        gpus=len({(one.node, one.uuid) for one in gpus}),
+        nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
+        gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
         time_limit_s=facts.time_limit_s,
         synthetic=any(one.synthetic for one in metas),
     )
+
+
+def _most(held: Iterable[tuple[int, Hashable]]) -> int:
+    """How many of them the job had at once: the most of an incarnation, by its number."""
+    return max(Counter(restart for restart, _ in held).values(), default=0)
 
 
 def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:

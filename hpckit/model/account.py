@@ -280,7 +280,7 @@ class ReportedJob:
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
-    driver made up.
+    driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation.
     """
 
     job_id: str | None = None
