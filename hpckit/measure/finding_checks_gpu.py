@@ -53,6 +53,8 @@ DISAGREE_S: Final = 60.0
 UNKNOWN_FRAC: Final = 0.1
 UNKNOWN_S: Final = 10.0
 """A sampler starts and ends within some seconds of its job."""
+BALANCE: Final = "see whether its rank has more to do, as a pipeline's stage may; balance the work"
+"""What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
 # --- held and not used ---------------------------------------------------------------------------
@@ -141,7 +143,8 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
         subject = one.name if rank is None else f"rank {rank}, {one.name}"
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
         because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
-        yield Evidence(subject, because, one.wasted_gpu_s)
+        remedy = None if one.causes else BALANCE
+        yield Evidence(subject, because, one.wasted_gpu_s, remedy=remedy)
 
 
 # --- clocks --------------------------------------------------------------------------------------

@@ -63,10 +63,11 @@ RULES: Final = (
             f"{percent(stragglers.BEHIND_FRAC)} more useful time,"
             f" {percent(stragglers.ACTIVITY_BEHIND_FRAC)} busier SMs or a clock that is"
             f" {percent(stragglers.CLOCK_BEHIND_FRAC)} lower than the others', and beyond 5 robust"
-            " standard deviations"
+            " standard deviations; without long stretches in which nothing ran, among GPUs that"
+            f" were in use for as long as most ± {percent(stragglers.PEER_FRAC)}"
         ),
         remedy="if throttling or a link explains it tell your operator, and use --exclude until"
-        " then; else balance the work of ranks",
+        f" then; else {gpu.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
         check=gpu.straggler,
     ),

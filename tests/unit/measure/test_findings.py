@@ -153,6 +153,15 @@ def test_straggler() -> None:
     assert (one.rule, one.subject) == ("straggler", "rank 3, GPU3 on n1")
 
 
+@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "see whether"), (300.0, "if throttling")])
+def test_what_to_do_about_a_straggler(thermal_s: float, what: str) -> None:
+    """Where nothing measured explains a straggler its rank's work is looked at, not its node."""
+    made = [gpu(index, waste=shares(idle=200)) for index in range(3)]
+    odd = gpu(3, waste=shares(idle=20), throttling=Throttling(thermal_s=thermal_s))
+    remedies = [one.remedy for one in found(report(gpus=(*made, odd))) if one.rule == "straggler"]
+    assert [one.startswith(what) for one in remedies] == [True]
+
+
 def test_thermal_throttling() -> None:
     """Heat that holds clocks down a tenth of the time is found."""
     assert odd_gpu(throttling=Throttling(thermal_s=100)) == ["thermal-throttling"]
