@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
@@ -251,7 +251,7 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         sentence
         for fold in folds
         if not (facts.is_running and fold.evidence.restart == last)
-        for sentence in _cut_short(fold.evidence)
+        for sentence in _cut_short(fold)
     )
     said: dict[str, list[str]] = {}
     for fold in folds:
@@ -261,12 +261,17 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
 
 
-def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
+def _cut_short(fold: NodeFold) -> Iterator[str]:
     """What is not known of ranks that were killed, or whose node was lost."""
-    cut = {life.start.rank for life in evidence.lives if life.end is None}
+    evidence = fold.evidence
+    ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
+    if ended:
+        what = "exit codes, CPU time and memory of what was killed are not known"
+        yield f"{_ranks(ended)} on {evidence.node} wrote no end, being killed: {what}"
+    cut = {one.rank for one in fold.claims if one.ended_by == "sample"}
     if not cut:
         return
-    which = f"{'rank' if len(cut) == 1 else 'ranks'} {format_indices(cut)} on {evidence.node}"
+    which = f"{_ranks(cut)} on {evidence.node}"
     if not evidence.spans:
         yield f"{which} wrote no end, and no sampler was there: what came after the start"
         return
@@ -275,6 +280,10 @@ def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
         f"{which} wrote no end, being killed or on a node that was lost: "
         f"what came after the last sample, {format_duration(after_s)} from the start there"
     )
+
+
+def _ranks(numbers: Collection[int]) -> str:
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_indices(numbers)}"
 
 
 def _named(nodes: Sequence[str]) -> str:

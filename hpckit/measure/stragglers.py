@@ -193,7 +193,7 @@ def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
 
 
 def _activity(gpu: GpuAccount) -> float | None:
-    """Busy SMs in the time at work; the mean is over all time, in which a GPU that rests has none."""
+    """Busy SMs in the time at work: the mean is over all of it, rest included."""
     work = _at_work_frac(gpu)
     return None if gpu.sm_active_frac is None or work <= 0 else min(1.0, gpu.sm_active_frac / work)
 

@@ -139,8 +139,9 @@ class GpuAccount:
 class RankAccount:
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
-    `ended_by` is `ledger`, `sample` (it was killed: its end is that of the last sample) or
-    `running`.
+    `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
+    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
+    one there is); `running` has none.
     """
 
     rank: int
