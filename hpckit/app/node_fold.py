@@ -80,6 +80,7 @@ class _Folds:
     """
 
     request: FoldRequest
+    claims: Sequence[RankClaim]
     marks_ns: Sequence[int]
     readings: dict[str, list[EnergyReading]]
     updates: dict[str, list[EnergyReading]]
@@ -136,6 +137,8 @@ class _Folds:
             origin_s=evidence.started_s - self.request.origin_s,
             points=self.request.points,
         )
+        mine = [one for one in self.claims if gpu.uuid in one.gpus]
+        self.usage[gpu.uuid].watch((one.started_ns, one.ended_ns) for one in mine)
         return True
 
     def _begin_energy(self, gpu: SampledGpu, period_s: float | None) -> None:
@@ -183,7 +186,7 @@ def fold_node(request: FoldRequest) -> NodeFold:
     readings, updates = _readings(evidence)
     claims = claims_of(request.store, evidence, is_running=request.is_running)
     window_ns = (evidence.begin_ns, evidence.end_ns)
-    folds = _Folds(request, marks_of(claims, window_ns), readings, updates)
+    folds = _Folds(request, claims, marks_of(claims, window_ns), readings, updates)
     missing: list[str] = []
     for span in evidence.spans:
         missing += _fold_file(folds, span)

@@ -16,7 +16,7 @@ from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window
-from hpckit.units import format_duration
+from hpckit.units import format_duration, format_indices
 
 NEVER_FRAC: Final = 0.01
 """What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
@@ -133,14 +133,14 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
 
 def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `straggler`."""
-    ranks = {
-        (rank.restart, rank.node, uuid): rank.rank
-        for rank in job.report.ranks
-        for uuid in rank.gpus
-    }
+    ranks: dict[tuple[int, str, str], set[int]] = {}
+    for rank in job.report.ranks:
+        for uuid in rank.gpus:
+            ranks.setdefault((rank.restart, rank.node, uuid), set()).add(rank.rank)
     for one in job.stragglers:
-        rank = ranks.get((one.restart, one.node, one.uuid))
-        subject = one.name if rank is None else f"rank {rank}, {one.name}"
+        its = ranks.get((one.restart, one.node, one.uuid), set())
+        what = "rank" if len(its) == 1 else "ranks"
+        subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
         because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
         remedy = None if one.causes else BALANCE

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,13 +81,13 @@ def stragglers(
 def with_behind(
     ranks: Iterable[RankAccount], gpus: Iterable[GpuAccount], found: Iterable[Straggler]
 ) -> tuple[RankAccount, ...]:
-    """Ranks with `busy_frac`, the useful part of their GPUs' time, and `behind_frac`.
+    """Ranks with `behind_frac`: each is as far behind as its worst GPU.
 
-    Both None where nothing is known of their GPUs; a rank is as far behind as its worst GPU.
+    None where nothing is known of their GPUs.
     """
-    useful = {key_of(gpu): useful_frac(gpu) for gpu in gpus}
+    known = {key_of(gpu) for gpu in gpus if useful_frac(gpu) is not None}
     behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
-    return tuple(_with_behind(rank, useful, behind) for rank in ranks)
+    return tuple(_with_behind(rank, known, behind) for rank in ranks)
 
 
 def key_of(gpu: GpuAccount) -> GpuKey:
@@ -135,17 +135,12 @@ def _peers(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
 
 
 def _with_behind(
-    rank: RankAccount, useful: Mapping[GpuKey, float | None], behind: Mapping[GpuKey, float]
+    rank: RankAccount, known: Collection[GpuKey], behind: Mapping[GpuKey, float]
 ) -> RankAccount:
     keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
-    known = [frac for key in keys if (frac := useful.get(key)) is not None]
-    if not known:
+    if not any(key in known for key in keys):
         return rank
-    return dataclasses.replace(
-        rank,
-        busy_frac=statistics.fmean(known),
-        behind_frac=max(behind.get(key, 0.0) for key in keys),
-    )
+    return dataclasses.replace(rank, behind_frac=max(behind.get(key, 0.0) for key in keys))
 
 
 def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> list[Straggler]:

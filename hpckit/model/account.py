@@ -141,7 +141,7 @@ class RankAccount:
 
     `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
     (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
-    one there is); `running` has none.
+    one there is); `running` has none. `busy_frac` is the useful part of the time that it had GPUs.
     """
 
     rank: int

@@ -133,3 +133,17 @@ def test_steps_at_once_on_other_gpus_are_no_next_life(tmp_path: Path) -> None:
     start = json.loads(path.read_text())
     write_ledger(place, 0, start, later({**other_start, "rank": 0}, 40), other_end)
     assert [one.ended_by for one in reported(tmp_path).ranks[:2]] == ["sample", "ledger"]
+
+
+def test_each_life_is_as_busy_as_its_own_time(tmp_path: Path) -> None:
+    """Of two steps one after the other the first idled, and the second worked."""
+
+    def shape(times_s: Any, gpu: int) -> Columns:
+        columns = dict(busy(times_s, gpu))
+        columns["util_pct"] = np.where(times_s <= 50, 0, columns["util_pct"])
+        return columns
+
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=100.0, shape=shape))
+    start, end = ends_of(place, 0)
+    write_ledger(place, 0, start, later(end, -50), later(start, 50), end)
+    assert [one.busy_frac for one in reported(tmp_path).ranks] == [0.0, 1.0]

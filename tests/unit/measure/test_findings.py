@@ -10,7 +10,7 @@ from hpckit.measure.finding_rules import RULES
 from hpckit.measure.findings import report_findings, report_findings_page
 from hpckit.measure.stragglers import stragglers
 from hpckit.model.account import GpuAccount, JobReport, ReportFinding, Share, Throttling, Window
-from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, report, run, shares
+from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares
 
 
 def found(made: JobReport) -> tuple[ReportFinding, ...]:
@@ -151,6 +151,14 @@ def test_straggler() -> None:
     waiting = [gpu(index, waste=shares(idle=200)) for index in range(3)]
     (one,) = found(report(gpus=(*waiting, gpu(3, waste=shares(idle=20)))))
     assert (one.rule, one.subject) == ("straggler", "rank 3, GPU3 on n1")
+
+
+def test_a_straggler_that_ranks_share() -> None:
+    """All ranks of a shared GPU are named, each once."""
+    waiting = [gpu(index, waste=shares(idle=200)) for index in range(3)]
+    shared = [rank(number, gpus=("GPU-3",)) for number in (3, 7, 3)]
+    made = report(gpus=(*waiting, gpu(3, waste=shares(idle=20))), ranks=tuple(shared))
+    assert [one.subject for one in found(made)] == ["ranks 3,7, GPU3 on n1"]
 
 
 @pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "see whether"), (300.0, "if throttling")])

@@ -244,13 +244,10 @@ def test_what_others_waited_for_several_counts_once() -> None:
 
 
 def test_ranks_get_their_figures() -> None:
-    """A rank is as busy and as far behind as its GPUs."""
+    """A rank is as far behind as its GPUs."""
     made = [*waiting(), gpu(3, waste=shares(idle=20))]
     ranks = with_behind([rank(0), rank(3)], made, stragglers(made))
-    assert [(one.busy_frac, one.behind_frac) for one in ranks] == [
-        (0.8, 0.0),
-        (0.98, pytest.approx(0.2265, abs=1e-3)),
-    ]
+    assert [one.behind_frac for one in ranks] == [0.0, pytest.approx(0.2265, abs=1e-3)]
 
 
 def test_a_rank_without_samples() -> None:
