@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
@@ -217,6 +218,7 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
     ids = [one.job_id for one in metas]
     ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
     tasks = [one.array_task for one in metas]
+    held = [fold.evidence for fold in folds]
     return ReportedJob(
         job_id=facts.job_id or next(filter(None, ids), None),
         name=facts.name,
@@ -226,11 +228,16 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
         state=facts.state,
         exit_code=facts.exit_code,
         folder=facts.folder,
-        nodes=len({fold.evidence.node for fold in folds} | set(facts.nodes)),
-        gpus=len({(one.node, one.uuid) for one in gpus}),
+        nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
+        gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
         time_limit_s=facts.time_limit_s,
         synthetic=any(one.synthetic for one in metas),
     )
+
+
+def _most(held: Iterable[tuple[int, Hashable]]) -> int:
+    """How many of them the job had at once: the most of an incarnation, by its number."""
+    return max(Counter(restart for restart, _ in held).values(), default=0)
 
 
 def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
@@ -244,7 +251,7 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         sentence
         for fold in folds
         if not (facts.is_running and fold.evidence.restart == last)
-        for sentence in _cut_short(fold.evidence)
+        for sentence in _cut_short(fold)
     )
     said: dict[str, list[str]] = {}
     for fold in folds:
@@ -254,12 +261,17 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
 
 
-def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
+def _cut_short(fold: NodeFold) -> Iterator[str]:
     """What is not known of ranks that were killed, or whose node was lost."""
-    cut = {life.start.rank for life in evidence.lives if life.end is None}
+    evidence = fold.evidence
+    ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
+    if ended:
+        what = "exit codes, CPU time and memory of what was killed are not known"
+        yield f"{_ranks(ended)} on {evidence.node} wrote no end, being killed: {what}"
+    cut = {one.rank for one in fold.claims if one.ended_by == "sample"}
     if not cut:
         return
-    which = f"{'rank' if len(cut) == 1 else 'ranks'} {format_indices(cut)} on {evidence.node}"
+    which = f"{_ranks(cut)} on {evidence.node}"
     if not evidence.spans:
         yield f"{which} wrote no end, and no sampler was there: what came after the start"
         return
@@ -268,6 +280,10 @@ def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
         f"{which} wrote no end, being killed or on a node that was lost: "
         f"what came after the last sample, {format_duration(after_s)} from the start there"
     )
+
+
+def _ranks(numbers: Collection[int]) -> str:
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_indices(numbers)}"
 
 
 def _named(nodes: Sequence[str]) -> str:

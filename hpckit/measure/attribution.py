@@ -11,19 +11,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.model.account import Conservation, Energy, EnergySource
 from hpckit.model.ledger import RankLedger
 
+_CUT: Final = {
+    "sample": "the node's last sample",
+    "processes": "nothing ran on its GPUs any more",
+    "next-life": "its rank was started anew",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankClaim:
     """A life of a rank on one node: the GPUs that it held, from when to when (CLOCK_MONOTONIC).
 
-    `ended_by` is `ledger`, `sample` or `running` as in hpckit.model.account.RankAccount.
+    `ended_by` is as in hpckit.model.account.RankAccount.
     """
 
     rank: int
@@ -178,6 +184,6 @@ def _of_rank(
     if total.value_j is None:
         return total
     words = [total.because] if total.because else []
-    if claim.ended_by == "sample":
-        words.append("it was killed: until the node's last sample")
+    if claim.ended_by in _CUT:
+        words.append(f"it was killed: until {_CUT[claim.ended_by]}")
     return dataclasses.replace(total, value_j=math.fsum(joules), because="; ".join(words))

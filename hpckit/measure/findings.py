@@ -86,7 +86,7 @@ def _finding(rule: Rule, seen: Evidence) -> ReportFinding:
         severity=rule.severity.value,
         subject=seen.subject,
         because=seen.because,
-        remedy=rule.remedy,
+        remedy=rule.remedy if seen.remedy is None else seen.remedy,
         wasted_gpu_s=seen.wasted_gpu_s,
         wasted_j=seen.wasted_j,
     )

@@ -144,8 +144,9 @@ class GpuAccount:
 class RankAccount:
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
-    `ended_by` is `ledger`, `sample` (it was killed: its end is that of the last sample) or
-    `running`.
+    `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
+    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
+    one there is); `running` has none. `busy_frac` is the useful part of the time that it had GPUs.
     """
 
     rank: int
@@ -192,7 +193,10 @@ class NodeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
-    """One run of the job between two requeues; `is_lost` where a later one began again."""
+    """One run of the job between two requeues.
+
+    `is_lost` where a later one followed: what no checkpoint kept of it was lost, all of it at most.
+    """
 
     restart: int
     started_s: float
@@ -282,7 +286,7 @@ class ReportedJob:
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
-    driver made up.
+    driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation.
     """
 
     job_id: str | None = None
@@ -299,7 +303,10 @@ class ReportedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnergy:
-    """The energies of the whole job: all incarnations."""
+    """The energies of the whole job: all incarnations.
+
+    `lost_gpu_j` is that of incarnations before a requeue, the most that can have been lost.
+    """
 
     gpu: Energy
     node: Energy

@@ -170,11 +170,18 @@ def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
     return parts
 
 
+_CUT_OFF: Final = {
+    "sample": "its end is the last sample's",
+    "processes": "from its end on nothing ran on its GPUs",
+    "next-life": "it was started anew",
+}
+
+
 def _end_of(one: RankAccount) -> str:
     if one.ended_by == "running":
         return "running"
-    if one.ended_by == "sample":
-        return "cut off (its end is the last sample's)"
+    if one.ended_by in _CUT_OFF:
+        return f"cut off ({_CUT_OFF[one.ended_by]})"
     if one.exit_code is None:
         return "ended"
     if one.exit_code > _SIGNALLED:

@@ -137,6 +137,8 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
 _ENDS: Final = {
     "ledger": "its own record",
     "sample": "killed: the last sample",
+    "processes": "killed: nothing ran on its GPUs",
+    "next-life": "killed: it was started anew",
     "running": "still running",
 }
 
@@ -200,7 +202,7 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
         lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
     ),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
-    ("counts as", lambda one: _word("lost" if one.is_lost else "kept")),
+    ("counts as", lambda one: _word("lost at most" if one.is_lost else "kept")),
     ("because", lambda one: _word(one.because)),
 )
 

@@ -120,9 +120,9 @@ def _facts(report: JobReport) -> Iterator[Fact]:
     yield from _cost(report.cost)
     if energy.lost_gpu_j:
         yield Fact(
-            name="lost to restarts",
+            name="lost to restarts, at most",
             value=joules(energy.lost_gpu_j),
-            about="GPU energy that a later run spent again",
+            about="GPU energy before a requeue, less what a checkpoint kept of it",
         )
 
 

@@ -168,6 +168,16 @@ def test_a_rank_on_a_slice_marks_its_gpu_without_samples(tmp_path: Path) -> None
     assert [one.energy.scope for one in report.gpus] == ["gpu", SPLIT_GPU]
 
 
+def test_a_jobs_size_is_that_of_an_incarnation(tmp_path: Path) -> None:
+    """A job that was requeued onto another node is no larger for it."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, samples=False))
+    write_accounts(tmp_path, MadeJob(gpus=2, restart=1, begins_s=100.0))
+    for path in place.iterdir():
+        path.write_text(path.read_text().replace("n000", "n001"))
+    job = reported(tmp_path, JobFacts(nodes=("n000",))).job
+    assert (job.nodes, job.gpus) == (1, 2)
+
+
 def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
     """The nodes of the allocation without accounts are in `missing`."""
     write_accounts(tmp_path, SMALL)

@@ -13,7 +13,7 @@ from tests.fakes.reports import clean, gpu_account, rank_account, training, unkn
 
 TRAINING_SCREEN = """\
  train 4242 · COMPLETED in 41:07 · 16 GPUs on 2 nodes
-  · requeued once (6:12 and 1.12 kWh lost)
+  · requeued once (at most 6:12 and 1.12 kWh lost)
   · synthetic: a made-up driver measured
  energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
           = ranks 8.96 kWh + 160 Wh outside of them · 13.0 kWh node (modelled)
