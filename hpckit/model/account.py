@@ -166,7 +166,11 @@ class RankAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccount:
-    """One node in one incarnation. `missing` says what is not there of it, and why."""
+    """One node in one incarnation. `missing` says what is not there of it, and why.
+
+    `started_s` and `ended_s` are its first and last evidence, None where it left none; `unseen_gpus`
+    are those that the job asked for there and that no account names.
+    """
 
     node: str
     restart: int
@@ -184,6 +188,7 @@ class NodeAccount:
     psi_frac: Mapping[str, float] = field(default_factory=dict)
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
+    unseen_gpus: int = 0
     curves: tuple[Curve, ...] = ()
     missing: tuple[str, ...] = ()
 
