@@ -231,6 +231,11 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
             words = f"of {percent(frac)} of the time it is not known what ran"
             yield Evidence(gpu_names(unknown), words)
+    for node in job.report.nodes:
+        if node.unseen_gpus and node.samples:
+            many = "GPU" if node.unseen_gpus == 1 else "GPUs"
+            words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
+            yield Evidence(node.node, f"{words} what ran")
 
 
 # --- shares --------------------------------------------------------------------------------------

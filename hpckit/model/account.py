@@ -168,8 +168,8 @@ class RankAccount:
 class NodeAccount:
     """One node in one incarnation. `missing` says what is not there of it, and why.
 
-    `started_s` and `ended_s` are its first and last evidence, None where it left none; `unseen_gpus`
-    are those that the job asked for there and that no account names.
+    `started_s` and `ended_s` are its first and last evidence, None where it left none;
+    `unseen_gpus` are those that the job asked for there and that no account names.
     """
 
     node: str
