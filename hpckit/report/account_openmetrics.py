@@ -7,7 +7,7 @@ seconds, bytes, ratios.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hpckit.model.account import GpuAccount, JobReport, NodeAccount, RankAccount, Share
@@ -29,6 +29,7 @@ class _Rank(NamedTuple):
     unit: str
     help: str
     value: Callable[[RankAccount], float | None]
+    of_lives: Callable[[Sequence[float]], float]
 
 
 class _Node(NamedTuple):
@@ -70,13 +71,19 @@ _GPU: Final = (
     ),
 )  # fmt: skip
 _RANK: Final = (
-    _Rank("rank_energy", "joules", "Energy of the rank's GPUs.", lambda r: r.energy.value_j),
-    _Rank("rank_cpu", "seconds", "CPU time of the rank.", lambda r: r.cpu_s),
+    _Rank(
+        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+        lambda r: r.energy.value_j, math.fsum,
+    ),
+    _Rank("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s, math.fsum),
     _Rank(
         "rank_memory_peak", "bytes", "Largest resident set of its processes.",
-        lambda r: r.max_rss_bytes,
+        lambda r: r.max_rss_bytes, max,
     ),
-    _Rank("rank_behind", "ratio", "By how much it is behind the others.", lambda r: r.behind_frac),
+    _Rank(
+        "rank_behind", "ratio", "By how much it is behind the others.",
+        lambda r: r.behind_frac, max,
+    ),
 )  # fmt: skip
 _NODE: Final = (
     _Node("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
@@ -89,7 +96,6 @@ def report_openmetrics(report: JobReport) -> str:
     """The text, with `# EOF` at its end; what was not measured has no sample."""
     lines: list[str] = []
     for name, unit, told, samples in _families(report):
-        # A rank that was started again has the labels of the one before: the last one counts.
         known = {_labels(labels): value for labels, value in samples if _is_number(value)}
         if not known:
             continue
@@ -127,7 +133,7 @@ def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sampl
             rank.name,
             rank.unit,
             rank.help,
-            ((job | _rank_labels(one), rank.value(one)) for one in report.ranks),
+            _rank_samples(report, rank, job),
         )
     for node in _NODE:
         yield (
@@ -180,6 +186,18 @@ def _gpu_labels(gpu: GpuAccount, ranks: Mapping[tuple[int, str], str]) -> Labels
 
 def _rank_labels(rank: RankAccount) -> Labels:
     return {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+
+
+def _rank_samples(report: JobReport, rank: _Rank, job: Labels) -> Iterator[Sample]:
+    """One sample of all lives of a rank in an incarnation; none where one of them is not known."""
+    lives: dict[tuple[int, str, int], list[RankAccount]] = {}
+    for one in report.ranks:
+        lives.setdefault((one.restart, one.node, one.rank), []).append(one)
+    for mine in lives.values():
+        values = [rank.value(one) for one in mine]
+        known = [value for value in values if value is not None]
+        whole = rank.of_lives(known) if len(known) == len(values) else None
+        yield job | _rank_labels(mine[0]), whole
 
 
 def _is_number(value: float | None) -> bool:

@@ -18,7 +18,7 @@ from hpckit.model.account import JobReport
 from hpckit.report.account_csv import COLUMNS, report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics
-from tests.fakes.reports import clean, gpu_account, training, unknown
+from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
 
 _SAMPLE = re.compile(
     r"(?P<name>[a-z_:][a-z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>-?[0-9.e+-]+)", re.ASCII
@@ -155,6 +155,27 @@ def test_openmetrics_has_each_sample_once() -> None:
     """A rank that torchrun started again in one incarnation does not repeat a sample."""
     report = clean()
     metrics(report_openmetrics(replace(report, ranks=(*report.ranks, report.ranks[0]))))
+
+
+def test_openmetrics_has_all_lives_of_a_rank() -> None:
+    """A rank that was started again has the energy of all of its lives, and the largest peak."""
+    first = replace(rank_account(0), max_rss_bytes=7 * 2**30, cpu_s=10.0)
+    again = replace(first, max_rss_bytes=5 * 2**30, cpu_s=2.5)
+    found = metrics(report_openmetrics(replace(training(), ranks=(first, again))))
+    told = {name: value for (name, _), value in found.items() if "_rank_" in name}
+    assert told["hpckit_rank_energy_joules"] == 2 * (first.energy.value_j or 0.0)
+    assert told["hpckit_rank_cpu_seconds"] == 12.5
+    assert told["hpckit_rank_memory_peak_bytes"] == 7 * 2**30
+
+
+def test_openmetrics_has_no_part_of_a_rank_for_the_whole() -> None:
+    """Where one life is not known the rank has no sample, rather than that of the others."""
+    first = replace(rank_account(0), cpu_s=10.0)
+    again = replace(first, cpu_s=None)
+    found = metrics(report_openmetrics(replace(training(), ranks=(first, again))))
+    names = {name for name, _ in found}
+    assert "hpckit_rank_cpu_seconds" not in names
+    assert "hpckit_rank_energy_joules" in names
 
 
 def test_a_report_on_nothing_is_still_one() -> None:
