@@ -81,10 +81,12 @@ def gpu_parts(report: JobReport) -> list[str]:
         return ["no GPU was held" if not report.gpus else "held for no measurable time"]
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
-        return [f"what they did is not known: no samples of {gpu_time(total_s)}"]
+        return [f"what they did is not known: {_why_unknown(report.gpus, gpu_time(total_s))}"]
     shares = [_share(report.waste, key, word) for key, word in _CLASSES]
     parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
     parts.append(f"of {gpu_time(total_s)}")
+    blind = sum("spin" in one.refused for one in report.gpus)
+    parts += [f"· on {plural(blind, 'GPU')} a spin cannot be seen"] if blind else []
     odd = _odd_ones(report.gpus)
     if odd:
         named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
@@ -92,6 +94,11 @@ def gpu_parts(report: JobReport) -> list[str]:
             named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
         parts += [*named, f"· … {len(report.gpus) - len(odd):,} alike"]
     return parts
+
+
+def _why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+    unseen = any("spin" in one.refused for one in gpus)
+    return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
 
 
 def _share(share: Share, key: str, word: str) -> str:

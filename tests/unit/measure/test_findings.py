@@ -284,6 +284,13 @@ def test_a_gpu_that_no_account_names() -> None:
     assert odd_node(unseen_gpus=2) == ["coverage-low"]
 
 
+def test_samples_that_do_not_tell_a_spin() -> None:
+    """A GPU with samples of which nothing is known is named, with the reason."""
+    blind = gpus(waste=Share(unknown_gpu_s=HELD_S), refused={"spin": "without GPM"})
+    (only,) = found(report(gpus=blind))
+    assert (only.rule, only.because.rpartition(": ")[2]) == ("coverage-low", "without GPM")
+
+
 def test_missing_data_is_no_waste() -> None:
     """Of a GPU of which nearly all is unknown only that is said."""
     assert odd_gpu(waste=Share(unknown_gpu_s=900, no_process_gpu_s=100)) == ["coverage-low"]

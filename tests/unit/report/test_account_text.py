@@ -137,6 +137,22 @@ def test_time_without_a_measurement_is_told() -> None:
     assert "what they did is not known: no samples of 100 GPU-seconds" in said(nothing)
 
 
+def blind(share: Share) -> JobReport:
+    """A GPU of which samples do not tell a spin from work."""
+    gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
+    return replace(clean(), gpus=(gpu,), waste=share)
+
+
+def test_a_spin_that_cannot_be_seen_is_told() -> None:
+    """Where there is no way to see one, no spinning is not a measured zero."""
+    assert "on 1 GPU a spin cannot be seen" in said(blind(Share(useful_gpu_s=100.0)))
+
+
+def test_samples_that_tell_nothing_are_not_called_missing() -> None:
+    """It is said why what the GPUs did is not known."""
+    assert "do not tell a spin from work" in said(blind(Share(unknown_gpu_s=100.0)))
+
+
 def test_errors_come_before_notes() -> None:
     """Findings are in the order of their severity."""
     note = ReportFinding(rule="a", severity="note", subject="GPU1", because="a note")
