@@ -217,7 +217,7 @@ def _energy(
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),
-        conservation=conservation(folds) if has_gpus else None,
+        conservation=conservation(folds) if gpu.value_j is not None else None,
     )
 
 

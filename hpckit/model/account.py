@@ -50,7 +50,8 @@ class Share:
     """How GPU-seconds were spent, in GPU-seconds; `unknown` is time without a measurement.
 
     `no_process`: held, and nothing computed on it; `idle`: a process, and no kernel ran; `spin`:
-    kernels ran and did little (communication, waiting); `useful`: the rest.
+    kernels ran and did little (communication, waiting); `useful`: the rest. Where all of it is
+    `unknown` the others are 0 and not measured.
     """
 
     no_process_gpu_s: float = 0.0
@@ -64,6 +65,11 @@ class Share:
         """All of it."""
         wasted = self.no_process_gpu_s + self.idle_gpu_s + self.spin_gpu_s
         return wasted + self.useful_gpu_s + self.unknown_gpu_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether what was done is known for any of it."""
+        return self.total_gpu_s > self.unknown_gpu_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,8 @@ def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
 
 def _shares(share: Share, job: Labels) -> Iterator[Sample]:
     for word in _CLASSES:
-        yield job | {"class": word}, getattr(share, f"{word}_gpu_s")
+        is_told = share.is_measured or word == "unknown"
+        yield job | {"class": word}, getattr(share, f"{word}_gpu_s") if is_told else None
 
 
 def _ranks_by_gpu(report: JobReport) -> dict[tuple[int, str], str]:

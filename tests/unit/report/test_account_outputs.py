@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from docs.generate import report_schema
-from hpckit.model.account import JobReport
+from hpckit.model.account import JobReport, Share
 from hpckit.report.account_csv import COLUMNS, report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics
@@ -116,6 +116,21 @@ def test_csv_tells_zero_from_missing() -> None:
     (row,) = rows(replace(clean(), gpus=(gpu,)))
     assert (row["energy_j"], row["energy_plus_minus_j"]) == ("", "")
     assert (row["idle_remainder_j"], row["no_process_gpu_s"]) == ("0.0", "0.0")
+
+
+def test_csv_has_no_class_of_a_gpu_without_a_sample() -> None:
+    """What a GPU was used for is empty, not 0, where all of its time is unknown."""
+    gpu = replace(gpu_account(0), waste=Share(unknown_gpu_s=60.0))
+    (row,) = rows(replace(training(), gpus=(gpu,)))
+    told = [row[f"{word}_gpu_s"] for word in ("no_process", "idle", "spin", "useful", "unknown")]
+    assert told == ["", "", "", "", "60.0"]
+
+
+def test_openmetrics_has_no_class_of_time_without_a_sample() -> None:
+    """Only that it is unknown is measured."""
+    found = metrics(report_openmetrics(replace(training(), waste=Share(unknown_gpu_s=60.0))))
+    classes = [dict(labels)["class"] for name, labels in found if "job_gpu_time" in name]
+    assert classes == ["unknown"]
 
 
 @pytest.mark.parametrize("name", ['a,"b"\nc', "=1+1", "@SUM(A1)", "-2", "+cmd"])
