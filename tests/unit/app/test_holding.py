@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpckit.adapters.account_store import FileSampleStore
-from hpckit.app.holding import GRACE_S, RUNNING_GRACE_S
+from hpckit.app.holding import RUNNING_GRACE_S
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
 from hpckit.model.site import EnergySite
@@ -18,13 +18,14 @@ from tests.fakes.account_files import EPOCH_NS, MadeJob, write_accounts
 BEGAN_S = EPOCH_NS / 1e9
 LENGTH_S = 60.0
 ENDED_S = BEGAN_S + LENGTH_S
+FIGURES = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
 
 
-def reported(folder: Path, **facts: Any) -> JobReport:
+def reported(folder: Path, site: EnergySite | None = None, **facts: Any) -> JobReport:
     """The report on a folder, with what Slurm says of the job."""
     store = FileSampleStore()
     tools = ReportTools(store=store)
-    return report_of(store.find(folder), tools, JobFacts(**facts), EnergySite())
+    return report_of(store.find(folder), tools, JobFacts(**facts), site or EnergySite())
 
 
 def made(folder: Path, job: MadeJob | None = None, **facts: Any) -> JobReport:
@@ -72,7 +73,7 @@ def test_time_that_is_not_known_is_said(tmp_path: Path) -> None:
 def test_the_start_of_a_script_is_no_gap(tmp_path: Path, length_s: float) -> None:
     """A short job is not badly covered for the seconds before its ranks and after them."""
     job = MadeJob(gpus=2, duration_s=length_s)
-    times = {"started_s": BEGAN_S - GRACE_S + 1, "ended_s": BEGAN_S + length_s + GRACE_S - 1}
+    times = {"started_s": BEGAN_S - 4, "ended_s": BEGAN_S + length_s + 4}
     report = made(tmp_path, job, **times)
     assert report.energy.gpu.coverage_frac == 1.0
     assert report.waste.total_gpu_s == pytest.approx(2 * length_s)
@@ -97,8 +98,9 @@ def test_a_rank_ends_with_its_nodes_evidence(tmp_path: Path) -> None:
 
 def test_an_energy_of_a_node_is_covered_as_its_time(tmp_path: Path) -> None:
     """What of a node was measured for a tenth of the time is covered for a tenth."""
-    covered = [round(one.gpu_energy.coverage_frac, 2) for one in lost_sampler(tmp_path).nodes]
-    assert covered == [1.0, 0.1]
+    nodes = lost_sampler(tmp_path, site=FIGURES).nodes
+    for energies in ([one.gpu_energy for one in nodes], [one.energy for one in nodes]):
+        assert [round(one.coverage_frac, 2) for one in energies] == [1.0, 0.1]
 
 
 def test_the_times_of_slurm_are_those_of_the_last_run(tmp_path: Path) -> None:
@@ -148,8 +150,9 @@ def test_nodes_that_left_nothing_are_held_all_the_same(tmp_path: Path) -> None:
 def test_a_run_has_the_gpus_that_left_nothing(tmp_path: Path) -> None:
     """GPU-seconds and coverage of an incarnation are those of all that it held."""
     job = MadeJob(gpus=8, duration_s=LENGTH_S)
-    (run,) = made(tmp_path, job, started_s=BEGAN_S, **FOUR_NODES).incarnations
-    assert run.gpu_s == pytest.approx(32 * LENGTH_S)
+    report = made(tmp_path, job, started_s=BEGAN_S, **FOUR_NODES)
+    (run,) = report.incarnations
+    assert run.gpu_s == pytest.approx(report.waste.total_gpu_s) == pytest.approx(32 * LENGTH_S)
     assert run.gpu_energy.coverage_frac == pytest.approx(0.25)
 
 
@@ -163,11 +166,8 @@ def test_nodes_that_left_nothing_are_found(tmp_path: Path) -> None:
 
 def test_the_energy_of_nodes_is_not_known_where_one_left_nothing(tmp_path: Path) -> None:
     """The site's figures make no energy of the nodes that are there the job's."""
-    write_accounts(tmp_path, MadeJob(gpus=8, duration_s=LENGTH_S))
-    store = FileSampleStore()
-    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
-    facts = JobFacts(nodes=("n000", "n001"), gpus_per_node=8)
-    node = report_of(store.find(tmp_path), ReportTools(store=store), facts, site).energy.node
+    job = MadeJob(gpus=8, duration_s=LENGTH_S)
+    node = made(tmp_path, job, site=FIGURES, nodes=("n000", "n001"), gpus_per_node=8).energy.node
     because = "that of n001: neither ranks nor a sampler wrote there"
     assert (node.value_j, node.because) == (None, because)
 
