@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hpckit.ports import JobFolders
 
 _MOST_NODES = 100_000
+_MOST_GPUS = 1024
 
 
 def facts_of_job(
@@ -46,6 +47,7 @@ def facts_of_job(
         started_s=status.started_s,
         ended_s=status.ended_s,
         nodes=_nodes(status.nodelist),
+        gpus_per_node=_gpus_per_node(folders, Path(entry.folder)),
         is_running=not state.is_final and not state.is_waiting,
     )
 
@@ -69,6 +71,7 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
         started_s=_number(result.get("started_s")),
         ended_s=_number(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
+        gpus_per_node=_gpus_per_node(folders, folder),
     )
 
 
@@ -128,10 +131,20 @@ def _document(folders: JobFolders, folder: Path, name: str) -> Mapping[str, Any]
         return {}
 
 
-def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:
+def _asked_for(folders: JobFolders, folder: Path, key: str) -> object:
+    """What the effective job says at `resources.KEY`."""
     job = _document(folders, folder, EFFECTIVE_FILE).get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
-    limit = resources.get("time_limit") if isinstance(resources, Mapping) else None
+    return resources.get(key) if isinstance(resources, Mapping) else None
+
+
+def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:
+    asked = _whole(_asked_for(folders, folder, "gpus_per_node"))
+    return asked if asked is not None and 0 <= asked <= _MOST_GPUS else None
+
+
+def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:
+    limit = _asked_for(folders, folder, "time_limit")
     with contextlib.suppress(ValueError):
         return float(parse_slurm_limit_s(limit)) if isinstance(limit, str) else None
     return None

@@ -62,8 +62,12 @@ class MeasuredRun:
 
     @property
     def nodes(self) -> tuple[NodeAccount, ...]:
-        """The nodes of the last incarnation."""
-        return tuple(node for node in self.report.nodes if node.restart == self.last_restart)
+        """The nodes of the last incarnation that left an account."""
+        return tuple(
+            node
+            for node in self.report.nodes
+            if node.restart == self.last_restart and node.started_s is not None
+        )
 
     @property
     def has_all_nodes(self) -> bool:

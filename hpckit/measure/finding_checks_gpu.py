@@ -229,12 +229,18 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
 
 def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
-    for gpus in by_node(gpu for gpu in job.report.gpus if known_s(gpu) > 0):
+    for gpus in by_node(gpu for gpu in job.report.gpus if _has_samples(gpu)):
         unknown = [gpu for gpu in gpus if gpu.waste.unknown_gpu_s > _most_unknown_s(gpu)]
         if unknown:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
-            words = f"of {percent(frac)} of the time it is not known what ran"
+            why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
+            words = f"of {percent(frac)} of the time it is not known what ran{why}"
             yield Evidence(gpu_names(unknown), words)
+    for node in job.report.nodes:
+        if node.unseen_gpus and node.samples:
+            many = "GPU" if node.unseen_gpus == 1 else "GPUs"
+            words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
+            yield Evidence(node.node, f"{words} what ran")
 
 
 # --- shares --------------------------------------------------------------------------------------
@@ -304,6 +310,11 @@ def _memory_frac(gpu: GpuAccount) -> float:
 
 def _frac(seconds: float | None, gpu: GpuAccount) -> float:
     return min(1.0, (seconds or 0.0) / gpu.held_s) if gpu.held_s > 0 else 0.0
+
+
+def _has_samples(gpu: GpuAccount) -> bool:
+    """Whether there are some, also where they do not tell what ran."""
+    return known_s(gpu) > 0 or "spin" in gpu.refused
 
 
 def _most_unknown_s(gpu: GpuAccount) -> float:

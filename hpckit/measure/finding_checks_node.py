@@ -9,6 +9,7 @@ from typing import Final
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, known_s
 from hpckit.measure.gpu_words import percent
 from hpckit.model.account import NodeAccount
+from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration
 
 THROTTLED_FRAC: Final = 0.05
@@ -96,10 +97,13 @@ def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `samples-missing`: where no node has samples none were meant to be taken."""
     sampled = {(gpu.restart, gpu.node) for gpu in job.report.gpus if known_s(gpu) > 0}
     sampled |= {(node.restart, node.node) for node in job.report.nodes if node.samples}
+    alike: dict[tuple[int, str], list[str]] = {}
     for node in job.report.nodes:
         if sampled and (node.restart, node.node) not in sampled:
             why = f": {node.missing[0]}" if node.missing else ""
-            yield Evidence(node.node, f"no samples are there, of other nodes there are{why}")
+            alike.setdefault((node.restart, why), []).append(node.node)
+    for (_, why), nodes in alike.items():
+        yield Evidence(fold_hosts(nodes), f"no samples are there, of other nodes there are{why}")
 
 
 def _held_s(node: NodeAccount) -> float:

@@ -216,8 +216,10 @@ RULES: Final = (
         name="coverage-low",
         severity=Severity.NOTE,
         what="Samples cover part of the time only; what is said is of that part.",
-        threshold=f"{percent(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown",
-        remedy="nothing in the job; a full file system or a node that was lost may be the reason",
+        threshold=f"{percent(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown;"
+        " a GPU that was asked for and that no account names",
+        remedy="nothing in the job; a full file system, a node that was lost, or much that the"
+        " script does before the sampler starts may be the reason",
         source="docs/reference/account-files.md",
         check=gpu.coverage_low,
     ),

@@ -65,8 +65,9 @@ class GpuUsage:
     """What one GPU did in the time that it was held; names and units as in GpuAccount.
 
     `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
-    something that the samples have was not used. `useful_fracs` is the useful part of what is known
-    of each span that was watched, by its beginning and end in ns.
+    something that the samples have was not used, and at `spin` why none could be seen.
+    `useful_fracs` is the useful part of what is known of each span that was watched, by its
+    beginning and end in ns.
     """
 
     held_s: float
@@ -214,9 +215,14 @@ class GpuUsageFold:
             pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
             windows=self._found(tail_us, is_hidden=is_hidden),
             curves=self._drawn(),
-            refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
+            refused=self._refused(is_hidden=is_hidden),
             useful_fracs=self._useful_fracs(state_us, waste),
         )
+
+    def _refused(self, *, is_hidden: bool) -> dict[str, str]:
+        refused = {"processes": _PROCESSES_HIDDEN} if is_hidden else {}
+        why = self._levels.why_no_spin(self._gpu.power_limit_w)
+        return refused if why is None else {**refused, "spin": why}
 
     def _useful_fracs(
         self, state_us: NDArray[np.float64], waste: Share
@@ -243,7 +249,8 @@ class GpuUsageFold:
         if is_hidden:
             none_us, idle_us = 0, none_us + idle_us
         spin_us = int(state_us[SPIN]) + spun_us
-        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us
+        untold_us = self._levels.untold_us(self._gpu.power_limit_w)
+        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us - untold_us
         told_us = none_us + idle_us + spin_us + useful_us
         return Share(
             no_process_gpu_s=none_us / 1e6,

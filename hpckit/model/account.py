@@ -52,7 +52,8 @@ class Share:
     """How GPU-seconds were spent, in GPU-seconds; `unknown` is time without a measurement.
 
     `no_process`: held, and nothing computed on it; `idle`: a process, and no kernel ran; `spin`:
-    kernels ran and did little (communication, waiting); `useful`: the rest.
+    kernels ran and did little (communication, waiting); `useful`: the rest. Where all of it is
+    `unknown` the others are 0 and not measured.
     """
 
     no_process_gpu_s: float = 0.0
@@ -66,6 +67,11 @@ class Share:
         """All of it."""
         wasted = self.no_process_gpu_s + self.idle_gpu_s + self.spin_gpu_s
         return wasted + self.useful_gpu_s + self.unknown_gpu_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether what was done is known for any of it."""
+        return self.total_gpu_s > self.unknown_gpu_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +175,11 @@ class RankAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccount:
-    """One node in one incarnation. `missing` says what is not there of it, and why."""
+    """One node in one incarnation. `missing` says what is not there of it, and why.
+
+    `started_s` and `ended_s` are its first and last evidence, None where it left none;
+    `unseen_gpus` are those that the job asked for there and that no account names.
+    """
 
     node: str
     restart: int
@@ -187,6 +197,7 @@ class NodeAccount:
     psi_frac: Mapping[str, float] = field(default_factory=dict)
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
+    unseen_gpus: int = 0
     curves: tuple[Curve, ...] = ()
     missing: tuple[str, ...] = ()
 

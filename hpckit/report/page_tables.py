@@ -86,8 +86,8 @@ def _word(text: object) -> Cell:
 
 
 def _useful(waste: Share) -> Cell:
-    total = waste.total_gpu_s
-    return Cell(text=percent(waste.useful_gpu_s / total if total > 0 else None))
+    is_told = waste.is_measured
+    return Cell(text=percent(waste.useful_gpu_s / waste.total_gpu_s if is_told else None))
 
 
 def _refusable(gpu: GpuAccount, text: str, *columns: str) -> Cell:

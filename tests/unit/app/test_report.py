@@ -67,6 +67,18 @@ def test_ranks_and_idle_remainder_add_up(tmp_path: Path) -> None:
     assert held.ranks_j == pytest.approx(RUN_J, rel=0.1)
 
 
+def test_nothing_adds_up_to_nothing(tmp_path: Path) -> None:
+    """Where no energy is known there is no sum of it, in place of one of 0 J."""
+    made(tmp_path, samples=False, gpu_meta={})
+    for path in tmp_path.rglob("*.ledger"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for reading in [one for line in lines for one in line["gpus"]]:
+            reading |= {"energy_mj": None, "refused": "NotSupported"}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    energy = reported(tmp_path).energy
+    assert (energy.gpu.value_j, energy.conservation) == (None, None)
+
+
 def test_a_job_is_called_synthetic_where_its_driver_was(tmp_path: Path) -> None:
     """What a fake driver made up is marked."""
     assert made(tmp_path).job.synthetic

@@ -288,6 +288,13 @@ def test_samples_missing() -> None:
     assert rules(nodes=(node(), lost)) == ["samples-missing"]
 
 
+def test_nodes_that_were_lost_are_named_together() -> None:
+    """Nodes without samples for one reason are one finding."""
+    lost = [node(name, samples=0, missing=("nothing",)) for name in ("n2", "n3")]
+    (only,) = found(report(nodes=(node(), *lost)))
+    assert (only.rule, only.subject) == ("samples-missing", "n[2-3]")
+
+
 def test_no_sampler() -> None:
     """Where no node has samples none were meant to be taken."""
     blind = [gpu(index, waste=Share(unknown_gpu_s=HELD_S)) for index in range(4)]
@@ -297,6 +304,18 @@ def test_no_sampler() -> None:
 def test_coverage_low() -> None:
     """A GPU of which a third of the time is unknown is named."""
     assert odd_gpu(waste=shares(unknown=330, idle=20)) == ["coverage-low"]
+
+
+def test_a_gpu_that_no_account_names() -> None:
+    """A node of which samples name fewer GPUs than were asked for is named."""
+    assert odd_node(unseen_gpus=2) == ["coverage-low"]
+
+
+def test_samples_that_do_not_tell_a_spin() -> None:
+    """A GPU with samples of which nothing is known is named, with the reason."""
+    blind = gpus(waste=Share(unknown_gpu_s=HELD_S), refused={"spin": "without GPM"})
+    (only,) = found(report(gpus=blind))
+    assert (only.rule, only.because.rpartition(": ")[2]) == ("coverage-low", "without GPM")
 
 
 def test_missing_data_is_no_waste() -> None:
