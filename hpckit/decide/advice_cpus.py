@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import ceil
 
-from hpckit.decide.advice_run import MeasuredRun, is_worth_it, node_span_s
+from hpckit.decide.advice_run import MeasuredRun, is_worth_it
 from hpckit.model.account import Advice
 
 KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
 """The measurement is a mean over the run; data loaders come in bursts above it."""
 THROTTLED_FRAC = 0.05
-"""Share of the CPU time held back from which a quota is in the way, and not a moment of it."""
+"""Share of its CPUs' time held back from which a quota is in the way, and not a moment of it."""
 AFTER_THROTTLING = 1.5
 
 
@@ -77,10 +77,9 @@ def _used_of_a_rank(run: MeasuredRun) -> float | None:
     """
     shares: list[float] = []
     for node in run.nodes:
-        span_s = node_span_s(node)
-        if node.cpu_s is None or span_s is None:
+        if node.cpu_s is None or node.span_s is None:
             return None
-        shares.append(node.cpu_s / span_s / run.spec.ntasks_per_node)
+        shares.append(node.cpu_s / node.span_s / run.spec.ntasks_per_node)
     for rank in run.report.ranks:
         if rank.restart == run.last_restart and rank.cpu_s is not None and rank.ended_s is not None:
             shares.append(rank.cpu_s / max(rank.ended_s - rank.started_s, 1.0))
@@ -89,10 +88,5 @@ def _used_of_a_rank(run: MeasuredRun) -> float | None:
 
 def _throttled_frac(run: MeasuredRun) -> float | None:
     """The largest share of its CPU time for which a node was throttled, None below the limit."""
-    shares = [
-        node.cpu_throttled_s / (span_s * node.cpus)
-        for node in run.nodes
-        if node.cpu_throttled_s is not None and node.cpus and (span_s := node_span_s(node))
-    ]
-    worst = max(shares, default=0.0)
+    worst = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
     return worst if worst >= THROTTLED_FRAC else None

@@ -71,13 +71,6 @@ class MeasuredRun:
         return len({node.node for node in self.nodes}) >= self.spec.resources.nodes
 
 
-def node_span_s(node: NodeAccount) -> float | None:
-    """The time for which a node was measured."""
-    if node.started_s is None or node.ended_s is None or node.ended_s <= node.started_s:
-        return None
-    return node.ended_s - node.started_s
-
-
 def is_worth_it(now: float, proposed: float, least_frac: float = LEAST_SAVING_FRAC) -> bool:
     """Whether so much is saved that a change is worth it."""
     return now > 0 and (now - proposed) / now >= least_frac

@@ -184,6 +184,24 @@ class NodeAccount:
     curves: tuple[Curve, ...] = ()
     missing: tuple[str, ...] = ()
 
+    @property
+    def span_s(self) -> float | None:
+        """The time for which it was measured."""
+        if self.started_s is None or self.ended_s is None or self.ended_s <= self.started_s:
+            return None
+        return self.ended_s - self.started_s
+
+    @property
+    def cpu_throttled_frac(self) -> float | None:
+        """The share of its CPUs' time for which a quota held the job back, 1 at most.
+
+        The kernel adds up a group's throttled time over CPUs (`throttled_time` of cfs_bandwidth,
+        kernel/sched/fair.c), so that it may be many times what passed.
+        """
+        if self.cpu_throttled_s is None or not self.cpus or self.span_s is None:
+            return None
+        return min(1.0, self.cpu_throttled_s / (self.cpus * self.span_s))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
