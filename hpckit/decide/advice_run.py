@@ -32,10 +32,17 @@ class MeasuredRun:
 
     @property
     def elapsed_s(self) -> float:
-        """The time of all incarnations: one that took over from a checkpoint needs both."""
-        runs = self.report.incarnations
-        spans = sum(run.ended_s - run.started_s for run in runs)
-        return spans if runs else self.report.ended_s - self.report.started_s
+        """The time of all incarnations: one that took over from a checkpoint needs both.
+
+        Accounts begin after what a script does first (staging, environments) and end before what
+        it does last, so the job's own start and end count where they are known: of one run both,
+        of several its end, as Slurm tells the start of the last alone.
+        """
+        report, runs = self.report, self.report.incarnations
+        measured_s = sum(run.ended_s - run.started_s for run in runs)
+        if len(runs) < 2:  # noqa: PLR2004  not requeued
+            return max(measured_s, report.ended_s - report.started_s)
+        return measured_s + max(0.0, report.ended_s - max(run.ended_s for run in runs))
 
     @property
     def limit_s(self) -> float | None:

@@ -66,6 +66,19 @@ def test_a_requeued_run_needs_the_time_of_all_its_parts() -> None:
     assert only(measured, job(time_limit="12:00:00")).proposed == "05:00:00"
 
 
+def test_the_jobs_time_counts_and_not_the_samplers() -> None:
+    """Of 70 minutes the accounts have the last ten: an hour of staging came before them."""
+    measured = report(elapsed_s=4200, incarnations=(incarnation(0, 600),))
+    assert only(measured, job(time_limit="4:00:00")).proposed == "01:30:00"
+
+
+def test_what_came_after_the_last_account_counts() -> None:
+    """A requeued job that copied results for an hour after its last rank needs that hour too."""
+    runs = (incarnation(0, 3600, is_lost=True), incarnation(1, 3600))
+    measured = report(elapsed_s=7200, incarnations=runs)
+    assert only(measured, job(time_limit="12:00:00")).proposed == "03:45:00"
+
+
 def test_a_timeout_asks_for_more() -> None:
     """A run that its limit ended gets half as much again, and no saving is claimed."""
     advice = only(report("TIMEOUT", elapsed_s=3600), job(time_limit="1:00:00"))
