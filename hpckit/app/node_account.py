@@ -18,6 +18,7 @@ _WHOLE = ("node", "module")
 _HOST = (
     "cpu_throttled_s",
     "mem_peak_bytes",
+    "mem_kernel_peak_bytes",
     "mem_limit_bytes",
     "oom_kills",
     "psi_frac",

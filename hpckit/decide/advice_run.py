@@ -78,6 +78,13 @@ class MeasuredRun:
         return len({node.node for node in self.nodes}) >= self.spec.resources.nodes
 
 
+def most_memory_bytes(node: NodeAccount) -> int | None:
+    """What a node's memory has never exceeded; None where samples alone tell, which miss peaks."""
+    if node.mem_kernel_peak_bytes is None:
+        return None
+    return max(node.mem_kernel_peak_bytes, node.mem_peak_bytes or 0)
+
+
 def is_worth_it(now: float, proposed: float, least_frac: float = LEAST_SAVING_FRAC) -> bool:
     """Whether so much is saved that a change is worth it."""
     return now > 0 and (now - proposed) / now >= least_frac

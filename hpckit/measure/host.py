@@ -49,6 +49,7 @@ class HostUsage:
     cpu_s: float | None = None
     cpu_throttled_s: float | None = None
     mem_peak_bytes: int | None = None
+    mem_kernel_peak_bytes: int | None = None
     mem_limit_bytes: int | None = None
     oom_kills: int | None = None
     psi_frac: Mapping[str, float] = field(default_factory=dict)
@@ -88,7 +89,8 @@ class HostFold:
             cpus=None if meta is None else meta.cpus,
             cpu_s=None if cpu_s is None else max(0.0, cpu_s - (own_s or 0.0)),
             cpu_throttled_s=self._seconds(CPU_THROTTLED),
-            mem_peak_bytes=self._peak(),
+            mem_peak_bytes=self._most(MEMORY),
+            mem_kernel_peak_bytes=self._most(MEMORY_PEAK),
             mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
             oom_kills=self._grown(OOM_KILLS),
             psi_frac=self._psi(),
@@ -112,8 +114,8 @@ class HostFold:
         grown_us = self._grown(known)
         return None if grown_us is None else grown_us / 1e6
 
-    def _peak(self) -> int | None:
-        for name in (*MEMORY, *MEMORY_PEAK):
+    def _most(self, known: tuple[str, ...]) -> int | None:
+        for name in known:
             gauge = self._gauges.get(name)
             if gauge is not None and gauge.most is not None:
                 return int(gauge.most)

@@ -163,7 +163,12 @@ class RankAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccount:
-    """One node in one incarnation. `missing` says what is not there of it, and why."""
+    """One node in one incarnation. `missing` says what is not there of it, and why.
+
+    `mem_peak_bytes` is the most of the samples, without page cache: what comes and goes between two
+    is not in it. `mem_kernel_peak_bytes` is the kernel's own peak, which misses nothing and counts
+    page cache: the need lies between the two.
+    """
 
     node: str
     restart: int
@@ -176,6 +181,7 @@ class NodeAccount:
     cpu_s: float | None = None
     cpu_throttled_s: float | None = None
     mem_peak_bytes: int | None = None
+    mem_kernel_peak_bytes: int | None = None
     mem_limit_bytes: int | None = None
     oom_kills: int | None = None
     psi_frac: Mapping[str, float] = field(default_factory=dict)

@@ -108,7 +108,11 @@ def test_nothing_below_the_measured_use_is_advised(
     measured = report(
         elapsed_s=elapsed_s,
         incarnations=(incarnation(0, lost_s, is_lost=True), incarnation(1, elapsed_s)),
-        nodes=(node(elapsed_s=elapsed_s, mem_peak_bytes=peak, cpu_s=busy * elapsed_s, cpus=cpus),),
+        nodes=(
+            node(
+                elapsed_s=elapsed_s, mem_kernel_peak_bytes=peak, cpu_s=busy * elapsed_s, cpus=cpus
+            ),
+        ),
     )
     measured = replace(measured, nodes=tuple(replace(one, restart=1) for one in measured.nodes))
     spec = job(

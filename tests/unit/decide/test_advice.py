@@ -52,7 +52,9 @@ def test_a_limit_near_the_run_stays() -> None:
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "NODE_FAIL", "RUNNING", None])
 def test_only_a_completed_run_lowers_anything(state: str | None) -> None:
     """What ended otherwise, or still runs, does not show what a whole run needs."""
-    measured = report(state, elapsed_s=60, nodes=(node(mem_peak_bytes=GIB, cpu_s=1.0, cpus=8),))
+    measured = report(
+        state, elapsed_s=60, nodes=(node(mem_kernel_peak_bytes=GIB, cpu_s=1.0, cpus=8),)
+    )
     spec = job(time_limit="8:00:00", mem="64G", cpus_per_task=8)
     assert advise(measured, spec) == ()
 
@@ -125,7 +127,10 @@ def test_limits_are_round_numbers(needed_s: float, limit_s: int) -> None:
 def test_memory_far_above_the_peak_is_lowered() -> None:
     """A peak of 10 GiB of 64 asks for 13, on each of two nodes."""
     measured = report(
-        nodes=(node("n1", mem_peak_bytes=10 * GIB), node("n2", mem_peak_bytes=8 * GIB))
+        nodes=(
+            node("n1", mem_kernel_peak_bytes=10 * GIB),
+            node("n2", mem_kernel_peak_bytes=8 * GIB),
+        )
     )
     advice = only(measured, job(nodes=2, mem="64G"))
     assert (advice.key, advice.proposed) == ("resources.mem", "13G")
@@ -134,7 +139,9 @@ def test_memory_far_above_the_peak_is_lowered() -> None:
 
 def test_memory_keeps_the_key_that_the_job_has() -> None:
     """With memory by GPU the peak is shared among the node's GPUs."""
-    measured = report(nodes=(node(mem_peak_bytes=10 * GIB),), gpus=[gpu(index=i) for i in range(4)])
+    measured = report(
+        nodes=(node(mem_kernel_peak_bytes=10 * GIB),), gpus=[gpu(index=i) for i in range(4)]
+    )
     advice = only(measured, job(gpus_per_node=4, ntasks_per_node=4, mem_per_gpu="32G"))
     assert (advice.key, advice.proposed) == ("resources.mem_per_gpu", "3328M")
 
@@ -151,27 +158,41 @@ def test_memory_keeps_the_key_that_the_job_has() -> None:
 )
 def test_memory_that_is_forced_or_fits_stays(resources: dict[str, Any]) -> None:
     """A whole node's memory is no waste, nor is a request near the peak, nor a default."""
-    assert advise(report(nodes=(node(mem_peak_bytes=10 * GIB),)), job(**resources)) == ()
+    assert advise(report(nodes=(node(mem_kernel_peak_bytes=10 * GIB),)), job(**resources)) == ()
 
 
 def test_memory_needs_the_peak_of_every_node() -> None:
     """A node whose peak nobody read may have been the one that needs it."""
-    some = report(nodes=(node("n1", mem_peak_bytes=GIB), node("n2")))
-    lost = report(nodes=(node("n1", mem_peak_bytes=GIB),))
+    some = report(nodes=(node("n1", mem_kernel_peak_bytes=GIB), node("n2")))
+    lost = report(nodes=(node("n1", mem_kernel_peak_bytes=GIB),))
     assert advise(some, job(nodes=2, mem="64G")) == ()
     assert advise(lost, job(nodes=2, mem="64G")) == ()
+
+
+def test_samples_alone_lower_no_memory() -> None:
+    """What comes and goes between two samples is not in them: 40 GiB seen may be 190 needed."""
+    measured = report(nodes=(node(mem_peak_bytes=40 * GIB),))
+    assert advise(measured, job(mem="200G")) == ()
+
+
+def test_the_kernels_peak_is_what_must_fit() -> None:
+    """A peak that no sample saw keeps its memory."""
+    seen = node(mem_peak_bytes=40 * GIB, mem_kernel_peak_bytes=190 * GIB)
+    assert advise(report(nodes=(seen,)), job(mem="200G")) == ()
+    seen = node(mem_peak_bytes=40 * GIB, mem_kernel_peak_bytes=80 * GIB)
+    assert only(report(nodes=(seen,)), job(mem="200G")).proposed == "100G"
 
 
 @pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "FAILED", "COMPLETED"])
 def test_a_killed_process_asks_for_more_memory(state: str) -> None:
     """Whatever the job made of it, what the kernel killed lacked memory."""
-    measured = report(state, nodes=(node(mem_peak_bytes=16 * GIB, oom_kills=1),))
+    measured = report(state, nodes=(node(mem_kernel_peak_bytes=16 * GIB, oom_kills=1),))
     assert only(measured, job(mem="16G")).proposed == "24G"
 
 
 def test_a_peak_at_the_limit_alone_is_no_lack() -> None:
     """Page cache fills what there is: without a kill nothing more is asked."""
-    measured = report("FAILED", nodes=(node(mem_peak_bytes=16 * GIB, oom_kills=0),))
+    measured = report("FAILED", nodes=(node(mem_kernel_peak_bytes=16 * GIB, oom_kills=0),))
     assert advise(measured, job(mem="16G")) == ()
 
 
@@ -291,10 +312,10 @@ def test_nodes_that_the_launch_counts_on_stay(spec: JobSpec) -> None:
 
 def test_memory_by_gpu_must_hold_the_peak() -> None:
     """GPUs whose memory share the job needs are not dropped."""
-    measured = report(gpus=_HALF_USED, nodes=(node(mem_peak_bytes=30 * GIB),))
+    measured = report(gpus=_HALF_USED, nodes=(node(mem_kernel_peak_bytes=30 * GIB),))
     spec = job(gpus_per_node=4, mem_per_gpu="10G")
     assert advise(measured, spec) == ()
-    roomy = replace(measured, nodes=(node(mem_peak_bytes=15 * GIB),))
+    roomy = replace(measured, nodes=(node(mem_kernel_peak_bytes=15 * GIB),))
     assert only(roomy, spec).key == "resources.gpus_per_node"
 
 
@@ -303,7 +324,7 @@ def test_memory_by_gpu_must_hold_the_peak() -> None:
 
 def test_memory_is_by_the_gpus_that_are_left() -> None:
     """Where GPUs go and memory is by GPU, the rest must hold it all."""
-    measured = report(gpus=_HALF_USED, nodes=(node(mem_peak_bytes=10 * GIB),))
+    measured = report(gpus=_HALF_USED, nodes=(node(mem_kernel_peak_bytes=10 * GIB),))
     advice = advise(measured, job(gpus_per_node=4, mem_per_gpu="64G"))
     assert values_of(advice) == {"resources.gpus_per_node": 2, "resources.mem_per_gpu": "7G"}
 
@@ -313,7 +334,7 @@ def test_a_clean_job_gets_no_advice() -> None:
     measured = report(
         elapsed_s=3000,
         gpus=[gpu(index=i, held_s=3000) for i in range(4)],
-        nodes=(node(elapsed_s=3000, cpu_s=12 * 3000.0, cpus=16, mem_peak_bytes=50 * GIB),),
+        nodes=(node(elapsed_s=3000, cpu_s=12 * 3000.0, cpus=16, mem_kernel_peak_bytes=50 * GIB),),
     )
     spec = job(gpus_per_node=4, ntasks_per_node=4, cpus_per_task=4, mem="64G", time_limit="1:00:00")
     assert advise(measured, spec) == ()
@@ -324,7 +345,7 @@ def test_advice_that_was_taken_is_not_given_again() -> None:
     measured = report(
         elapsed_s=600,
         gpus=_HALF_USED,
-        nodes=(node(elapsed_s=600, cpu_s=600.0, cpus=32, mem_peak_bytes=10 * GIB),),
+        nodes=(node(elapsed_s=600, cpu_s=600.0, cpus=32, mem_kernel_peak_bytes=10 * GIB),),
     )
     spec = job(gpus_per_node=4, cpus_per_task=32, mem="256G", time_limit="1-00:00:00")
     advice = advise(measured, spec)
