@@ -53,7 +53,7 @@ def test_a_limit_near_the_run_stays() -> None:
 def test_only_a_completed_run_lowers_anything(state: str | None) -> None:
     """What ended otherwise, or still runs, does not show what a whole run needs."""
     measured = report(
-        state, elapsed_s=60, nodes=(node(mem_kernel_peak_bytes=GIB, cpu_s=1.0, cpus=8),)
+        state, elapsed_s=60, nodes=(node(mem_kernel_peak_bytes=GIB, cpus_enough=1.0, cpus=8),)
     )
     spec = job(time_limit="8:00:00", mem="64G", cpus_per_task=8)
     assert advise(measured, spec) == ()
@@ -207,31 +207,63 @@ def test_more_than_a_default_is_asked_by_name() -> None:
 
 
 def test_idle_cpus_are_given_back() -> None:
-    """Ranks that keep 2 of 16 CPUs busy ask for 3."""
-    measured = report(nodes=(node(cpu_s=4 * 3600.0, cpus=32),))
+    """Ranks for which 2 of 16 CPUs are enough ask for 3."""
+    measured = report(nodes=(node(cpus_enough=4.0, cpus=32),))
     advice = only(measured, job(ntasks_per_node=2, cpus_per_task=16))
     assert (advice.key, advice.now, advice.proposed) == ("resources.cpus_per_task", "16", "3")
     assert advice.saving == {"cpu_s": 13 * 2 * 3600.0}
 
 
+def test_a_mean_gives_no_cpus_back() -> None:
+    """What kept all CPUs busy for a twentieth of the time has a mean of 2, and needs them."""
+    mean_s = 3600 * (0.05 * 32 + 0.95 * 0.5)
+    measured = report(nodes=(node(cpu_s=mean_s, cpus=32, cpus_enough=26.7),))
+    assert advise(measured, job(cpus_per_task=32)) == ()
+    unknown = report(nodes=(node(cpu_s=mean_s, cpus=32),))
+    assert advise(unknown, job(cpus_per_task=32)) == ()
+
+
 def test_the_busiest_rank_counts() -> None:
     """One rank that keeps 10 CPUs busy keeps 15 for all."""
     measured = report(
-        nodes=(node(cpu_s=11 * 3600.0, cpus=32),), ranks=(rank(0, cpu_s=10 * 3600.0), rank(1))
+        nodes=(node(cpus_enough=11.0, cpus=32),), ranks=(rank(0, cpu_s=10 * 3600.0), rank(1))
     )
     assert advise(measured, job(ntasks_per_node=2, cpus_per_task=16)) == ()
 
 
+def test_ranks_that_are_alike_share_the_need() -> None:
+    """Four ranks of the same CPU time for which 8 CPUs are enough ask for 3 each."""
+    ranks = tuple(rank(number, cpu_s=(1.0 + number / 20) * 3600) for number in range(4))
+    measured = report(nodes=(node(cpus_enough=8.0, cpus=64),), ranks=ranks)
+    assert only(measured, job(ntasks_per_node=4, cpus_per_task=16)).proposed == "3"
+
+
+def test_bursts_may_be_of_one_rank() -> None:
+    """Where one rank did more than the others, all that these did not use may be its need."""
+    ranks = tuple(rank(number, cpu_s=(2.0 if number == 0 else 0.5) * 3600) for number in range(4))
+    measured = report(nodes=(node(cpus_enough=8.0, cpus=64),), ranks=ranks)
+    assert only(measured, job(ntasks_per_node=4, cpus_per_task=16)).proposed == "10"
+
+
+def test_fewer_cpus_come_without_a_shorter_time() -> None:
+    """How long the job takes on fewer CPUs the next run shows; until then its limit stays."""
+    measured = report(elapsed_s=600, nodes=(node(elapsed_s=600, cpus_enough=2.0, cpus=32),))
+    advice = only(measured, job(cpus_per_task=32, time_limit="8:00:00"))
+    assert advice.key == "resources.cpus_per_task"
+    assert advice.because.endswith("the time limit stays until a run on these has shown its time")
+    assert only(measured, job(cpus_per_task=3, time_limit="8:00:00")).key == "resources.time_limit"
+
+
 def test_a_rank_keeps_one_cpu() -> None:
     """However little it did, a rank runs on a CPU."""
-    measured = report(nodes=(node(cpu_s=1.0, cpus=8),))
+    measured = report(nodes=(node(cpus_enough=0.01, cpus=8),))
     assert only(measured, job(cpus_per_task=8)).proposed == "1"
 
 
 @pytest.mark.parametrize("resources", [{"exclusive": True}, {"mem_per_cpu": "2G"}])
 def test_cpus_that_carry_something_stay(resources: dict[str, Any]) -> None:
     """Whole nodes have all CPUs, and memory by CPU would shrink with them."""
-    measured = report(nodes=(node(cpu_s=1.0, cpus=8),))
+    measured = report(nodes=(node(cpus_enough=0.01, cpus=8),))
     assert advise(measured, job(cpus_per_task=8, **resources)) == ()
 
 
@@ -334,7 +366,7 @@ def test_a_clean_job_gets_no_advice() -> None:
     measured = report(
         elapsed_s=3000,
         gpus=[gpu(index=i, held_s=3000) for i in range(4)],
-        nodes=(node(elapsed_s=3000, cpu_s=12 * 3000.0, cpus=16, mem_kernel_peak_bytes=50 * GIB),),
+        nodes=(node(elapsed_s=3000, cpus_enough=12.0, cpus=16, mem_kernel_peak_bytes=50 * GIB),),
     )
     spec = job(gpus_per_node=4, ntasks_per_node=4, cpus_per_task=4, mem="64G", time_limit="1:00:00")
     assert advise(measured, spec) == ()
@@ -345,10 +377,12 @@ def test_advice_that_was_taken_is_not_given_again() -> None:
     measured = report(
         elapsed_s=600,
         gpus=_HALF_USED,
-        nodes=(node(elapsed_s=600, cpu_s=600.0, cpus=32, mem_kernel_peak_bytes=10 * GIB),),
+        nodes=(node(elapsed_s=600, cpus_enough=1.0, cpus=32, mem_kernel_peak_bytes=10 * GIB),),
     )
     spec = job(gpus_per_node=4, cpus_per_task=32, mem="256G", time_limit="1-00:00:00")
     advice = advise(measured, spec)
-    assert len(advice) == 4
-    later = replace(measured, gpus=tuple(_HALF_USED[:2]))
-    assert advise(later, with_advice(spec, advice)) == ()
+    assert len(advice) == 3
+    later, smaller = replace(measured, gpus=tuple(_HALF_USED[:2])), with_advice(spec, advice)
+    time = only(later, smaller)
+    assert time.key == "resources.time_limit"
+    assert advise(later, with_advice(smaller, (time,))) == ()

@@ -82,10 +82,16 @@ def test_a_column_that_is_not_measured_yet() -> None:
     assert usage(chunk({"job_cpu_us": [NONE, NONE, 10**6, 2 * 10**6]})).cpu_s == 1
 
 
+def test_enough_cpus() -> None:
+    """How many CPUs are enough comes from how fast the counter grew."""
+    found = usage(chunk({"job_cpu_us": [at * 3_000_000 for at in range(11)]}))
+    assert found.cpus_enough == pytest.approx(3 / 1.01)
+
+
 def test_never_measured() -> None:
     """A column that was never measured is None, not 0."""
     found = usage(chunk({"job_cpu_us": [NONE, NONE], "job_oom_kills": [NONE, NONE]}))
-    assert (found.cpu_s, found.oom_kills) == (None, None)
+    assert (found.cpu_s, found.cpus_enough, found.oom_kills) == (None, None, None)
 
 
 def test_no_kill_is_zero() -> None:
