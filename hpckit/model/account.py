@@ -189,7 +189,6 @@ class NodeAccount:
     psi_frac: Mapping[str, float] = field(default_factory=dict)
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
-    curves: tuple[Curve, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
