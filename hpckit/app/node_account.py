@@ -16,8 +16,10 @@ from hpckit.model.site import EnergySite
 _KEYS = ("node_idle_w", "cpu_core_w")
 _WHOLE = ("node", "module")
 _HOST = (
+    "cpus_enough",
     "cpu_throttled_s",
     "mem_peak_bytes",
+    "mem_kernel_peak_bytes",
     "mem_limit_bytes",
     "oom_kills",
     "psi_frac",

@@ -36,6 +36,7 @@ LINGER_S = 20.0
 JITTER_FROM_HZ = 10.0
 _LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
+_FLUSH_SLACK_NS = _NS // 2
 
 
 class SamplePlan(NamedTuple):
@@ -69,7 +70,7 @@ class SampleEnd(NamedTuple):
 class Schedule:
     """Ticks at begin + n periods, never drifting; those that were missed are left out.
 
-    From 10 Hz on each comes at a random moment of its period: a sensor and a load that repeat
+    One that jitters comes at a random moment of its period: a sensor and a load that repeat
     themselves would otherwise be met at the same phase for ever (accounting.md 3.2: up to 63 %
     off). The generator is that of Numerical Recipes, 3rd ed., chapter 7.1: `random` costs more to
     load than all it is used for.
@@ -93,6 +94,24 @@ class Schedule:
                 due_ns += (self._state * self._period_ns) >> 32
             if due_ns > now_ns:
                 return due_ns
+
+
+def must_jitter(hz: float, gpus: Sequence[GpuCounters]) -> bool:
+    """Whether ticks must not be even: where any power that is read is no mean of one second.
+
+    Below 10 Hz NVIDIA's is one (NVML_FI_DEV_POWER_AVERAGE) but for older drivers' (`usage`); over
+    which time AMD's `power1_average` is one, the driver does not say.
+    """
+    said = [(one.get("vendor"), one.get("power")) for some in gpus for one in some.describe()]
+    has_moments = any(
+        power is not None and (power != "average" or vendor == "amd") for vendor, power in said
+    )
+    return hz >= JITTER_FROM_HZ or has_moments
+
+
+def _host_wait_ns(period_ns: int, *, is_early: bool) -> int:
+    """Until the host is read at the next tick that comes."""
+    return int((HOST_S if is_early else HOST_PERIOD_S) * _NS) - period_ns // 2
 
 
 class SampleLoop:
@@ -125,7 +144,9 @@ class SampleLoop:
     def _ticks(self, begun: Moment, ending: _Ending) -> int:
         clock, hz = self._tools.clock, self._plan.hz
         period_ns = max(int(_NS / hz), 1)
-        schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
+        schedule = Schedule(
+            begun.monotonic_ns, period_ns, jitters=must_jitter(hz, self._tools.gpus)
+        )
         gaps = _Gaps(period_ns, begun)
         flush_ns = int(self._plan.flush_s * _NS)
         flush_at = begun.monotonic_ns + min(flush_ns, _NS)
@@ -144,15 +165,16 @@ class SampleLoop:
             if now_ns >= host_at:
                 self._read_host(moment)
                 is_early = now_ns < begun.monotonic_ns + HOST_OFTEN_S * _NS
-                host_at = now_ns + int((HOST_S if is_early else HOST_PERIOD_S) * _NS)
-                host_at -= period_ns // 2
+                host_at = now_ns + _host_wait_ns(period_ns, is_early=is_early)
                 if self._tools.progress:
                     self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
-            if now_ns >= flush_at or self._buffer.is_full():
+            due_ns = schedule.next_ns(clock.monotonic_ns())
+            # A tick that jitters may come two periods later: what there is must not wait for it.
+            is_due = now_ns >= flush_at or due_ns > flush_at + _FLUSH_SLACK_NS
+            if is_due or self._buffer.is_full():
                 self._flush(moment)
                 flush_at = now_ns + flush_ns
             self._tools.beat.begun_ns = 0
-            due_ns = schedule.next_ns(clock.monotonic_ns())
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks
 

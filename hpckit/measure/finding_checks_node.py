@@ -13,7 +13,7 @@ from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration
 
 THROTTLED_FRAC: Final = 0.05
-"""Time in which a quota held the job's CPUs back."""
+"""Of the time of the job's CPUs: a quota held it back."""
 CPU_PRESSURE_FRAC: Final = 0.25
 """Time in which some thread waited for a CPU (PSI "some"); loaders with more threads than CPUs are
 common, so the GPUs must have waited as well."""
@@ -46,12 +46,12 @@ def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
 def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `cpu-starved`."""
     for node in job.report.nodes:
-        held_s, waited = _held_s(node), _gpus_waited_frac(job, node)
-        throttled = min(1.0, (node.cpu_throttled_s or 0.0) / held_s) if held_s else 0.0
+        waited, throttled = _gpus_waited_frac(job, node), node.cpu_throttled_frac or 0.0
         pressed = node.psi_frac.get("cpu_some", 0.0)
         if throttled >= THROTTLED_FRAC:
             yield Evidence(
-                node.node, f"its CPU quota held the job back {percent(throttled)} of the time"
+                node.node,
+                f"its CPU quota held the job back for {percent(throttled)} of its CPUs' time",
             )
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
             yield Evidence(
@@ -104,12 +104,6 @@ def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
             alike.setdefault((node.restart, why), []).append(node.node)
     for (_, why), nodes in alike.items():
         yield Evidence(fold_hosts(nodes), f"no samples are there, of other nodes there are{why}")
-
-
-def _held_s(node: NodeAccount) -> float:
-    if node.started_s is None or node.ended_s is None:
-        return 0.0
-    return node.ended_s - node.started_s
 
 
 def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:

@@ -112,7 +112,7 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="The job had too few CPUs on a node.",
         threshold=(
-            f"quota in {percent(node.THROTTLED_FRAC)} of the time, or threads waiting in"
+            f"quota in {percent(node.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
             f" {percent(node.CPU_PRESSURE_FRAC)} beside idle GPUs"
         ),
         remedy="more CPUs a task (--cpus-per-task), or fewer loader threads",

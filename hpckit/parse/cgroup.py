@@ -101,6 +101,17 @@ def number_of(data: bytes) -> int | None:
     return int(word[0]) if word and word[0].isdigit() else None
 
 
+def count_of(data: bytes) -> int | None:
+    """How many CPUs a list such as that of cpuset.cpus names: `0-31,64`; None for an empty one."""
+    count = 0
+    for run in data.split(b","):
+        first, _, last = run.strip().partition(b"-")
+        if not first.isdigit() or not (last.isdigit() or not last):
+            return None
+        count += int(last or first) - int(first) + 1
+    return count
+
+
 def parse_psi(data: bytes) -> tuple[int | None, int | None]:
     """The totals of a pressure file in µs: `some` and `full`, which cpu has had since 5.13."""
     return _total(data, b"some"), _total(data, b"full")

@@ -55,10 +55,11 @@ class FakeGpus:
         self.read_at: list[int] = []
         self.before: Callable[[int], None] = lambda _: None
         self.news: list[dict[str, Any]] = []
+        self.said: Mapping[str, Any] = {}
 
     def describe(self) -> Sequence[Mapping[str, Any]]:
-        """Their uuids."""
-        return [{"uuid": f"GPU-{at}"} for at in range(self.count)]
+        """Their uuids, and what `said` says of each."""
+        return [{"uuid": f"GPU-{at}", **self.said} for at in range(self.count)]
 
     def read_into(self, buffer: bytearray, at: int, begin_ns: int) -> int:
         """The moment of the reading and the GPU, nothing else."""

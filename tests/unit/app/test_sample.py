@@ -96,6 +96,30 @@ def test_from_10_hz_each_period_has_one_tick_at_any_moment(bench: Bench) -> None
     assert sum(phases) / len(phases) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("said", "is_even"),
+    [
+        ({"vendor": "nvidia", "power": "average"}, True),
+        ({"vendor": "nvidia", "power": None}, True),
+        ({"vendor": "nvidia", "power": "usage"}, False),
+        ({"vendor": "amd", "power": "average"}, False),
+        ({"vendor": "amd", "power": "instant"}, False),
+    ],
+)
+def test_power_that_is_no_mean_of_a_second_is_met_at_any_moment(
+    bench: Bench, said: dict[str, str | None], *, is_even: bool
+) -> None:
+    """A load that repeats each second would meet even ticks at the same phase, at 1 Hz too."""
+    bench.gpus.said = said
+    end = bench.run(1.0, 300.0)
+    seen = bench.seconds()[1:-1]
+    phases = [at % 1 for at in seen]
+    assert (max(phases) == 0) is is_even
+    assert (sum(phases) / len(phases) > 0.4) is not is_even
+    assert [int(at) for at in seen] == list(range(1, len(seen) + 1))
+    assert 300 <= end.ticks <= 301
+
+
 def test_host_is_read_once_a_second(bench: Bench) -> None:
     """Whatever the rate of the GPUs."""
     bench.run(50.0, 20.0)
@@ -116,10 +140,12 @@ def test_host_is_read_at_each_slow_tick() -> None:
     assert bench.host.reads == 11
 
 
-@pytest.mark.parametrize("hz", [1.0, 10.0, 100.0])
-def test_no_block_is_older_than_5_s_when_written(hz: float) -> None:
-    """A record reaches the sink within the flush period."""
+@pytest.mark.parametrize("power", ["average", "usage"])
+@pytest.mark.parametrize("hz", [0.55, 1.0, 10.0, 100.0])
+def test_no_block_is_older_than_5_s_when_written(hz: float, power: str) -> None:
+    """A record reaches the sink within the flush period, however far the next tick is."""
     bench = Bench()
+    bench.gpus.said = {"power": power}
     bench.run(hz, 30.0)
     assert bench.sink.flushes >= 7
     times = bench.sink.gpu_times_ns()

@@ -12,7 +12,7 @@ from tests.unit.decide.measured import GIB, energy, gpu, job, node, report, unus
 SPEC = job(gpus_per_node=4, mem="64G", time_limit="4:00:00")
 BEFORE = report(
     gpus=[gpu(index=0), gpu(index=1), unused(index=2), unused(index=3)],
-    nodes=(node(mem_peak_bytes=10 * GIB, cpus=8),),
+    nodes=(node(mem_peak_bytes=10 * GIB, mem_kernel_peak_bytes=10 * GIB, cpus=8),),
 )
 ADVICE = advise(BEFORE, SPEC)
 DOCUMENT = advice_document(BEFORE, SPEC, ADVICE, [one.key for one in ADVICE])

@@ -234,8 +234,18 @@ def test_host_memory_without_a_limit() -> None:
 
 
 def test_cpu_quota() -> None:
-    """A quota that holds the job back a tenth of the time is found."""
-    assert odd_node(cpu_throttled_s=100.0) == ["cpu-starved"]
+    """A quota that holds the job back for a tenth of its CPUs' time is found."""
+    assert odd_node(cpu_throttled_s=3200.0) == ["cpu-starved"]
+
+
+def test_a_moment_of_a_quota_on_many_cpus() -> None:
+    """The kernel adds throttled time up over CPUs: 100 s of 32 CPUs in 1000 s are 0.3 %."""
+    assert odd_node(cpu_throttled_s=100.0) == []
+
+
+def test_a_quota_on_unknown_cpus() -> None:
+    """How large a part of an unknown number of CPUs' time was held back cannot be said."""
+    assert odd_node(cpu_throttled_s=3200.0, cpus=None) == []
 
 
 def test_cpu_starved() -> None:

@@ -190,8 +190,14 @@ def test_odd_cpus() -> None:
 
 def test_cpu_quota() -> None:
     """A quota on its node's CPUs explains it."""
+    held = Surroundings(nodes=(node("n1", cpu_throttled_s=3200.0),))
+    assert behind(held).causes == ("the job's CPUs on n1 were held back 10 % of their time",)
+
+
+def test_a_moment_of_a_cpu_quota() -> None:
+    """Throttled time is of all CPUs together: 100 s of 32 CPUs in 1000 s explain nothing."""
     held = Surroundings(nodes=(node("n1", cpu_throttled_s=100.0),))
-    assert behind(held).causes == ("the job's CPUs on n1 were held back 10 % of the time",)
+    assert behind(held).causes == ()
 
 
 def rested(index: int, at_s: float, **changes: Any) -> GpuAccount:
