@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _RANK_MODULES: Final = (
     "{__init__}",
-    "adapters/{__init__,amd_energy,nvml_calls}",
+    "adapters/{__init__,amd_energy,nvml_calls,nvml_devices}",
     "decide/{__init__,rendezvous}",
     "model/{__init__,account_files}",
 )
