@@ -274,6 +274,29 @@ def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> N
     assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
 
 
+LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
+
+
+def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
+    """It has no name, and counts among those that open."""
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, True), (False, True)]
+
+
+def test_a_lost_gpu_of_another_job_does_not_open(machine: Machine, tmp_path: Path) -> None:
+    """All device files are those of GPUs that answer: the control group hides the lost one's."""
+    (tmp_path / "nvidia1").touch()
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [gpu.opens for gpu in shown] == [False, True]
+
+
+def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
+    """It has no place among the sampled, and an event says why, by the driver's index."""
+    counters = counters_of(machine.open(LOST).nvml)
+    assert [gpu["index"] for gpu in counters.describe()] == [1]
+    assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
+
+
 def test_mig_device_has_a_gpu(machine: Machine, library: Path) -> None:
     """A MIG device's uuid leads to that of its GPU, the old form without asking."""
     text = BUSY + '[gpu.1]\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\nuuid = "GPU-split"\n'
