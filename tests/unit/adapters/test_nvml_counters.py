@@ -101,6 +101,25 @@ def counters_of(nvml: NvmlCalls, hz: float = 1.0) -> NvmlCounters:
     return NvmlCounters(nvml, range(nvml.count()), hz, Beat())
 
 
+class Older(NvmlCalls):
+    """A library that lacks some functions."""
+
+    def __init__(self, name: str, lacks: tuple[str, ...]) -> None:
+        self._lacks = lacks
+        super().__init__(name)
+
+    def function(self, name: str) -> Any:
+        """The function, or FunctionNotFound."""
+        return super().function("hpckitNoSuchFunction" if name in self._lacks else name)
+
+
+def older(library: Path, *lacks: str) -> NvmlCalls:
+    """The opened machine's library without these functions."""
+    found = Older(str(library / "libfake-nvml.so"), lacks)
+    found.call("nvmlShutdown")  # the machine has it open
+    return found
+
+
 def difference(machine: VirtualNvml, counters: NvmlCounters, name: str, seconds: float) -> int:
     """What a counter of the first GPU gains in so many seconds."""
     machine.set_s(100)
@@ -187,7 +206,9 @@ def test_old_gpu_has_one_power(machine: Machine) -> None:
 def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
     """A column without an answer is missing, never 0, with NVML's reason in META."""
     text = (
-        BUSY + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
+        BUSY
+        + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
+        + 'error.nvmlDeviceGetTotalEnergyConsumption = "NotSupported"\n'
     )
     counters = counters_of(machine.open(text).nvml)
     row, described = rows_of(counters)[0], counters.describe()[0]
@@ -195,6 +216,46 @@ def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
     assert described["energy"] is None
     assert described["refused"]["energy_mj"] == "NotSupported"
     assert described["refused"]["temp_c"] == "NoPermission"
+
+
+def test_energy_without_its_field(machine: Machine) -> None:
+    """Where the field is refused the call for the counter alone is made."""
+    node = machine.open(BUSY + 'error.field83 = "NotSupported"\n')
+    counters = counters_of(node.nvml)
+    assert counters.describe()[0]["energy"] == "counter"
+    assert "energy_mj" not in counters.describe()[0]["refused"]
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+
+
+def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
+    """What calls of their own tell is measured, the rest is missing with the reason."""
+    node = machine.open(NO_FIELDS)
+    counters = counters_of(node.nvml)
+    row, described = rows_of(counters)[0], counters.describe()[0]
+    assert (row["power_mw"], row["util_pct"], row["nvlink_tx_mib"]) == (500_000, 80, None)
+    assert (described["energy"], described["power"]) == ("counter", "usage")
+    assert described["refused"]["pcie_rx_mib"] == "NotSupported"
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
+    """As of drivers that are older than it."""
+    machine.open(BUSY)
+    row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
+    assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
+    assert row["energy_mj"] is not None
+
+
+def test_a_gpu_without_any_field_is_lost_too(machine: Machine) -> None:
+    """The calls of their own tell when it falls off the bus."""
+    node = machine.open(NO_FIELDS + '[gpu.0]\nlost_s = "50-"\n')
+    counters = counters_of(node.nvml)
+    node.set_s(60)
+    assert [row["gpu"] for row in rows_of(counters)] == [1]
+    assert {"event": "gpu-lost", "gpu": 0, "why": "GpuIsLost"} in counters.events()
 
 
 def test_meta_of_a_gpu(machine: Machine) -> None:
