@@ -11,7 +11,7 @@ import struct
 import time
 
 from hpckit.adapters.nvml_calls import ALL_LINKS, LOST, NvmlRefused, reason_of
-from hpckit.adapters.nvml_direct import Direct, direct
+from hpckit.adapters.nvml_direct import THERMAL, Direct, direct
 from hpckit.adapters.nvml_slow import NvmlSlow
 from hpckit.model.samples import GPU_RECORD, MISSING
 
@@ -27,7 +27,9 @@ INSTANT_FROM_HZ = 10.0
 PCIE_FROM_HZ = 20.0
 """64 GB/s turn a counter of 32 bits over 15 times a second."""
 ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
-_THROTTLE = (74, 269, 270, 271)
+_POWER_CAP, _SW_THERMAL, _HW_THERMAL, _POWER_BRAKE = 74, 269, 270, 271
+_ANY_THERMAL = 75
+"""Of drivers without the two before: both in one, NVML_FI_DEV_PERF_POLICY_THERMAL."""
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
 _PCIE = (197, 198)
 _FIELD_BYTES = 40
@@ -96,19 +98,30 @@ class NvmlGpu:
 
     def _wanted(self, power: int) -> tuple[int, list[tuple[int, int]]]:
         """The fields of `_COLUMNS`, and by how many bits NVLink's count is finer than MiB."""
-        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in _THROTTLE)]
+        thermal = self._thermal_field()
+        throttle = (_POWER_CAP, thermal, _HW_THERMAL, _POWER_BRAKE)
+        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in throttle)]
         after = [(field, 0) for field in _PCIE]
         for tx, rx, shift in _NVLINK:
             links = [(tx, ALL_LINKS), (rx, ALL_LINKS)]
-            try:
-                probe = self.handle.fields(links)
-                probe.read()
-            except NvmlRefused:
-                break
-            if not any(isinstance(answer, str) for answer in probe.answers()):
+            if all(self._answers(links)):
                 return shift, [*before, *links, *after]
         tx, rx, shift = _NVLINK[0]
         return shift, [*before, (tx, ALL_LINKS), (rx, ALL_LINKS), *after]
+
+    def _thermal_field(self) -> int:
+        """The field for `sw_thermal_ms`."""
+        soft, hard, both = self._answers([(_SW_THERMAL, 0), (_HW_THERMAL, 0), (_ANY_THERMAL, 0)])
+        return _ANY_THERMAL if both and not soft and not hard else _SW_THERMAL
+
+    def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
+        """Which of these fields are told."""
+        try:
+            probe = self.handle.fields(wanted)
+            probe.read()
+        except NvmlRefused:
+            return [False] * len(wanted)
+        return [not isinstance(answer, str) for answer in probe.answers()]
 
     def _first_look(self, wanted: list[tuple[int, int]]) -> None:
         try:
@@ -126,10 +139,13 @@ class NvmlGpu:
         self._direct = tuple(
             (_COLUMNS.index(one.column), one) for one in direct(self.handle, self.refused)
         )
-        if any(one.column == "power_mw" for _, one in self._direct):
+        asked_apart = {one.column for _, one in self._direct}
+        if "power_mw" in asked_apart:
             self.power = "usage"
         elif "power_mw" in self.refused:
             self.power = ""
+        if (_ANY_THERMAL, 0) in wanted or THERMAL in asked_apart:
+            self.refused["hw_thermal_ms"] = f"told together with software's, in {THERMAL}"
 
     def _learn(self, kinds: tuple[int, ...]) -> None:
         """How the values are read, from the types and the reasons of one answer."""

@@ -249,6 +249,54 @@ def test_a_library_without_the_fields_call_has_records(machine: Machine, library
     assert row["energy_mj"] is not None
 
 
+NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
+    'error.field269 = "NotSupported"\nerror.field270 = "NotSupported"\n'
+)
+
+
+def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
+    """Field 75 counts what software and hardware slow down, and META says that it is both."""
+    node = machine.open(NO_CAUSES)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, "sw_thermal_ms", 10) == pytest.approx(3750, abs=1)
+    assert rows_of(counters)[0]["hw_thermal_ms"] is None
+    refused = counters.describe()[0]["refused"]
+    assert "sw_thermal_ms" in refused["hw_thermal_ms"]
+    assert "sw_thermal_ms" not in refused
+
+
+@pytest.mark.parametrize(("column", "gain"), [("sw_power_cap_ms", 5000), ("sw_thermal_ms", 3750)])
+def test_violations_stand_in_for_fields(machine: Machine, column: str, gain: int) -> None:
+    """Without any field nvmlDeviceGetViolationStatus has the counters of power and heat."""
+    no_fields = 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+    node = machine.open(NO_CAUSES + no_fields)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, column, 10) == pytest.approx(gain, abs=1)
+    assert column not in counters.describe()[0]["refused"]
+
+
+OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+
+
+@pytest.mark.parametrize("lacks", [OLD_LISTS[:1], OLD_LISTS])
+def test_older_drivers_list_processes(
+    machine: Machine, library: Path, lacks: tuple[str, ...]
+) -> None:
+    """With the second version of the call, or its first, whose entries are shorter."""
+    machine.open(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
+    counters = counters_of(older(library, *lacks))
+    assert rows_of(counters)[0]["processes"] == 3
+    assert counters.events()[0]["pids"] == [100, 101, 102]
+
+
+def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
+    """The first version's memory in use has what the driver reserves in it."""
+    machine.open(BUSY)
+    counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
+    assert rows_of(counters)[0]["mem_used_mib"] == 3
+    assert counters.describe()[0]["memory_bytes"] == 85899345920
+
+
 def test_a_gpu_without_any_field_is_lost_too(machine: Machine) -> None:
     """The calls of their own tell when it falls off the bus."""
     node = machine.open(NO_FIELDS + '[gpu.0]\nlost_s = "50-"\n')
