@@ -229,8 +229,13 @@ def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
 
 def _events(chunk: SampleChunk) -> Iterator[str]:
     for event in chunk.events:
-        if event.get("event") == "gpu-lost":
-            yield f"GPU {event.get('gpu')} was lost to the driver while the job ran"
+        if event.get("event") != "gpu-lost":
+            continue
+        if "gpu" in event:
+            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
+        else:
+            which = event.get("index", event.get("uuid"))
+            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
 
 
 def _damage(condition: FileCondition) -> Iterator[str]:

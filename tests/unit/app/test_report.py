@@ -15,6 +15,7 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
+from hpckit.model.samples import Block, encode_block, read_blocks
 from hpckit.model.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
@@ -333,6 +334,26 @@ def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
     report = reported(tmp_path)
     assert report.energy.gpu.value_j == pytest.approx(10 * RUN_J, rel=0.1)
     assert report.missing == ("n000: blocks of samples that are lost: 1",)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"gpu": 1}, "GPU 1 was lost to the driver while the job ran"),
+        ({"index": 2}, "GPU 2, as the driver calls it, was not sampled: GpuIsLost"),
+        ({"uuid": "GPU-x"}, "GPU GPU-x, as the driver calls it, was not sampled: GpuIsLost"),
+    ],
+)
+def test_a_lost_gpu_is_named(tmp_path: Path, event: dict[str, Any], said: str) -> None:
+    """By its place among the sampled, or as the driver calls one that could not be sampled."""
+    place = write_accounts(tmp_path, SMALL)
+    path = place / "node-n000.samples"
+    data = path.read_bytes()
+    last = [one.header for one in read_blocks(data) if isinstance(one, Block)][-1]
+    header = last._replace(sequence=last.sequence + 1)
+    line = json.dumps({"t_ns": last.monotonic_ns, "event": "gpu-lost", "why": "GpuIsLost", **event})
+    path.write_bytes(data + encode_block(header, f"{line}\n".encode()))
+    assert any(said in one for one in reported(tmp_path).missing)
 
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
