@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
+from hpckit.app.gpus_refused import gpus_refused, refusal_words
 from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
 from hpckit.app.report_topologies import node_topologies
@@ -52,6 +53,7 @@ class JobFacts:
     exit_code: int | None = None
     folder: str | None = None
     time_limit_s: float | None = None
+    gpus_asked: int | None = None
     started_s: float | None = None
     ended_s: float | None = None
     nodes: tuple[str, ...] = ()
@@ -228,6 +230,8 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
         folder=facts.folder,
         nodes=len({fold.evidence.node for fold in folds} | set(facts.nodes)),
         gpus=len({(one.node, one.uuid) for one in gpus}),
+        gpus_asked=facts.gpus_asked,
+        gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
         time_limit_s=facts.time_limit_s,
         synthetic=any(one.synthetic for one in metas),
     )
@@ -247,6 +251,8 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         for sentence in _cut_short(fold.evidence)
     )
     said: dict[str, list[str]] = {}
+    for node, reason in gpus_refused(folds, facts.gpus_asked).items():
+        said.setdefault(f"no GPU was measured: {reason}", []).append(node)
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)

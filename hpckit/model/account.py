@@ -277,7 +277,8 @@ class ReportedJob:
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
-    driver made up.
+    driver made up. `gpus` were seen, `gpus_asked` asked for (None: not known); `gpus_because` says
+    why on some nodes none was seen, empty where none was wanted.
     """
 
     job_id: str | None = None
@@ -288,6 +289,8 @@ class ReportedJob:
     folder: str | None = None
     nodes: int = 0
     gpus: int = 0
+    gpus_asked: int | None = None
+    gpus_because: str = ""
     time_limit_s: float | None = None
     synthetic: bool = False
 

@@ -78,11 +78,22 @@ def headline(report: JobReport) -> list[str]:
     if job.array_task is not None and not (job.job_id or "").endswith(f"_{job.array_task}"):
         name += f" task {job.array_task}"
     took = format_duration(max(0.0, report.ended_s - report.started_s))
-    size = f"{plural(job.gpus, 'GPU')} on {plural(job.nodes, 'node')}"
-    parts = [name or "samples", _state(report, took), size, *_requeues(report)]
+    parts = [name or "samples", _state(report, took), *_size(report), *_requeues(report)]
     if job.synthetic:
         parts.append("synthetic: a made-up driver measured")
     return _joined([part for part in parts if part])
+
+
+def _size(report: JobReport) -> list[str]:
+    """GPUs and nodes; where no GPU was seen, whether one was wanted."""
+    job = report.job
+    nodes = plural(job.nodes, "node")
+    if job.gpus:
+        return [f"{plural(job.gpus, 'GPU')} on {nodes}"]
+    if not job.gpus_because:
+        return [f"no GPUs on {nodes}"]
+    asked = f" ({job.gpus_asked:,} asked for)" if job.gpus_asked else ""
+    return [f"GPUs not measured: {job.gpus_because}{asked}", nodes]
 
 
 def _state(report: JobReport, took: str) -> str:

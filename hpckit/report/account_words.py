@@ -78,7 +78,7 @@ def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
     if total_s <= 0:
-        return ["no GPU was held" if not report.gpus else "held for no measurable time"]
+        return ["held for no measurable time"] if report.gpus else []
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
         return [f"what they did is not known: no samples of {gpu_time(total_s)}"]

@@ -171,3 +171,12 @@ def test_an_energy_has_the_digits_that_are_known(
 def test_all_is_not_nearly_all(share: float, text: str) -> None:
     """100 % is said of all alone, and 0 % of nothing."""
     assert percent(share) == text
+
+
+def test_gpus_that_were_not_measured_are_not_0() -> None:
+    """Where GPUs were asked for and none was seen, the first line says so, with the reason."""
+    job = replace(clean().job, gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm")
+    text = said(replace(clean(), job=job, gpus=(), waste=Share()))
+    assert "GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)" in text
+    assert "0 GPUs" not in text
+    assert "no GPU was held" not in text
