@@ -7,6 +7,7 @@ from typing import Final
 
 from hpckit.model.account import JobReport
 from hpckit.report.account_words import (
+    cpu_parts,
     energy_parts,
     gpu_parts,
     memory_parts,
@@ -60,6 +61,7 @@ def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
     return [
         ("energy", energy_parts(report), 4, 5),
         ("GPUs", gpu_parts(report), 3, 6),
+        ("CPUs", cpu_parts(report), 2, 6),
         ("ranks", rank_parts(report), 3, 7),
         ("memory", memory_parts(report), 2, 2),
         ("clocks", throttling_parts(report), 2, 1),

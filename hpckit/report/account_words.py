@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
-from hpckit.report.quantities import energy, gpu_time, memory, number, percent, plural
+from hpckit.report.quantities import duration, energy, gpu_time, memory, number, percent, plural
 from hpckit.units import format_indices
 
 _CLASSES: Final = (
@@ -32,6 +33,8 @@ _G_PER_KG: Final = 1000
 def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
+    if not report.gpus and not report.job.gpus_because:
+        return [_provenance(node, "node"), *(f"· {part}" for part in _cost(report.cost))]
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
     return [*parts, *(f"· {part}" for part in _cost(report.cost))]
 
@@ -186,8 +189,25 @@ def _clipped(numbers: Iterable[int]) -> str:
 # --- memory and clocks ---------------------------------------------------------------------------
 
 
+def cpu_parts(report: JobReport) -> list[str]:
+    """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
+    known = [(one.cpu_s, one.rank) for one in report.ranks if one.cpu_s is not None]
+    if report.gpus or not known:
+        return []
+    total_s = math.fsum(cpu_s for cpu_s, _ in known)
+    parts = [f"{duration(total_s)} CPU time in {plural(len(known), 'rank')}"]
+    if len(known) > 1:
+        most_s, rank = max(known, key=lambda pair: pair[0])
+        parts.append(f"· {duration(most_s)} at most (rank {rank})")
+    cpus = sum(one.cpus or 0 for one in report.nodes)
+    held_s = report.ended_s - report.started_s
+    if cpus and held_s > 0:
+        parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
+    return parts
+
+
 def memory_parts(report: JobReport) -> list[str]:
-    """The most memory of a GPU and of a node, beside what there was."""
+    """The most memory of a GPU and of a node, beside what there was; else that of a rank."""
     parts = []
     used = [one for one in report.gpus if one.mem_peak_bytes is not None]
     if used:
@@ -197,6 +217,10 @@ def memory_parts(report: JobReport) -> list[str]:
     if nodes:
         full = max(nodes, key=lambda one: one.mem_peak_bytes or 0)
         parts.append(f"node {_of(full.mem_peak_bytes, full.mem_limit_bytes)} ({full.node})")
+    ranks = [one for one in report.ranks if one.max_rss_bytes is not None]
+    if ranks and not report.gpus:
+        large = max(ranks, key=lambda one: one.max_rss_bytes or 0)
+        parts.append(f"largest process {memory(large.max_rss_bytes or 0)} (rank {large.rank})")
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
         parts.append(
@@ -207,7 +231,10 @@ def memory_parts(report: JobReport) -> list[str]:
 
 def _of(used_bytes: int | None, all_bytes: int | None) -> str:
     used = memory(used_bytes or 0)
-    return f"{used.removesuffix(' GiB')} of {memory(all_bytes)}" if all_bytes else used
+    if not all_bytes:
+        return used
+    of_all = memory(all_bytes)
+    return f"{used.removesuffix(of_all[-4:])} of {of_all}"
 
 
 def throttling_parts(report: JobReport) -> list[str]:

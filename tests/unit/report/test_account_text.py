@@ -180,3 +180,19 @@ def test_gpus_that_were_not_measured_are_not_0() -> None:
     assert "GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)" in text
     assert "0 GPUs" not in text
     assert "no GPU was held" not in text
+
+
+def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
+    """No row is about GPUs that nobody asked for; CPU time and memory of the ranks are there."""
+    job = replace(clean().job, gpus=0, gpus_asked=0, nodes=1)
+    ranks = tuple(
+        replace(one, gpus=(), cpu_s=cpu_s, max_rss_bytes=10_800_000)
+        for one, cpu_s in zip(clean().ranks[:2], (0.001, 0.05), strict=True)
+    )
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=None, cpus=4),)
+    report = replace(clean(), job=job, gpus=(), waste=Share(), ranks=ranks, nodes=nodes)
+    text = said(report)
+    assert "no GPUs on 1 node" in text
+    assert text.count("GPU") == 1
+    assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
+    assert "memory largest process 10.3 MiB (rank 0)" in text
