@@ -44,7 +44,7 @@ def report_lines(
     tail = row("next", _joined(next_commands), width, most=2)
     blocks = [
         *(_block(*one, width=width) for one in _rows(report)),
-        finding_block(report.findings, width, weight=8),
+        finding_block(report, width, weight=8),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
         missing_block(report.missing, width, weight=3),

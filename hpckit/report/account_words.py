@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
-from hpckit.report.quantities import duration, energy, gpu_time, memory, number, percent, plural
+from hpckit.report.quantities import (
+    duration,
+    energy,
+    energy_sum,
+    gpu_time,
+    memory,
+    number,
+    percent,
+    plural,
+)
 from hpckit.units import format_indices
 
 _CLASSES: Final = (
@@ -44,9 +53,12 @@ def _held_by_ranks(report: JobReport) -> list[str]:
     held = report.energy.conservation
     if held is None or not report.ranks or report.energy.gpu.value_j is None:
         return []
-    parts = [f"= ranks {energy(held.ranks_j)} + {energy(held.idle_remainder_j)} outside of them"]
+    gpu = report.energy.gpu
+    all_j = (held.ranks_j, held.idle_remainder_j, held.error_j)
+    ranks, rest, error = energy_sum(all_j, report.energy.gpu.value_j, gpu.plus_minus_j)
+    parts = [f"= ranks {ranks} + {rest} outside of them"]
     if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-        parts.append(f"(which differs by {energy(held.error_j)})")
+        parts.append(f"(which differs by {error})")
     return parts
 
 

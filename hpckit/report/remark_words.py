@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final
 
-from hpckit.model.account import Advice, AdviceOutcome, ReportFinding
+from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
 from hpckit.report.quantities import energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
@@ -28,16 +28,19 @@ _MORE: Final = "and {} more in --json"
 # --- findings ------------------------------------------------------------------------------------
 
 
-def finding_block(findings: Sequence[ReportFinding], width: int, weight: int) -> Block:
+def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """The findings, the worst first: ever more of them, then ever more of their evidence.
 
-    What to do is never cut; the evidence is.
+    What to do is never cut; the evidence is. Costs are in the units of the job's own.
     """
     known = {severity: place for place, severity in enumerate(_SEVERITIES)}
-    ordered = sorted(findings, key=lambda one: known.get(one.severity, len(known)))
+    ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
     shown = ordered[:_MOST_FINDINGS]
+    evidence = [
+        tuple(_ever_less(_without_repeats(one, ordered), _cost(one, report))) for one in shown
+    ]
     in_lines = {
-        (at, most): _finding(one, _without_repeats(one, ordered), width, most)
+        (at, most): _finding(one, evidence[at], width, most)
         for at, one in enumerate(shown)
         for most in range(2, _MOST_LINES + 1)
     }
@@ -76,13 +79,13 @@ def _begin(clause: str) -> str:
     return begin if len(begin) >= _TELLING else clause
 
 
-def _finding(finding: ReportFinding, because: str, width: int, most: int) -> list[str]:
+def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:
     """In so many lines with as much of the evidence as they hold; in more for a long remedy."""
     subject = f"{finding.subject}: " if finding.subject else ""
     remedy = f" → {finding.remedy}" if finding.remedy else ""
     lines: list[str] = []
-    for evidence in _ever_less(because, _cost(finding)):
-        text = f"{finding.severity} {subject}{evidence}{remedy}"
+    for told in evidence:
+        text = f"{finding.severity} {subject}{told}{remedy}"
         lines = row("", text.split(" "), width, most=_ANY)
         if len(lines) <= most:
             break
@@ -103,9 +106,11 @@ def _begun(words: Sequence[str]) -> str:
     return f"{' '.join(words).rstrip(',;:')} …"
 
 
-def _cost(finding: ReportFinding) -> str:
-    cost = [gpu_time(finding.wasted_gpu_s)] if finding.wasted_gpu_s else []
-    cost += [energy(finding.wasted_j)] if finding.wasted_j else []
+def _cost(finding: ReportFinding, report: JobReport) -> str:
+    """What it cost, in the units that the job's own GPU time and energy have."""
+    gpu_s, spent_j = finding.wasted_gpu_s, finding.wasted_j
+    cost = [gpu_time(gpu_s, like_s=report.waste.total_gpu_s)] if gpu_s else []
+    cost += [energy(spent_j, like_j=report.energy.gpu.value_j or 0.0)] if spent_j else []
     return f" ({', '.join(cost)})" if cost else ""
 
 

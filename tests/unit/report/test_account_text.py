@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.model.account import Advice, JobReport, ReportFinding, Share
 from hpckit.report.account_text import SCREEN_LINES, report_lines
-from hpckit.report.quantities import energy, percent
+from hpckit.report.quantities import energy, energy_sum, gpu_time, percent
 from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
 
 TRAINING_SCREEN = """\
@@ -16,7 +16,7 @@ TRAINING_SCREEN = """\
   · requeued once (6:12 and 1.12 kWh lost)
   · synthetic: a made-up driver measured
  energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
-          = ranks 8.96 kWh + 160 Wh outside of them · 13.0 kWh node (modelled)
+          = ranks 8.96 kWh + 0.16 kWh outside of them · 13.0 kWh node (modelled)
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
  GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
  ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
@@ -151,7 +151,7 @@ def test_errors_come_before_notes() -> None:
         (32.76e6, 1.44e6, "9.1 ± 0.4 kWh"),
         (32.76e6, None, "9.10 kWh"),
         (850.0, 12.0, "850 ± 12 J"),
-        (25_000.0, 40.0, "25.00 ± 0.04 kJ"),
+        (25_000.0, 40.0, "6.94 ± 0.01 Wh"),
         (0.0, 0.0, "0 J"),
         (3.6e12, 3.6e10, "1000 ± 10 MWh"),
         (1e6, 9e6, "278 ± 2500 Wh"),
@@ -196,3 +196,21 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     assert text.count("GPU") == 1
     assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
     assert "memory largest process 10.3 MiB (rank 0)" in text
+
+
+def test_the_parts_of_a_sum_have_one_unit() -> None:
+    """What adds up is in the unit of the total, with a decimal more."""
+    assert energy_sum((138_240.0, 2_600.0), 140_840.0, 180.0) == ["38.400 Wh", "0.722 Wh"]
+    report = clean()
+    assert report.energy.conservation is not None
+    held = replace(report.energy.conservation, idle_remainder_j=2600.0, gpus_j=32_258_600.0)
+    text = said(replace(report, energy=replace(report.energy, conservation=held)))
+    assert "= ranks 8.96 kWh + 0.00 kWh outside of them" in text
+
+
+def test_costs_have_the_units_of_the_job() -> None:
+    """A small part of much is in the unit that the whole is in."""
+    assert energy(965.0, like_j=436_000.0) == "0.268 Wh"
+    assert energy(965.0, like_j=2000.0) == "965 J"
+    assert gpu_time(111.0, like_s=885.0) == "0.0308 GPU-hours"
+    assert gpu_time(111.0) == "111 GPU-seconds"
