@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
@@ -163,22 +163,40 @@ def rank_parts(report: JobReport) -> list[str]:
 
 
 def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
+    """Who failed first, then all others by how they ended, the most of one kind first."""
+    failed = _failed(ranks)
     groups: dict[str, list[int]] = {}
     for one in ranks:
         groups.setdefault(_end_of(one), []).append(one.rank)
     if len(groups) == 1:
         end = next(iter(groups))
-        return [
-            f"{plural(len(ranks), 'rank')} {end}"
-            if len(ranks) == 1
-            else f"all {len(ranks):,} {end}"
-        ]
-    largest = max(groups, key=lambda end: len(groups[end]))
-    parts = [f"{len(groups[largest]):,} {largest}"]
-    for end, numbers in groups.items():
-        if end != largest:
-            parts.append(f"rank {_clipped(numbers)} {end}")
-    return parts
+        if len(ranks) == 1:
+            return [f"1 rank {end}"]
+        own = [one for one in failed if (one.exit_code or 0) <= _SIGNALLED]
+        first = [f"rank {own[0].rank} first"] if own else []
+        return [f"all {len(ranks):,} {end}", *first]
+    parts = []
+    if failed:
+        end = _end_of(failed[0])
+        parts.append(f"rank {failed[0].rank} failed{' first' * (len(failed) > 1)}, {end[6:]}")
+        groups[end].remove(failed[0].rank)
+    by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return parts + [f"{_ranks(numbers)} {end}" for end, numbers in by_size if numbers]
+
+
+def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
+    """Those of the last incarnation that ended badly, the first of them first."""
+    last = max(one.restart for one in ranks)
+    failed = [one for one in ranks if one.exit_code and one.restart == last]
+    return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`, or of many their count."""
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    runs = format_indices(numbers)
+    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(numbers):,} ranks"
 
 
 def _end_of(one: RankAccount) -> str:
@@ -191,11 +209,6 @@ def _end_of(one: RankAccount) -> str:
     if one.exit_code > _SIGNALLED:
         return f"ended by signal {one.exit_code - _SIGNALLED}"
     return f"ended with {one.exit_code}"
-
-
-def _clipped(numbers: Iterable[int]) -> str:
-    runs = format_indices(numbers).split(",")
-    return ",".join(runs[:_MOST_NAMED]) + (" …" if len(runs) > _MOST_NAMED else "")
 
 
 # --- memory and clocks ---------------------------------------------------------------------------

@@ -124,9 +124,27 @@ def test_a_killed_rank_is_named() -> None:
     signalled = replace(rank_account(4), exit_code=137)
     ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
     text = said(replace(clean(), ranks=ranks))
-    assert "14 ended with 0" in text
+    assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
     assert "rank 3 cut off (its end is the last sample's)" in text
-    assert "rank 4 ended by signal 9" in text
+
+
+def test_the_rank_that_failed_first_comes_first() -> None:
+    """The others are mostly ended because of it; ranks are numbered, never counted without it."""
+    first, second = clean().ranks[:2]
+    ranks = (replace(first, exit_code=143), replace(second, exit_code=1, ended_s=first.started_s))
+    text = said(replace(clean(), ranks=ranks))
+    assert "ranks rank 1 failed first, with 1 · rank 0 ended by signal 15" in text
+    alike = tuple(replace(one, exit_code=1, ended_s=first.ended_s) for one in clean().ranks)
+    alike = (*alike[:7], replace(alike[7], ended_s=first.started_s), *alike[8:])
+    assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
+
+
+def test_ranks_that_differ_in_many_ways_are_counted() -> None:
+    """A list of numbers that would fill the row is their count."""
+    ranks = tuple(
+        replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in clean().ranks
+    )
+    assert "8 ranks ended with 0 · 8 ranks cut off" in said(replace(clean(), ranks=ranks))
 
 
 def test_time_without_a_measurement_is_told() -> None:
