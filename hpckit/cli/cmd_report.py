@@ -151,7 +151,11 @@ def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
     commands = [f"hpckit logs {what}"] if first else []
     commands += [] if params["html"] else [f"hpckit report {what} --html report.html"]
     if report.advice and report.job.job_id and not params["from_"]:
-        commands.append(f"hpckit submit JOB --from-report {what}")
+        from hpckit import wiring
+        from hpckit.app.advice import next_submission
+
+        folder = Path(report.job.folder or ".")
+        commands.append(next_submission(folder, wiring.job_folders(), what))
     return commands
 
 
