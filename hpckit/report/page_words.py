@@ -142,6 +142,8 @@ def saving_words(saving: Mapping[str, float]) -> str:
 def _saving(name: str, value: float) -> str:
     if name == "gpu_s":
         return gpu_hours(value)
+    if name == "limit_s":
+        return f"{duration(value)} of the time limit"
     if name in _SAVINGS:
         unit, scale = _SAVINGS[name]
         return f"{significant(value / scale)} {unit}"
