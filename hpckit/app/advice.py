@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,13 @@ from hpckit.errors import ConfigError, HpckitError, StorageFailed
 from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
 from hpckit.model.advised import AdvisedJob
 from hpckit.model.job import JobSpec
-from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_FILE, JOB_FILE
+from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_FILE, INTENT_FILE, JOB_FILE
+from hpckit.model.origin import OriginKind
 from hpckit.parse.document import convert
 from hpckit.ports import JobFolders
+
+_MOST_TYPED = 60
+"""Characters of a command that is shown whole."""
 
 
 def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobReport:
@@ -68,6 +73,38 @@ def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> Advised
     )
 
 
+def next_submission(folder: Path, folders: JobFolders, report_id: str) -> str:
+    """The command that submits a job like this one with the advice of its report.
+
+    It has the job file as it was given, or the command of a job without one; `JOB` and `…` stand
+    for what the folder does not tell.
+    """
+    begin, end = "hpckit submit", f"--from-report {report_id}"
+    try:
+        file = folders.read_json(folder, INTENT_FILE).get("file")
+        effective = folders.read_json(folder, EFFECTIVE_FILE)
+    except StorageFailed:
+        file, effective = None, {}
+    if file == "":
+        command = effective.get("job", {}).get("command") or ()
+        typed = shlex.join(str(word) for word in command)
+        shown = typed if 0 < len(typed) <= _MOST_TYPED else "COMMAND"
+        options = " …" if _has_options(effective) else ""
+        return f"{begin}{options} {end} -- {shown}"
+    name = shlex.quote(file) if isinstance(file, str) and file != "-" else "JOB"
+    return f"{begin} {name} {end}"
+
+
+def _has_options(effective: Mapping[str, Any]) -> bool:
+    """Whether more than the command was typed."""
+    origins = effective.get("origins") or ()
+    return any(
+        one.get("origin") == OriginKind.COMMAND_LINE and one.get("key") != "command"
+        for one in origins
+        if isinstance(one, Mapping)
+    )
+
+
 def read_advice(text: str, source: str) -> AdvisedJob:
     """The advice that a job folder has in `advice.json`. Raises ConfigError for anything else."""
     try:
@@ -107,6 +144,12 @@ def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str
     if not advice:
         return None
     try:
-        return patch_text(advice, folders.read(folder, JOB_FILE), JOB_FILE)
+        text = folders.read(folder, JOB_FILE)
     except StorageFailed:
         return None
+    try:
+        given = folders.read_json(folder, INTENT_FILE).get("file")
+    except StorageFailed:
+        given = None
+    is_name = isinstance(given, str) and given not in ("", "-") and given.isprintable()
+    return patch_text(advice, text, str(given) if is_name else JOB_FILE)

@@ -86,6 +86,7 @@ def write_folder(draft: Draft, folders: JobFolders) -> None:
         "job_id": draft.entry.job_id,
         "uuid": caller.uuid_hex,
         "name": draft.entry.name,
+        "file": job.source.file_name,
         "site": job.site.name,
         "submitter": str(job.site.submitter),
         "script_sha256": job.script.sha256,

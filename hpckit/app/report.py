@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
+from hpckit.app.gpus_refused import gpus_refused, refusal_words
 from hpckit.app.holding import (
     Holding,
     energy_of,
@@ -63,6 +64,7 @@ class JobFacts:
     exit_code: int | None = None
     folder: str | None = None
     time_limit_s: float | None = None
+    gpus_asked: int | None = None
     started_s: float | None = None
     ended_s: float | None = None
     nodes: tuple[str, ...] = ()
@@ -254,6 +256,8 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
         folder=facts.folder,
         nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
         gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
+        gpus_asked=facts.gpus_asked,
+        gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
         time_limit_s=facts.time_limit_s,
         synthetic=any(one.synthetic for one in metas),
     )
@@ -287,6 +291,8 @@ def _missing(
         for sentence in _cut_short(fold)
     )
     said: dict[str, list[str]] = {}
+    for node, reason in gpus_refused(folds, facts.gpus_asked).items():
+        said.setdefault(f"no GPU was measured: {reason}", []).append(node)
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)

@@ -44,6 +44,7 @@ def facts_of_job(
         exit_code=status.exit_code,
         folder=entry.folder,
         time_limit_s=_time_limit_s(folders, Path(entry.folder)),
+        gpus_asked=_gpus_asked(folders, Path(entry.folder)),
         started_s=status.started_s,
         ended_s=status.ended_s,
         nodes=_nodes(status.nodelist),
@@ -68,6 +69,7 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
         exit_code=_whole(result.get("exit_code")),
         folder=str(folder),
         time_limit_s=_time_limit_s(folders, folder),
+        gpus_asked=_gpus_asked(folders, folder),
         started_s=_number(result.get("started_s")),
         ended_s=_number(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
@@ -131,20 +133,28 @@ def _document(folders: JobFolders, folder: Path, name: str) -> Mapping[str, Any]
         return {}
 
 
-def _asked_for(folders: JobFolders, folder: Path, key: str) -> object:
-    """What the effective job says at `resources.KEY`."""
+def _resources(folders: JobFolders, folder: Path) -> Mapping[str, Any] | None:
     job = _document(folders, folder, EFFECTIVE_FILE).get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
-    return resources.get(key) if isinstance(resources, Mapping) else None
+    return resources if isinstance(resources, Mapping) else None
+
+
+def _gpus_asked(folders: JobFolders, folder: Path) -> int | None:
+    """On all nodes together, None where the folder does not say."""
+    resources = _resources(folders, folder)
+    if resources is None:
+        return None
+    nodes, each = _whole(resources.get("nodes")), _whole(resources.get("gpus_per_node"))
+    return (nodes or 1) * (each or 0)
 
 
 def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:
-    asked = _whole(_asked_for(folders, folder, "gpus_per_node"))
+    asked = _whole((_resources(folders, folder) or {}).get("gpus_per_node"))
     return asked if asked is not None and 0 <= asked <= _MOST_GPUS else None
 
 
 def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:
-    limit = _asked_for(folders, folder, "time_limit")
+    limit = (_resources(folders, folder) or {}).get("time_limit")
     with contextlib.suppress(ValueError):
         return float(parse_slurm_limit_s(limit)) if isinstance(limit, str) else None
     return None

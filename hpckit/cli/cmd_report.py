@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _PRINTED = ("json", "csv", "openmetrics")
 _QUIET_S = 1.0
+_FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+"""States after which the logs say more than the account."""
 
 
 @click.command("report")
@@ -145,9 +147,15 @@ def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
     what = f"--from {params['from_']}" if params["from_"] else report.job.job_id or ""
     if report.job.array_task is not None and not params["from_"]:
         what = f"{what}_{report.job.array_task}"
-    commands = [] if params["html"] else [f"hpckit report {what} --html report.html"]
+    first = report.job.state in _FAILED and report.job.job_id and not params["from_"]
+    commands = [f"hpckit logs {what}"] if first else []
+    commands += [] if params["html"] else [f"hpckit report {what} --html report.html"]
     if report.advice and report.job.job_id and not params["from_"]:
-        commands.append(f"hpckit submit JOB --from-report {what}")
+        from hpckit import wiring
+        from hpckit.app.advice import next_submission
+
+        folder = Path(report.job.folder or ".")
+        commands.append(next_submission(folder, wiring.job_folders(), what))
     return commands
 
 

@@ -117,13 +117,13 @@ class _Run:
         Guard(self._beat, ends, self._hung)
         self._spool = spool = SampleSpool(self._wish.out, self._target(), say=say)
         try:
-            end, gpus = self._sample(spool, ends)
+            end, gpus, why = self._sample(spool, ends)
         finally:
             self._close(spool)
-        self._leave(end, gpus)
+        self._leave(end, gpus, why)
 
-    def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int]:
-        """Sample to the end; how it ended, and how many GPUs there were."""
+    def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int, str]:
+        """Sample to the end; how it ended, how many GPUs there were, and why none of NVIDIA's."""
         from hpckit.adapters.sample_clock import SignalClock
         from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
@@ -147,7 +147,8 @@ class _Run:
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
         gc.disable()
-        return loop.run(), sum(len(one.describe()) for one in node.gpus)
+        end = loop.run()
+        return end, sum(len(one.describe()) for one in node.gpus), node.refused.get("nvidia", "")
 
     def _close(self, spool: SampleSpool) -> None:
         if self._topology is not None:
@@ -210,14 +211,14 @@ class _Run:
 
         return show
 
-    def _leave(self, end: SampleEnd, gpus: int) -> NoReturn:
+    def _leave(self, end: SampleEnd, gpus: int, why: str) -> NoReturn:
         """End without waiting for a thread that a dead file system may hold."""
         if self._wish.by_hand:
             if os.isatty(2):
                 os.write(2, b"\r\x1b[K")
             path = f"{self._wish.out}/{self._target()}"
             sys.stdout.write(
-                f" wrote  {end.ticks} samples of {gpus} GPUs · {path}\n"
+                f" wrote  {end.ticks} samples of {_what(gpus)} · {path}\n{_note(gpus, why)}"
                 f" next   hpckit report --from {self._wish.out}\n"
             )
             sys.stdout.flush()
@@ -240,3 +241,14 @@ class _Run:
             os._exit(0)
         wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         os.execv(sys.executable, [*self._command(), *wish.words()])
+
+
+def _what(gpus: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
+
+
+def _note(gpus: int, why: str) -> str:
+    """Why no GPU was sampled: NVML's error by its name, or a sentence."""
+    if gpus or not why:
+        return ""
+    return f" note   no GPU: {why if ' ' in why else f'NVML {why}'}\n"

@@ -97,9 +97,11 @@ def _series(side: ComparedSide) -> JobSeries:
 def _sampled(name: str, a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
     one, other = (_spread(series, name, same_boards=same_boards) for series in (a, b))
     if one is None or other is None:
+        means = _mean(a, name), _mean(b, name)
         which = "A" if one is None else "B"
-        because = f"not measured in {which}, or for too short a time"
-        return _unknown(name, _mean(a, name), _mean(b, name), because)
+        is_known = means[0 if one is None else 1] is not None
+        because = f"{'too short or too even' if is_known else 'not measured'} in {which}"
+        return _unknown(name, *means, because)
     return compared(name, one, other, _method(a, b, same_boards=same_boards))
 
 

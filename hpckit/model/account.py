@@ -320,7 +320,9 @@ class ReportedJob:
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
-    driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation.
+    driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation,
+    with the GPUs that no account names. `gpus_asked` were asked for (None: not known), and
+    `gpus_because` says why on some nodes none was seen, empty where none was wanted.
     """
 
     job_id: str | None = None
@@ -331,6 +333,8 @@ class ReportedJob:
     folder: str | None = None
     nodes: int = 0
     gpus: int = 0
+    gpus_asked: int | None = None
+    gpus_because: str = ""
     time_limit_s: float | None = None
     synthetic: bool = False
 

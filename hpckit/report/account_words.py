@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
-from hpckit.report.quantities import energy, gpu_time, memory, number, percent, plural
+from hpckit.report.quantities import (
+    duration,
+    energy,
+    energy_sum,
+    gpu_time,
+    memory,
+    number,
+    percent,
+    plural,
+)
 from hpckit.units import format_indices
 
 _CLASSES: Final = (
@@ -38,6 +47,8 @@ _G_PER_KG: Final = 1000
 def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
+    if not report.gpus and not report.job.gpus_because:
+        return [_provenance(node, "node"), *(f"· {part}" for part in _cost(report.cost))]
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
     return [*parts, *(f"· {part}" for part in _cost(report.cost))]
 
@@ -47,9 +58,12 @@ def _held_by_ranks(report: JobReport) -> list[str]:
     held = report.energy.conservation
     if held is None or not report.ranks or report.energy.gpu.value_j is None:
         return []
-    parts = [f"= ranks {energy(held.ranks_j)} + {energy(held.idle_remainder_j)} outside of them"]
+    gpu = report.energy.gpu
+    all_j = (held.ranks_j, held.idle_remainder_j, held.error_j)
+    ranks, rest, error = energy_sum(all_j, report.energy.gpu.value_j, gpu.plus_minus_j)
+    parts = [f"= ranks {ranks} + {rest} outside of them"]
     if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-        parts.append(f"(which differs by {energy(held.error_j)})")
+        parts.append(f"(which differs by {error})")
     return parts
 
 
@@ -84,7 +98,7 @@ def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
     if total_s <= 0:
-        return ["no GPU was held" if not report.gpus else "held for no measurable time"]
+        return ["held for no measurable time"] if report.gpus else []
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
         return [f"what they did is not known: {_why_unknown(report.gpus, gpu_time(total_s))}"]
@@ -161,22 +175,40 @@ def rank_parts(report: JobReport) -> list[str]:
 
 
 def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
+    """Who failed first, then all others by how they ended, the most of one kind first."""
+    failed = _failed(ranks)
     groups: dict[str, list[int]] = {}
     for one in ranks:
         groups.setdefault(_end_of(one), []).append(one.rank)
     if len(groups) == 1:
         end = next(iter(groups))
-        return [
-            f"{plural(len(ranks), 'rank')} {end}"
-            if len(ranks) == 1
-            else f"all {len(ranks):,} {end}"
-        ]
-    largest = max(groups, key=lambda end: len(groups[end]))
-    parts = [f"{len(groups[largest]):,} {largest}"]
-    for end, numbers in groups.items():
-        if end != largest:
-            parts.append(f"rank {_clipped(numbers)} {end}")
-    return parts
+        if len(ranks) == 1:
+            return [f"1 rank {end}"]
+        own = [one for one in failed if (one.exit_code or 0) <= _SIGNALLED]
+        first = [f"rank {own[0].rank} first"] if own else []
+        return [f"all {len(ranks):,} {end}", *first]
+    parts = []
+    if failed:
+        end = _end_of(failed[0])
+        parts.append(f"rank {failed[0].rank} failed{' first' * (len(failed) > 1)}, {end[6:]}")
+        groups[end].remove(failed[0].rank)
+    by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return parts + [f"{_ranks(numbers)} {end}" for end, numbers in by_size if numbers]
+
+
+def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
+    """Those of the last incarnation that ended badly, the first of them first."""
+    last = max(one.restart for one in ranks)
+    failed = [one for one in ranks if one.exit_code and one.restart == last]
+    return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`, or of many their count."""
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    runs = format_indices(numbers)
+    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(numbers):,} ranks"
 
 
 _CUT_OFF: Final = {
@@ -198,16 +230,28 @@ def _end_of(one: RankAccount) -> str:
     return f"ended with {one.exit_code}"
 
 
-def _clipped(numbers: Iterable[int]) -> str:
-    runs = format_indices(numbers).split(",")
-    return ",".join(runs[:_MOST_NAMED]) + (" …" if len(runs) > _MOST_NAMED else "")
-
-
 # --- memory and clocks ---------------------------------------------------------------------------
 
 
+def cpu_parts(report: JobReport) -> list[str]:
+    """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
+    known = [(one.cpu_s, one.rank) for one in report.ranks if one.cpu_s is not None]
+    if report.gpus or not known:
+        return []
+    total_s = math.fsum(cpu_s for cpu_s, _ in known)
+    parts = [f"{duration(total_s)} CPU time in {plural(len(known), 'rank')}"]
+    if len(known) > 1:
+        most_s, rank = max(known, key=lambda pair: pair[0])
+        parts.append(f"· {duration(most_s)} at most (rank {rank})")
+    cpus = sum(one.cpus or 0 for one in report.nodes)
+    held_s = report.ended_s - report.started_s
+    if cpus and held_s > 0:
+        parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
+    return parts
+
+
 def memory_parts(report: JobReport) -> list[str]:
-    """The most memory of a GPU and of a node, beside what there was."""
+    """The most memory of a GPU and of a node, beside what there was; else that of a rank."""
     parts = []
     used = [one for one in report.gpus if one.mem_peak_bytes is not None]
     if used:
@@ -217,6 +261,10 @@ def memory_parts(report: JobReport) -> list[str]:
     if nodes:
         full = max(nodes, key=lambda one: one.mem_peak_bytes or 0)
         parts.append(f"node {_of(full.mem_peak_bytes, full.mem_limit_bytes)} ({full.node})")
+    ranks = [one for one in report.ranks if one.max_rss_bytes is not None]
+    if ranks and not report.gpus:
+        large = max(ranks, key=lambda one: one.max_rss_bytes or 0)
+        parts.append(f"largest process {memory(large.max_rss_bytes or 0)} (rank {large.rank})")
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
         parts.append(
@@ -227,7 +275,10 @@ def memory_parts(report: JobReport) -> list[str]:
 
 def _of(used_bytes: int | None, all_bytes: int | None) -> str:
     used = memory(used_bytes or 0)
-    return f"{used.removesuffix(' GiB')} of {memory(all_bytes)}" if all_bytes else used
+    if not all_bytes:
+        return used
+    of_all = memory(all_bytes)
+    return f"{used.removesuffix(of_all[-4:])} of {of_all}"
 
 
 def throttling_parts(report: JobReport) -> list[str]:

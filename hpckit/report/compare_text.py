@@ -14,7 +14,7 @@ from hpckit.model.comparison import (
 )
 from hpckit.model.tree import to_tree
 from hpckit.report.line import wrapped
-from hpckit.report.quantities import number
+from hpckit.report.quantities import number, plural
 from hpckit.units import format_duration
 
 _J_PER_WH: Final = 3600.0
@@ -76,7 +76,7 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
 
 def _job(job: ComparedJob) -> str:
     words = " ".join(word for word in (job.name, job.job_id) if word) or "samples"
-    size = f"{job.gpus} GPUs on {job.nodes} nodes"
+    size = f"{plural(job.gpus, 'GPU')} on {plural(job.nodes, 'node')}"
     state = f"{job.state} in " if job.state else ""
     made_up = " · synthetic: a made-up driver measured" if job.synthetic else ""
     return f"{words} · {state}{format_duration(max(0.0, job.elapsed_s))} · {size}{made_up}"
@@ -99,6 +99,8 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
 def _row(one: ComparedQuantity, title: str, unit: str, factor: float) -> str:
     values = [_value(value, factor) for value in (one.a, one.b)]
     head = f" {f'{title}, {unit}':<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
+    if one.difference is None:
+        return f"{head}  {_said(one, factor)}"
     return f"{head}  {_apart(one, factor):<{_APART}}  {_said(one, factor)}".rstrip()
 
 
@@ -110,7 +112,7 @@ def _apart(one: ComparedQuantity, factor: float) -> str:
     """The difference and half of its interval, which is as wide on both sides."""
     apart = one.difference
     if apart is None:
-        return "–"
+        return ""
     if apart.high is None:
         return _signed(apart.value * factor)
     return f"{_signed(apart.value * factor)} ± {number((apart.high - apart.value) * factor)}"

@@ -15,6 +15,9 @@ _WH_J: Final = 3600.0
 _ENERGY_UNITS: Final = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"))
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _GIB: Final = 1024**3
+_MIB: Final = 1024**2
+_LEAST_GIB: Final = 0.1
+_MOST_MS: Final = 0.1
 _SMALL: Final = 10
 _LONGEST: Final = 2000
 
@@ -85,14 +88,18 @@ def amount(value: float | None, unit: str, digits: int = 0) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`41:07`; None is `not measured`."""
+    """`41:07`, or `1.2 ms`; None is `not measured`."""
+    if seconds is not None and 0 < seconds < _MOST_MS:
+        return f"{significant(seconds * 1e3)} ms"
     return NOT_MEASURED if seconds is None else format_duration(seconds)
 
 
 def gib(size_bytes: float | None) -> str:
-    """An amount of memory in GiB, with one digit after the point below 100."""
+    """An amount of memory in GiB, with one digit after the point below 100; little in MiB."""
     if size_bytes is None:
         return NOT_MEASURED
+    if 0 < size_bytes < _LEAST_GIB * _GIB:
+        return f"{significant(size_bytes / _MIB)} MiB"
     value = size_bytes / _GIB
     return f"{figure(value, 1 if value < 100 else 0)} GiB"  # noqa: PLR2004  three digits tell
 
@@ -136,6 +143,8 @@ def saving_words(saving: Mapping[str, float]) -> str:
 def _saving(name: str, value: float) -> str:
     if name == "gpu_s":
         return gpu_hours(value)
+    if name == "limit_s":
+        return f"{duration(value)} of the time limit"
     if name in _SAVINGS:
         unit, scale = _SAVINGS[name]
         return f"{significant(value / scale)} {unit}"

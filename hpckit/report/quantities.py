@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from hpckit.units import format_duration
 
 J_PER_KWH: Final = 3.6e6
+_WH_J: Final = 3.6e3
 _ENERGY_UNITS: Final = (
     (3.6e9, "MWh"),
     (J_PER_KWH, "kWh"),
-    (3.6e3, "Wh"),
+    (_WH_J, "Wh"),
 )
-_LEAST_WH_J: Final = 36e3  # below 10 Wh joules are easier to compare with watts and seconds
 _DIGITS: Final = 3
 _MOST_DECIMALS: Final = 6
 _WHOLE: Final = 0.9995
 _GIB: Final = 1024.0**3
 _MANY: Final = 10 * _GIB
-_KILO: Final = 1e3
+_MIB: Final = 1024.0**2
+_LITTLE_MEMORY: Final = 0.1 * _GIB
+_MOST_MS: Final = 0.1
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
 _NEARLY_ALL: Final = 0.99
 _LITTLE: Final = 0.01
 
 
 def energy_scale(value_j: float) -> tuple[float, str]:
-    """The joules of the unit in which an energy is said, and the unit's name."""
+    """The joules of the unit in which an energy is said, and the unit's name: as on the page."""
     size_j = abs(value_j)
-    if size_j < _LEAST_WH_J:
-        return (_KILO, "kJ") if size_j >= _KILO else (1.0, "J")
-    return next((one for one in _ENERGY_UNITS if size_j >= one[0]), _ENERGY_UNITS[-1])
+    return next((one for one in _ENERGY_UNITS if size_j >= one[0]), (1.0, "J"))
 
 
-def energy(value_j: float, plus_minus_j: float | None = None) -> str:
-    """An energy with as many digits as are known: `9.1 ± 0.4 kWh`; three where nobody knows."""
+def energy(value_j: float, plus_minus_j: float | None = None, *, like_j: float = 0.0) -> str:
+    """An energy with as many digits as are known: `9.1 ± 0.4 kWh`; three where nobody knows.
+
+    It is in a unit of hours, as `like_j` is, where that is: what is compared has one kind of unit.
+    """
     scale_j, unit = energy_scale(value_j)
+    if unit == "J" and value_j and abs(like_j) >= _WH_J:
+        scale_j, unit = _WH_J, "Wh"
     value = value_j / scale_j
     if not value_j or plus_minus_j is None or not math.isfinite(plus_minus_j):
         return f"{number(value)} {unit}"
@@ -76,17 +82,34 @@ def percent(share: float) -> str:
 
 
 def memory(size_bytes: float) -> str:
-    """Bytes in GiB."""
+    """Bytes in GiB, little of it in MiB."""
+    if 0 < size_bytes < _LITTLE_MEMORY:
+        return f"{number(size_bytes / _MIB)} MiB"
     return (
         f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
     )
 
 
-def gpu_time(gpu_s: float) -> str:
-    """GPU-seconds in hours, or as they are where there are few."""
+def duration(seconds: float) -> str:
+    """A duration, in milliseconds where it is short."""
+    return f"{number(seconds * 1e3)} ms" if 0 < seconds < _MOST_MS else format_duration(seconds)
+
+
+def energy_sum(parts_j: Sequence[float], total_j: float, plus_minus_j: float | None) -> list[str]:
+    """Parts of a sum in the unit of its total, with a decimal more than it is said with."""
+    scale_j, unit = energy_scale(total_j)
+    total = total_j / scale_j
+    is_known = plus_minus_j is not None and math.isfinite(plus_minus_j)
+    decimals = _decimals(total, plus_minus_j / scale_j if plus_minus_j and is_known else 0.0)
+    decimals = min(decimals + 1, _DIGITS)
+    return [f"{round(part_j / scale_j, decimals) + 0.0:.{decimals}f} {unit}" for part_j in parts_j]
+
+
+def gpu_time(gpu_s: float, *, like_s: float = 0.0) -> str:
+    """GPU-seconds in hours, or as they are where there are few, in the unit of `like_s`."""
     return (
         f"{number(gpu_s / 3600)} GPU-hours"
-        if gpu_s >= _LEAST_HOUR_S
+        if max(gpu_s, like_s) >= _LEAST_HOUR_S
         else f"{number(gpu_s)} GPU-seconds"
     )
 

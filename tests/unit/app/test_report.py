@@ -400,3 +400,35 @@ def test_ranks_that_share_a_gpu_share_its_energy(tmp_path: Path) -> None:
     halves = [one.energy.value_j for one in report.ranks]
     assert halves[0] == pytest.approx(halves[1])
     assert np.sum(np.array(halves)) == pytest.approx(report.energy.gpu.value_j)
+
+
+def without_gpus(folder: Path, asked: int | None) -> JobReport:
+    """A job on whose node the driver was not loaded."""
+    refused = {"nvidia": "DriverNotLoaded", "rapl": "permission denied"}
+    write_accounts(folder, MadeJob(gpus=0, duration_s=10.0, meta={"host_refused": refused}))
+    return reported(folder, JobFacts(gpus_asked=asked))
+
+
+def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:
+    """Where GPUs were asked for and none was seen, the report says why, also in `missing`."""
+    report = without_gpus(tmp_path, 8)
+    assert report.job.gpus_because == "NVML DriverNotLoaded on n000"
+    assert "n000: no GPU was measured: NVML DriverNotLoaded" in report.missing
+
+
+def test_a_job_that_asked_for_no_gpus_lacks_none(tmp_path: Path) -> None:
+    """That there is no driver is nothing to say of a job that wanted none."""
+    report = without_gpus(tmp_path, 0)
+    assert report.job.gpus_because == ""
+    assert not [one for one in report.missing if "GPU" in one]
+
+
+def test_ranks_alone_tell_why_no_gpu_was_seen(tmp_path: Path) -> None:
+    """Without a sampler it is what NVML answered to the ranks."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=10.0, samples=False))
+    ledger = place / "rank-0.ledger"
+    start, end = (json.loads(line) for line in ledger.read_text().splitlines())
+    start |= {"gpus": [], "claim": "none", "nvml_refused": "DriverNotLoaded"}
+    end["gpus"] = []
+    ledger.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    assert reported(tmp_path).job.gpus_because == "NVML DriverNotLoaded on n000"

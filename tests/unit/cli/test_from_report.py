@@ -226,3 +226,24 @@ def test_a_comparison_names_its_jobs_itself(measured: Submission) -> None:
     args = ("report", "--compare", measured.job_id, measured.job_id)
     assert call(*args, measured.job_id).exit_code == 2
     assert call(*args, "--csv").exit_code == 2
+
+
+def test_the_next_command_names_the_file_as_it_was_given(tmp_path: Path) -> None:
+    """The report's last line can be run as it stands, and so can patch(1) with its diff."""
+    job = with_accounts(ended_job(file_text=BODY))
+    intent = json.loads((job.folder / "intent.json").read_text())
+    assert intent["file"] == "job.toml"
+    (job.folder / "intent.json").write_text(json.dumps({**intent, "file": "my runs/a.toml"}))
+    text = words(call("report", job.job_id).stdout)
+    assert text.endswith(f"hpckit submit 'my runs/a.toml' --from-report {job.job_id}")
+    assert call("report", "--patch", job.job_id).stdout.startswith("--- my runs/a.toml\n")
+
+
+def test_a_job_without_a_file_is_submitted_by_its_command() -> None:
+    """Without a job file the command is what is submitted again; other options are to be typed."""
+    options = {"resources.time_limit": "8:00:00", "resources.gpus_per_node": 2}
+    job = with_accounts(ended(started_job("sleep", "30", options=options)))
+    intent = json.loads((job.folder / "intent.json").read_text())
+    (job.folder / "intent.json").write_text(json.dumps({**intent, "file": ""}))
+    text = words(call("report", job.job_id).stdout)
+    assert text.endswith(f"hpckit submit … --from-report {job.job_id} -- sleep 30")

@@ -40,6 +40,14 @@ def test_a_job_is_found_by_its_id() -> None:
     assert text.endswith(f"next hpckit report {job.job_id} --html report.html")
 
 
+def test_a_failed_job_points_at_its_logs() -> None:
+    """After a failure the next command is the one that shows what the job printed."""
+    job = ended_job("false", exit_code=1)
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, exit_code=1))
+    text = words(call("report", job.job_id).stdout)
+    assert f"next hpckit logs {job.job_id} · hpckit report {job.job_id} --html" in text
+
+
 def test_the_newest_job_is_meant_without_an_id() -> None:
     """Without JOB_ID it is the newest job."""
     job = ended_job()

@@ -205,6 +205,16 @@ def test_ctrl_c_ends_it_by_hand(job: Job) -> None:
     assert b"next   hpckit report --from" in out
 
 
+def test_by_hand_it_says_why_there_is_no_gpu(job: Job, tmp_path: Path) -> None:
+    """Where NVML shows no GPU, what was written is the host alone, and the reason is said."""
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"no library")
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "HPCKIT_TOPOLOGY": "0"}
+    process = job.sample("--hz", "20", "--by-hand", "--duration", "0.5", env=env)
+    out, _ = process.communicate(timeout=LIMIT_S)
+    assert b"samples of the host alone" in out
+    assert b"note   no GPU: NVML LibraryNotFound" in out
+
+
 def test_ranks_are_waited_for(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
     """After TERM sampling goes on until the job's ranks are gone."""
     alive = rank("43")

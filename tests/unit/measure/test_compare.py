@@ -82,6 +82,15 @@ def test_what_was_not_measured_has_no_verdict() -> None:
     assert (found.a, found.b, found.verdict) == (None, None, Verdict.NOT_KNOWN)
 
 
+def test_what_was_measured_is_not_called_unmeasured() -> None:
+    """Beside values the reason is that they are too few or change too slowly for an interval."""
+    ramp = np.broadcast_to(np.linspace(50.0, 70.0, TICKS)[:, None], (TICKS, 4)).T
+    a, b = ({**power(seed), "temp_c": ramp} for seed in (1, 2))
+    found = quantity(compare(side(a), side(b)), "temperature_c")
+    assert found.a is not None
+    assert found.because == "too short or too even in A"
+
+
 def test_power_is_compared_at_equal_temperature() -> None:
     """What 10 °C more explain of the power is no difference at equal temperature."""
     rng = np.random.default_rng(5)

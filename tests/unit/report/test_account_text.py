@@ -15,7 +15,7 @@ from hpckit.model.account import (
     Throttling,
 )
 from hpckit.report.account_text import SCREEN_LINES, report_lines
-from hpckit.report.quantities import energy, percent
+from hpckit.report.quantities import energy, energy_sum, gpu_time, percent
 from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
 
 TRAINING_SCREEN = """\
@@ -23,7 +23,7 @@ TRAINING_SCREEN = """\
   · requeued once (at most 6:12 and 1.12 kWh lost)
   · synthetic: a made-up driver measured
  energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
-          = ranks 8.96 kWh + 160 Wh outside of them · 13.0 kWh node (modelled)
+          = ranks 8.96 kWh + 0.16 kWh outside of them · 13.0 kWh node (modelled)
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
  GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
  ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
@@ -140,9 +140,27 @@ def test_a_killed_rank_is_named() -> None:
     signalled = replace(rank_account(4), exit_code=137)
     ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
     text = said(replace(clean(), ranks=ranks))
-    assert "14 ended with 0" in text
+    assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
     assert "rank 3 cut off (its end is the last sample's)" in text
-    assert "rank 4 ended by signal 9" in text
+
+
+def test_the_rank_that_failed_first_comes_first() -> None:
+    """The others are mostly ended because of it; ranks are numbered, never counted without it."""
+    first, second = clean().ranks[:2]
+    ranks = (replace(first, exit_code=143), replace(second, exit_code=1, ended_s=first.started_s))
+    text = said(replace(clean(), ranks=ranks))
+    assert "ranks rank 1 failed first, with 1 · rank 0 ended by signal 15" in text
+    alike = tuple(replace(one, exit_code=1, ended_s=first.ended_s) for one in clean().ranks)
+    alike = (*alike[:7], replace(alike[7], ended_s=first.started_s), *alike[8:])
+    assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
+
+
+def test_ranks_that_differ_in_many_ways_are_counted() -> None:
+    """A list of numbers that would fill the row is their count."""
+    ranks = tuple(
+        replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in clean().ranks
+    )
+    assert "8 ranks ended with 0 · 8 ranks cut off" in said(replace(clean(), ranks=ranks))
 
 
 def test_time_without_a_measurement_is_told() -> None:
@@ -208,7 +226,7 @@ def test_errors_come_before_notes() -> None:
         (32.76e6, 1.44e6, "9.1 ± 0.4 kWh"),
         (32.76e6, None, "9.10 kWh"),
         (850.0, 12.0, "850 ± 12 J"),
-        (25_000.0, 40.0, "25.00 ± 0.04 kJ"),
+        (25_000.0, 40.0, "6.94 ± 0.01 Wh"),
         (0.0, 0.0, "0 J"),
         (3.6e12, 3.6e10, "1000 ± 10 MWh"),
         (1e6, 9e6, "278 ± 2500 Wh"),
@@ -228,3 +246,46 @@ def test_an_energy_has_the_digits_that_are_known(
 def test_all_is_not_nearly_all(share: float, text: str) -> None:
     """100 % is said of all alone, and 0 % of nothing."""
     assert percent(share) == text
+
+
+def test_gpus_that_were_not_measured_are_not_0() -> None:
+    """Where GPUs were asked for and none was seen, the first line says so, with the reason."""
+    job = replace(clean().job, gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm")
+    text = said(replace(clean(), job=job, gpus=(), waste=Share()))
+    assert "GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)" in text
+    assert "0 GPUs" not in text
+    assert "no GPU was held" not in text
+
+
+def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
+    """No row is about GPUs that nobody asked for; CPU time and memory of the ranks are there."""
+    job = replace(clean().job, gpus=0, gpus_asked=0, nodes=1)
+    ranks = tuple(
+        replace(one, gpus=(), cpu_s=cpu_s, max_rss_bytes=10_800_000)
+        for one, cpu_s in zip(clean().ranks[:2], (0.001, 0.05), strict=True)
+    )
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=None, cpus=4),)
+    report = replace(clean(), job=job, gpus=(), waste=Share(), ranks=ranks, nodes=nodes)
+    text = said(report)
+    assert "no GPUs on 1 node" in text
+    assert text.count("GPU") == 1
+    assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
+    assert "memory largest process 10.3 MiB (rank 0)" in text
+
+
+def test_the_parts_of_a_sum_have_one_unit() -> None:
+    """What adds up is in the unit of the total, with a decimal more."""
+    assert energy_sum((138_240.0, 2_600.0), 140_840.0, 180.0) == ["38.400 Wh", "0.722 Wh"]
+    report = clean()
+    assert report.energy.conservation is not None
+    held = replace(report.energy.conservation, idle_remainder_j=2600.0, gpus_j=32_258_600.0)
+    text = said(replace(report, energy=replace(report.energy, conservation=held)))
+    assert "= ranks 8.96 kWh + 0.00 kWh outside of them" in text
+
+
+def test_costs_have_the_units_of_the_job() -> None:
+    """A small part of much is in the unit that the whole is in."""
+    assert energy(965.0, like_j=436_000.0) == "0.268 Wh"
+    assert energy(965.0, like_j=2000.0) == "965 J"
+    assert gpu_time(111.0, like_s=885.0) == "0.0308 GPU-hours"
+    assert gpu_time(111.0) == "111 GPU-seconds"

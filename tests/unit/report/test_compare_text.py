@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hpckit.model.comparison import (
     ComparedJob,
@@ -107,3 +108,16 @@ def test_the_document_has_its_schema() -> None:
     assert document["schema"] == "hpckit.comparison/1"
     assert document["quantities"][1]["verdict"] == "differs"
     assert document["quantities"][1]["difference"] == {"value": 30.0, "low": 27.0, "high": 33.0}
+
+
+def test_one_node_is_one_node() -> None:
+    """A size is in the singular where it is one, and a reason fits beside the values."""
+    short = ComparedQuantity(
+        name="temperature_c", a=60.2, b=60.2, because="too short or too even in A"
+    )
+    one = replace(job("1"), nodes=1, gpus=1)
+    lines = comparison_lines(replace(made(), a=one, quantities=(short,)))
+    assert "1 GPU on 1 node" in lines[0]
+    assert "8 GPUs on 2 nodes" in lines[1]
+    (row,) = (line for line in lines if "temperature" in line)
+    assert row.endswith("too short or too even in A")

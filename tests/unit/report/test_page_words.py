@@ -94,3 +94,14 @@ def test_saving_words() -> None:
     text = words.saving_words({**saving, "time_s": 1800.0})
 
     assert text == "1 GPU-hour, 2 Wh, 2 GiB mem, 3 steps, 0.5 hours"
+
+
+def test_little_is_not_rounded_to_nothing() -> None:
+    """Some megabytes are not 0 GiB, and a millisecond is not 0 s."""
+    assert [words.gib(one) for one in (10_800_000, 0, 2**31)] == ["10 MiB", "0 GiB", "2 GiB"]
+    assert [words.duration(one) for one in (0.001, 0.0, 1.3)] == ["1 ms", "0.0 s", "1.3 s"]
+
+
+def test_a_shorter_limit_is_a_duration() -> None:
+    """What a limit is shorter by is not a number of an unknown unit."""
+    assert words.saving_words({"limit_s": 28_200.0}) == "7:50:00 of the time limit"

@@ -1,0 +1,173 @@
+"""What a report's screen says of findings, advice and its outcomes, in as few lines as it gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
+from hpckit.report.quantities import energy, gpu_time, quantity
+from hpckit.report.screen import Block, labelled, row
+
+_SEVERITIES: Final = ("error", "warning", "note")
+_MOST_FINDINGS: Final = 8
+_GOOD_FINDINGS: Final = 4
+_MOST_LINES: Final = 5
+_MOST_WORDS: Final = 60
+_MOST_ADVICE: Final = 4
+_MOST_ADVICE_LINES: Final = 3
+_MOST_SENTENCES: Final = 3
+_ANY: Final = 99
+_LEAST_WORDS: Final = 5
+_TELLING: Final = 8
+_MORE: Final = "and {} more in --json"
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def finding_block(report: JobReport, width: int, weight: int) -> Block:
+    """The findings, the worst first: ever more of them, then ever more of their evidence.
+
+    What to do is never cut; the evidence is. Costs are in the units of the job's own.
+    """
+    known = {severity: place for place, severity in enumerate(_SEVERITIES)}
+    ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
+    shown = ordered[:_MOST_FINDINGS]
+    evidence = [
+        tuple(_ever_less(_without_repeats(one, ordered), _cost(one, report))) for one in shown
+    ]
+    in_lines = {
+        (at, most): _finding(one, evidence[at], width, most)
+        for at, one in enumerate(shown)
+        for most in range(2, _MOST_LINES + 1)
+    }
+    forms: list[list[str]] = []
+    good = 0
+    for count in range(1, len(shown) + 1):
+        least_of_all = range(2, _MOST_LINES if count == len(shown) else 3)
+        for least, longer in product(least_of_all, range(count + 1)):
+            sizes = [least + (at < longer) for at in range(count)]
+            lines = [line for at, most in enumerate(sizes) for line in in_lines[at, most]]
+            forms.append([*labelled("found", lines), *_more(len(ordered) - count, width)])
+        good = len(forms) - 1 if count <= _GOOD_FINDINGS else good
+    return Block(forms=forms or [[]], good=good, weight=weight)
+
+
+def _more(count: int, width: int) -> list[str]:
+    return row("", _MORE.format(count).split(" "), width, most=1) if count else []
+
+
+def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) -> str:
+    """The evidence without what another finding on the same thing says with its own remedy."""
+    clauses = finding.because.split("; ")
+    others = [
+        _begin(one.because)
+        for one in findings
+        if one is not finding and one.subject and finding.subject.endswith(one.subject)
+    ]
+    kept = [clauses[0], *(one for one in clauses[1:] if _begin(one) not in others)]
+    return "; ".join(kept)
+
+
+def _begin(clause: str) -> str:
+    """A clause up to its first figure; nothing where that is too little to tell it by."""
+    words = re.match(r"\D*", clause)
+    begin = words[0] if words else ""
+    return begin if len(begin) >= _TELLING else clause
+
+
+def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:
+    """In so many lines with as much of the evidence as they hold; in more for a long remedy."""
+    subject = f"{finding.subject}: " if finding.subject else ""
+    remedy = f" → {finding.remedy}" if finding.remedy else ""
+    lines: list[str] = []
+    for told in evidence:
+        text = f"{finding.severity} {subject}{told}{remedy}"
+        lines = row("", text.split(" "), width, most=_ANY)
+        if len(lines) <= most:
+            break
+    return lines
+
+
+def _ever_less(because: str, cost: str) -> Iterator[str]:
+    """The evidence with what it cost, then ever fewer words of it, at last without the cost."""
+    words = because.split(" ")
+    if len(words) <= _MOST_WORDS:
+        yield f"{because}{cost}"
+    for count in range(min(len(words) - 1, _MOST_WORDS), _LEAST_WORDS, -1):
+        yield f"{_begun(words[:count])}{cost}"
+    yield because if len(words) <= _LEAST_WORDS else _begun(words[:_LEAST_WORDS])
+
+
+def _begun(words: Sequence[str]) -> str:
+    return f"{' '.join(words).rstrip(',;:')} …"
+
+
+def _cost(finding: ReportFinding, report: JobReport) -> str:
+    """What it cost, in the units that the job's own GPU time and energy have."""
+    gpu_s, spent_j = finding.wasted_gpu_s, finding.wasted_j
+    cost = [gpu_time(gpu_s, like_s=report.waste.total_gpu_s)] if gpu_s else []
+    cost += [energy(spent_j, like_j=report.energy.gpu.value_j or 0.0)] if spent_j else []
+    return f" ({', '.join(cost)})" if cost else ""
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
+    """What to change, all of it on a line or two; with the reasons where there is room."""
+    if not advice:
+        return Block(forms=[[]], good=0, weight=weight)
+    changes = [_change(one) for one in advice]
+    short = [text if not at else f"· {text}" for at, text in enumerate(changes[:_MOST_ADVICE])]
+    left = len(advice) - len(short)
+    short += [f"· {_MORE.format(left)}"] if left else []
+    forms = [row("advice", short, width, most=2)]
+    for most in range(1, _MOST_ADVICE_LINES + 1):
+        rows = [
+            row("", f"{change}: {one.because}".split(" "), width, most=most)
+            for change, one in zip(changes, advice[:_MOST_ADVICE], strict=False)
+        ]
+        lines = [line for one in rows for line in one]
+        forms.append([*labelled("advice", lines), *_more(left, width)])
+    return Block(forms=forms, good=1, weight=weight)
+
+
+def _change(advice: Advice) -> str:
+    was = f"{advice.now} → " if advice.now is not None else ""
+    return f"{advice.key} {was}{advice.proposed}"
+
+
+def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
+    """Whether what an earlier report predicted came true."""
+    return _sentences("advised", [_outcome(one) for one in outcomes], width, weight)
+
+
+def _outcome(outcome: AdviceOutcome) -> str:
+    words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
+    said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
+    numbers = [
+        f"{quantity(outcome.quantity, value)} {what}"
+        for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
+        if value is not None
+    ]
+    return f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said
+
+
+def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
+    """What is not in the report, a sentence each."""
+    return _sentences("missing", missing, width, weight)
+
+
+def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Block:
+    """Ever more sentences, from the first in a line to three in two or three lines."""
+    forms: list[list[str]] = []
+    for count in range(1, min(len(texts), _MOST_SENTENCES) + 1):
+        for most in range(1, _MOST_SENTENCES + 1):
+            rows = [row("", one.split(" "), width, most=most) for one in texts[:count]]
+            lines = [line for one in rows for line in one]
+            forms.append([*labelled(label, lines), *_more(len(texts) - count, width)])
+    return Block(forms=forms or [[]], good=1, weight=weight)

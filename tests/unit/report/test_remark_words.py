@@ -1,0 +1,99 @@
+"""Findings and advice on a crowded screen: what to do is said whole, whatever else is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpckit.model.account import Advice, JobReport, ReportFinding
+from hpckit.report.account_text import SCREEN_LINES, report_lines
+from tests.fakes.reports import training
+
+UNUSED = ReportFinding(
+    rule="gpu-never-used",
+    severity="warning",
+    subject="GPU2 on n012",
+    because="no process computed on it in the 1:51 that the job had it",
+    remedy="ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
+    wasted_gpu_s=111.0,
+    wasted_j=7970.0,
+)
+BEHIND = ReportFinding(
+    rule="straggler",
+    severity="warning",
+    subject="rank 11, GPU3 on n013",
+    because="16 % behind its peers: its SMs were busy 95 % of the time, the others' 82 %; heat "
+    "held its clocks down 54 % of the time, the others 0 %; its SM clock was 1200 MHz",
+    remedy="if throttling or a link explains it tell your operator, and use --exclude until then",
+)
+HOT = ReportFinding(
+    rule="thermal-throttling",
+    severity="warning",
+    subject="GPU3 on n013",
+    because="heat held its clocks down 54 % of the time, at up to 87 °C",
+    remedy="tell your operator: cooling, dust, a fan; --exclude the node until then",
+)
+ADVICE = tuple(
+    Advice(key=key, now=now, proposed=proposed, because="a reason of some length " * 8)
+    for key, now, proposed in (
+        ("resources.gpus_per_node", "8", "7"),
+        ("resources.time_limit", "1:00:00", "0:50:00"),
+        ("resources.mem", None, "4G"),
+    )
+)
+
+
+def said(report: JobReport, width: int = 80) -> str:
+    """The screen with its line breaks undone."""
+    lines = report_lines(report, width=width, next_commands=["hpckit report 4242 --html r.html"])
+    assert len(lines) <= SCREEN_LINES
+    assert max(len(line) for line in lines) <= width
+    return " ".join(" ".join(lines).split())
+
+
+def with_findings(*findings: ReportFinding) -> JobReport:
+    """The training with these findings and all the advice."""
+    return replace(training(), findings=findings, advice=ADVICE)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("count", [0, 4, 20])
+def test_advice_is_on_every_screen(width: int, count: int) -> None:
+    """However many findings there are, each change that is advised is said."""
+    text = said(with_findings(*[UNUSED] * count), width)
+    for one in ADVICE:
+        was = f"{one.now} → " if one.now else ""
+        assert f"{one.key} {was}{one.proposed}" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_what_to_do_is_never_cut(width: int) -> None:
+    """The evidence of a finding is shortened, its remedy is not."""
+    text = said(with_findings(UNUSED, BEHIND, HOT, UNUSED, BEHIND, HOT), width)
+    assert text.count(" → if throttling") + text.count(" → tell your") + text.count(" → ask") >= 2
+    for one in (UNUSED, BEHIND, HOT):
+        begin = " ".join(one.remedy.split()[:3])
+        assert text.count(f"→ {begin}") == text.count(f"→ {one.remedy}")
+
+
+def test_findings_without_room_are_counted() -> None:
+    """What is not on the screen is said to be in --json."""
+    text = said(with_findings(*[BEHIND] * 20))
+    assert f"and {20 - text.count('warning rank 11')} more in --json" in text
+
+
+def test_a_finding_says_something_of_its_evidence() -> None:
+    """However long a remedy is, what it is for stands before it."""
+    text = said(with_findings(*[UNUSED] * 20), 60)
+    assert "GPU2 on n012: no process computed on" in text
+
+
+def test_a_cause_with_a_finding_of_its_own_is_said_once() -> None:
+    """What explains a straggler is left out where the same GPU has a finding about it."""
+    text = said(replace(with_findings(BEHIND, HOT), advice=()))
+    assert text.count("heat held its clocks down") == 1
+    assert "its SM clock was 1200 MHz" in text
+    other = replace(HOT, subject="GPU4 on n013")
+    text = said(replace(with_findings(BEHIND, other), advice=()))
+    assert text.count("heat held its clocks down") == 2
