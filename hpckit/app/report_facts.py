@@ -85,9 +85,11 @@ def energy_site(folder: Path, folders: JobFolders) -> EnergySite:
     return EnergySite()
 
 
-def no_accounts(facts: JobFacts, found: FoundAccounts, folders: JobFolders) -> HpckitError:
-    """Why there is nothing to report on, and what to do."""
-    what = f"job {facts.job_id}" if facts.job_id else "the folder"
+def no_accounts(
+    facts: JobFacts, found: FoundAccounts, folders: JobFolders, folder: Path
+) -> HpckitError:
+    """Why there is nothing to report on in `folder`, and what to do."""
+    what = f"job {facts.job_id}" if facts.job_id else f"the folder {folder}"
     if found.array_tasks:
         first = f"{facts.job_id or 'ID'}_{found.array_tasks[0]}"
         tasks = f"{found.array_tasks[0]} to {found.array_tasks[-1]}"
@@ -115,7 +117,9 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
         return f"its job file says account.{off[0]} = false"
     if facts.is_running:
         return "no rank has begun yet"
-    return "no rank and no sampler wrote any: its script does not start them, or ended before"
+    ended = "its script does not start them, or ended before they began"
+    where = f" in {facts.folder}" if facts.folder else ""
+    return f"no rank and no sampler wrote any{where}: {ended}"
 
 
 def _hint(facts: JobFacts) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
+from hpckit.app.ambiguous import ambiguous
 from hpckit.app.draft import submitted_document
 from hpckit.app.ended import folder_end, recalled_end, record_end
 from hpckit.app.parts import recorded_parts
@@ -71,8 +72,7 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     # The newest of each place: a cluster uses its ids again after years.
     by_name = {_name(entry, job_id): entry for entry in reversed(found)}
     if len(by_name) > 1:
-        names = ", ".join(list(by_name)[-5:])
-        raise HpckitError(f"{wanted!r} can be more than one job: {names}")
+        raise ambiguous(wanted, by_name)
     return found[0]
 
 

@@ -134,11 +134,13 @@ def _print(report: JobReport, params: dict[str, Any]) -> None:
 
 def _show(report: JobReport, params: dict[str, Any]) -> None:
     import shutil
+    import time
 
     from hpckit.report.account_text import report_lines
 
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
-    lines = report_lines(report, width=width, next_commands=_next(report, params))
+    commands = _next(report, params)
+    lines = report_lines(report, width=width, next_commands=commands, now_s=time.time())
     for line in lines:
         output.result(output.visible(line))
 

@@ -42,7 +42,7 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
             raise
         raise HpckitError(f"the folder of job {facts.job_id} cannot be read: {folder}") from None
     if not found.incarnations:
-        raise no_accounts(facts, found, wiring.job_folders())
+        raise no_accounts(facts, found, wiring.job_folders(), folder)
     tools = ReportTools(
         store=store,
         fold_all=wiring.fold_all,

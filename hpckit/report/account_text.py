@@ -25,6 +25,7 @@ from hpckit.report.screen import Block, fitted, row
 from hpckit.units import format_duration
 
 SCREEN_LINES: Final = 24
+_BEHIND_S: Final = 1.0
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 
 
@@ -34,13 +35,19 @@ def is_running(report: JobReport) -> bool:
 
 
 def report_lines(
-    report: JobReport, *, width: int = 80, next_commands: Sequence[str] = ()
+    report: JobReport,
+    *,
+    width: int = 80,
+    next_commands: Sequence[str] = (),
+    now_s: float | None = None,
 ) -> list[str]:
     """The screen, a line each, at most SCREEN_LINES of `width` columns.
 
+    `now_s` is the time of day: a running job is older than what was measured of it last.
+
     What there is no room for is counted at the end of its row; --json has it.
     """
-    head = row("", headline(report), width, most=3, is_head=True)
+    head = row("", headline(report, now_s), width, most=3, is_head=True)
     tail = row("next", _joined(next_commands), width, most=2)
     blocks = [
         *(_block(*one, width=width) for one in _rows(report)),
@@ -73,14 +80,13 @@ def _block(label: str, parts: list[str], most: int, weight: int, *, width: int) 
     return Block(forms=forms, good=0, weight=weight)
 
 
-def headline(report: JobReport) -> list[str]:
+def headline(report: JobReport, now_s: float | None = None) -> list[str]:
     """What the report is about: job, state, time, size."""
     job = report.job
     name = " ".join(word for word in (job.name, job.job_id) if word)
     if job.array_task is not None and not (job.job_id or "").endswith(f"_{job.array_task}"):
         name += f" task {job.array_task}"
-    took = format_duration(max(0.0, report.ended_s - report.started_s))
-    parts = [name or "samples", _state(report, took), *_size(report), *_requeues(report)]
+    parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
     if job.synthetic:
         parts.append("synthetic: a made-up driver measured")
     return _joined([part for part in parts if part])
@@ -98,12 +104,16 @@ def _size(report: JobReport) -> list[str]:
     return [f"GPUs not measured: {job.gpus_because}{asked}", nodes]
 
 
-def _state(report: JobReport, took: str) -> str:
+def _state(report: JobReport, now_s: float | None) -> list[str]:
     job = report.job
+    measured_s = max(0.0, report.ended_s - report.started_s)
+    took = format_duration(measured_s)
     if is_running(report):
-        return f"{job.state} for {took} so far"
+        age_s = measured_s if now_s is None else max(measured_s, now_s - report.started_s)
+        until = [f"measured until {took}"] if age_s - measured_s >= _BEHIND_S else []
+        return [f"{job.state} for {format_duration(age_s)} so far", *until]
     code = f", exit code {job.exit_code}" if job.exit_code else ""
-    return f"{job.state} in {took}{code}" if job.state else took
+    return [f"{job.state} in {took}{code}" if job.state else took]
 
 
 def _requeues(report: JobReport) -> list[str]:

@@ -74,9 +74,18 @@ def test_an_unknown_id_is_refused() -> None:
 def test_an_ambiguous_id_names_the_candidates() -> None:
     """A beginning of two ids is refused and both are named; a whole id is never ambiguous."""
     index = index_with("Lab12", "Lab13", "Lab1")
-    with pytest.raises(HpckitError, match="more than one job: Lab12;local, Lab13;local"):
+    with pytest.raises(HpckitError, match="more than one job: Lab13, Lab12"):
         find_job(index_with("Lab12", "Lab13"), "Lab")
     assert find_job(index, "Lab1").job_id == "Lab1"
+
+
+def test_many_candidates_are_counted() -> None:
+    """Five are named, the newest first, the others counted, and what to do is said."""
+    index = index_with(*(f"La{number}" for number in range(7)))
+    with pytest.raises(HpckitError) as caught:
+        find_job(index, "La")
+    assert caught.value.message.endswith("job: La6, La5, La4, La3, La2 and 2 more")
+    assert caught.value.hint == "give more of the id; hpckit jobs lists them"
 
 
 def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
@@ -93,7 +102,7 @@ def test_one_id_on_two_clusters_must_be_told_apart() -> None:
     for name in ("north", "south"):
         line = entry_of("4242", Path("/jobs") / name, submission=name[0] * 32)
         index.add(replace(line, cluster=name))
-    with pytest.raises(HpckitError, match="more than one job: 4242;north, 4242;south"):
+    with pytest.raises(HpckitError, match="more than one job: 4242;south, 4242;north"):
         find_job(index, "4242")
     assert find_job(index, "4242;south").cluster == "south"
 

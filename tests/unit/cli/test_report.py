@@ -59,7 +59,8 @@ def test_a_job_without_accounts_says_why() -> None:
     """A job that ran without ledger and sampler is told so, with where to look."""
     job = ended_job()
     error = refusal(job.job_id)
-    assert "has no accounts: no rank and no sampler wrote any" in error.message
+    assert f"has no accounts: no rank and no sampler wrote any in {job.folder}:" in error.message
+    assert error.message.endswith("its script does not start them, or ended before they began")
     assert error.hint == f"hpckit show {job.job_id} --script shows what was run"
 
 
@@ -94,7 +95,7 @@ def test_a_folder_needs_no_job(folder: Path) -> None:
 def test_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
     """A folder without accounts is refused with what one is."""
     error = refusal("--from", tmp_path)
-    assert "the folder has no accounts" in error.message
+    assert f"the folder {tmp_path} has no accounts" in error.message
     assert error.hint is not None
     assert "hpckit sample --out" in error.hint
 

@@ -100,6 +100,17 @@ def test_a_running_job_is_reported_so_far() -> None:
     )
 
 
+def test_a_running_job_is_as_old_as_it_is_now() -> None:
+    """Its age is not that of the last sample, which is said beside it."""
+    report = clean()
+    running = replace(report, job=replace(report.job, state="RUNNING"))
+    late = " ".join(report_lines(running, now_s=report.ended_s + 40))
+    assert "RUNNING for 41:47 so far · measured until 41:07 ·" in " ".join(late.split())
+    now = " ".join(report_lines(running, now_s=report.ended_s + 0.5))
+    assert "measured until" not in now
+    assert "41:07 " in " ".join(report_lines(report, now_s=report.ended_s + 40))
+
+
 def test_made_up_measurements_are_called_synthetic() -> None:
     """A fake driver's figures say that they are."""
     report = clean()
