@@ -195,6 +195,21 @@ def test_jobs_signals_do_not_end_it(job: Job, name: str) -> None:
     assert ended(process)[0] == 0
 
 
+def test_suspension_does_not_end_it(job: Job) -> None:
+    """After STOP and CONT, as `scontrol suspend` and `resume` send them, sampling goes on."""
+    process = job.sample("--hz", "1")
+    job.wait_for_samples(process)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(1.5)
+    assert process.poll() is None
+    process.terminate()
+    assert ended(process) == (0, "")
+    assert [event["event"] for event in job.events()] == ["begin", "gap", "end"]
+
+
 def test_ctrl_c_ends_it_by_hand(job: Job) -> None:
     """By hand INT is the end, and what was written is said."""
     process = job.sample("--hz", "20", "--by-hand")
