@@ -49,10 +49,17 @@ class Guard:
 
     def _run(self) -> None:
         unheard_s = 0.0
+        stopped_ns = 0
         while True:
+            slept_ns = -time.monotonic_ns()
             time.sleep(self._look_s)
+            now_ns = time.monotonic_ns()
+            slept_ns += now_ns
+            if slept_ns > (self._look_s + _LOOK_S) * 1e9:
+                # The whole process was stopped: what is under way had no time either.
+                stopped_ns, unheard_s = now_ns, 0.0
             begun_ns = self._beat.begun_ns
-            late_s = (time.monotonic_ns() - begun_ns) / 1e9 if begun_ns else 0.0
+            late_s = (now_ns - max(begun_ns, stopped_ns)) / 1e9 if begun_ns else 0.0
             # The loop takes a signal as soon as it waits: one that is still pending is unheard.
             pending = late_s > self._look_s / 2 and bool(signal.sigpending() & self._ends)
             unheard_s = unheard_s + self._look_s if pending else 0.0

@@ -57,6 +57,36 @@ def test_waiting_is_no_hanging() -> None:
     assert hung.called.wait(20)
 
 
+STOPPED = """
+import threading
+from hpckit.adapters.sample_guard import Beat, Guard
+called = threading.Event()
+beat = Beat()
+beat.limit_s = 2.5
+Guard(beat, set(), lambda _: called.set(), look_s=0.1)
+print("begun", flush=True)
+print(called.wait(1.5), flush=True)
+print(called.wait(30), flush=True)
+"""
+
+
+def test_suspension_during_a_tick_is_no_hanging() -> None:
+    """The time in which the whole process was stopped is none of the tick's."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        process.send_signal(signal.SIGCONT)
+        # The 1.5 s are over at once; a guard that counts the stop calls 0.1 s later.
+        assert process.stdout.readline() == "False\n"
+        resumed = time.monotonic()
+        assert process.stdout.readline() == "True\n"
+        assert time.monotonic() - resumed > 1.2
+
+
 UNHEARD = """
 import os, signal, threading
 from hpckit.adapters.sample_guard import Beat, Guard
