@@ -109,6 +109,7 @@ class SampleLoop:
         """Sample until the end; what the ports raise passes through, after a last write."""
         clock = self._tools.clock
         begun = clock.now()
+        self._tools.beat.begun_ns = begun.monotonic_ns
         self._say_meta(begun)
         self._event(begun.monotonic_ns, "begin", realtime_ns=begun.realtime_ns)
         self._flush(begun)
@@ -117,7 +118,7 @@ class SampleLoop:
         try:
             ticks = self._ticks(begun, ending)
         finally:
-            self._tools.beat.begun_ns = 0
+            self._tools.beat.begun_ns = clock.monotonic_ns()
             self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
             self._flush(clock.now())
         return SampleEnd(reason=ending.reason or "failure", ticks=ticks)
@@ -151,7 +152,6 @@ class SampleLoop:
             if now_ns >= flush_at or self._buffer.is_full():
                 self._flush(moment)
                 flush_at = now_ns + flush_ns
-            self._tools.beat.begun_ns = 0
             due_ns = schedule.next_ns(clock.monotonic_ns())
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks
@@ -316,14 +316,23 @@ class _Ending:
             if due_ns - now_ns > self._flush_ns:
                 loop.keep_written()
             step_ns = self._WATCH_NS // 4 if self._asked_at is not None else self._WATCH_NS
-            if clock.wait_until(min(due_ns, now_ns + step_ns)) and self._asked_at is None:
+            if self._waited(min(due_ns, now_ns + step_ns)) and self._asked_at is None:
                 self._asked_at = clock.monotonic_ns()
+                self._tools.beat.is_asked = True
                 # What there is now must not be lost, whoever loses patience.
                 loop.keep_written()
                 return self.came(self._asked_at)
             if clock.monotonic_ns() < due_ns and self.came(clock.monotonic_ns()):
                 return True
         return False
+
+    def _waited(self, until_ns: int) -> bool:
+        """Wait, which alone is no work that may hang; whether somebody asked for the end."""
+        beat = self._tools.beat
+        beat.begun_ns = 0
+        is_asked = self._tools.clock.wait_until(until_ns)
+        beat.begun_ns = self._tools.clock.monotonic_ns()
+        return is_asked
 
     def _look_for_ranks(self, now_ns: int, asked_ns: int) -> None:
         if now_ns < self._look_at:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LEAST_HZ, MOST_HZ = 0.01, 100.0
 MOST_DURATION_S = 366 * 86400.0
 _LAST_COPY_S = 1.5
+_LAST_WORDS_S = 4.0
 _MIB = 1024**2
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
 _BY_HAND = "--by-hand"
@@ -143,6 +144,7 @@ class _Run:
         plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
         self._loop = loop = SampleLoop(plan, tools)
         self._sampling_since_s = time.monotonic()
+        self._beat.begun_ns = time.monotonic_ns()
         self._beat.limit_s = LIMIT_S
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
@@ -225,13 +227,13 @@ class _Run:
 
     def _hung(self, is_asked: bool) -> None:
         """What is under way does not return: write what there is, and go on without that GPU."""
-        gpu, spool = self._beat.gpu, self._spool
-        if gpu is not None:
-            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
-            if self._loop is not None:
-                self._loop.keep_written()
-        if spool is not None:
-            self._close(spool)
+        import threading
+
+        gpu = self._beat.gpu
+        # The write may hang too, on this node or in the job folder, where standard error is.
+        last = threading.Thread(target=self._keep_what_there_is, args=(gpu,), daemon=True)
+        last.start()
+        last.join(_LAST_WORDS_S)
         wish, left_s = self._wish, self._wish.duration_s
         if left_s is not None and self._loop is not None:
             left_s -= time.monotonic() - self._sampling_since_s
@@ -240,3 +242,11 @@ class _Run:
             os._exit(0)
         wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         os.execv(sys.executable, [*self._command(), *wish.words()])
+
+    def _keep_what_there_is(self, gpu: str | None) -> None:
+        if gpu is not None:
+            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
+            if self._loop is not None:
+                self._loop.keep_written()
+        if self._spool is not None:
+            self._close(self._spool)

@@ -312,10 +312,33 @@ def test_failure_is_written_and_passed_on(bench: Bench) -> None:
     assert len(bench.seconds()) == 3
 
 
-def test_beat_is_zero_between_ticks(bench: Bench) -> None:
-    """The watchdog sees that a tick is under way, and that none is."""
+def test_beat_is_zero_while_waiting_alone(bench: Bench) -> None:
+    """The watchdog sees when a tick began, and that nothing is under way between ticks."""
     seen: list[int] = []
+    waiting: list[int] = []
     bench.gpus.before = lambda _: seen.append(bench.beat.begun_ns)
+    bench.clock.before_waiting = lambda: waiting.append(bench.beat.begun_ns)
     bench.run(1.0, 2.0)
     assert seen == [BEGIN_NS, BEGIN_NS + NS, BEGIN_NS + 2 * NS]
-    assert bench.beat.begun_ns == 0
+    assert waiting == [0, 0]
+
+
+def test_looking_for_ranks_is_under_a_beat(bench: Bench) -> None:
+    """After a request to end the watchdog sees all that is done, and knows of the request."""
+    seen: list[tuple[int, bool]] = []
+
+    def look() -> bool:
+        seen.append((bench.beat.begun_ns, bench.beat.is_asked))
+        return len(seen) < 3
+
+    bench.watch.ranks = look
+    bench.clock.ask_at(2.5)
+    bench.run(1.0, None)
+    assert len(seen) == 3
+    assert all(begun_ns >= BEGIN_NS + 2.5 * NS and is_asked for begun_ns, is_asked in seen)
+
+
+def test_last_write_is_under_a_beat(bench: Bench) -> None:
+    """What hangs at the very end is seen too."""
+    bench.run(1.0, 2.0)
+    assert bench.beat.begun_ns == BEGIN_NS + 2 * NS

@@ -330,6 +330,38 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     assert time.monotonic() - begun < 10
 
 
+DEAD_LOCAL_FOLDER = """
+import os, sys, time
+from hpckit.adapters import sample_guard
+sample_guard.ASKED_LIMIT_S = 2.0
+write = os.pwrite
+def pwrite(fd, data, at):
+    while os.path.exists(os.environ["DEAD"]):
+        time.sleep(0.1)
+    return write(fd, data, at)
+os.pwrite = pwrite
+from hpckit.injob.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
+    """Where the write on this node hangs, TERM ends the sampler all the same."""
+    dead = tmp_path / "dead"
+    script = tmp_path / "dead.py"
+    script.write_text(DEAD_LOCAL_FOLDER)
+    env = {**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3]), "DEAD": str(dead)}
+    words = [sys.executable, str(script), "sample", "--out", str(job.folder)]
+    with subprocess.Popen(words, env=env) as process:
+        try:
+            job.wait_for_samples(process)
+            dead.touch()
+            process.terminate()
+            assert process.wait(LIMIT_S) == 0
+        finally:
+            process.kill()
+
+
 def kill_at_a_random_moment(job: Job, seed: int) -> None:
     """Kill a sampler at 100 Hz, and find every block whole but for the last."""
     process = job.sample("--hz", "100")
