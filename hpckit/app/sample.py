@@ -31,8 +31,10 @@ FLUSH_S = 4.0
 HOST_S = 1.0
 """How often the host is read in the first `HOST_OFTEN_S` seconds: a short job is seen too."""
 HOST_OFTEN_S = 60.0
-LINGER_S = 20.0
-"""How long ranks are waited for after a request to end: Slurm's KillWait is 30 s by default."""
+ASKED_FLUSH_S = 1.0
+"""Between two writes after a request to end: KILL may follow at any moment."""
+ASKED_OFTEN_S = 60.0
+"""For how long after it: Slurm's KillWait is 30 s by default, a `--signal` comes long before."""
 JITTER_FROM_HZ = 10.0
 _LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
@@ -128,8 +130,8 @@ class SampleLoop:
         period_ns = max(int(_NS / hz), 1)
         schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
         gaps = _Gaps(period_ns, begun)
-        flush_ns = int(self._plan.flush_s * _NS)
-        flush_at = begun.monotonic_ns + min(flush_ns, _NS)
+        # The first write comes a second after the begin.
+        written_ns = begun.monotonic_ns - max(int(self._plan.flush_s * _NS) - _NS, 0)
         host_at = begun.monotonic_ns
         ticks = 0
         while True:
@@ -149,9 +151,9 @@ class SampleLoop:
                 host_at -= period_ns // 2
                 if self._tools.progress:
                     self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
-            if now_ns >= flush_at or self._buffer.is_full():
+            if now_ns - written_ns >= ending.flush_ns(now_ns) or self._buffer.is_full():
                 self._flush(moment)
-                flush_at = now_ns + flush_ns
+                written_ns = now_ns
             due_ns = schedule.next_ns(clock.monotonic_ns())
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks
@@ -298,14 +300,20 @@ class _Ending:
 
     def came(self, now_ns: int) -> bool:
         """Whether it is over by now."""
-        if self._asked_at is not None:
-            self._look_for_ranks(now_ns, self._asked_at)
-        elif self._until_ns is not None and now_ns >= self._until_ns:
+        if self._until_ns is not None and now_ns >= self._until_ns:
             self.reason = "duration"
-        elif now_ns >= self._watch_at:
+        elif self._asked_at is not None:
+            self._look_for_ranks(now_ns, self._asked_at)
+        if self.reason is None and now_ns >= self._watch_at:
             self._watch_at = now_ns + self._WATCH_NS
             self.reason = self._tools.watch.over()
         return self.reason is not None
+
+    def flush_ns(self, now_ns: int) -> int:
+        """How far apart writes are at this moment."""
+        asked_at = self._asked_at
+        is_near = asked_at is not None and now_ns - asked_at < ASKED_OFTEN_S * _NS
+        return min(self._flush_ns, int(ASKED_FLUSH_S * _NS)) if is_near else self._flush_ns
 
     def comes_while_waiting(self, due_ns: int, loop: SampleLoop) -> bool:
         """Wait for the next tick, in pieces where it is far, and say whether the end came."""
@@ -335,10 +343,10 @@ class _Ending:
         return is_asked
 
     def _look_for_ranks(self, now_ns: int, asked_ns: int) -> None:
+        """Go on while there are ranks: they may have minutes (`--signal`, GraceTime), or KILL."""
         if now_ns < self._look_at:
             return
-        self._look_at = now_ns + self._WATCH_NS // 4
-        if now_ns - asked_ns >= LINGER_S * _NS:
-            self.reason = "signal, ranks alive"
-        elif not self._tools.watch.has_ranks():
+        is_early = now_ns - asked_ns < ASKED_OFTEN_S * _NS
+        self._look_at = now_ns + (self._WATCH_NS // 4 if is_early else self._WATCH_NS)
+        if not self._tools.watch.has_ranks():
             self.reason = "signal"

@@ -195,7 +195,8 @@ class _Run:
         return JobEnd(
             end_s=float(end) if end.isascii() and end.isdigit() else None,
             parent=self._wish.parent,
-            processes=node.processes,
+            # By hand nobody else's processes are waited for: Ctrl-C ends it.
+            processes=None if self._wish.by_hand else node.processes,
         )
 
     def _progress(self) -> Callable[[int, float], None]:

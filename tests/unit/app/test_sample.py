@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hpckit.app.sample import LINGER_S, SampleEnd, SampleLoop, SamplePlan, SampleTools
+from hpckit.app.sample import SampleEnd, SampleLoop, SamplePlan, SampleTools
 from tests.fakes.sampling import (
     BEGIN_NS,
     NS,
@@ -222,13 +222,39 @@ def test_ranks_are_sampled_to_their_end(bench: Bench) -> None:
     assert bench.seconds()[-1] in {6, 7}
 
 
-def test_ranks_are_not_waited_for_without_limit(bench: Bench) -> None:
-    """A rank that ignores TERM does not keep the sampler beyond 20 s."""
+def test_ranks_are_sampled_for_minutes_after_a_request(bench: Bench) -> None:
+    """`--signal=TERM@600` leaves the application ten minutes, and the sampler too."""
     bench.clock.ask_at(2.5)
-    bench.watch.ranks = lambda: True
+    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 600 * NS
     end = bench.run(1.0, None)
-    assert end.reason == "signal, ranks alive"
-    assert (bench.clock.monotonic - BEGIN_NS) / NS == pytest.approx(2.5 + LINGER_S, abs=1.1)
+    assert end.reason == "signal"
+    assert bench.seconds()[-1] == pytest.approx(600, abs=1)
+    assert len(bench.seconds()) == pytest.approx(600, abs=2)
+
+
+def test_kill_after_a_request_loses_a_second(bench: Bench) -> None:
+    """In the first minute after TERM each second is written, later each flush period."""
+    bench.clock.ask_at(2.5)
+    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 120 * NS
+    bench.run(10.0, None)
+    blocks = [moment.monotonic_ns - BEGIN_NS for kind, moment, _ in bench.sink.blocks if kind == 2]
+    early = [at for at in blocks if 3 * NS < at < 62 * NS]
+    assert all(later - earlier < 1.3 * NS for earlier, later in pairwise(early))
+    assert len([at for at in blocks if 64 * NS < at < 119 * NS]) <= 15
+
+
+@pytest.mark.parametrize(("why", "duration_s"), [("parent gone", None), ("duration", 20.0)])
+def test_other_ends_hold_after_a_request(bench: Bench, why: str, duration_s: float | None) -> None:
+    """Ranks that stay do not keep it beyond its duration or its parent's end."""
+    bench.clock.ask_at(2.5)
+
+    def ranks() -> bool:
+        is_late = why == "parent gone" and bench.clock.monotonic > BEGIN_NS + 20 * NS
+        bench.watch.why = why if is_late else None
+        return True
+
+    bench.watch.ranks = ranks
+    assert bench.run(1.0, duration_s).reason == why
 
 
 def test_request_is_heard_between_slow_ticks(bench: Bench) -> None:

@@ -235,6 +235,17 @@ def test_ranks_are_waited_for(job: Job, rank: Callable[..., subprocess.Popen[byt
     assert time.monotonic() - begun < 10
 
 
+def test_ctrl_c_waits_for_no_ranks(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """By hand inside a job the end is at once, whatever else the job runs."""
+    rank("48")
+    process = job.sample("--hz", "5", "--by-hand", env=slurm("48"))
+    job.wait_for_samples(process)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 0
+    assert time.monotonic() - begun < 10
+
+
 def test_own_step_is_not_waited_for(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
     """A process of the sampler's own step, or of another job, is no rank."""
     rank("44", "9")
