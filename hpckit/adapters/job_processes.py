@@ -122,3 +122,20 @@ def read_bytes(path: str, most: int) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+def read_whole(path: str, most: int) -> bytes:
+    """The same of a file that gives a page at a time, as lists in /proc do, to its end."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    data = b""
+    try:
+        while len(data) < most and (more := os.read(fd, most - len(data))):
+            data += more
+    except OSError:
+        return data
+    finally:
+        os.close(fd)
+    return data

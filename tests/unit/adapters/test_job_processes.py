@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.job_processes import JobProcesses
+from hpckit.adapters.job_processes import JobProcesses, read_whole
 from tests.fakes.cgroup_tree import CgroupTree
 
 
@@ -88,3 +88,10 @@ def test_rank_that_is_gone_is_looked_for_anew(tmp_path: Path, before: str, after
     stat.write_text(stat.read_text().replace(before, after))
     tree.write("proc/50/environ", b"")
     assert not found.has_ranks()
+
+
+def test_list_of_proc_is_read_to_its_end() -> None:
+    """A list that is longer than a page comes in several readings."""
+    data = read_whole("/proc/kallsyms", 200_000)
+    assert len(data) == 200_000
+    assert read_whole("/proc/self/nothing", 100) == b""

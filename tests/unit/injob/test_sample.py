@@ -158,6 +158,15 @@ def test_nothing_is_left_on_the_node(job: Job) -> None:
     assert list(job.folder.parent.glob("hpckit-samples-*")) == []
 
 
+def test_nothing_is_left_of_a_killed_sampler(job: Job) -> None:
+    """After kill -9 there is no file on the node."""
+    process = job.sample("--hz", "20")
+    job.wait_for_samples(process)
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    assert list(job.folder.parent.glob("hpckit-samples-*")) == []
+
+
 def test_gpus_of_the_step_alone(job: Job, gpus: Callable[[], dict[str, str]]) -> None:
     """In a job the visible GPUs are sampled."""
     env = {**gpus(), **slurm("41", CUDA_VISIBLE_DEVICES="1")}
