@@ -181,6 +181,15 @@ def test_job_without_gpus_samples_none(job: Job, gpus: Callable[[], dict[str, st
     assert "SLURM_STEP_GPUS" in job.meta()["host_refused"]["nvidia"]
 
 
+def test_it_goes_before_any_rank_when_memory_is_out(job: Job) -> None:
+    """Its memory is charged to the job: the kernel is to end it first."""
+    process = job.sample("--hz", "20")
+    job.wait_for_samples(process)
+    assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
+    process.terminate()
+    assert ended(process)[0] == 0
+
+
 def test_term_ends_it_quickly(job: Job) -> None:
     """TERM flushes and ends, with exit code 0."""
     process = job.sample("--hz", "0.01")
