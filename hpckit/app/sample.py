@@ -106,6 +106,8 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
+        self.is_writing = False
+        """Whether what is under way is a write on this node."""
 
     def run(self) -> SampleEnd:
         """Sample until the end; what the ports raise passes through, after a last write."""
@@ -162,6 +164,11 @@ class SampleLoop:
         """Write what there is, as when waiting is long."""
         self._flush(self._tools.clock.now())
 
+    def end_hung(self) -> None:
+        """Say that it ends as something hangs, and write what there is; no write may be it."""
+        self._event(self._tools.clock.monotonic_ns(), "end", reason="hung")
+        self.keep_written()
+
     def _read_host(self, moment: Moment) -> None:
         if self._tools.host.changed():
             self._host.flush(self._tools.sink)
@@ -191,6 +198,7 @@ class SampleLoop:
 
     def _flush(self, moment: Moment) -> None:
         sink = self._tools.sink
+        self.is_writing = True
         if sink.wants_meta():
             self._say_meta(moment)
         self._buffer.flush(sink)
@@ -199,6 +207,7 @@ class SampleLoop:
             sink.put(EVENTS, 1, moment, "".join(f"{line}\n" for line in self._events).encode())
             self._events.clear()
         sink.flush()
+        self.is_writing = False
 
 
 class _GpuBuffer:

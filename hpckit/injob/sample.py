@@ -232,24 +232,34 @@ class _Run:
         import threading
 
         gpu = self._beat.gpu
-        # The write may hang too, on this node or in the job folder, where standard error is.
-        last = threading.Thread(target=self._keep_what_there_is, args=(gpu,), daemon=True)
-        last.start()
-        last.join(_LAST_WORDS_S)
         wish, left_s = self._wish, self._wish.duration_s
         if left_s is not None and self._loop is not None:
             left_s -= time.monotonic() - self._sampling_since_s
-        is_over = left_s is not None and left_s <= 0
-        if is_asked or is_over or gpu is None or gpu in wish.without:
+        is_over = is_asked or (left_s is not None and left_s <= 0)
+        is_end = is_over or gpu is None or gpu in wish.without
+        # The write may hang too, on this node or in the job folder, where standard error is.
+        last = threading.Thread(target=self._keep_what_there_is, args=(is_end,), daemon=True)
+        last.start()
+        last.join(_LAST_WORDS_S)
+        if is_end or gpu is None:
             os._exit(0)
         wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         os.execv(sys.executable, [*self._command(), *wish.words()])
 
-    def _keep_what_there_is(self, gpu: str | None) -> None:
+    def _keep_what_there_is(self, is_end: bool) -> None:
+        gpu, loop = self._beat.gpu, self._loop
+        is_writing = loop is not None and loop.is_writing
         if gpu is not None:
             say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
-            if self._loop is not None:
-                self._loop.keep_written()
+        else:
+            what = "a write on this node" if is_writing else "a call of the system"
+            late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
+            say(f"sampler: {what} did not return for {late_s:.0f} s; sampling ends here")
+        if loop is not None and not is_writing:
+            if is_end:
+                loop.end_hung()
+            else:
+                loop.keep_written()
         if self._spool is not None:
             self._close(self._spool)
 

@@ -381,14 +381,45 @@ def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
     script.write_text(DEAD_LOCAL_FOLDER)
     env = {**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3]), "DEAD": str(dead)}
     words = [sys.executable, str(script), "sample", "--out", str(job.folder)]
-    with subprocess.Popen(words, env=env) as process:
+    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE) as process:
         try:
             job.wait_for_samples(process)
             dead.touch()
             process.terminate()
-            assert process.wait(LIMIT_S) == 0
+            code, err = ended(process)
         finally:
             process.kill()
+    assert code == 0
+    assert "a write on this node did not return" in err
+    assert "driver" not in err
+
+
+DEAD_SYSTEM = """
+import sys, time
+from hpckit.adapters import host_counters, sample_guard
+sample_guard.LIMIT_S = 2.0
+def read(self):
+    time.sleep(300)
+host_counters.HostSources.read = read
+from hpckit.injob.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_call_that_hangs_is_said(job: Job, tmp_path: Path) -> None:
+    """Where something of the node hangs sampling ends, with a line and an event."""
+    script = tmp_path / "dead.py"
+    script.write_text(DEAD_SYSTEM)
+    ran = subprocess.run(
+        [sys.executable, str(script), "sample", "--out", str(job.folder)],
+        env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert b"a call of the system did not return for" in ran.stderr
+    assert job.events()[-1]["reason"] == "hung"
 
 
 def kill_at_a_random_moment(job: Job, seed: int) -> None:
