@@ -120,7 +120,7 @@ class Copier:
             if not self._said:
                 self._said = True
                 why = error.strerror or str(error)
-                self._say(f"sampler: {self._path}: {why}; samples stay on this node until it works")
+                self._say(f"{self._path}: {why}; samples stay on this node until it works")
         else:
             self._said = False
 

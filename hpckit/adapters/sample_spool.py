@@ -87,7 +87,7 @@ class SampleSpool:
         why = self._store.append(data)
         if why is not None and not self._dropped:
             self._dropped = True
-            self._say(f"sampler: {why}: samples are lost until the job folder takes them again")
+            self._say(f"{why}: samples are lost until the job folder takes them again")
 
     def close(self, limit_s: float) -> str | None:
         """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
@@ -100,7 +100,7 @@ class SampleSpool:
             return self._store.keep()
         except OSError as error:
             why = error.strerror or str(error)
-            self._say(f"sampler: {why}: the samples that the job folder does not have are lost")
+            self._say(f"{why}: the samples that the job folder does not have are lost")
             return None
 
 
@@ -119,7 +119,7 @@ def _local_store(
             return LocalFile(folder, most_bytes, say)
         except OSError as error:
             why += f"; {folder}: {error.strerror}"
-    say(f"sampler: samples are held in memory{why}")
+    say(f"samples are held in memory{why}")
     return HeldBytes(MOST_HELD_BYTES)
 
 
@@ -164,7 +164,7 @@ class LocalFile:
                 return None
             self._held = HeldBytes(MOST_HELD_BYTES, self._rest(MOST_HELD_BYTES))
             os.close(self._fd)
-        self._say(f"sampler: {self._root}: {why}; samples are held in memory")
+        self._say(f"{self._root}: {why}; samples are held in memory")
         return self._held.append(data)
 
     def next_bytes(self) -> bytes:

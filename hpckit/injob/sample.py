@@ -8,7 +8,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from hpckit.injob.talk import reason, say
+from hpckit.injob.talk import reason, sampler_on, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
     try:
         _Run(wish, words, env).run()
     except OSError as error:
-        say(f"sampler: {error.filename or ''}: {reason(error)}; sampling ends here")
+        say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling ends here")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"sampler: {type(error).__name__}: {error}; sampling ends here")
+        say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling ends here")
     return 0
 
 
@@ -117,7 +117,7 @@ class _Run:
         os.nice(19)
         _first_to_go()
         Guard(self._beat, ends, self._hung)
-        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=say)
+        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=self._say)
         try:
             end, gpus = self._sample(spool, ends)
         finally:
@@ -157,7 +157,10 @@ class _Run:
             self._topology.end()
         kept = spool.close(_LAST_COPY_S)
         if kept is not None:
-            say(f"sampler: not all reached {self._wish.out}; the rest is in {kept} on this node")
+            self._say(f"not all reached {self._wish.out}; the rest is in {kept} on this node")
+
+    def _say(self, text: str) -> None:
+        say(f"{sampler_on(self._env)}: {text}")
 
     def _name(self) -> str:
         return self._env.get("SLURMD_NODENAME") or os.uname().nodename
@@ -250,11 +253,11 @@ class _Run:
         gpu, loop = self._beat.gpu, self._loop
         is_writing = loop is not None and loop.is_writing
         if gpu is not None:
-            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
+            self._say(f"the driver does not answer for {gpu}; it is left out from here on")
         else:
             what = "a write on this node" if is_writing else "a call of the system"
             late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
-            say(f"sampler: {what} did not return for {late_s:.0f} s; sampling ends here")
+            self._say(f"{what} did not return for {late_s:.0f} s; sampling ends here")
         if loop is not None and not is_writing:
             if is_end:
                 loop.end_hung()

@@ -300,6 +300,7 @@ def test_folder_that_is_not_there_fails_nothing(job: Job) -> None:
     code, err = ended(job.sample("--duration", "0.1"))
     assert code == 0
     assert len(err.splitlines()) == 2
+    assert all(line.startswith("hpckit: sampler on n1: ") for line in err.splitlines())
     assert "No such file or directory" in err
 
 
