@@ -47,6 +47,8 @@ class SamplePlan(NamedTuple):
     duration_s: float | None
     meta: Mapping[str, Any]
     flush_s: float = FLUSH_S
+    phase: float = 0.0
+    """From 0 to 1: how much earlier the second write comes, so that nodes do not write at once."""
 
 
 class SampleTools(NamedTuple):
@@ -132,6 +134,7 @@ class SampleLoop:
         period_ns = max(int(_NS / hz), 1)
         schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
         gaps = _Gaps(period_ns, begun)
+        phase_ns = int(min(self._plan.phase, 1) * max(self._plan.flush_s - 1, 0) * _NS)
         # The first write comes a second after the begin.
         written_ns = begun.monotonic_ns - max(int(self._plan.flush_s * _NS) - _NS, 0)
         host_at = begun.monotonic_ns
@@ -155,7 +158,8 @@ class SampleLoop:
                     self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
             if now_ns - written_ns >= ending.flush_ns(now_ns) or self._buffer.is_full():
                 self._flush(moment)
-                written_ns = now_ns
+                written_ns = now_ns - phase_ns
+                phase_ns = 0
             due_ns = schedule.next_ns(clock.monotonic_ns())
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks

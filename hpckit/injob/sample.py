@@ -126,6 +126,8 @@ class _Run:
 
     def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int]:
         """Sample to the end; how it ended, and how many GPUs there were."""
+        from zlib import crc32
+
         from hpckit.adapters.sample_clock import SignalClock
         from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
@@ -142,7 +144,13 @@ class _Run:
             beat=self._beat,
             progress=self._progress(),
         )
-        plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
+        name = self._name()
+        plan = SamplePlan(
+            hz=wish.hz,
+            duration_s=wish.duration_s,
+            meta=node.meta(name),
+            phase=crc32(name.encode()) / 2**32,
+        )
         self._loop = loop = SampleLoop(plan, tools)
         self._sampling_since_s = time.monotonic()
         self._beat.begun_ns = time.monotonic_ns()

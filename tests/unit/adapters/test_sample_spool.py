@@ -29,17 +29,13 @@ class Place:
         self.job.mkdir()
         self.local.mkdir()
         self.said: list[str] = []
+        self.target = self.job / TARGET
 
     def spool(self, **options: int) -> SampleSpool:
         """A sampler's way there."""
         return SampleSpool(
             str(self.job), TARGET, say=self.said.append, local_root=str(self.local), **options
         )
-
-    @property
-    def target(self) -> Path:
-        """The file in the job folder."""
-        return self.job / TARGET
 
     def found(self) -> list[Block | Damage]:
         """What the file in the job folder holds."""
@@ -207,6 +203,20 @@ def test_folder_that_comes_back_gets_all(place: Place) -> None:
     write(spool, "c")
     assert spool.close(20) is None
     assert place.sequences() == [0, 1, 2]
+
+
+def test_file_of_the_job_folder_stays_open(place: Place) -> None:
+    """It is opened once, as each opening is work of a server that all nodes share."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.chmod(0o400)
+    aside = place.target.with_name("aside")
+    place.target.rename(aside)
+    write(spool, "b")
+    assert spool.close(20) is None
+    place.target = aside
+    assert place.sequences() == [0, 1]
 
 
 def test_removed_file_is_begun_anew(place: Place) -> None:

@@ -30,9 +30,9 @@ class Bench:
         self.watch = FakeWatch()
         self.beat = FakeBeat()
 
-    def run(self, hz: float, duration_s: float | None) -> SampleEnd:
+    def run(self, hz: float, duration_s: float | None, phase: float = 0.0) -> SampleEnd:
         """Run the loop to its end."""
-        plan = SamplePlan(hz=hz, duration_s=duration_s, meta={"node": "n1"})
+        plan = SamplePlan(hz=hz, duration_s=duration_s, meta={"node": "n1"}, phase=phase)
         tools = SampleTools(
             gpus=[self.gpus],
             host=self.host,
@@ -125,6 +125,15 @@ def test_no_block_is_older_than_5_s_when_written(hz: float) -> None:
     times = bench.sink.gpu_times_ns()
     blocks = [moment.monotonic_ns for kind, moment, _ in bench.sink.blocks if kind == 2]
     assert all(later - earlier <= 5 * NS for earlier, later in pairwise([*blocks, times[-1]]))
+
+
+@pytest.mark.parametrize(("phase", "second_s"), [(0.0, 5), (0.5, 3.5), (1.0, 2)])
+def test_nodes_write_at_different_moments(bench: Bench, phase: float, second_s: float) -> None:
+    """The second write is up to 3 s earlier, by the node's phase, and the others 4 s apart."""
+    bench.run(10.0, 20.0, phase)
+    writes = [(at.monotonic_ns - BEGIN_NS) / NS for kind, at, _ in bench.sink.blocks if kind == 2]
+    # A block begins with the first tick after a write.
+    assert writes[1:4] == pytest.approx([1, second_s, second_s + 4], abs=0.5)
 
 
 def test_first_samples_are_written_after_a_second(bench: Bench) -> None:
