@@ -7,7 +7,7 @@ job's processes is followed, and no path is built (hpckit.parse.cgroup).
 from __future__ import annotations
 
 from hpckit.adapters.held_file import HeldFile, hold
-from hpckit.adapters.job_processes import read_bytes
+from hpckit.adapters.job_processes import read_bytes, read_whole
 from hpckit.model.samples import MISSING
 from hpckit.parse.cgroup import (
     UNIFIED,
@@ -69,7 +69,7 @@ class Hierarchies:
     def __init__(self, sysroot: str = "", pid: str = "self") -> None:
         self._proc = f"{sysroot}/proc"
         self._sysroot = sysroot
-        self._mounts = parse_mounts(read_bytes(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
+        self._mounts = parse_mounts(read_whole(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
         self.own = parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
 
     def of(self, pid: int) -> dict[str, str]:

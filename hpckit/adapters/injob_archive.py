@@ -37,7 +37,7 @@ _SAMPLER_MODULES: Final = (
     "app/{__init__,sample}",
     "decide/{sampled_gpus}",
     "model/{samples}",
-    "parse/{__init__,cgroup,process_stat,slurm_node}",
+    "parse/{__init__,cgroup,mountinfo,process_stat,slurm_node}",
     "{sample_ports}",
 )
 # What the probe imports besides; a test runs it from the archive.

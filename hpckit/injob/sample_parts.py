@@ -63,6 +63,8 @@ class Node:
             shown = shown_gpus(nvml)
         except NvmlRefused as refused:
             self.refused["nvidia"] = refused.reason
+            # What hangs from here on is nothing of the driver's.
+            self._beat.gpu = None
             return []
         chosen = sampled_gpus(self._env, shown, lambda mig: parent_of(nvml, mig))
         hung = {gpu.place for gpu in shown if gpu.uuid in self._without}

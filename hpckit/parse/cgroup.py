@@ -37,7 +37,7 @@ def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
         parts, kind = before.split(), after.split()
         if len(parts) <= _MOUNT_POINT or not kind or not kind[0].startswith("cgroup"):
             continue
-        place = (_unescaped(parts[_MOUNT_POINT - 1]), _unescaped(parts[_MOUNT_POINT]))
+        place = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
         if kind[0] == "cgroup2":
             found.setdefault(UNIFIED, place)
         else:
@@ -132,7 +132,7 @@ def _total(data: bytes, word: bytes) -> int | None:
     return number_of(data[total + len(b"total=") :]) if total >= 0 else None
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     # mountinfo writes space, tab, newline and backslash as octal numbers: proc(5).
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)
