@@ -168,7 +168,9 @@ class Copier:
             # On NFS this is what tells that a write before it failed.
             os.close(fd)
         except OSError as error:
-            self._say(f"{self._path}: {error.strerror or error}; samples of the last minute are lost")
+            self._say(
+                f"{self._path}: {error.strerror or error}; samples of the last minute are lost"
+            )
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -33,7 +33,7 @@ def test_nearest_mount_tells(path: str, kind: str) -> None:
 
 def test_nothing_is_known_without_mounts() -> None:
     """Where /proc told nothing, nothing is said."""
-    assert file_system_of(b"", "/tmp") is None  # noqa: S108
+    assert file_system_of(b"", "/tmp") is None
 
 
 def test_nodes_own_file_systems_are_none_of_a_network() -> None:
