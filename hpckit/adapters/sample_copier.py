@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             ...
 
 
-SYNC_S = 60.0
+SYNC_S = 15.0
 """Between two times that the job folder's disks are waited for; the kernel writes by itself."""
 _TAIL_BYTES = 4 * 1024**2
 
@@ -168,9 +168,7 @@ class Copier:
             # On NFS this is what tells that a write before it failed.
             os.close(fd)
         except OSError as error:
-            self._say(
-                f"{self._path}: {error.strerror or error}; samples of the last minute are lost"
-            )
+            self._say(f"{self._path}: {error.strerror or error}; the last samples are lost")
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -133,7 +133,7 @@ def _total(data: bytes, word: bytes) -> int | None:
 
 
 def unescaped(text: str) -> str:
-    # mountinfo writes space, tab, newline and backslash as octal numbers: proc(5).
+    """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)
     return text

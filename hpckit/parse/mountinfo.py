@@ -6,8 +6,13 @@ from hpckit.parse.cgroup import unescaped
 
 _MOUNT_POINT = 4
 NETWORK = frozenset(
-    ["9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.ceph", "fuse.glusterfs", "fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "mmfs", "ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs"]
-)  # fmt: skip
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.ceph", "fuse.glusterfs"),
+        *("fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "mmfs"),
+        *("ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs"),
+        "wekafs",
+    )
+)
 """File systems that another machine serves, by the names that they have there."""
 
 

@@ -89,7 +89,7 @@ def test_block_is_copied_without_waiting_for_the_end(place: Place) -> None:
 
 
 def test_file_of_the_node_has_no_name(place: Place) -> None:
-    """While it is sampled there is nothing to be found, so nothing is left of one that is killed."""
+    """Nothing is to be found while it is sampled, so nothing is left of a killed sampler."""
     spool = place.spool()
     write(spool, "a")
     assert spool.local_bytes > 0
