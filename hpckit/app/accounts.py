@@ -103,6 +103,7 @@ class _Gathering:
     lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=dict)
     spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence], list[str]]:
@@ -116,11 +117,16 @@ def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence]
         lives = gathering.lives.get((restart, node), [])
         spans = gathering.spans.get((restart, node), [])
         evidence.append(_evidence(restart, node, lives, spans))
-    refused = gathering.refused
-    told = refused[:_MOST_TOLD]
-    if len(refused) > len(told):
-        told.append(f"and {len(refused) - len(told)} more files could not be read")
+    told = _first_of(gathering.refused, "more files could not be read")
+    told += _first_of(gathering.left_out, "more numbers of ledgers cannot be")
     return evidence, [*found.missing, *told]
+
+
+def _first_of(sentences: list[str], more: str) -> list[str]:
+    """The first of many sentences, and how many more there are."""
+    told = sentences[:_MOST_TOLD]
+    rest = len(sentences) - len(told)
+    return [*told, f"and {rest} {more}"] if rest else told
 
 
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -134,6 +140,7 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(f"{path.name} is no ledger: {_first_line(error)}")
             continue
         for life in lives:
+            gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
             if _can_be(life):
                 key = (files.restart or 0, life.start.node)
                 gathering.lives.setdefault(key, []).append(life)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -56,6 +57,7 @@ _GAUGES: Final = (*_SERIES, *_GPM, "proxy")
 _LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 _UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
 _USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
 
 
@@ -197,17 +199,24 @@ class GpuUsageFold:
             pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
             windows=self._found(tail_us, is_hidden=is_hidden),
             curves=self._drawn(),
-            refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
+            refused=self._refused(is_hidden=is_hidden),
         )
 
-    def _mfu_proxy(self) -> float | None:
+    def _refused(self, *, is_hidden: bool) -> dict[str, str]:
+        refused = {"processes": _PROCESSES_HIDDEN} if is_hidden else {}
+        if (self._mfu_proxy(most=math.inf) or 0.0) > 1.0:
+            refused["mfu_proxy_frac"] = _PROXY_BEYOND.format(self._gpu.max_sm_mhz)
+        return refused
+
+    def _mfu_proxy(self, most: float = 1.0) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
 
         A proxy of model FLOPs utilization: it counts what the tensor cores did, needed or not, and
-        nothing that is computed without them.
+        nothing that is computed without them. None where it is beyond `most`.
         """
         largest = self._gpu.max_sm_mhz
-        return self._gauges.mean("proxy", 1 / largest) if largest else None
+        proxy = self._gauges.mean("proxy", 1 / largest) if largest else None
+        return None if proxy is None or proxy > most else proxy
 
     def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
         ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())

@@ -10,6 +10,9 @@ import msgspec
 from hpckit.errors import ParseError
 from hpckit.model.account_files import LEDGER_SCHEMA
 from hpckit.model.ledger import RankEnd, RankLedger, RankStart
+from hpckit.model.rules import InvalidValue
+from hpckit.parse.account_bounds import leave_out
+from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 
 T = TypeVar("T")
@@ -22,7 +25,8 @@ def parse_ledger(text: str) -> tuple[RankLedger, ...]:
     """The lives of a rank in their order: torchrun appends another when it starts ranks anew.
 
     A life without an end was killed, or still runs; of a last line that was cut short nothing is
-    taken. Records that this version does not know are passed over. Raises ParseError for the rest.
+    taken. Records that this version does not know are passed over. A number that cannot be is left
+    out, which `left_out` of its life says. Raises ParseError for the rest.
     """
     lives: list[RankLedger] = []
     lines = text.split("\n")
@@ -42,12 +46,15 @@ def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int
         if tree.get("schema") != LEDGER_SCHEMA:
             message = f"schema is {tree.get('schema')!r}"
             raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
-        lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
+        left_out = _left_out(tree, RankStart, line, line_no)
+        start = _converted(tree, RankStart, line, line_no)
+        lives.append(RankLedger(start=start, left_out=left_out))
     elif record == "end":
         if not lives or lives[-1].end is not None:
             raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
+        left_out = lives[-1].left_out + _left_out(tree, RankEnd, line, line_no)
         end = _converted(tree, RankEnd, line, line_no)
-        lives[-1] = RankLedger(start=lives[-1].start, end=end)
+        lives[-1] = RankLedger(start=lives[-1].start, end=end, left_out=left_out)
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
 
@@ -55,7 +62,7 @@ def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int
 def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     """The object of a line, None where it is the last of a file and not whole."""
     try:
-        tree = json.loads(line)
+        tree = load(line)
     except json.JSONDecodeError as error:
         again = line.rfind('{"schema"')
         if again > 0:  # the line was cut short, and another life began behind it
@@ -68,6 +75,18 @@ def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     if isinstance(tree, dict):
         return tree
     raise _refusal(f"got {type(tree).__name__}", line, line_no, 1, "a JSON object")
+
+
+def _left_out(tree: dict[str, Any], cls: type, line: str, line_no: int) -> tuple[str, ...]:
+    try:
+        found = leave_out(tree, cls)
+    except InvalidValue as error:
+        message = f"{error.key} is {error.got}"
+        raise _refuse(message, line, line_no, error.key, error.expected) from error
+    for one in found:
+        if "energy_mj" in one.record:
+            one.record["refused"] = one.why
+    return tuple(f"{one.path} is left out: {one.why}" for one in found)
 
 
 def _converted(tree: dict[str, Any], cls: type[T], line: str, line_no: int) -> T:
