@@ -13,10 +13,11 @@ from pathlib import Path
 from hpckit.account_ports import AccountFiles, FoundAccounts, SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.model.ledger import EnergyReading, Moment, RankLedger
-from hpckit.model.samples import EVENTS, read_blocks
+from hpckit.model.samples import GPU, HOST, BlockHeader, read_blocks
 from hpckit.model.samples import Block as SampleBlock
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.parse.ledger import parse_ledger
+from hpckit.parse.sample_runs import MOST_CLOCK_NS
 from hpckit.parse.samples import SampleReader
 
 _MOST_TOLD = 4
@@ -217,9 +218,16 @@ def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
     """The time of the last record, on the clock of the first chunk."""
     last: int | None = None
     for block in read_blocks(tail):
-        if isinstance(block, SampleBlock):
+        if isinstance(block, SampleBlock) and _has_rows(block.header):
             last = _end_of(block, first)
     return last
+
+
+def _has_rows(header: BlockHeader) -> bool:
+    """Whether the reader takes samples from the block, whose times then are the file's."""
+    rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
+    is_sampled = header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
+    return is_sampled and max(header[-3:]) <= MOST_CLOCK_NS
 
 
 def _end_of(block: SampleBlock, first: SampleChunk) -> int:
@@ -227,8 +235,6 @@ def _end_of(block: SampleBlock, first: SampleChunk) -> int:
     at_ns = header.monotonic_ns
     if at_ns < min(_times(first)):  # another boot
         at_ns = header.realtime_ns - first.realtime_offset_ns
-    if header.kind == EVENTS or len(payload) < header.record_bytes:
-        return at_ns
     last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
     return at_ns + int.from_bytes(last, "little") * 1000
 
