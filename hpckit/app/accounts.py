@@ -215,10 +215,12 @@ def _times(chunk: SampleChunk) -> list[int]:
 
 
 def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
-    """The time of the last record, on the clock of the first chunk."""
+    """The time of the last record, on the clock of the first chunk; None where it is not clear."""
     last: int | None = None
     for block in read_blocks(tail):
-        if isinstance(block, SampleBlock) and _has_rows(block.header):
+        if not isinstance(block, SampleBlock):
+            last = None if block.is_given_up else last
+        elif _has_rows(block.header):
             last = _end_of(block, first)
     return last
 

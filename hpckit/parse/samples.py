@@ -23,8 +23,11 @@ from hpckit.model.samples import (
     HOST,
     MAGIC,
     META,
+    MOST_VAIN_BYTES,
+    VAIN_BYTES_A_MAGIC,
     BlockHeader,
     decode_header,
+    find_magic,
 )
 from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
 from hpckit.parse.excerpt import refusal
@@ -32,8 +35,6 @@ from hpckit.parse.sample_meta import TOOL, parse_meta
 from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
 
 PIECE_BYTES: Final = 1 << 25
-_MOST_VAIN_BYTES = 1 << 30
-"""So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
 _HEAD_BYTES = 100
 
 Piece = bytes | memoryview
@@ -134,7 +135,7 @@ class SampleReader:
                     self._take(header, payload)
                 continue
             walk.is_in_damage = True
-            following = _next_magic(walk, data, at + 1, is_last=is_last)
+            following = _next_magic(walk, view, at + 1, is_last=is_last)
             walk.lost_bytes += following - at
             at = following
         walk.rest = bytes(view[at:])
@@ -319,15 +320,15 @@ def _block_at(
     return _NONE
 
 
-def _next_magic(walk: _Walk, data: Piece, at: int, *, is_last: bool) -> int:
+def _next_magic(walk: _Walk, view: memoryview, at: int, *, is_last: bool) -> int:
     """Where the next block may begin: the end of the data where there is none."""
-    if walk.vain_bytes > _MOST_VAIN_BYTES:
-        return len(data)
-    whole = data if isinstance(data, bytes) else bytes(data)
-    found = whole.find(MAGIC, at)
+    walk.vain_bytes += VAIN_BYTES_A_MAGIC
+    if walk.vain_bytes > MOST_VAIN_BYTES:
+        return len(view)
+    found = find_magic(view, at)
     if found >= 0:
         return found
-    return len(whole) if is_last else max(at, len(whole) - len(MAGIC) + 1)
+    return len(view) if is_last else max(at, len(view) - len(MAGIC) + 1)
 
 
 def _count_lost(walk: _Walk, sequence: int) -> None:

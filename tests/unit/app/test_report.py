@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import EnergySource, JobReport
-from hpckit.model.samples import EVENTS, HOST, META, BlockHeader, encode_block
+from hpckit.model.samples import EVENTS, HOST, MAGIC, META, BlockHeader, encode_block
 from hpckit.model.site import EnergySite
 from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, uuid_of, write_accounts
 
@@ -312,12 +313,20 @@ def test_what_cannot_be_of_a_node_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at_ns", [1 << 61, 1 << 62, 1 << 63])
 @pytest.mark.parametrize("kind", [EVENTS, META, 9, HOST])
-def test_a_last_block_without_samples_is_not_the_end(
-    tmp_path: Path, kind: int, at_ns: int
-) -> None:
+def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, at_ns: int) -> None:
     """Only rows say until when a sample file goes, and none of them is of another century."""
     place = write_accounts(tmp_path, SMALL)
     header = BlockHeader(kind, 1 if kind != HOST else 48, 0, 99, at_ns, at_ns, at_ns)
     with (place / "node-n000.samples").open("ab") as file:
         file.write(encode_block(header, b'{"event": "end"}\n'))
     assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+
+
+def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
+    """Where the last bytes look like too many blocks, the whole file says until when it goes."""
+    place = write_accounts(tmp_path, SMALL)
+    with (place / "node-n000.samples").open("ab") as file:
+        file.write(MAGIC * 80_000)
+    begun_s = time.process_time()
+    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+    assert time.process_time() - begun_s < 12
