@@ -26,6 +26,9 @@ _UNKNOWN_INDEX = -1
 _USUAL_HZ = 1.0
 _LEAST_HZ = 1e-4
 _MOST_HZ = 1e4
+_MOST_TOLD = 8
+"""Of the GPUs that a node lost: a node has so many."""
+_MOST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,13 +204,19 @@ def fold_node(request: FoldRequest) -> NodeFold:
 def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     evidence = folds.request.evidence
     reader = SampleReader(folds.request.store.pieces(span.path))
+    lost: dict[str, None] = {}
     try:
         for chunk in reader:
             folds.take(chunk, _shift_ns(chunk, evidence))
-            yield from _events(chunk)
+            lost |= dict.fromkeys(_lost_gpus(chunk))
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
         yield f"{span.path.name} could be read in part only: {line}"
+    yield from (
+        f"GPU {one} was lost to the driver while the job ran" for one in [*lost][:_MOST_TOLD]
+    )
+    if len(lost) > _MOST_TOLD:
+        yield f"and {len(lost) - _MOST_TOLD} more GPUs were lost"
     yield from _damage(reader.condition)
 
 
@@ -218,13 +227,16 @@ def _shift_ns(chunk: SampleChunk, evidence: NodeEvidence) -> int:
     return chunk.realtime_offset_ns - evidence.realtime_offset_ns
 
 
-def _events(chunk: SampleChunk) -> Iterator[str]:
+def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
     for event in chunk.events:
         if event.get("event") == "gpu-lost":
-            yield f"GPU {event.get('gpu')} was lost to the driver while the job ran"
+            named = (event[key] for key in ("gpu", "index", "uuid") if key in event)
+            yield str(next(named, None))[:_MOST_NAME]
 
 
 def _damage(condition: FileCondition) -> Iterator[str]:
+    if condition.events_left_out:
+        yield f"{condition.events_left_out:,} more events than a sample file has are left out"
     if condition.lost_blocks:
         yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:

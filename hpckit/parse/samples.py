@@ -5,7 +5,6 @@ Damage costs the blocks that it hit: it is skipped and counted.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,12 +29,15 @@ from hpckit.model.samples import (
     find_magic,
 )
 from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
+from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.sample_meta import TOOL, parse_meta
 from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
 
 PIECE_BYTES: Final = 1 << 25
 _HEAD_BYTES = 100
+MOST_EVENTS: Final = 100_000
+"""Of a file: a sampler writes some when a GPU's processes change. The rest is counted."""
 
 Piece = bytes | memoryview
 _Group = list[Blocks]
@@ -55,6 +57,7 @@ class _Walk:
     bytes_read: int = 0
     lost_bytes: int = 0
     lost_blocks: int = 0
+    events_left_out: int = 0
     vain_bytes: int = 0
     is_in_damage: bool = False
     next_sequence: int | None = None
@@ -86,6 +89,7 @@ class SampleReader:
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
+        self._events_left = MOST_EVENTS
         self.unknown_blocks = 0
         """Blocks of kinds that this version does not know."""
 
@@ -98,6 +102,7 @@ class SampleReader:
             lost_bytes=walk.lost_bytes,
             lost_blocks=walk.lost_blocks,
             is_cut_short=walk.is_in_damage,
+            events_left_out=walk.events_left_out,
         )
 
     def __iter__(self) -> Iterator[SampleChunk]:
@@ -210,12 +215,16 @@ class SampleReader:
 
     def _take_events(self, payload: memoryview) -> None:
         for line in bytes(payload).splitlines():
+            if self._events_left <= 0:
+                self._walk.events_left_out += 1
+                continue
             try:
-                event = json.loads(line)
+                event = load(line.decode())
             except (ValueError, RecursionError):
                 event = None
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 self._now.events.append(event)
+                self._events_left -= 1
             else:
                 self._walk.lost_bytes += len(line)
 

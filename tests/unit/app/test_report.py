@@ -330,3 +330,19 @@ def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
     begun_s = time.process_time()
     assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
     assert time.process_time() - begun_s < 12
+
+
+def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
+    """A GPU is named by what its event has, and of many the first are."""
+    place = write_accounts(tmp_path, SMALL)
+    events = [{"event": "gpu-lost", "gpu": 1}, {"event": "gpu-lost", "uuid": "GPU-x"}]
+    events += [{"event": "gpu-lost", "gpu": 1}]
+    events += [{"event": "gpu-lost", "gpu": number} for number in range(100, 200)]
+    clocks = (EPOCH_NS, 5_000 * 10**9, 5_000 * 10**9)
+    with (place / "node-n000.samples").open("ab") as file:
+        text = "\n".join(json.dumps(one) for one in events)
+        file.write(encode_block(BlockHeader(EVENTS, 1, 0, 30, *clocks), text.encode()))
+    missing = [one for one in reported(tmp_path).nodes[0].missing if "lost" in one]
+    assert missing[0] == "GPU 1 was lost to the driver while the job ran"
+    assert missing[1] == "GPU GPU-x was lost to the driver while the job ran"
+    assert missing[8] == "and 94 more GPUs were lost"

@@ -179,6 +179,17 @@ def test_events_are_objects() -> None:
     assert condition.lost_bytes == 4
 
 
+def test_more_events_than_a_file_has_are_counted() -> None:
+    """The first hundred thousand are kept, whatever blocks they are in."""
+    lines = ['{"event":"x"}'] * 60_000
+    chunks, condition = read(
+        sample_file(5) + events_block(3, 5, *lines) + events_block(4, 6, *lines)
+    )
+    assert sum(len(chunk.events) for chunk in chunks) == 100_000
+    assert condition.events_left_out == 20_000
+    assert condition.lost_bytes == 0
+
+
 def test_an_empty_file_has_nothing() -> None:
     """A sampler that was killed before its first block left nothing, and that is no error."""
     assert read(b"") == ([], FileCondition(
