@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from hpckit.model.account import GpuAccount, JobReport, NodeAccount, RankAccount, Share
+from hpckit.report.steering import without_steering
 
 Labels = dict[str, str]
 Sample = tuple[Mapping[str, str], float | None]
@@ -193,5 +194,5 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _text(text: str, *, quoted: bool = False) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    escaped = without_steering(text).replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quoted else escaped
