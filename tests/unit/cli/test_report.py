@@ -106,6 +106,8 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--curves",), "--curves is for --json alone"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
         (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
+        (("--html", "x", "--parquet", "./x"), "--html and --parquet cannot be one file"),
+        (("--html", ""), "--html needs the name of a file"),
     ],
 )
 def test_options_that_do_not_go_together(args: tuple[str, ...], words_of_it: str) -> None:
