@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
     METADATA_KEY,
+    ROWS_A_GROUP,
     arrow,
     encodings,
     gpu_table,
@@ -31,9 +32,6 @@ from hpckit.model.samples import SAMPLES_SCHEMA
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.model.tree import to_tree
 from hpckit.parse.samples import SampleReader
-
-ROWS_A_GROUP: Final = 1 << 20
-"""76 MB of records: enough to compress well, little to hold."""
 
 
 class ParquetArchive:
@@ -117,7 +115,7 @@ class _Writer:
             self.segments.append(now)
         now.events += chunk.events
         now.waiting.append(chunk)
-        now.rows += len(chunk.gpu)
+        now.rows += len(chunk.gpu) + len(chunk.host)
         self.samples += len(chunk.gpu)
         if now.rows >= ROWS_A_GROUP:
             self.flush()

@@ -19,6 +19,8 @@ _DROPPED: Final = frozenset({"dt_us", "gpu", "reserved"})
 KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _DROPPED)
 HOST_GPU: Final = 0xFF
 """`gpu_index` of the rows of a host: no GPU has it."""
+ROWS_A_GROUP: Final = 1 << 20
+"""76 MB of records: enough to compress well, little to hold."""
 
 Times = NDArray[np.int64]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +17,10 @@ from hpckit.adapters.parquet_columns import (
     HOST_PREFIX,
     KEPT,
     METADATA_KEY,
+    ROWS_A_GROUP,
     arrow,
 )
+from hpckit.adapters.regular_file import open_regular
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import node_of_topology, rank_of, restart_of
 from hpckit.model.samples import (
@@ -33,7 +36,21 @@ from hpckit.model.series import GPU_DTYPE
 
 _BLOCK_NS: Final = 600 * 10**9
 _BLOCK_ROWS: Final = 100_000
-_FAULTS: Final = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)
+_MOST_ROWS: Final = 4 * ROWS_A_GROUP
+"""Of a row group: a piece of a sample file more than the writer means to put into one."""
+_MOST_CELLS: Final = _MOST_ROWS * 512
+_MOST_GROUP_BYTES: Final = 1 << 31
+_MOST_RESTART: Final = 2**31 - 1
+_FAULTS: Final = (
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+    struct.error,
+)
 
 Tree = Mapping[str, Any]
 
@@ -51,8 +68,7 @@ class ParquetStore:
         _, document = self._file()
         try:
             samples = [
-                (None if one["restart"] is None else int(one["restart"]), Path(str(one["file"])))
-                for one in document["segments"]
+                (_restart(one["restart"]), Path(str(one["file"]))) for one in document["segments"]
             ]
             ledgers = _named(document["ledgers"], rank_of)
             topologies = _named(document.get("topologies", {}), node_of_topology)
@@ -94,7 +110,7 @@ class ParquetStore:
             for number in dict.fromkeys(segment for segment, _ in groups):
                 yield _head(document["segments"][number])
                 for group in (group for segment, group in groups if segment == number):
-                    yield _blocks(file.read_row_group(group), document["segments"][number])
+                    yield _blocks(_read(file, group), document["segments"][number])
         except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
             raise self._damaged(error) from error
 
@@ -104,7 +120,7 @@ class ParquetStore:
         try:
             groups = self._groups(path)
             made = [
-                _blocks(file.read_row_group(group), document["segments"][number])
+                _blocks(_read(file, group), document["segments"][number])
                 for number, group in (groups[0], *groups[-2:])
             ]
             return _head(document["segments"][groups[0][0]]) + made[0], b"".join(made[1:])
@@ -125,7 +141,8 @@ class ParquetStore:
         if self._opened is None:
             pa, pq = arrow()
             try:
-                file = pq.ParquetFile(self._path)
+                with open_regular(self._path):  # Arrow would wait for whoever writes to a FIFO
+                    file = pq.ParquetFile(self._path)
                 text = (file.metadata.metadata or {}).get(METADATA_KEY.encode())
                 document = json.loads(text or b"null")
             except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
@@ -146,6 +163,23 @@ class ParquetStore:
         return ParquetStore, (self._path,)
 
 
+def _restart(value: Any) -> int | None:
+    restart = None if value is None else int(value)
+    if restart is not None and not 0 <= restart <= _MOST_RESTART:
+        raise ValueError(f"restart is {restart}")
+    return restart
+
+
+def _read(file: Any, group: int) -> Any:
+    """The table of a row group, where it is not more than was ever written as one."""
+    found = file.metadata.row_group(group)
+    is_large = found.num_rows > _MOST_ROWS or found.num_rows * found.num_columns > _MOST_CELLS
+    if is_large or found.total_byte_size > _MOST_GROUP_BYTES:
+        size = f"{found.num_rows:,} rows, {found.total_byte_size:,} bytes"
+        raise ValueError(f"row group {group} is too large: {size}")
+    return file.read_row_group(group)
+
+
 def _named(
     texts: Mapping[str, Any], of: Callable[[str], int | str | None]
 ) -> list[tuple[int | None, Path]]:
@@ -159,10 +193,11 @@ def _of(restart: int | None, named: Sequence[tuple[int | None, Path]]) -> tuple[
 
 
 def _head(segment: Tree) -> bytes:
-    """META and events of a segment."""
+    """META and events of a segment, at the first moment that no clock has below 0."""
+    at_ns = max(0, *(-int(segment[f"{clock}_offset_ns"]) for clock in ("realtime", "boottime")))
     events = b"".join(json.dumps(one).encode() + b"\n" for one in segment["events"])
-    parts = [_block(segment, META, 1, 0, json.dumps(segment["meta"]).encode())]
-    return b"".join([*parts, _block(segment, EVENTS, 1, 0, events)] if events else parts)
+    parts = [_block(segment, META, 1, at_ns, json.dumps(segment["meta"]).encode())]
+    return b"".join([*parts, _block(segment, EVENTS, 1, at_ns, events)] if events else parts)
 
 
 def _blocks(table: Any, segment: Tree) -> bytes:
@@ -186,15 +221,15 @@ def _blocks(table: Any, segment: Tree) -> bytes:
 
 
 def _block(segment: Tree, kind: int, record: int, at_ns: int, payload: bytes) -> bytes:
-    realtime_ns = at_ns + int(segment["realtime_offset_ns"])
-    boottime_ns = at_ns + int(segment["boottime_offset_ns"])
+    realtime_ns = max(0, at_ns + int(segment["realtime_offset_ns"]))
+    boottime_ns = max(0, at_ns + int(segment["boottime_offset_ns"]))
     header = BlockHeader(kind, record, 0, 0, realtime_ns, at_ns, boottime_ns)
     return encode_block(header, payload)
 
 
 def _gpu_rows(table: Any) -> NDArray[np.void]:
     rows = np.zeros(len(table), GPU_DTYPE)
-    rows["gpu"] = table["gpu_index"].to_numpy()
+    rows["gpu"] = _whole(table["gpu_index"], 1)
     for name in KEPT:
         rows[name] = _whole(table[name], GPU_DTYPE[name].itemsize)
     return rows
@@ -211,4 +246,6 @@ def _host_rows(table: Any, columns: Sequence[str]) -> NDArray[np.void]:
 def _whole(column: Any, size_bytes: int) -> NDArray[Any]:
     """A column with the number that says "not measured" where it is null."""
     filled: NDArray[Any] = column.fill_null(MISSING[size_bytes]).to_numpy()
+    if not np.can_cast(filled.dtype, f"u{size_bytes}"):
+        raise ValueError(f"a column of {column.type} where one of {size_bytes} bytes is expected")
     return filled

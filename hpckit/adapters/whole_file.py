@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,21 +15,50 @@ from hpckit.errors import StorageFailed
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to; its mode is what the umask leaves. Raises StorageFailed."""
-    temporary: str | None = None
+    """A file to write to; its mode is what the umask leaves. Raises StorageFailed.
+
+    A link is followed. What is no regular file, such as /dev/stdout, is written to as it stands.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with _on_the_spot(path) if _is_odd(path) else _beside(_target(path)) as file:
+            yield file
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of another when it is whole; its own name is a short one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".hpckit.")
+    try:
         with os.fdopen(handle, "wb") as file:
             yield file
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
-        temporary = None
-    except OSError as error:
-        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+@contextlib.contextmanager
+def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
+    """A device or a FIFO; one that nobody reads is refused, as it would be waited for."""
+    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as file:
+        yield file
+
+
+def _is_odd(path: Path) -> bool:
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _umask() -> int:

@@ -13,10 +13,11 @@ from pathlib import Path
 from hpckit.account_ports import AccountFiles, FoundAccounts, SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.model.ledger import EnergyReading, Moment, RankLedger
-from hpckit.model.samples import EVENTS, read_blocks
+from hpckit.model.samples import GPU, HOST, BlockHeader, read_blocks
 from hpckit.model.samples import Block as SampleBlock
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.parse.ledger import read_ledger
+from hpckit.parse.sample_runs import MOST_CLOCK_NS
 from hpckit.parse.samples import SampleReader
 
 _MOST_TOLD = 4
@@ -103,6 +104,7 @@ class _Gathering:
     lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=dict)
     spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence], list[str]]:
@@ -116,11 +118,16 @@ def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence]
         lives = gathering.lives.get((restart, node), [])
         spans = gathering.spans.get((restart, node), [])
         evidence.append(_evidence(restart, node, lives, spans))
-    refused = gathering.refused
-    told = refused[:_MOST_TOLD]
-    if len(refused) > len(told):
-        told.append(f"and {len(refused) - len(told)} more files could not be read")
+    told = _first_of(gathering.refused, "more files could not be read")
+    told += _first_of(gathering.left_out, "more numbers of ledgers cannot be")
     return evidence, [*found.missing, *told]
+
+
+def _first_of(sentences: list[str], more: str) -> list[str]:
+    """The first of many sentences, and how many more there are."""
+    told = sentences[:_MOST_TOLD]
+    rest = len(sentences) - len(told)
+    return [*told, f"and {rest} {more}"] if rest else told
 
 
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -134,6 +141,7 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
             what = "could be read in part only" if lives else "is no ledger"
             gathering.refused.append(f"{path.name} {what}: {_first_line(error)}")
         for life in lives:
+            gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
             if _can_be(life):
                 key = (files.restart or 0, life.start.node)
                 gathering.lives.setdefault(key, []).append(life)
@@ -207,12 +215,21 @@ def _times(chunk: SampleChunk) -> list[int]:
 
 
 def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
-    """The time of the last record, on the clock of the first chunk."""
+    """The time of the last record, on the clock of the first chunk; None where it is not clear."""
     last: int | None = None
     for block in read_blocks(tail):
-        if isinstance(block, SampleBlock):
+        if not isinstance(block, SampleBlock):
+            last = None if block.is_given_up else last
+        elif _has_rows(block.header):
             last = _end_of(block, first)
     return last
+
+
+def _has_rows(header: BlockHeader) -> bool:
+    """Whether the reader takes samples from the block, whose times then are the file's."""
+    rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
+    is_sampled = header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
+    return is_sampled and max(header[-3:]) <= MOST_CLOCK_NS
 
 
 def _end_of(block: SampleBlock, first: SampleChunk) -> int:
@@ -220,8 +237,6 @@ def _end_of(block: SampleBlock, first: SampleChunk) -> int:
     at_ns = header.monotonic_ns
     if at_ns < min(_times(first)):  # another boot
         at_ns = header.realtime_ns - first.realtime_offset_ns
-    if header.kind == EVENTS or len(payload) < header.record_bytes:
-        return at_ns
     last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
     return at_ns + int.from_bytes(last, "little") * 1000
 

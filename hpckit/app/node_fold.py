@@ -27,6 +27,9 @@ _UNKNOWN_INDEX = -1
 _USUAL_HZ = 1.0
 _LEAST_HZ = 1e-4
 _MOST_HZ = 1e4
+_MOST_TOLD = 8
+"""Of the GPUs that a node lost: a node has so many."""
+_MOST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,28 +220,36 @@ def fold_node(request: FoldRequest) -> NodeFold:
 def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     evidence = folds.request.evidence
     reader = SampleReader(folds.request.store.pieces(span.path))
+    lost: dict[str, None] = {}
     try:
         for chunk in reader:
             folds.take(chunk, shift_ns(chunk, evidence))
-            yield from _events(chunk)
+            lost |= dict.fromkeys(_lost_gpus(chunk))
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
         yield f"{span.path.name} could be read in part only: {line}"
+    yield from [*lost][:_MOST_TOLD]
+    if len(lost) > _MOST_TOLD:
+        yield f"and {len(lost) - _MOST_TOLD} more GPUs were lost"
     yield from _damage(reader.condition)
 
 
-def _events(chunk: SampleChunk) -> Iterator[str]:
+def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
     for event in chunk.events:
         if event.get("event") != "gpu-lost":
             continue
         if "gpu" in event:
-            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
+            which = str(event["gpu"])[:_MOST_NAME]
+            yield f"GPU {which} was lost to the driver while the job ran"
         else:
-            which = event.get("index", event.get("uuid"))
-            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
+            which = str(event.get("index", event.get("uuid")))[:_MOST_NAME]
+            why = str(event.get("why"))[:_MOST_NAME]
+            yield f"GPU {which}, as the driver calls it, was not sampled: {why}"
 
 
 def _damage(condition: FileCondition) -> Iterator[str]:
+    if condition.events_left_out:
+        yield f"{condition.events_left_out:,} more events than a sample file has are left out"
     if condition.lost_blocks:
         yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:

@@ -96,7 +96,17 @@ def _check(params: dict[str, Any]) -> None:
         raise click.UsageError("--curves is for --json alone")
     if params["from_"] and params["job_id"]:
         raise click.UsageError("JOB_ID and --from exclude each other")
-    if params["html"] and params["html"] == params["parquet"]:
+    _check_files(params)
+
+
+def _check_files(params: dict[str, Any]) -> None:
+    import os
+
+    given = {word: params[word] for word in ("html", "parquet") if params[word] is not None}
+    for word, name in given.items():
+        if not name:
+            raise click.UsageError(f"--{word} needs the name of a file")
+    if len({os.path.realpath(name) for name in given.values()}) < len(given):
         raise click.UsageError("--html and --parquet cannot be one file")
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import math
+from typing import Any, NoReturn
 
 import click
 
 from hpckit.injob.sample import LEAST_HZ, MOST_DURATION_S, MOST_HZ
+
+
+def _told(_context: click.Context, option: click.Parameter, value: Any) -> Any:
+    """What is given: a text that is not empty, and a number that is one; click takes NaN."""
+    if value == "" or (isinstance(value, float) and not math.isfinite(value)):
+        what = "a folder" if value == "" else "a number"
+        raise click.BadParameter(f"{value!r} is not {what}.", param=option)
+    return value
 
 
 @click.command("sample")
@@ -16,12 +25,14 @@ from hpckit.injob.sample import LEAST_HZ, MOST_DURATION_S, MOST_HZ
     required=True,
     type=click.Path(file_okay=False),
     metavar="DIR",
+    callback=_told,
     help="Where the samples go; made if it is not there. `hpckit report --from DIR` reads it.",
 )
 @click.option(
     "--hz",
     type=click.FloatRange(LEAST_HZ, MOST_HZ),
     default=1.0,
+    callback=_told,
     show_default=True,
     help="How often a second.",
 )
@@ -30,6 +41,7 @@ from hpckit.injob.sample import LEAST_HZ, MOST_DURATION_S, MOST_HZ
     "duration_s",
     type=click.FloatRange(0, MOST_DURATION_S, min_open=True),
     metavar="SECONDS",
+    callback=_told,
     help="How long; until Ctrl-C unless said.",
 )
 def command(folder: str, hz: float, duration_s: float | None) -> NoReturn:

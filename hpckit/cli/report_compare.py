@@ -45,10 +45,18 @@ def _side(
     from hpckit.app.compare import side_of
     from hpckit.cli.report_made import made_report
 
-    is_place = Path(wanted).exists() and ("/" in wanted or not wanted.isdecimal())
+    is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     asked = {"job_id": None, "from_": wanted} if is_place else {"job_id": wanted, "from_": None}
     made = made_report({**params, **asked}, progress)
     return side_of(made.report, made.found, made.store, wiring.job_folders())
+
+
+def _is_there(wanted: str) -> bool:
+    """Whether a path can be seen: what is too long, or lies where one may not look, cannot."""
+    try:
+        return Path(wanted).exists()
+    except OSError:
+        return False
 
 
 def show_patch(report: JobReport) -> None:

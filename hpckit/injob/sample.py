@@ -94,6 +94,23 @@ def wish_of(words: list[str]) -> Wish | None:
     return Wish(options["--out"], hz, duration_s, parent, without, by_hand)
 
 
+def _word(path: str) -> str:
+    """A path as a word of bash; what cannot be seen is an escape that bash understands."""
+    from shlex import quote
+
+    if path.isprintable():
+        return quote(path)
+    return f"$'{''.join(map(_escaped, path))}'"
+
+
+def _escaped(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    if char in "\\'":
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
+
+
 class _Run:
     def __init__(self, wish: Wish, words: list[str], env: Mapping[str, str]) -> None:
         from hpckit.adapters.sample_guard import Beat
@@ -233,8 +250,8 @@ class _Run:
                 os.write(2, b"\r\x1b[K")
             path = f"{self._wish.out}/{self._target()}"
             sys.stdout.write(
-                f" wrote  {end.ticks} samples of {_what(gpus)} · {path}\n{_note(gpus, why)}"
-                f" next   hpckit report --from {self._wish.out}\n"
+                f" wrote  {end.ticks} samples of {_what(gpus)} · {_word(path)}\n{_note(gpus, why)}"
+                f" next   hpckit report --from {_word(self._wish.out)}\n"
             )
             sys.stdout.flush()
         os._exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -57,6 +58,7 @@ _GAUGES: Final = (*_SERIES, *_GPM, "proxy")
 _LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 _UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
 _USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
 
 
@@ -222,7 +224,11 @@ class GpuUsageFold:
     def _refused(self, *, is_hidden: bool) -> dict[str, str]:
         refused = {"processes": _PROCESSES_HIDDEN} if is_hidden else {}
         why = self._levels.why_no_spin(self._gpu.power_limit_w)
-        return refused if why is None else {**refused, "spin": why}
+        if why is not None:
+            refused["spin"] = why
+        if (self._mfu_proxy(most=math.inf) or 0.0) > 1.0:
+            refused["mfu_proxy_frac"] = _PROXY_BEYOND.format(self._gpu.max_sm_mhz)
+        return refused
 
     def _useful_fracs(
         self, state_us: NDArray[np.float64], waste: Share
@@ -230,14 +236,15 @@ class GpuUsageFold:
         fracs = self._spans.useful_fracs(state_us, waste)
         return {span: fracs[at_us] for span, at_us in self._watched.items()}
 
-    def _mfu_proxy(self) -> float | None:
+    def _mfu_proxy(self, most: float = 1.0) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
 
         A proxy of model FLOPs utilization: it counts what the tensor cores did, needed or not, and
-        nothing that is computed without them.
+        nothing that is computed without them. None where it is beyond `most`.
         """
         largest = self._gpu.max_sm_mhz
-        return self._gauges.mean("proxy", 1 / largest) if largest else None
+        proxy = self._gauges.mean("proxy", 1 / largest) if largest else None
+        return None if proxy is None or proxy > most else proxy
 
     def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
         ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())

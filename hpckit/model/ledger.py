@@ -85,7 +85,11 @@ class RankEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLedger:
-    """Both ends of a rank; `end` None is one that was killed, or still runs."""
+    """Both ends of a rank; `end` None is one that was killed, or still runs.
+
+    `left_out` has a sentence for each number of theirs that cannot be, and is None for that.
+    """
 
     start: RankStart
     end: RankEnd | None = None
+    left_out: tuple[str, ...] = ()

@@ -78,6 +78,12 @@ HEADER: Final = struct.Struct("<4sBBHIIQQQI")
 HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
 
+MOST_VAIN_BYTES: Final = 1 << 30
+"""So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
+VAIN_BYTES_A_MAGIC: Final = 1 << 15
+"""What a place that only looks like a block counts for, beside its payload: the time is alike."""
+_LEAST_LOOK_BYTES, _MOST_LOOK_BYTES = 1 << 12, 1 << 20
+
 
 class BlockHeader(NamedTuple):
     """What stands before a payload; the three clocks are read together when the block begins.
@@ -133,36 +139,56 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that are no block; `is_tail` where the file ends in them, as in a write cut short."""
+    """Bytes that are no block; `is_tail` where the file ends in them, as in a write cut short.
+
+    `is_given_up` where so much looked like blocks that there may be some in them all the same.
+    """
 
     offset: int
     lost_bytes: int
     is_tail: bool
+    is_given_up: bool = False
 
 
 def read_blocks(data: bytes | memoryview) -> Iterator[Block | Damage]:
     """The blocks of a file in their order, and what lies between them that is none."""
     view = memoryview(data)
-    at = 0
+    at = vain_bytes = 0
     while at < len(view):
         block = _block_at(view, at)
         if block is not None:
             yield block
             at += HEADER_BYTES + block.header.payload_bytes
             continue
-        found = _next_block(view, at + 1)
-        end = len(view) if found is None else found
-        yield Damage(at, end - at, found is None)
+        found = at
+        while found >= 0 and vain_bytes <= MOST_VAIN_BYTES:
+            found = find_magic(view, found + 1)
+            if found < 0 or _block_at(view, found) is not None:
+                break
+            vain_bytes += VAIN_BYTES_A_MAGIC + _claimed_bytes(view, found)
+        is_given_up = vain_bytes > MOST_VAIN_BYTES
+        is_tail = found < 0 or is_given_up
+        end = len(view) if is_tail else found
+        yield Damage(at, end - at, is_tail, is_given_up)
         at = end
 
 
-def _next_block(view: memoryview, at: int) -> int | None:
-    whole = view.obj if isinstance(view.obj, bytes) else bytes(view)
-    while True:
-        at = whole.find(MAGIC, at)
-        if at < 0 or _block_at(view, at) is not None:
-            return None if at < 0 else at
-        at += 1
+def find_magic(view: memoryview, at: int) -> int:
+    """Where a block may begin from `at` on, -1 where none does; what is looked at is copied."""
+    look_bytes = _LEAST_LOOK_BYTES
+    while at < len(view):
+        found = bytes(view[at : at + look_bytes]).find(MAGIC)
+        if found >= 0:
+            return at + found
+        at += look_bytes - len(MAGIC) + 1
+        look_bytes = min(2 * look_bytes, _MOST_LOOK_BYTES)
+    return -1
+
+
+def _claimed_bytes(view: memoryview, at: int) -> int:
+    """The bytes that are read to see whether there is a block."""
+    decoded = decode_header(view[at : at + HEADER_BYTES])
+    return 0 if decoded is None else min(decoded[0].payload_bytes, len(view) - at)
 
 
 def _block_at(view: memoryview, at: int) -> Block | None:

@@ -98,9 +98,13 @@ class SampleChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCondition:
-    """How whole a sample file was: bytes that were no block, and blocks that are not there."""
+    """How whole a sample file was: bytes that were no block, and blocks that are not there.
+
+    `events_left_out` are more than a file has.
+    """
 
     bytes_read: int
     lost_bytes: int
     lost_blocks: int
     is_cut_short: bool
+    events_left_out: int = 0

@@ -10,6 +10,9 @@ import msgspec
 from hpckit.errors import ParseError
 from hpckit.model.account_files import LEDGER_SCHEMA
 from hpckit.model.ledger import RankEnd, RankLedger, RankStart
+from hpckit.model.rules import InvalidValue
+from hpckit.parse.account_bounds import leave_out
+from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 
 T = TypeVar("T")
@@ -33,7 +36,8 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     one file where their ranks have the same number: an end is that of the last life without one
     that has its `pid`, or, in older files, of the last without one. A life without an end was
     killed, or still runs; of a last line that was cut short nothing is taken. Records that this
-    version does not know are passed over. Behind a line that is wrong nothing is read.
+    version does not know are passed over. Behind a line that is wrong nothing is read. A number
+    that cannot be is left out, which `left_out` of its life says.
     """
     lives: list[RankLedger] = []
     lines = text.split("\n")
@@ -56,13 +60,17 @@ def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int
         if tree.get("schema") != LEDGER_SCHEMA:
             message = f"schema is {tree.get('schema')!r}"
             raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
-        lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
+        left_out = _left_out(tree, RankStart, line, line_no)
+        start = _converted(tree, RankStart, line, line_no)
+        lives.append(RankLedger(start=start, left_out=left_out))
     elif record == "end":
+        left_out = _left_out(tree, RankEnd, line, line_no)
         end = _converted(tree, RankEnd, line, line_no)
         at = _place_of(end, lives)
         if at is None:
             raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
-        lives[at] = RankLedger(start=lives[at].start, end=end)
+        start, before = lives[at].start, lives[at].left_out
+        lives[at] = RankLedger(start=start, end=end, left_out=before + left_out)
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
 
@@ -78,7 +86,7 @@ def _place_of(end: RankEnd, lives: list[RankLedger]) -> int | None:
 def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     """The object of a line, None where it is the last of a file and not whole."""
     try:
-        tree = json.loads(line)
+        tree = load(line)
     except json.JSONDecodeError as error:
         again = line.rfind('{"schema"')
         if again > 0:  # the line was cut short, and another life began behind it
@@ -91,6 +99,18 @@ def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     if isinstance(tree, dict):
         return tree
     raise _refusal(f"got {type(tree).__name__}", line, line_no, 1, "a JSON object")
+
+
+def _left_out(tree: dict[str, Any], cls: type, line: str, line_no: int) -> tuple[str, ...]:
+    try:
+        found = leave_out(tree, cls)
+    except InvalidValue as error:
+        message = f"{error.key} is {error.got}"
+        raise _refuse(message, line, line_no, error.key, error.expected) from error
+    for one in found:
+        if "energy_mj" in one.record:
+            one.record["refused"] = one.why
+    return tuple(f"{one.path} is left out: {one.why}" for one in found)
 
 
 def _converted(tree: dict[str, Any], cls: type[T], line: str, line_no: int) -> T:

@@ -5,7 +5,6 @@ Damage costs the blocks that it hit: it is skipped and counted.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,18 +22,22 @@ from hpckit.model.samples import (
     HOST,
     MAGIC,
     META,
+    MOST_VAIN_BYTES,
+    VAIN_BYTES_A_MAGIC,
     BlockHeader,
     decode_header,
+    find_magic,
 )
 from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
+from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.sample_meta import TOOL, parse_meta
 from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
 
 PIECE_BYTES: Final = 1 << 25
-_MOST_VAIN_BYTES = 1 << 30
-"""So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
 _HEAD_BYTES = 100
+MOST_EVENTS: Final = 100_000
+"""Of a file: a sampler writes some when a GPU's processes change. The rest is counted."""
 
 Piece = bytes | memoryview
 _Group = list[Blocks]
@@ -54,6 +57,7 @@ class _Walk:
     bytes_read: int = 0
     lost_bytes: int = 0
     lost_blocks: int = 0
+    events_left_out: int = 0
     vain_bytes: int = 0
     is_in_damage: bool = False
     next_sequence: int | None = None
@@ -85,6 +89,7 @@ class SampleReader:
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
+        self._events_left = MOST_EVENTS
         self.unknown_blocks = 0
         """Blocks of kinds that this version does not know."""
 
@@ -97,6 +102,7 @@ class SampleReader:
             lost_bytes=walk.lost_bytes,
             lost_blocks=walk.lost_blocks,
             is_cut_short=walk.is_in_damage,
+            events_left_out=walk.events_left_out,
         )
 
     def __iter__(self) -> Iterator[SampleChunk]:
@@ -134,7 +140,7 @@ class SampleReader:
                     self._take(header, payload)
                 continue
             walk.is_in_damage = True
-            following = _next_magic(walk, data, at + 1, is_last=is_last)
+            following = _next_magic(walk, view, at + 1, is_last=is_last)
             walk.lost_bytes += following - at
             at = following
         walk.rest = bytes(view[at:])
@@ -209,12 +215,16 @@ class SampleReader:
 
     def _take_events(self, payload: memoryview) -> None:
         for line in bytes(payload).splitlines():
+            if self._events_left <= 0:
+                self._walk.events_left_out += 1
+                continue
             try:
-                event = json.loads(line)
+                event = load(line.decode())
             except (ValueError, RecursionError):
                 event = None
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 self._now.events.append(event)
+                self._events_left -= 1
             else:
                 self._walk.lost_bytes += len(line)
 
@@ -319,15 +329,15 @@ def _block_at(
     return _NONE
 
 
-def _next_magic(walk: _Walk, data: Piece, at: int, *, is_last: bool) -> int:
+def _next_magic(walk: _Walk, view: memoryview, at: int, *, is_last: bool) -> int:
     """Where the next block may begin: the end of the data where there is none."""
-    if walk.vain_bytes > _MOST_VAIN_BYTES:
-        return len(data)
-    whole = data if isinstance(data, bytes) else bytes(data)
-    found = whole.find(MAGIC, at)
+    walk.vain_bytes += VAIN_BYTES_A_MAGIC
+    if walk.vain_bytes > MOST_VAIN_BYTES:
+        return len(view)
+    found = find_magic(view, at)
     if found >= 0:
         return found
-    return len(whole) if is_last else max(at, len(whole) - len(MAGIC) + 1)
+    return len(view) if is_last else max(at, len(view) - len(MAGIC) + 1)
 
 
 def _count_lost(walk: _Walk, sequence: int) -> None:

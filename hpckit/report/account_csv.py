@@ -7,6 +7,7 @@ import io
 from typing import Final
 
 from hpckit.model.account import GpuAccount, JobReport
+from hpckit.report.steering import without_steering
 
 COLUMNS: Final = (
     "job_id",
@@ -99,12 +100,12 @@ def _row(report: JobReport, gpu: GpuAccount, ranks: list[int]) -> dict[str, obje
 
 
 def _field(value: object) -> object:
-    """A field that no spreadsheet takes for a formula."""
+    """A field that no spreadsheet takes for a formula, and no terminal for an order."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        text = str(value)
-        return f"'{text}" if text.startswith(_FORMULA) else text
+        text = without_steering(value)
+        return f"'{text}" if value.startswith(_FORMULA) else text
     return value

@@ -19,6 +19,7 @@ from hpckit.model.account import (
     RankAccount,
     Share,
 )
+from hpckit.report.steering import without_steering
 
 Labels = dict[str, str]
 Sample = tuple[Mapping[str, str], float | None]
@@ -227,5 +228,5 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _text(text: str, *, quoted: bool = False) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    escaped = without_steering(text).replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quoted else escaped

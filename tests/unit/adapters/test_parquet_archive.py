@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from hpckit.adapters.parquet_archive import ParquetArchive
 from hpckit.adapters.parquet_store import ParquetStore
 from hpckit.app.archive import archive
 from hpckit.errors import StorageFailed
+from hpckit.model.samples import Block, encode_block, read_blocks
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
 from tests.fakes.account_files import Columns, MadeJob, write_accounts, write_topology
 from tests.fakes.machines import dgx_h100
 
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 
@@ -139,8 +142,6 @@ def test_an_archive_without_samples_is_refused(tmp_path: Path) -> None:
 
 def test_a_parquet_file_of_another_is_refused(tmp_path: Path) -> None:
     """A table that somebody else wrote has not the metadata."""
-    import pyarrow as pa
-
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(StorageFailed, match=r"has no hpckit\.archive/1"):
@@ -157,3 +158,87 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="the disk is gone"):
         ParquetArchive().write(tmp_path / "x.parquet", {}, [source])
     assert [one for one in tmp_path.iterdir() if one.is_file()] == []
+
+
+def changed(path: Path, table: pa.Table, segment: Mapping[str, object], rows: int) -> Path:
+    """The archive with another table, in row groups of so many rows, and a changed segment."""
+    document = json.loads(pq.ParquetFile(path).metadata.metadata[b"hpckit"])
+    document["segments"][0].update(segment)
+    other = path.with_name("other.parquet")
+    with pq.ParquetWriter(other, table.schema, compression="zstd") as writer:
+        writer.write_table(table, row_group_size=rows)
+        writer.add_key_value_metadata({"hpckit": json.dumps(document)})
+    return other
+
+
+@pytest.mark.parametrize("late", ["realtime_ns", "boottime_ns"])
+def test_clocks_behind_the_monotonic_one_come_back(tmp_path: Path, late: str) -> None:
+    """A machine that does not know the time yet is archived and read like another."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=5))
+    path = place / "node-n000.samples"
+    blocks = [one for one in read_blocks(path.read_bytes()) if isinstance(one, Block)]
+    moved = [
+        one.header._replace(**{late: one.header.monotonic_ns - 5_000 * 10**9}) for one in blocks
+    ]
+    data = zip(moved, blocks, strict=True)
+    path.write_bytes(b"".join(encode_block(head, bytes(one.payload)) for head, one in data))
+    store = FileSampleStore()
+    archived = tmp_path / "job.parquet"
+    archive(store.find(tmp_path), store, ParquetArchive(), archived, lambda _done, _of: None)
+    (before,) = chunks(store, tmp_path)
+    after = [one for one in chunks(ParquetStore(archived), archived) if len(one.gpu_ns)]
+    assert after[0].gpu_ns.tolist() == before.gpu_ns.tolist()
+    assert after[0].realtime_offset_ns == before.realtime_offset_ns
+    assert after[0].boottime_offset_ns == before.boottime_offset_ns
+
+
+def test_a_clock_that_no_header_holds_is_damage(tmp_path: Path) -> None:
+    """Offsets of an archive are checked as its rows are."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5))
+    other = changed(path, pq.read_table(path), {"realtime_offset_ns": 2**70}, 100)
+    with pytest.raises(StorageFailed, match="is damaged"):
+        list(chunks(ParquetStore(other), other))
+
+
+@pytest.mark.parametrize("restart", [-5, 1 << 40])
+def test_a_restart_that_cannot_be_is_damage(tmp_path: Path, restart: int) -> None:
+    """No incarnation has a negative number."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5))
+    other = changed(path, pq.read_table(path), {"restart": restart}, 100)
+    with pytest.raises(StorageFailed, match="is damaged"):
+        ParquetStore(other).find(other)
+
+
+def test_a_row_group_that_was_never_written_as_one_is_not_read(tmp_path: Path) -> None:
+    """A small file may hold rows that no memory does."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5, samples=True))
+    row = pq.read_table(path).slice(0, 1)
+    table = pa.concat_tables([row] * 2000).combine_chunks()
+    table = pa.concat_tables([table] * 2100)
+    other = changed(path, table, {}, len(table))
+    with pytest.raises(StorageFailed, match="row group 0 is too large: 4,200,000 rows"):
+        list(chunks(ParquetStore(other), other))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("power_mw", float("nan")), ("power_mw", -7), ("gpu_index", None), ("gpu_index", 1.5)],
+)
+def test_a_column_of_another_kind_is_damage(tmp_path: Path, name: str, value: object) -> None:
+    """Numbers that the format does not have are not made into some that it has."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5, ledgers=False))
+    table = pq.read_table(path)
+    table = table.filter(table["gpu_uuid"].is_valid())
+    kind = pa.float64() if value is None else None
+    column = pa.array([value] * len(table), kind)
+    other = changed(path, table.set_column(table.schema.get_field_index(name), name, column), {}, 9)
+    with pytest.raises(StorageFailed, match="is damaged"):
+        list(chunks(ParquetStore(other), other))
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    """A FIFO that nobody writes to is not waited for."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with pytest.raises(StorageFailed, match="it is no regular file"):
+        ParquetStore(path).find(path)

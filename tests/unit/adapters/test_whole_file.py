@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,62 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         whole_file(tmp_path / "gone" / "a"),
     ):
         pass
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """The file behind it is new, and the link is still one; also where it was none before."""
+    (tmp_path / "to").mkdir()
+    for name in ("there", "not-yet"):
+        link, target = tmp_path / name, tmp_path / "to" / name
+        link.symlink_to(target)
+        if name == "there":
+            target.write_text("old")
+        with whole_file(link) as file:
+            file.write(b"new")
+        assert link.is_symlink()
+        assert target.read_text() == "new"
+        assert not target.is_symlink()
+
+
+def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
+    """Nothing takes the place of what is no regular file."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert path.is_fifo()
+    assert [one.name for one in tmp_path.iterdir() if not one.is_dir()] == ["fifo"]
+
+
+def test_a_fifo_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    """It is not waited for."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with pytest.raises(StorageFailed, match="cannot be written"), whole_file(path):
+        pass
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    """/dev/null takes what is written, through a link here."""
+    path = tmp_path / "null"
+    path.symlink_to("/dev/null")
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert path.is_char_device()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    """The error has the reason."""
+    with pytest.raises(StorageFailed, match="Is a directory"), whole_file(tmp_path):
+        pass
+
+
+def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    """The name of the file beside it is not longer."""
+    path = tmp_path / ("a" * 255)
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
-from hpckit.model.samples import Block, encode_block, read_blocks
+from hpckit.model.samples import (
+    EVENTS,
+    HOST,
+    MAGIC,
+    META,
+    Block,
+    BlockHeader,
+    encode_block,
+    read_blocks,
+)
 from hpckit.model.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
@@ -432,3 +442,63 @@ def test_ranks_alone_tell_why_no_gpu_was_seen(tmp_path: Path) -> None:
     end["gpus"] = []
     ledger.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
     assert reported(tmp_path).job.gpus_because == "NVML DriverNotLoaded on n000"
+
+
+def test_a_number_that_cannot_be_costs_itself_alone(tmp_path: Path) -> None:
+    """The rest of a ledger with an energy of 10^400 mJ is reported on, and the report says so."""
+    place = write_accounts(tmp_path, SMALL)
+    path = place / "rank-0.ledger"
+    start, end = (json.loads(line) for line in path.read_text().splitlines())
+    start["gpus"][0]["energy_mj"] = 10**400
+    end["max_rss_bytes"] = -1
+    path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    report = reported(tmp_path)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert report.ranks[0].max_rss_bytes is None
+    assert report.missing[0].startswith("rank-0.ledger: gpus[0].energy_mj is left out")
+    assert report.missing[1].startswith("rank-0.ledger: max_rss_bytes is left out: it is -1")
+
+
+def test_what_cannot_be_of_a_node_is_told(tmp_path: Path) -> None:
+    """A limit that is none is no limit, and the report says so."""
+    report = made(tmp_path, meta={"memory_limit_bytes": -1, "cpus": -1})
+    assert report.nodes[0].mem_limit_bytes is None
+    assert report.nodes[0].cpus is None
+    assert any("memory_limit_bytes: it is -1" in one for one in report.nodes[0].missing)
+
+
+@pytest.mark.parametrize("at_ns", [1 << 61, 1 << 62, 1 << 63])
+@pytest.mark.parametrize("kind", [EVENTS, META, 9, HOST])
+def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, at_ns: int) -> None:
+    """Only rows say until when a sample file goes, and none of them is of another century."""
+    place = write_accounts(tmp_path, SMALL)
+    header = BlockHeader(kind, 1 if kind != HOST else 48, 0, 99, at_ns, at_ns, at_ns)
+    with (place / "node-n000.samples").open("ab") as file:
+        file.write(encode_block(header, b'{"event": "end"}\n'))
+    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+
+
+def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
+    """Where the last bytes look like too many blocks, the whole file says until when it goes."""
+    place = write_accounts(tmp_path, SMALL)
+    with (place / "node-n000.samples").open("ab") as file:
+        file.write(MAGIC * 80_000)
+    begun_s = time.process_time()
+    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+    assert time.process_time() - begun_s < 12
+
+
+def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
+    """A GPU is named by what its event has, and of many the first are."""
+    place = write_accounts(tmp_path, SMALL)
+    events = [{"event": "gpu-lost", "gpu": 1}, {"event": "gpu-lost", "uuid": "GPU-x"}]
+    events += [{"event": "gpu-lost", "gpu": 1}]
+    events += [{"event": "gpu-lost", "gpu": number} for number in range(100, 200)]
+    clocks = (EPOCH_NS, 5_000 * 10**9, 5_000 * 10**9)
+    with (place / "node-n000.samples").open("ab") as file:
+        text = "\n".join(json.dumps(one) for one in events)
+        file.write(encode_block(BlockHeader(EVENTS, 1, 0, 30, *clocks), text.encode()))
+    missing = [one for one in reported(tmp_path).nodes[0].missing if "lost" in one]
+    assert missing[0] == "GPU 1 was lost to the driver while the job ran"
+    assert missing[1] == "GPU GPU-x was lost to the driver while the job ran"
+    assert missing[8] == "and 94 more GPUs were lost"

@@ -115,6 +115,8 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--curves",), "--curves is for --json alone"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
         (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
+        (("--html", "x", "--parquet", "./x"), "--html and --parquet cannot be one file"),
+        (("--html", ""), "--html needs the name of a file"),
     ],
 )
 def test_options_that_do_not_go_together(args: tuple[str, ...], words_of_it: str) -> None:
@@ -186,3 +188,9 @@ def test_the_factors_of_the_jobs_own_site_count() -> None:
     cost = document("report", job.job_id, "--json")["cost"]
     assert (cost["pue"], cost["currency"]) == (1.5, "EUR")
     assert cost["facility_j"] > 0
+
+
+@pytest.mark.parametrize("wanted", ["a" * 5000, "a/" * 4000])
+def test_a_name_that_no_file_can_have_is_compared_as_a_job(folder: Path, wanted: str) -> None:
+    """What cannot be a path is no bug."""
+    assert refusal("--compare", wanted, folder).exit_code

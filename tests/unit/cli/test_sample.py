@@ -59,10 +59,16 @@ def test_error_says_the_range(tmp_path: Path, option: str, value: str, said: str
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(("option", "value"), [("--hz", "nan"), ("--duration", "inf")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--hz", "nan"), ("--duration", "nan"), ("--duration", "inf"), ("--out", "")],
+)
 def test_no_number_is_a_rate(tmp_path: Path, option: str, value: str) -> None:
-    """What is no finite number is a usage error too."""
-    assert hpckit("sample", "--out", ".", option, value, cwd=tmp_path).returncode == 2
+    """What is no finite number is a usage error too, and so is no folder; the option is named."""
+    done = hpckit("sample", "--out", ".", option, value, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"Invalid value for '{option}'" in done.stderr
+    assert "hpckit sample" in done.stderr
 
 
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -71,3 +77,24 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     done = hpckit("sample", "--out", "file/below", "--duration", "0.1", cwd=tmp_path)
     assert done.returncode == 7
     assert "file/below" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a b", "'a b'"),
+        ("a\x1b[31m\nb'\\é", "$'a\\U0000001b[31m\\U0000000ab\\'\\\\é'"),
+    ],
+)
+def test_the_next_command_can_be_pasted(tmp_path: Path, name: str, shown: str) -> None:
+    """A folder with any name is a word of the shell, and steers no terminal."""
+    done = hpckit("sample", "--out", name, "--duration", "0.1", cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f" next   hpckit report --from {shown}"
+    assert len(done.stdout.splitlines()) == 2
+    word = subprocess.run(
+        ["bash", "-c", f"printf %s {shown}"],
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=True,
+    )
+    assert word.stdout.decode() == name

@@ -221,6 +221,13 @@ def test_mfu_proxy_without_the_largest_clock() -> None:
     assert usage([BUSY] * 3, gpu=replace(H100, max_sm_mhz=None)).mfu_proxy_frac is None
 
 
+def test_mfu_proxy_above_one_is_withheld() -> None:
+    """A largest clock below the clocks that were seen is none, and nothing is divided by it."""
+    found = usage([BUSY] * 3, gpu=replace(H100, max_sm_mhz=1))
+    assert found.mfu_proxy_frac is None
+    assert "largest SM clock is not 1 MHz" in found.refused["mfu_proxy_frac"]
+
+
 def test_traffic() -> None:
     """Traffic is by how much the counter grew."""
     assert usage(counted("nvlink_tx_mib", [5, 10, 25])).nvlink_tx_bytes == 20 * MIB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,30 @@ def test_a_file_that_was_cut_short_says_so() -> None:
     assert sum(len(chunk.host) for chunk in chunks) == 5
 
 
+BOGUS = MAGIC + bytes([GPU, 0, GPU_RECORD.size, 0])
+"""How a block begins whose payload is as long as the four bytes behind say."""
+
+
+@pytest.mark.parametrize(
+    "junk", [MAGIC * (1 << 18), (BOGUS + bytes(4)) * 80_000], ids=["magics", "headers"]
+)
+def test_what_looks_like_blocks_costs_no_more_than_blocks(junk: bytes) -> None:
+    """A mebibyte of beginnings is given up in seconds; what was before it is there."""
+    begun_s = time.process_time()
+    chunks, condition = read(sample_file(20) + junk, 1 << 25)
+    assert sum(len(chunk.gpu) for chunk in chunks) == 40
+    assert condition.lost_bytes >= len(junk) - 3
+    assert time.process_time() - begun_s < 8
+
+
+def test_blocks_behind_some_false_beginnings_are_found() -> None:
+    """A few thousand places that only look like blocks do not end the reading."""
+    data = sample_file(20)
+    chunks, condition = read(data + MAGIC * 5000 + gpu_block(8, 20))
+    assert sum(len(chunk.gpu) for chunk in chunks) == 50
+    assert condition.lost_bytes == 4 * 5000
+
+
 def test_a_hole_in_the_numbers_is_lost_blocks() -> None:
     """Blocks that are not there are counted by their sequence."""
     _, condition = read(meta_block() + gpu_block(1, 0) + gpu_block(5, 20))
@@ -151,6 +177,17 @@ def test_events_are_objects() -> None:
     chunks, condition = read(data)
     assert [event["event"] for event in chunks[0].events] == ["begin"]
     assert condition.lost_bytes == 4
+
+
+def test_more_events_than_a_file_has_are_counted() -> None:
+    """The first hundred thousand are kept, whatever blocks they are in."""
+    lines = ['{"event":"x"}'] * 60_000
+    chunks, condition = read(
+        sample_file(5) + events_block(3, 5, *lines) + events_block(4, 6, *lines)
+    )
+    assert sum(len(chunk.events) for chunk in chunks) == 100_000
+    assert condition.events_left_out == 20_000
+    assert condition.lost_bytes == 0
 
 
 def test_an_empty_file_has_nothing() -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -213,3 +214,14 @@ def test_a_report_on_nothing_is_still_one() -> None:
     jsonschema.validate(document(report), report_schema())
     assert rows(report) == []
     metrics(report_openmetrics(report))
+
+
+@pytest.mark.parametrize("writer", [report_csv, report_openmetrics])
+def test_no_text_steers_a_terminal(writer: Callable[[JobReport], str]) -> None:
+    """Control characters of names are written as JSON would."""
+    name = "\x1b]0;T\x07\x1b[31mH100\r\x9b31m\x00"
+    report = training()
+    gpus = tuple(replace(gpu, name=name, node=name, uuid=name) for gpu in report.gpus[:1])
+    text = writer(replace(report, gpus=gpus, job=replace(report.job, name=name)))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    assert "\\u001b[31mH100\\u000d" in text.replace("\\\\", "\\")
