@@ -32,10 +32,11 @@ class MeasuredRun:
 
     @property
     def elapsed_s(self) -> float:
-        """The time of all incarnations: one that took over from a checkpoint needs both."""
+        """As the report says it; of several incarnations all: a checkpoint's run needs them."""
         runs = self.report.incarnations
-        spans = sum(run.ended_s - run.started_s for run in runs)
-        return spans if runs else self.report.ended_s - self.report.started_s
+        if len(runs) > 1:
+            return sum(run.ended_s - run.started_s for run in runs)
+        return self.report.ended_s - self.report.started_s
 
     @property
     def limit_s(self) -> float | None:
