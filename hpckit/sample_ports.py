@@ -109,4 +109,6 @@ class Beat(Protocol):
     """What a watchdog is told."""
 
     begun_ns: int
-    """When the tick that is under way began, CLOCK_MONOTONIC; 0 between ticks."""
+    """When what is under way began, CLOCK_MONOTONIC; 0 while the loop waits."""
+    is_asked: bool
+    """Whether somebody asked for the end: what is under way has less time then."""

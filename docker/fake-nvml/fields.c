@@ -162,3 +162,23 @@ API nvmlDeviceGetFieldValues(const struct device *device, int count, struct fiel
     }
     return NVML_SUCCESS;
 }
+
+struct violation {
+    unsigned long long reference_us, violation_ns;
+};
+
+_Static_assert(sizeof(struct violation) == 16, "nvmlViolationTime_t");
+
+/* The counters of the fields of the same policies. */
+API nvmlDeviceGetViolationStatus(const struct device *device, unsigned policy, struct violation *out) {
+    static const unsigned FIELDS[] = {FIELD_SW_POWER_CAP, FIELD_THERMAL, FIELD_SYNC_BOOST, FIELD_BOARD_LIMIT};
+    ENTER_GPU(device);
+    NEED(out);
+    if (policy >= sizeof FIELDS / sizeof *FIELDS) return NVML_ERROR_NOT_SUPPORTED;
+    struct field_value field = {.id = FIELDS[policy]};
+    int64_t now = now_ns();
+    int code = activity_field(device->gpu, &field, since_epoch(&profile, now));
+    if (code) return code;
+    *out = (struct violation){.reference_us = (unsigned long long)(now / 1000), .violation_ns = field.value.ull};
+    return NVML_SUCCESS;
+}

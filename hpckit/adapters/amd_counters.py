@@ -10,6 +10,7 @@ import glob
 import os
 import time
 
+from hpckit.adapters.amd_energy import may_open
 from hpckit.adapters.held_file import HeldFile, hold
 from hpckit.decide.sampled_gpus import ShownGpu
 from hpckit.model.samples import GPU_RECORD, MISSING
@@ -160,10 +161,7 @@ def shown_amd(devices: Sequence[str]) -> list[ShownGpu]:
     """The same as a choice sees them; ROCm too can only open what the control group allows."""
     shown = []
     for index, device in enumerate(devices):
-        nodes = glob.glob(f"{device}/drm/renderD*")
-        path = f"/dev/dri/{os.path.basename(nodes[0])}" if nodes else None
-        opens = path is None or not os.path.exists(path) or os.access(path, os.R_OK | os.W_OK)
-        shown.append(ShownGpu(index, uuid_of(device), index, opens))
+        shown.append(ShownGpu(index, uuid_of(device), index, may_open(device)))
     return shown
 
 

@@ -7,10 +7,11 @@ job's processes is followed, and no path is built (hpckit.parse.cgroup).
 from __future__ import annotations
 
 from hpckit.adapters.held_file import HeldFile, hold
-from hpckit.adapters.job_processes import read_bytes
+from hpckit.adapters.job_processes import read_bytes, read_whole
 from hpckit.model.samples import MISSING
 from hpckit.parse.cgroup import (
     UNIFIED,
+    count_of,
     folder_of,
     job_path,
     number_of,
@@ -31,6 +32,7 @@ _TICK_US = 10_000  # USER_HZ is 100: time(7)
 _NS_PER_US = 1000
 _MOUNTS_BYTES = 1024**2
 _MEMBERS_BYTES = 4096
+_CPUS_BYTES = 4096
 PRESSURES = ("cpu", "memory", "io")
 
 
@@ -67,7 +69,7 @@ class Hierarchies:
     def __init__(self, sysroot: str = "", pid: str = "self") -> None:
         self._proc = f"{sysroot}/proc"
         self._sysroot = sysroot
-        self._mounts = parse_mounts(read_bytes(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
+        self._mounts = parse_mounts(read_whole(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
         self.own = parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
 
     def of(self, pid: int) -> dict[str, str]:
@@ -91,6 +93,21 @@ class Hierarchies:
         if folder is None or step is None:
             return None
         return JobGroup(folder, step, name == UNIFIED)
+
+    def allowed_cpus(self) -> tuple[int, ...]:
+        """How many CPUs this process's groups name, from its own up, below what is mounted here.
+
+        Groups of version 2 that name none are left out: they have their parent's. The mount itself
+        is left out too, which is the whole machine's or a container's.
+        """
+        name = "cpuset" if "cpuset" in self.own else UNIFIED
+        path = self.own.get(name, "/").rstrip("/")
+        mount = self._mounts.get(name, ("/", ""))
+        found = []
+        while path and path != mount[0] and (folder := self.folder(name, path)) is not None:
+            found.append(count_of(read_bytes(f"{folder}/cpuset.cpus", _CPUS_BYTES)))
+            path = path.rpartition("/")[0]
+        return tuple(one for one in found if one is not None)
 
 
 class JobGroup:

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _RANK_MODULES: Final = (
     "{__init__}",
-    "adapters/{__init__,amd_energy,nvml_calls}",
+    "adapters/{__init__,amd_energy,nvml_calls,nvml_devices}",
     "decide/{__init__,rendezvous}",
     "model/{__init__,account_files}",
 )
 # What the sampler imports besides; a test runs it from the archive.
 _SAMPLER_MODULES: Final = (
     "adapters/{amd_counters,cgroup_counters,held_file,host_counters,inner_zip,job_counters}",
-    "adapters/{job_processes,job_watch,node_counters,nvml_counters,nvml_gpm,nvml_shown}",
-    "adapters/{nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
+    "adapters/{job_processes,job_watch,node_counters,nvml_counters,nvml_direct,nvml_gpm}",
+    "adapters/{nvml_shown,nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
     "app/{__init__,sample}",
     "decide/{sampled_gpus}",
     "model/{samples}",
-    "parse/{__init__,cgroup,process_stat,slurm_node}",
+    "parse/{__init__,cgroup,mountinfo,process_stat,slurm_node}",
     "{sample_ports}",
 )
 # What the probe imports besides; a test runs it from the archive.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from hpckit.parse.process_stat import parse_process_stat, variable_of
+from hpckit.parse.process_stat import ProcessStat, parse_process_stat, variable_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class JobProcesses:
         self._known: dict[int, JobProcess | None] = {}
         self._scans = 0
         self._left_out = set(self._ancestors(pid or os.getpid()))
+        self._rank: tuple[int, ProcessStat] | None = None
 
     def scan(self) -> list[JobProcess]:
         """Those that are there now."""
@@ -58,9 +59,33 @@ class JobProcesses:
         return [one for one in self._known.values() if one is not None]
 
     def has_ranks(self) -> bool:
-        """Whether any of them looks like a rank: it is of a step, or no part of a script."""
+        """Whether any of them looks like a rank: it is of a step, or no part of a script.
+
+        All are looked at again only once the rank that was found last is gone.
+        """
+        if self._rank is not None and self._is_still_there(*self._rank):
+            return True
         self._known.clear()
-        return any(one.step is not None or one.comm not in _NOT_RANKS for one in self.scan())
+        self._rank = None
+        for one in self.scan():
+            if one.step is not None or one.comm not in _NOT_RANKS:
+                stat = self._stat(one.pid)
+                self._rank = None if stat is None else (one.pid, stat)
+                return True
+        return False
+
+    def _is_still_there(self, pid: int, before: ProcessStat) -> bool:
+        """Whether it is the same process, has not executed another program, and is no zombie."""
+        stat = self._stat(pid)
+        # A zombie has no memory.
+        return (
+            stat is not None
+            and (stat.start_ticks, stat.comm) == (before.start_ticks, before.comm)
+            and stat.rss_pages > 0
+        )
+
+    def _stat(self, pid: int) -> ProcessStat | None:
+        return parse_process_stat(read_bytes(f"{self._proc}/{pid}/stat", _STAT_BYTES))
 
     def _look(self, pid: int) -> JobProcess | None:
         folder = f"{self._proc}/{pid}"
@@ -73,7 +98,7 @@ class JobProcesses:
         if variable_of(environ, b"SLURM_JOB_ID") != self._job_id:
             return None
         step = variable_of(environ, b"SLURM_STEP_ID")
-        stat = parse_process_stat(read_bytes(f"{folder}/stat", _STAT_BYTES))
+        stat = self._stat(pid)
         if stat is None or (step is not None and step == self._step):
             return None
         return JobProcess(pid, step, stat.comm)
@@ -81,7 +106,7 @@ class JobProcesses:
     def _ancestors(self, pid: int) -> Iterator[int]:
         while pid > 0:
             yield pid
-            stat = parse_process_stat(read_bytes(f"{self._proc}/{pid}/stat", _STAT_BYTES))
+            stat = self._stat(pid)
             pid = 0 if stat is None else stat.ppid
 
 
@@ -97,3 +122,20 @@ def read_bytes(path: str, most: int) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+def read_whole(path: str, most: int) -> bytes:
+    """The same of a file that gives a page at a time, as lists in /proc do, to its end."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    data = b""
+    try:
+        while len(data) < most and (more := os.read(fd, most - len(data))):
+            data += more
+    except OSError:
+        return data
+    finally:
+        os.close(fd)
+    return data

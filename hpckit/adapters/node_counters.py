@@ -167,8 +167,7 @@ def _add_rapl(files: NumberFiles, folder: str) -> None:
 
 def _add_hwmon(files: NumberFiles, folder: str) -> None:
     found = 0
-    for label_path in sorted(glob.glob(f"{folder}/hwmon*/power*_label")):
-        base = label_path.removesuffix("_label")
+    for base, label_path in _power_sensors(folder).items():
         label = _label(os.path.dirname(label_path), os.path.basename(label_path))
         if not any(word in label for word in _HWMON_LABELS):
             continue
@@ -178,6 +177,20 @@ def _add_hwmon(files: NumberFiles, folder: str) -> None:
         found += files.add(column, f"{base}_average") or files.add(column, f"{base}_input")
     if not found:
         files.refused["hwmon"] = "no power sensor of a processor in /sys/class/hwmon"
+
+
+def _power_sensors(folder: str) -> dict[str, str]:
+    """Files that name a power sensor, by the sensor's real path without `_label`, `_average` ….
+
+    Grace's, of acpi_power_meter, have no label: power1_oem_info is the name, and the files are
+    those of the device. Source: the kernel's Documentation/hwmon/acpi_power_meter.rst.
+    """
+    found: dict[str, str] = {}
+    for end in ("_label", "_oem_info"):
+        for below in ("", "device/"):
+            for path in sorted(glob.glob(f"{folder}/hwmon*/{below}power*{end}")):
+                found.setdefault(os.path.realpath(path).removesuffix(end), path)
+    return found
 
 
 def _one_number(path: str) -> int | None:

@@ -43,6 +43,8 @@ _REASONS = {
     29: "InvalidState",
     999: "Unknown",
 }
+LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
+"""Reasons for which a GPU will not answer any more."""
 # nvmlFieldValue_t: fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value.
 _FIELD = struct.Struct("<IIqqii8s")
 # nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long,

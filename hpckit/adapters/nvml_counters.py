@@ -7,11 +7,11 @@ last answer stands. Fields: nvml.h, NVML_FI_DEV_*.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import time
 
-from hpckit.adapters.nvml_calls import ALL_LINKS, NvmlRefused, reason_of
+from hpckit.adapters.nvml_calls import ALL_LINKS, LOST, NvmlRefused, reason_of
+from hpckit.adapters.nvml_direct import THERMAL, Direct, direct
 from hpckit.adapters.nvml_slow import NvmlSlow
 from hpckit.model.samples import GPU_RECORD, MISSING
 
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
+    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlFields, NvmlHandle
     from hpckit.adapters.sample_guard import Beat
 
 INSTANT_FROM_HZ = 10.0
 PCIE_FROM_HZ = 20.0
 """64 GB/s turn a counter of 32 bits over 15 times a second."""
 ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
-_THROTTLE = (74, 269, 270, 271)
+_POWER_CAP, _SW_THERMAL, _HW_THERMAL, _POWER_BRAKE = 74, 269, 270, 271
+_ANY_THERMAL = 75
+"""Of drivers without the two before: both in one, NVML_FI_DEV_PERF_POLICY_THERMAL."""
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
 _PCIE = (197, 198)
 _FIELD_BYTES = 40
@@ -51,7 +53,7 @@ _UNREADABLE = {1: "its counter has 32 bits and wraps between two samples"}
 _U32, _U64 = MISSING[4], MISSING[8]
 _HOLES = (_U64, *(_U32,) * 9)
 _NS_PER_MS = 1_000_000
-_LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
+_LASTING = frozenset({"NotSupported", "NoPermission", "FunctionNotFound"})
 
 
 class Unwrapped:
@@ -74,6 +76,7 @@ class NvmlGpu:
     """One GPU: `index` is the driver's, `place` its place among the sampled."""
 
     def __init__(self, handle: NvmlHandle, index: int, place: int, hz: float) -> None:
+        """Ask for everything once. Raises NvmlRefused where the GPU is lost."""
         self.handle = handle
         self.index = index
         self.place = place
@@ -82,58 +85,72 @@ class NvmlGpu:
         instant = hz >= INSTANT_FROM_HZ
         self.power = "instant" if instant else "average"
         self._shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
-        self._fields = handle.fields(wanted)
+        self._fields: NvmlFields | None = None
         self._kinds_of = struct.Struct("<" + _KIND * len(wanted))
         self._kinds: tuple[int, ...] = ()
         self._values_of = struct.Struct("<" + f"{_FIELD_BYTES - 8}xQ" * len(wanted))
         self._holes: tuple[tuple[int, int], ...] = ()
         self._pcie_sent, self._pcie_got = Unwrapped(), Unwrapped()
         self._is_quick = hz >= PCIE_FROM_HZ
-        self._power_usage: Any = None
+        self._direct: tuple[tuple[int, Direct], ...] = ()
         self.slow = NvmlSlow(handle, self.refused)
-        self._first_look()
+        self._first_look(wanted)
 
     def _wanted(self, power: int) -> tuple[int, list[tuple[int, int]]]:
         """The fields of `_COLUMNS`, and by how many bits NVLink's count is finer than MiB."""
-        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in _THROTTLE)]
+        thermal = self._thermal_field()
+        throttle = (_POWER_CAP, thermal, _HW_THERMAL, _POWER_BRAKE)
+        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in throttle)]
         after = [(field, 0) for field in _PCIE]
         for tx, rx, shift in _NVLINK:
             links = [(tx, ALL_LINKS), (rx, ALL_LINKS)]
-            try:
-                probe = self.handle.fields(links)
-                probe.read()
-            except NvmlRefused:
-                break
-            if not any(isinstance(answer, str) for answer in probe.answers()):
+            if all(self._answers(links)):
                 return shift, [*before, *links, *after]
         tx, rx, shift = _NVLINK[0]
         return shift, [*before, (tx, ALL_LINKS), (rx, ALL_LINKS), *after]
 
-    def _first_look(self) -> None:
+    def _thermal_field(self) -> int:
+        """The field for `sw_thermal_ms`."""
+        soft, hard, both = self._answers([(_SW_THERMAL, 0), (_HW_THERMAL, 0), (_ANY_THERMAL, 0)])
+        return _ANY_THERMAL if both and not soft and not hard else _SW_THERMAL
+
+    def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
+        """Which of these fields are told."""
         try:
+            probe = self.handle.fields(wanted)
+            probe.read()
+        except NvmlRefused:
+            return [False] * len(wanted)
+        return [not isinstance(answer, str) for answer in probe.answers()]
+
+    def _first_look(self, wanted: list[tuple[int, int]]) -> None:
+        try:
+            self._fields = self.handle.fields(wanted)
             self._fields.read()
         except NvmlRefused as refused:
+            # A GPU of which no field is told, as some virtual ones, still has gauges.
+            if refused.reason in LOST:
+                raise
             self.refused.update(dict.fromkeys(_COLUMNS, refused.reason))
+            if refused.reason in _LASTING:
+                self._fields = None
         else:
             self._learn(self._kinds_of.unpack_from(self._fields.buffer))
-        if "power_mw" in self.refused:
-            self._use_power_usage()
-
-    def _use_power_usage(self) -> None:
-        try:
-            self.handle.number("nvmlDeviceGetPowerUsage")
-            self._power_usage = self.handle.nvml.function("nvmlDeviceGetPowerUsage")
-        except NvmlRefused:
+        self._direct = tuple(
+            (_COLUMNS.index(one.column), one) for one in direct(self.handle, self.refused)
+        )
+        asked_apart = {one.column for _, one in self._direct}
+        if "power_mw" in asked_apart:
+            self.power = "usage"
+        elif "power_mw" in self.refused:
             self.power = ""
-            return
-        self.power = "usage"
-        self._usage = ctypes.c_uint()
-        self._usage_at = ctypes.byref(self._usage)
-        self.refused.pop("power_mw", None)
+        if (_ANY_THERMAL, 0) in wanted or THERMAL in asked_apart:
+            self.refused["hw_thermal_ms"] = f"told together with software's, in {THERMAL}"
 
     def _learn(self, kinds: tuple[int, ...]) -> None:
         """How the values are read, from the types and the reasons of one answer."""
         self._kinds = kinds
+        asked_apart = {slot for slot, _ in self._direct}
         codes, holes = [], []
         for slot, packed in enumerate(kinds):
             kind, failed = packed & _U32, packed >> 32
@@ -144,7 +161,8 @@ class NvmlGpu:
                 code = None
             if code is None:
                 why = reason_of(failed) if failed else _UNREADABLE.get(kind, f"type {kind}")
-                self.refused.setdefault(column, why)
+                if slot not in asked_apart:
+                    self.refused.setdefault(column, why)
                 holes.append((slot, _HOLES[slot]))
             else:
                 self.refused.pop(column, None)
@@ -180,21 +198,31 @@ class NvmlGpu:
 
     def _counters(self) -> list[int]:
         """The columns of `_COLUMNS` now."""
+        row = self._batch()
+        for slot, one in self._direct:
+            row[slot] = one.value()
+        return row
+
+    def _batch(self) -> list[int]:
+        """What the fields say; all missing where they are refused this time, or always."""
         fields = self._fields
-        fields.read()
+        if fields is None:
+            return list(_HOLES)
+        try:
+            fields.read()
+        except NvmlRefused as refused:
+            if refused.reason in LOST:
+                raise
+            return list(_HOLES)
         kinds = self._kinds_of.unpack_from(fields.buffer)
         if kinds != self._kinds:
             self._learn(kinds)
-        row = self._row()
-        if self._power_usage is not None:
-            failed = self._power_usage(self.handle.handle, self._usage_at)
-            row[1] = _U32 if failed else self._usage.value
-        return row
+        return self._row(fields)
 
-    def _row(self) -> list[int]:
+    def _row(self, fields: NvmlFields) -> list[int]:
         """The columns of the fields, in their order, from what was read last."""
         energy, power, cap, thermal, hot, brake, sent, got, pcie_sent, pcie_got = (
-            self._values_of.unpack_from(self._fields.buffer)
+            self._values_of.unpack_from(fields.buffer)
         )
         row = [
             energy & _U64,
@@ -279,7 +307,7 @@ class NvmlCounters:
         return at
 
     def _failed(self, gpu: NvmlGpu, reason: str) -> None:
-        if reason in _LOST:
+        if reason in LOST:
             gpu.lost = reason
             self._events.append({"event": "gpu-lost", "gpu": gpu.place, "why": reason})
 

@@ -27,6 +27,9 @@ _NOTHING: tuple[int, ...] = (_U16,) * len(METRICS)
 _HEAD = struct.Struct("<IIQQ")
 _METRIC = struct.Struct("<Iid24x")
 _VERSION = 1
+_MOST_METRICS = 477  # NVML_GPM_METRIC_MAX of nvidia-ml-py 13.615
+GET_BYTES = _HEAD.size + _METRIC.size * _MOST_METRICS
+"""The whole structure: that a library writes no more than the metrics asked for is nowhere said."""
 _MOST_PCT = 100.0
 
 
@@ -52,7 +55,7 @@ class NvmlGpm:
         self._get = nvml.function("nvmlGpmSampleGet")
         self._metrics = nvml.function("nvmlGpmMetricsGet")
         self._old, self._new = self._sample(), self._sample()
-        self._buffer = ctypes.create_string_buffer(_HEAD.size + _METRIC.size * len(METRICS))
+        self._buffer = ctypes.create_string_buffer(GET_BYTES)
         for at, metric in enumerate(METRICS):
             _METRIC.pack_into(self._buffer, _HEAD.size + at * _METRIC.size, metric, 0, 0.0)
 

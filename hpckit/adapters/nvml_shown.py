@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import ctypes
-import errno
-import os
 
 from hpckit.adapters.nvml_calls import NvmlHandle, NvmlRefused
+from hpckit.adapters.nvml_devices import opens, opens_others
 from hpckit.decide.sampled_gpus import ShownGpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hpckit.adapters.nvml_calls import NvmlCalls
 
-_DENIED = (errno.EPERM, errno.EACCES)
-
 
 def shown_gpus(nvml: NvmlCalls, dev: str = "/dev") -> list[ShownGpu]:
-    """All of them; one that refuses its name cannot be opened. Raises NvmlRefused."""
-    shown = []
-    for index in range(nvml.count()):
-        try:
-            gpu = nvml.gpu(index)
-            uuid = gpu.text("nvmlDeviceGetUUID")
-        except NvmlRefused:
-            shown.append(ShownGpu(index, "", None, False))
-            continue
-        try:
-            minor: int | None = gpu.number("nvmlDeviceGetMinorNumber")
-        except NvmlRefused:
-            minor = None
-        shown.append(ShownGpu(index, uuid, minor, minor is None or _opens(f"{dev}/nvidia{minor}")))
-    return shown
+    """All of them. Raises NvmlRefused.
+
+    One that the driver has lost has neither name nor minor number, and keeps its place where its
+    device file may be opened: CUDA's numbers count it.
+    """
+    shown = [_shown(nvml, index, dev) for index in range(nvml.count())]
+    if all(gpu.uuid or not gpu.opens for gpu in shown):
+        return shown
+    is_ours = opens_others({gpu.minor for gpu in shown if gpu.minor is not None}, dev)
+    return [gpu if gpu.uuid else gpu._replace(opens=gpu.opens and is_ours) for gpu in shown]
+
+
+def _shown(nvml: NvmlCalls, index: int, dev: str) -> ShownGpu:
+    try:
+        gpu = nvml.gpu(index)
+        uuid = gpu.text("nvmlDeviceGetUUID")
+    except NvmlRefused as refused:
+        return ShownGpu(index, "", None, refused.reason != "NoPermission")
+    try:
+        minor = gpu.number("nvmlDeviceGetMinorNumber")
+    except NvmlRefused:
+        return ShownGpu(index, uuid, None, opens=True)
+    return ShownGpu(index, uuid, minor, opens(f"{dev}/nvidia{minor}"))
 
 
 def parent_of(nvml: NvmlCalls, mig_uuid: str) -> str | None:
@@ -45,15 +50,6 @@ def parent_of(nvml: NvmlCalls, mig_uuid: str) -> str | None:
         return NvmlHandle(nvml, whole).text("nvmlDeviceGetUUID")
     except NvmlRefused:
         return None
-
-
-def _opens(path: str) -> bool:
-    """Whether the control group lets this process open a device; another fault is no answer."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except OSError as error:
-        return error.errno not in _DENIED
-    return True
 
 
 def driver_version(nvml: NvmlCalls) -> str:

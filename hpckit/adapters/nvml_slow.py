@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
+from itertools import islice
 
 from hpckit.adapters.nvml_calls import NvmlRefused, reason_of
 from hpckit.adapters.nvml_gpm import COLUMNS as GPM_COLUMNS
@@ -29,9 +30,13 @@ _SLACK_NS = _NS // 1000
 _U8, _U16, _U32 = MISSING[1], MISSING[2], MISSING[4]
 _MEMORY = struct.Struct("<I4xQQQQ")  # nvmlMemory_v2_t: version, total, reserved, free, used
 _MEMORY_VERSION = _MEMORY.size | 2 << 24
+_OLD_MEMORY = struct.Struct("<QQQ")  # nvmlMemory_t: total, free, used with what is reserved
 _MIB = 20
 _MOST_PROCESSES = 128
 _PROCESS = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t: pid, usedGpuMemory, two instances
+_OLD_PROCESS = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
+_LISTS = (("_v3", _PROCESS), ("_v2", _PROCESS), ("", _OLD_PROCESS))
+"""Versions of nvmlDeviceGetComputeRunningProcesses, the newest first."""
 _INSUFFICIENT_SIZE = 7
 _FOREVER = frozenset({3, 4, 13, 25, 26})
 """Codes that will not change: NotSupported, NoPermission, FunctionNotFound, versions."""
@@ -96,15 +101,30 @@ class NvmlSlow:
         if self._reasons.refused:  # drivers before 535 call it so
             name = "nvmlDeviceGetCurrentClocksThrottleReasons"
             self._reasons = Call(handle, name, out=ctypes.c_ulonglong())
-        memory = ctypes.create_string_buffer(_MEMORY.pack(_MEMORY_VERSION, 0, 0, 0, 0))
-        self._memory = Call(handle, "nvmlDeviceGetMemoryInfo_v2", out=memory)
+        self._prepare_memory()
         self._list = ctypes.create_string_buffer(_PROCESS.size * _MOST_PROCESSES)
         self._listed = ctypes.c_uint()
-        try:
-            self._processes: Any = handle.nvml.function("nvmlDeviceGetComputeRunningProcesses_v3")
-        except NvmlRefused as refused:
-            self._processes = None
-            self._refused["processes"] = refused.reason
+        self._processes: Any = None
+        for version, self._process in _LISTS:
+            try:
+                name = f"nvmlDeviceGetComputeRunningProcesses{version}"
+                self._processes = handle.nvml.function(name)
+            except NvmlRefused as refused:
+                self._refused["processes"] = refused.reason
+            else:
+                break
+
+    def _prepare_memory(self) -> None:
+        """The call, of its versions the one that answers."""
+        memory = ctypes.create_string_buffer(_MEMORY.pack(_MEMORY_VERSION, 0, 0, 0, 0))
+        self._memory = Call(self._handle, "nvmlDeviceGetMemoryInfo_v2", out=memory)
+        self._is_old_memory = False
+        if self._memory():
+            return
+        memory = ctypes.create_string_buffer(_OLD_MEMORY.size)
+        older = Call(self._handle, "nvmlDeviceGetMemoryInfo", out=memory)
+        if older():
+            self._memory, self._is_old_memory = older, True
 
     def refresh(self, now_ns: int) -> None:
         """Ask again what is due."""
@@ -152,7 +172,10 @@ class NvmlSlow:
     def _ask_memory(self) -> None:
         self._used_mib = _U32
         if self._got(self._memory, "mem_used_mib"):
-            _, total, _, _, used = _MEMORY.unpack_from(self._memory.out)
+            if self._is_old_memory:
+                total, _, used = _OLD_MEMORY.unpack_from(self._memory.out)
+            else:
+                _, total, _, _, used = _MEMORY.unpack_from(self._memory.out)
             self.memory_bytes = total
             self._used_mib = used >> _MIB
 
@@ -175,7 +198,7 @@ class NvmlSlow:
         count = self._listed.value
         self.processes = min(count, _U8 - 1)
         self._pids = tuple(
-            sorted(_PROCESS.unpack_from(self._list, _PROCESS.size * at)[0] for at in range(count))
+            sorted(one[0] for one in islice(self._process.iter_unpack(self._list), count))
         )
 
     def changed_pids(self) -> list[int] | None:

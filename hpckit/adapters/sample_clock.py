@@ -33,7 +33,10 @@ class SignalClock:
     def wait_until(self, monotonic_ns: int) -> bool:
         """Wait until then; true as soon as one of the signals came."""
         left_ns = max(monotonic_ns - time.monotonic_ns(), 0)
-        return signal.sigtimedwait(self._ends, left_ns / _NS) is not None
+        info = signal.sigtimedwait(self._ends, left_ns / _NS)
+        # SIGSTOP and SIGCONT interrupt the call: CPython then waits for the rest of the time, and
+        # where none is left it returns a struct that nobody has filled.
+        return info is not None and info.si_signo in self._ends
 
 
 def listen(*, by_hand: bool) -> frozenset[int]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
             ...
 
 
+SYNC_S = 60.0
+"""Between two times that the job folder's disks are waited for; the kernel writes by itself."""
 _TAIL_BYTES = 4 * 1024**2
 
 
@@ -48,6 +50,8 @@ class Copier:
         self._known = threading.Event()
         self._anew = False
         self._size: int | None = None
+        self._fd: int | None = None
+        self._synced_s = 0.0
         self._said = False
         self._thread = threading.Thread(target=self._run, name="hpckit-copier", daemon=True)
         self._thread.start()
@@ -117,28 +121,56 @@ class Copier:
         try:
             self._copy()
         except OSError as error:
+            # What is open may be of a file system that was mounted anew.
+            self._let_go()
             if not self._said:
                 self._said = True
                 why = error.strerror or str(error)
-                self._say(f"sampler: {self._path}: {why}; samples stay on this node until it works")
+                self._say(f"{self._path}: {why}; samples stay on this node until it works")
         else:
             self._said = False
 
     def _copy(self) -> None:
         data = self.store.next_bytes()
-        if not data:
-            return
-        fd = self._open()
-        try:
-            self._look_whether_it_is_ours(fd)
+        if data:
+            fd = self._ours()
             while data:
                 count = os.write(fd, data)
                 self._size = (self._size or 0) + count
                 self.store.copied(count)
                 data = self.store.next_bytes()
-            os.fdatasync(fd)
-        finally:
+        now_s = time.monotonic()
+        if self._fd is not None and (self._ending or now_s - self._synced_s >= SYNC_S):
+            os.fdatasync(self._fd)
+            self._synced_s = now_s
+        if self._fd is not None and self._ending:
+            self._let_go()
+
+    def _ours(self) -> int:
+        """The file, open since the last time unless somebody removed it."""
+        fd = self._fd
+        if fd is not None and not os.fstat(fd).st_nlink:
+            self._let_go()
+            self._size, self._anew, fd = None, True, None
+        if fd is None:
+            fd = self._fd = self._open()
+        size = os.fstat(fd).st_size
+        if self._size is not None and size < self._size:
+            self._anew = True
+        self._size = size
+        return fd
+
+    def _let_go(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is None:
+            return
+        try:
+            # On NFS this is what tells that a write before it failed.
             os.close(fd)
+        except OSError as error:
+            self._say(
+                f"{self._path}: {error.strerror or error}; samples of the last minute are lost"
+            )
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -149,12 +181,6 @@ class Copier:
             os.stat(self._root)
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             return os.open(self._path, flags, 0o600)
-
-    def _look_whether_it_is_ours(self, fd: int) -> None:
-        size = os.fstat(fd).st_size
-        if self._size is not None and size < self._size:
-            self._anew = True
-        self._size = size
 
 
 def _sequence_after(fd: int) -> int:

@@ -1,17 +1,21 @@
 """Where a sampler's blocks go: to a file of this node first, and a thread copies what is new.
 
 Nothing here waits for the job folder's file system: the thread alone touches it, and a process
-that ends leaves the thread behind. Both files are only appended to.
+that ends leaves the thread behind. Both files are only appended to. That of this node has no name,
+so that nothing stays of a sampler that was killed; at the end what was not copied is given one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 
+from hpckit.adapters.job_processes import read_whole
 from hpckit.adapters.sample_copier import Copier
 from hpckit.model.samples import BlockHeader, encode_block
+from hpckit.parse.mountinfo import NETWORK, file_system_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ REWIND_BYTES = 1024**2
 """A local file that was copied whole is begun anew from this size on."""
 _COPY_BYTES = 256 * 1024
 _FIRST_WAIT_S = 0.5
+_MOUNTS_BYTES = 1024**2
 
 
 class SampleSpool:
@@ -50,9 +55,9 @@ class SampleSpool:
         self._dropped = False
 
     @property
-    def local_path(self) -> str | None:
-        """The file on this node, None where there is none."""
-        return self._store.path
+    def local_bytes(self) -> int:
+        """How large the file on this node is, 0 where there is none."""
+        return self._store.file_bytes()
 
     def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
         """Take a block; it is written with the next `flush`."""
@@ -80,100 +85,150 @@ class SampleSpool:
 
     def _append(self, data: bytes) -> None:
         why = self._store.append(data)
-        if why is not None and isinstance(self._store, LocalFile) and why != LocalFile.FULL:
-            self._say(f"sampler: {self._store.path}: {why}; samples are held in memory")
-            held = HeldBytes(MOST_HELD_BYTES, self._store.rest())
-            self._store = held
-            self._copier.store = held
-            why = held.append(data)
         if why is not None and not self._dropped:
             self._dropped = True
-            self._say(f"sampler: {why}: samples are lost until the job folder takes them again")
+            self._say(f"{why}: samples are lost until the job folder takes them again")
 
     def close(self, limit_s: float) -> str | None:
-        """Wait for the copy, at most so long; the local file that holds the rest, if one does."""
+        """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
+
+        A rest that finds no room is lost, which is said.
+        """
         if self._copier.finish(limit_s):
-            self._store.remove()
             return None
-        return self._store.path
+        try:
+            return self._store.keep()
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._say(f"{why}: the samples that the job folder does not have are lost")
+            return None
 
 
 def _local_store(
     local_root: str | None, most_bytes: int, say: Callable[[str], None]
 ) -> LocalFile | HeldBytes:
     root = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
+    mounts = read_whole("/proc/self/mountinfo", _MOUNTS_BYTES)
     why = ""
     for folder in dict.fromkeys((root, "/tmp")):  # noqa: S108
-        # mkdir refuses a name that somebody else took, so the folder is this process's own.
-        name = f"{folder}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}"
+        server = _network_of(mounts, folder)
+        if server is not None:
+            why += f"; {folder}: {server}, which may hang"
+            continue
         try:
-            os.mkdir(name, mode=0o700)
-            return LocalFile(name, most_bytes)
+            return LocalFile(folder, most_bytes, say)
         except OSError as error:
             why += f"; {folder}: {error.strerror}"
-    say(f"sampler: samples are held in memory{why}")
+    say(f"samples are held in memory{why}")
     return HeldBytes(MOST_HELD_BYTES)
 
 
+def _network_of(mounts: bytes, folder: str) -> str | None:
+    """The type of a folder's file system where another machine serves it."""
+    kind = file_system_of(mounts, folder)
+    if kind not in NETWORK:
+        # Where this hangs the guard ends it.
+        kind = file_system_of(mounts, os.path.realpath(folder))
+    return kind if kind in NETWORK else None
+
+
 class LocalFile:
-    """A file in a folder of its own, 0700; one thread appends, another reads."""
+    """A file without a name, and memory once that fails; one thread appends, another reads."""
 
     FULL = "the file on this node is as large as it may be"
 
-    def __init__(self, folder: str, most_bytes: int) -> None:
-        self._folder = folder
+    def __init__(self, root: str, most_bytes: int, say: Callable[[str], None]) -> None:
+        """Begin in a folder. Raises OSError."""
+        self._root = root
         self._most = most_bytes
-        self.path: str | None = f"{folder}/node.samples"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._fd = os.open(f"{folder}/node.samples", flags, 0o600)
+        self._say = say
+        self._fd = _nameless_file(root)
+        self._held: HeldBytes | None = None
         self._lock = threading.Lock()
         self._end = 0
         self._copied = 0
 
     def append(self, data: bytes) -> str | None:
-        """Write whole blocks; why not, if they were not written."""
+        """Take whole blocks; why not, if they were not taken."""
         with self._lock:
+            if self._held is not None:
+                return self._held.append(data)
             if self._end + len(data) > self._most:
                 return self.FULL
             try:
                 _write_at(self._fd, data, self._end)
             except OSError as error:
-                return error.strerror or str(error)
-            self._end += len(data)
-        return None
+                why = error.strerror or str(error)
+            else:
+                self._end += len(data)
+                return None
+            self._held = HeldBytes(MOST_HELD_BYTES, self._rest(MOST_HELD_BYTES))
+            os.close(self._fd)
+        self._say(f"{self._root}: {why}; samples are held in memory")
+        return self._held.append(data)
 
     def next_bytes(self) -> bytes:
         """What comes next to be copied, empty when all was."""
         with self._lock:
-            return os.pread(self._fd, min(self._end - self._copied, _COPY_BYTES), self._copied)
+            return self._held.next_bytes() if self._held else self._rest(_COPY_BYTES)
 
     def copied(self, count: int) -> None:
         """So many bytes more need not be kept."""
         with self._lock:
+            if self._held is not None:
+                self._held.copied(count)
+                return
             self._copied += count
             if self._copied == self._end and self._end >= REWIND_BYTES:
                 os.ftruncate(self._fd, 0)
                 self._copied = self._end = 0
 
-    def rest(self) -> bytes:
-        """What was not copied yet."""
+    def file_bytes(self) -> int:
+        """How large the file is."""
         with self._lock:
-            count = min(self._end - self._copied, MOST_HELD_BYTES)
-            return os.pread(self._fd, count, self._copied)
+            return 0 if self._held is not None else os.fstat(self._fd).st_size
 
-    def remove(self) -> None:
-        """Remove file and folder."""
-        try:
-            os.unlink(f"{self._folder}/node.samples")
-            os.rmdir(self._folder)
-        except OSError:
-            return
+    def keep(self) -> str | None:
+        """Write what was not copied to a file with a name, and give that. Raises OSError."""
+        with self._lock:
+            if self._held is not None:
+                return self._held.keep()
+            path = _new_name(self._root)
+            fd = os.open(path, _NEW_FILE, 0o600)
+            try:
+                at = 0
+                while data := os.pread(self._fd, _COPY_BYTES, self._copied + at):
+                    _write_at(fd, data, at)
+                    at += len(data)
+            except OSError:
+                os.unlink(path)
+                raise
+            finally:
+                os.close(fd)
+            return path
+
+    def _rest(self, most: int) -> bytes:
+        return os.pread(self._fd, min(self._end - self._copied, most), self._copied)
+
+
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def _new_name(root: str) -> str:
+    # With O_EXCL a name that somebody else took is refused.
+    return f"{root}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
+
+
+def _nameless_file(root: str) -> int:
+    # O_TMPFILE would do it at once, but not on every file system.
+    path = _new_name(root)
+    fd = os.open(path, _NEW_FILE, 0o600)
+    os.unlink(path)
+    return fd
 
 
 class HeldBytes:
     """Memory in place of a file."""
-
-    path: str | None = None
 
     def __init__(self, most_bytes: int, first: bytes = b"") -> None:
         self._most = most_bytes
@@ -198,8 +253,16 @@ class HeldBytes:
         with self._lock:
             del self._data[:count]
 
-    def remove(self) -> None:
-        """There is nothing to remove."""
+    def file_bytes(self) -> int:
+        """There is no file."""
+        return 0
+
+    def keep(self) -> str | None:
+        """Nothing of it can be kept. Raises OSError where there is something."""
+        with self._lock:
+            if self._data:
+                raise OSError(errno.ENOSPC, "no room on this node")
+        return None
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:

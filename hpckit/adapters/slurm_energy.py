@@ -20,7 +20,7 @@ class SlurmEnergies:
         """That of an ended job, of all its incarnations."""
         try:
             plugin = self._probe.look(cluster, needs_partitions=False).config.energy_plugin
-            if plugin is None or plugin.endswith("/none"):
+            if plugin is None:
                 return SlurmEnergy(because="Slurm gathers none here")
             value_j = self._slurm.energy_j(JobId(job_id), cluster)
         except HpckitError as error:

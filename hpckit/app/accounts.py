@@ -16,7 +16,7 @@ from hpckit.model.ledger import EnergyReading, Moment, RankLedger
 from hpckit.model.samples import EVENTS, read_blocks
 from hpckit.model.samples import Block as SampleBlock
 from hpckit.model.series import SampleChunk, SampleMeta
-from hpckit.parse.ledger import parse_ledger
+from hpckit.parse.ledger import read_ledger
 from hpckit.parse.samples import SampleReader
 
 _MOST_TOLD = 4
@@ -126,13 +126,13 @@ def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence]
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
     for path in files.ledgers:
         try:
-            lives = parse_ledger(store.ledger(path).decode("utf-8", "replace"))
-        except StorageFailed as error:
-            gathering.refused.append(error.message)
+            lives, error = read_ledger(store.ledger(path).decode("utf-8", "replace"))
+        except StorageFailed as refused:
+            gathering.refused.append(refused.message)
             continue
-        except ParseError as error:
-            gathering.refused.append(f"{path.name} is no ledger: {_first_line(error)}")
-            continue
+        if error is not None:
+            what = "could be read in part only" if lives else "is no ledger"
+            gathering.refused.append(f"{path.name} {what}: {_first_line(error)}")
         for life in lives:
             if _can_be(life):
                 key = (files.restart or 0, life.start.node)

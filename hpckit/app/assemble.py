@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpckit.app.accounts import NodeEvidence
 from hpckit.app.node_fold import GpuFold, NodeFold
 from hpckit.measure.attribution import RankClaim
-from hpckit.measure.energy_sum import sum_of_boards
+from hpckit.measure.energy_sum import sum_of_gpus
 from hpckit.measure.usage import GpuUsage
 from hpckit.model.account import (
     Conservation,
@@ -50,7 +51,7 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         name=gpu.name,
         restart=fold.evidence.restart,
         held_s=held_s,
-        energy=_labelled(energy, mig=gpu.mig),
+        energy=energy,
         waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
         throttling=Throttling() if usage is None else usage.throttling,
         idle_remainder_j=None if energy.value_j is None else idle_j,
@@ -63,22 +64,30 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
     )
 
 
-def _labelled(energy: Energy, *, mig: bool) -> Energy:
-    """A MIG slice has no counter of its own."""
-    if not mig or energy.value_j is None:
-        return energy
-    words = [part for part in (energy.because, "of the whole GPU, which is split by MIG") if part]
-    return dataclasses.replace(energy, because="; ".join(words))
-
-
 def rank_accounts(fold: NodeFold) -> list[RankAccount]:
     """The ranks of a node; energy of a GPU that several had at once is split equally."""
     of_each = zip(fold.evidence.lives, fold.claims, fold.attribution.ranks, strict=True)
-    return [_rank(fold.evidence, life, claim, energy) for life, claim, energy in of_each]
+    usages = {one.gpu.uuid: one.usage for one in fold.gpus if one.usage is not None}
+    return [
+        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, usages))
+        for life, claim, energy in of_each
+    ]
+
+
+def _busy_frac(claim: RankClaim, usages: Mapping[str, GpuUsage]) -> float | None:
+    """The useful part of the time in which it had its GPUs, None where nothing is known of it."""
+    span = claim.started_ns, claim.ended_ns
+    fracs = [usages[uuid].useful_fracs.get(span) for uuid in claim.gpus if uuid in usages]
+    known = [frac for frac in fracs if frac is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _rank(
-    evidence: NodeEvidence, life: RankLedger, claim: RankClaim, energy: Energy
+    evidence: NodeEvidence,
+    life: RankLedger,
+    claim: RankClaim,
+    energy: Energy,
+    busy_frac: float | None,
 ) -> RankAccount:
     start, end = life.start, life.end or RankEnd(at=life.start.at)
     cpu_s = None if end.cpu_user_s is None else end.cpu_user_s + (end.cpu_system_s or 0.0)
@@ -94,6 +103,7 @@ def _rank(
         ended_by=claim.ended_by,
         exit_code=end.exit_code,
         energy=energy,
+        busy_frac=busy_frac,
         cpu_s=cpu_s,
         max_rss_bytes=end.max_rss_bytes,
         read_bytes=end.read_bytes,
@@ -127,10 +137,10 @@ def _incarnation(
         restart=restart,
         started_s=min(one.started_s for one in nodes),
         ended_s=max(one.ended_s for one in nodes),
-        gpu_energy=sum_of_boards(one.energy for one in held),
+        gpu_energy=sum_of_gpus(held),
         gpu_s=math.fsum(one.held_s for one in held),
         is_lost=is_lost,
-        because="the job was requeued and began again; what a checkpoint kept is not known"
+        because="the job was requeued; what a checkpoint kept of it is not known"
         if is_lost
         else "",
     )

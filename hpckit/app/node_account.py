@@ -8,16 +8,18 @@ from collections.abc import Iterable, Sequence
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
-from hpckit.measure.energy_sum import from_slurm, sum_of_boards
-from hpckit.model.account import Energy, EnergySource, GpuAccount, NodeAccount
+from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
+from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount, NodeAccount
 from hpckit.model.series import SampleMeta
 from hpckit.model.site import EnergySite
 
 _KEYS = ("node_idle_w", "cpu_core_w")
 _WHOLE = ("node", "module")
 _HOST = (
+    "cpus_enough",
     "cpu_throttled_s",
     "mem_peak_bytes",
+    "mem_kernel_peak_bytes",
     "mem_limit_bytes",
     "oom_kills",
     "psi_frac",
@@ -97,8 +99,12 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     if gpu.scope == "module":
         words = "the GPUs' modules, which have the CPUs in them"
         return dataclasses.replace(gpu, scope="node", because=words)
-    words = f"{meter.because}, and the GPUs; without NICs, disks, fans and losses"
+    words = f"{meter.because}, and the {_gpus(gpu)}; without NICs, disks, fans and losses"
     return dataclasses.replace(sum_of_boards([meter, gpu], because=words), scope="node")
+
+
+def _gpus(gpu: Energy | None) -> str:
+    return "GPUs" if gpu is None or gpu.scope != SPLIT_GPU else "GPUs, those that MIG splits whole"
 
 
 def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
@@ -107,7 +113,7 @@ def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Ene
     held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
     busy_s = 0.0 if cpu_s is None or (gpu is not None and gpu.scope == "module") else cpu_s
     idle_j = (site.node_idle_w or 0.0) * held_s
-    words = "node_idle_w × time + cpu_core_w × CPU seconds + GPUs"
+    words = f"node_idle_w × time + cpu_core_w × CPU seconds + {_gpus(gpu)}"
     return Energy(
         value_j=(0.0 if gpu is None else gpu.value_j or 0.0)
         + idle_j
@@ -124,7 +130,10 @@ def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
     for one in nodes:
         if one.energy.value_j is None:
             return one.energy
-    return dataclasses.replace(sum_of_boards(one.energy for one in nodes), scope="node")
+    parts = [
+        Part(one.energy, one.node, (one.ended_s or 0.0) - (one.started_s or 0.0)) for one in nodes
+    ]
+    return dataclasses.replace(sum_of_parts(parts), scope="node")
 
 
 def with_slurms(

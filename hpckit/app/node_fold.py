@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hpckit.account_ports import SampleStore
 from hpckit.app.accounts import NodeEvidence, SampleSpan
+from hpckit.app.rank_claims import claims_of, shift_ns
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_of
 from hpckit.measure.energy import GpuEnergyFold
@@ -79,6 +80,7 @@ class _Folds:
     """
 
     request: FoldRequest
+    claims: Sequence[RankClaim]
     marks_ns: Sequence[int]
     readings: dict[str, list[EnergyReading]]
     updates: dict[str, list[EnergyReading]]
@@ -135,6 +137,8 @@ class _Folds:
             origin_s=evidence.started_s - self.request.origin_s,
             points=self.request.points,
         )
+        mine = [one for one in self.claims if gpu.uuid in one.gpus]
+        self.usage[gpu.uuid].watch((one.started_ns, one.ended_ns) for one in mine)
         return True
 
     def _begin_energy(self, gpu: SampledGpu, period_s: float | None) -> None:
@@ -156,7 +160,10 @@ class _Folds:
                 energy = "counter" if has_counter else None
                 refused = {one.refused for one in readings if one.refused}
                 why = {"energy_mj": sorted(refused)[0]} if refused else {}
-                gpu = SampledGpu(uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why)
+                gpu = SampledGpu(
+                    uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why,
+                    mig=_is_split(self.request.evidence.lives, uuid),
+                )  # fmt: skip
                 self._begin_energy(gpu, None)
         return tuple(
             GpuFold(
@@ -168,18 +175,27 @@ class _Folds:
         )
 
 
+def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
+    """Whether a rank saw a slice of this GPU."""
+    starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
+    return any(one.uuid == uuid for start in starts for one in start.gpus)
+
+
 def _period_s(hz: float) -> float:
     """The period that the file states, or the usual one where it states what cannot be."""
     return 1 / hz if _LEAST_HZ <= hz <= _MOST_HZ else 1 / _USUAL_HZ
 
 
 def fold_node(request: FoldRequest) -> NodeFold:
-    """Read the files of a node once, in bounded memory. Damage is told in `missing`."""
+    """Read the files of a node, in bounded memory; once where no rank was killed.
+
+    Damage is told in `missing`.
+    """
     evidence = request.evidence
     readings, updates = _readings(evidence)
-    claims = [_claim(evidence, one, is_running=request.is_running) for one in evidence.lives]
+    claims = claims_of(request.store, evidence, is_running=request.is_running)
     window_ns = (evidence.begin_ns, evidence.end_ns)
-    folds = _Folds(request, marks_of(claims, window_ns), readings, updates)
+    folds = _Folds(request, claims, marks_of(claims, window_ns), readings, updates)
     missing: list[str] = []
     for span in evidence.spans:
         missing += _fold_file(folds, span)
@@ -189,7 +205,7 @@ def fold_node(request: FoldRequest) -> NodeFold:
     return NodeFold(
         evidence=evidence,
         gpus=gpus,
-        claims=tuple(claims),
+        claims=claims,
         attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
         meta=evidence.spans[0].meta if evidence.spans else None,
         host=None if folds.host is None else folds.host.result(),
@@ -203,7 +219,7 @@ def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     reader = SampleReader(folds.request.store.pieces(span.path))
     try:
         for chunk in reader:
-            folds.take(chunk, _shift_ns(chunk, evidence))
+            folds.take(chunk, shift_ns(chunk, evidence))
             yield from _events(chunk)
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
@@ -211,17 +227,15 @@ def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     yield from _damage(reader.condition)
 
 
-def _shift_ns(chunk: SampleChunk, evidence: NodeEvidence) -> int:
-    """By how much the chunk's clock is behind the node's: that of another boot begins anew."""
-    if chunk.meta.boot_id == evidence.boot_id:
-        return 0
-    return chunk.realtime_offset_ns - evidence.realtime_offset_ns
-
-
 def _events(chunk: SampleChunk) -> Iterator[str]:
     for event in chunk.events:
-        if event.get("event") == "gpu-lost":
-            yield f"GPU {event.get('gpu')} was lost to the driver while the job ran"
+        if event.get("event") != "gpu-lost":
+            continue
+        if "gpu" in event:
+            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
+        else:
+            which = event.get("index", event.get("uuid"))
+            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
 
 
 def _damage(condition: FileCondition) -> Iterator[str]:
@@ -229,21 +243,6 @@ def _damage(condition: FileCondition) -> Iterator[str]:
         yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:
         yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
-
-
-def _claim(evidence: NodeEvidence, life: RankLedger, *, is_running: bool) -> RankClaim:
-    """From when to when a rank held its GPUs; one without an end until the last evidence."""
-    begin_ns = evidence.ns_of(life, life.start.at)
-    end_ns = evidence.end_ns if life.end is None else evidence.ns_of(life, life.end.at)
-    begin_ns = min(max(begin_ns, evidence.begin_ns), evidence.end_ns)
-    cut = "running" if is_running else "sample"
-    return RankClaim(
-        rank=life.start.rank,
-        gpus=tuple(dict.fromkeys(one.uuid for one in life.start.gpus)),
-        started_ns=begin_ns,
-        ended_ns=min(max(end_ns, begin_ns), evidence.end_ns),
-        ended_by=cut if life.end is None else "ledger",
-    )
 
 
 def _readings(

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
 from hpckit.app.gpus_refused import gpus_refused, refusal_words
+from hpckit.app.holding import (
+    Holding,
+    energy_of,
+    held_run,
+    holdings,
+    unseen_share,
+    unseen_words,
+    with_unseen_gpus,
+    with_unseen_time,
+)
 from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
 from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
-from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.findings import report_findings
 from hpckit.measure.straggler_causes import Surroundings
 from hpckit.measure.stragglers import stragglers, with_behind
@@ -43,7 +53,8 @@ FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], I
 class JobFacts:
     """What is known of a job besides its accounts; all of it may be missing.
 
-    `nodes` are those of the allocation. `is_running` is whether there will be more of it.
+    `nodes` are those of the allocation, `gpus_per_node` are the GPUs that the job file asks for on
+    each, `is_running` is whether there will be more of it.
     """
 
     job_id: str | None = None
@@ -57,6 +68,7 @@ class JobFacts:
     started_s: float | None = None
     ended_s: float | None = None
     nodes: tuple[str, ...] = ()
+    gpus_per_node: int | None = None
     is_running: bool = False
 
 
@@ -88,29 +100,28 @@ def report_of(
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
     started_s, ended_s = _window(evidence, facts)
     folds = list(_folded(evidence, tools, facts, started_s, curves=curves))
-    gpus_of = [gpu_accounts(fold) for fold in folds]
-    gpus = [one for mine in gpus_of for one in mine]
-    nodes = tuple(node_account(*both, site) for both in zip(folds, gpus_of, strict=True))
+    held = holdings(evidence, facts)
+    gpus, nodes = _held(folds, facts, site, held)
     topologies, unread = node_topologies(tools.store, found)
     found_behind = stragglers(gpus, _surroundings(evidence, nodes, topologies))
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
-    runs = incarnations(folds, gpus)
-    energy = _energy(folds, gpus, runs, node_energy(nodes))
+    runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
+    energy = _energy(folds, energy_of(gpus, nodes, held), runs, node_energy(nodes))
     if not facts.is_running:
         energy = _with_slurms(energy, tools, folds)
     report = JobReport(
-        job=_job(facts, folds, gpus),
+        job=_with_unseen(_job(facts, folds, gpus), nodes),
         started_s=started_s,
         ended_s=ended_s,
         energy=energy,
         cost=_cost(energy, site),
-        waste=share_sum([one.waste for one in gpus]),
+        waste=share_sum([*(one.waste for one in gpus), unseen_share(nodes, held)]),
         incarnations=tuple(runs),
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, folds)),
+        missing=(*missing, *unread, *_missing(facts, folds, nodes)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
@@ -125,6 +136,21 @@ def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, f
     starts += [] if facts.started_s is None else [facts.started_s]
     ends += [] if facts.ended_s is None or facts.is_running else [facts.ended_s]
     return min(starts), max(ends)
+
+
+def _held(
+    folds: Sequence[NodeFold], facts: JobFacts, site: EnergySite, held: Mapping[int, Holding]
+) -> tuple[list[GpuAccount], tuple[NodeAccount, ...]]:
+    """GPUs and nodes for as long as they were held, and the nodes that left nothing."""
+    gpus: list[GpuAccount] = []
+    nodes: list[NodeAccount] = []
+    for fold in folds:
+        mine = gpu_accounts(fold)
+        node = node_account(fold, mine, site)
+        longer, node = with_unseen_time(mine, node, fold, held[fold.evidence.restart])
+        gpus += longer
+        nodes.append(node)
+    return gpus, with_unseen_gpus(nodes, folds, facts, held[max(held)])
 
 
 def _surroundings(
@@ -182,20 +208,19 @@ def _folded(
 
 def _energy(
     folds: Sequence[NodeFold],
-    gpus: Sequence[GpuAccount],
+    gpu: Energy,
     runs: Sequence[Incarnation],
     node: Energy,
 ) -> JobEnergy:
+    has_gpus = any(fold.gpus for fold in folds)
     useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
     lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
-        gpu=sum_of_boards(one.energy for one in gpus)
-        if gpus
-        else Energy(value_j=None, because="no GPU is named in the accounts"),
+        gpu=gpu if has_gpus else Energy(value_j=None, because="no GPU is named in the accounts"),
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),
-        conservation=conservation(folds) if gpus else None,
+        conservation=conservation(folds) if gpu.value_j is not None else None,
     )
 
 
@@ -219,6 +244,7 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
     ids = [one.job_id for one in metas]
     ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
     tasks = [one.array_task for one in metas]
+    held = [fold.evidence for fold in folds]
     return ReportedJob(
         job_id=facts.job_id or next(filter(None, ids), None),
         name=facts.name,
@@ -228,8 +254,8 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
         state=facts.state,
         exit_code=facts.exit_code,
         folder=facts.folder,
-        nodes=len({fold.evidence.node for fold in folds} | set(facts.nodes)),
-        gpus=len({(one.node, one.uuid) for one in gpus}),
+        nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
+        gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
         gpus_asked=facts.gpus_asked,
         gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
         time_limit_s=facts.time_limit_s,
@@ -237,7 +263,21 @@ def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount])
     )
 
 
-def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
+def _most(held: Iterable[tuple[int, Hashable]]) -> int:
+    """How many of them the job had at once: the most of an incarnation, by its number."""
+    return max(Counter(restart for restart, _ in held).values(), default=0)
+
+
+def _with_unseen(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
+    """The job with the GPUs that it asked for and that no account names."""
+    last = max(one.restart for one in nodes)
+    unseen = sum(one.unseen_gpus for one in nodes if one.restart == last)
+    return replace(job, gpus=job.gpus + unseen)
+
+
+def _missing(
+    facts: JobFacts, folds: Sequence[NodeFold], accounts: Sequence[NodeAccount]
+) -> Iterator[str]:
     """What is not in the report of nodes that were there."""
     there = {fold.evidence.node for fold in folds}
     absent = [node for node in facts.nodes if node not in there]
@@ -248,7 +288,7 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
         sentence
         for fold in folds
         if not (facts.is_running and fold.evidence.restart == last)
-        for sentence in _cut_short(fold.evidence)
+        for sentence in _cut_short(fold)
     )
     said: dict[str, list[str]] = {}
     for node, reason in gpus_refused(folds, facts.gpus_asked).items():
@@ -256,16 +296,23 @@ def _missing(facts: JobFacts, folds: Sequence[NodeFold]) -> Iterator[str]:
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)
+    for node, sentence in unseen_words(accounts):
+        said.setdefault(sentence, []).append(node)
     for sentence, nodes in said.items():
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
 
 
-def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
+def _cut_short(fold: NodeFold) -> Iterator[str]:
     """What is not known of ranks that were killed, or whose node was lost."""
-    cut = {life.start.rank for life in evidence.lives if life.end is None}
+    evidence = fold.evidence
+    ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
+    if ended:
+        what = "exit codes, CPU time and memory of what was killed are not known"
+        yield f"{_ranks(ended)} on {evidence.node} wrote no end, being killed: {what}"
+    cut = {one.rank for one in fold.claims if one.ended_by == "sample"}
     if not cut:
         return
-    which = f"{'rank' if len(cut) == 1 else 'ranks'} {format_indices(cut)} on {evidence.node}"
+    which = f"{_ranks(cut)} on {evidence.node}"
     if not evidence.spans:
         yield f"{which} wrote no end, and no sampler was there: what came after the start"
         return
@@ -274,6 +321,10 @@ def _cut_short(evidence: NodeEvidence) -> Iterator[str]:
         f"{which} wrote no end, being killed or on a node that was lost: "
         f"what came after the last sample, {format_duration(after_s)} from the start there"
     )
+
+
+def _ranks(numbers: Collection[int]) -> str:
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_indices(numbers)}"
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hpckit.ports import JobFolders
 
 _MOST_NODES = 100_000
+_MOST_GPUS = 1024
 
 
 def facts_of_job(
@@ -47,6 +48,7 @@ def facts_of_job(
         started_s=status.started_s,
         ended_s=status.ended_s,
         nodes=_nodes(status.nodelist),
+        gpus_per_node=_gpus_per_node(folders, Path(entry.folder)),
         is_running=not state.is_final and not state.is_waiting,
     )
 
@@ -71,6 +73,7 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
         started_s=_number(result.get("started_s")),
         ended_s=_number(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
+        gpus_per_node=_gpus_per_node(folders, folder),
     )
 
 
@@ -147,6 +150,11 @@ def _gpus_asked(folders: JobFolders, folder: Path) -> int | None:
         return None
     nodes, each = _whole(resources.get("nodes")), _whole(resources.get("gpus_per_node"))
     return (nodes or 1) * (each or 0)
+
+
+def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:
+    asked = _whole((_resources(folders, folder) or {}).get("gpus_per_node"))
+    return asked if asked is not None and 0 <= asked <= _MOST_GPUS else None
 
 
 def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:

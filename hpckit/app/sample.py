@@ -31,11 +31,14 @@ FLUSH_S = 4.0
 HOST_S = 1.0
 """How often the host is read in the first `HOST_OFTEN_S` seconds: a short job is seen too."""
 HOST_OFTEN_S = 60.0
-LINGER_S = 20.0
-"""How long ranks are waited for after a request to end: Slurm's KillWait is 30 s by default."""
+ASKED_FLUSH_S = 1.0
+"""Between two writes after a request to end: KILL may follow at any moment."""
+ASKED_OFTEN_S = 60.0
+"""For how long after it: Slurm's KillWait is 30 s by default, a `--signal` comes long before."""
 JITTER_FROM_HZ = 10.0
 _LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
+_FLUSH_SLACK_NS = _NS // 2
 
 
 class SamplePlan(NamedTuple):
@@ -45,6 +48,8 @@ class SamplePlan(NamedTuple):
     duration_s: float | None
     meta: Mapping[str, Any]
     flush_s: float = FLUSH_S
+    phase: float = 0.0
+    """From 0 to 1: how much earlier the second write comes, so that nodes do not write at once."""
 
 
 class SampleTools(NamedTuple):
@@ -69,7 +74,7 @@ class SampleEnd(NamedTuple):
 class Schedule:
     """Ticks at begin + n periods, never drifting; those that were missed are left out.
 
-    From 10 Hz on each comes at a random moment of its period: a sensor and a load that repeat
+    One that jitters comes at a random moment of its period: a sensor and a load that repeat
     themselves would otherwise be met at the same phase for ever (accounting.md 3.2: up to 63 %
     off). The generator is that of Numerical Recipes, 3rd ed., chapter 7.1: `random` costs more to
     load than all it is used for.
@@ -95,6 +100,24 @@ class Schedule:
                 return due_ns
 
 
+def must_jitter(hz: float, gpus: Sequence[GpuCounters]) -> bool:
+    """Whether ticks must not be even: where any power that is read is no mean of one second.
+
+    Below 10 Hz NVIDIA's is one (NVML_FI_DEV_POWER_AVERAGE) but for older drivers' (`usage`); over
+    which time AMD's `power1_average` is one, the driver does not say.
+    """
+    said = [(one.get("vendor"), one.get("power")) for some in gpus for one in some.describe()]
+    has_moments = any(
+        power is not None and (power != "average" or vendor == "amd") for vendor, power in said
+    )
+    return hz >= JITTER_FROM_HZ or has_moments
+
+
+def _host_wait_ns(period_ns: int, *, is_early: bool) -> int:
+    """Until the host is read at the next tick that comes."""
+    return int((HOST_S if is_early else HOST_PERIOD_S) * _NS) - period_ns // 2
+
+
 class SampleLoop:
     """One run of the sampler; `run` is called once."""
 
@@ -104,11 +127,14 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
+        self.is_writing = False
+        """Whether what is under way is a write on this node."""
 
     def run(self) -> SampleEnd:
         """Sample until the end; what the ports raise passes through, after a last write."""
         clock = self._tools.clock
         begun = clock.now()
+        self._tools.beat.begun_ns = begun.monotonic_ns
         self._say_meta(begun)
         self._event(begun.monotonic_ns, "begin", realtime_ns=begun.realtime_ns)
         self._flush(begun)
@@ -117,7 +143,7 @@ class SampleLoop:
         try:
             ticks = self._ticks(begun, ending)
         finally:
-            self._tools.beat.begun_ns = 0
+            self._tools.beat.begun_ns = clock.monotonic_ns()
             self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
             self._flush(clock.now())
         return SampleEnd(reason=ending.reason or "failure", ticks=ticks)
@@ -125,10 +151,13 @@ class SampleLoop:
     def _ticks(self, begun: Moment, ending: _Ending) -> int:
         clock, hz = self._tools.clock, self._plan.hz
         period_ns = max(int(_NS / hz), 1)
-        schedule = Schedule(begun.monotonic_ns, period_ns, jitters=hz >= JITTER_FROM_HZ)
+        schedule = Schedule(
+            begun.monotonic_ns, period_ns, jitters=must_jitter(hz, self._tools.gpus)
+        )
         gaps = _Gaps(period_ns, begun)
-        flush_ns = int(self._plan.flush_s * _NS)
-        flush_at = begun.monotonic_ns + min(flush_ns, _NS)
+        phase_ns = int(min(self._plan.phase, 1) * max(self._plan.flush_s - 1, 0) * _NS)
+        # The first write comes a second after the begin.
+        written_ns = begun.monotonic_ns - max(int(self._plan.flush_s * _NS) - _NS, 0)
         host_at = begun.monotonic_ns
         ticks = 0
         while True:
@@ -144,21 +173,27 @@ class SampleLoop:
             if now_ns >= host_at:
                 self._read_host(moment)
                 is_early = now_ns < begun.monotonic_ns + HOST_OFTEN_S * _NS
-                host_at = now_ns + int((HOST_S if is_early else HOST_PERIOD_S) * _NS)
-                host_at -= period_ns // 2
+                host_at = now_ns + _host_wait_ns(period_ns, is_early=is_early)
                 if self._tools.progress:
                     self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
-            if now_ns >= flush_at or self._buffer.is_full():
-                self._flush(moment)
-                flush_at = now_ns + flush_ns
-            self._tools.beat.begun_ns = 0
             due_ns = schedule.next_ns(clock.monotonic_ns())
+            # A tick that jitters may come two periods later: what there is must not wait for it.
+            age_ns = max(now_ns, due_ns - _FLUSH_SLACK_NS) - written_ns
+            if age_ns >= ending.flush_ns(now_ns) or self._buffer.is_full():
+                self._flush(moment)
+                written_ns = now_ns - phase_ns
+                phase_ns = 0
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return ticks
 
     def keep_written(self) -> None:
         """Write what there is, as when waiting is long."""
         self._flush(self._tools.clock.now())
+
+    def end_hung(self) -> None:
+        """Say that it ends as something hangs, and write what there is; no write may be it."""
+        self._event(self._tools.clock.monotonic_ns(), "end", reason="hung")
+        self.keep_written()
 
     def _read_host(self, moment: Moment) -> None:
         if self._tools.host.changed():
@@ -189,6 +224,7 @@ class SampleLoop:
 
     def _flush(self, moment: Moment) -> None:
         sink = self._tools.sink
+        self.is_writing = True
         if sink.wants_meta():
             self._say_meta(moment)
         self._buffer.flush(sink)
@@ -197,6 +233,7 @@ class SampleLoop:
             sink.put(EVENTS, 1, moment, "".join(f"{line}\n" for line in self._events).encode())
             self._events.clear()
         sink.flush()
+        self.is_writing = False
 
 
 class _GpuBuffer:
@@ -298,14 +335,20 @@ class _Ending:
 
     def came(self, now_ns: int) -> bool:
         """Whether it is over by now."""
-        if self._asked_at is not None:
-            self._look_for_ranks(now_ns, self._asked_at)
-        elif self._until_ns is not None and now_ns >= self._until_ns:
+        if self._until_ns is not None and now_ns >= self._until_ns:
             self.reason = "duration"
-        elif now_ns >= self._watch_at:
+        elif self._asked_at is not None:
+            self._look_for_ranks(now_ns, self._asked_at)
+        if self.reason is None and now_ns >= self._watch_at:
             self._watch_at = now_ns + self._WATCH_NS
             self.reason = self._tools.watch.over()
         return self.reason is not None
+
+    def flush_ns(self, now_ns: int) -> int:
+        """How far apart writes are at this moment."""
+        asked_at = self._asked_at
+        is_near = asked_at is not None and now_ns - asked_at < ASKED_OFTEN_S * _NS
+        return min(self._flush_ns, int(ASKED_FLUSH_S * _NS)) if is_near else self._flush_ns
 
     def comes_while_waiting(self, due_ns: int, loop: SampleLoop) -> bool:
         """Wait for the next tick, in pieces where it is far, and say whether the end came."""
@@ -316,8 +359,9 @@ class _Ending:
             if due_ns - now_ns > self._flush_ns:
                 loop.keep_written()
             step_ns = self._WATCH_NS // 4 if self._asked_at is not None else self._WATCH_NS
-            if clock.wait_until(min(due_ns, now_ns + step_ns)) and self._asked_at is None:
+            if self._waited(min(due_ns, now_ns + step_ns)) and self._asked_at is None:
                 self._asked_at = clock.monotonic_ns()
+                self._tools.beat.is_asked = True
                 # What there is now must not be lost, whoever loses patience.
                 loop.keep_written()
                 return self.came(self._asked_at)
@@ -325,11 +369,19 @@ class _Ending:
                 return True
         return False
 
+    def _waited(self, until_ns: int) -> bool:
+        """Wait, which alone is no work that may hang; whether somebody asked for the end."""
+        beat = self._tools.beat
+        beat.begun_ns = 0
+        is_asked = self._tools.clock.wait_until(until_ns)
+        beat.begun_ns = self._tools.clock.monotonic_ns()
+        return is_asked
+
     def _look_for_ranks(self, now_ns: int, asked_ns: int) -> None:
+        """Go on while there are ranks: they may have minutes (`--signal`, GraceTime), or KILL."""
         if now_ns < self._look_at:
             return
-        self._look_at = now_ns + self._WATCH_NS // 4
-        if now_ns - asked_ns >= LINGER_S * _NS:
-            self.reason = "signal, ranks alive"
-        elif not self._tools.watch.has_ranks():
+        is_early = now_ns - asked_ns < ASKED_OFTEN_S * _NS
+        self._look_at = now_ns + (self._WATCH_NS // 4 if is_early else self._WATCH_NS)
+        if not self._tools.watch.has_ranks():
             self.reason = "signal"

@@ -32,10 +32,22 @@ def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     run = MeasuredRun(report=report, spec=spec)
     found = [*gpu_advice(run)]
     smaller = replace(run, spec=with_advice(spec, found))
+    cpus, time = _one_at_a_time(cpu_advice(smaller), time_advice(run))
+    found += cpus
     # Memory per GPU or CPU is per one of those that are left.
-    found += cpu_advice(smaller)
     smaller = replace(run, spec=with_advice(spec, found))
-    return (*found, *memory_advice(smaller), *time_advice(run))
+    return (*found, *memory_advice(smaller), *time)
+
+
+def _one_at_a_time(
+    cpus: tuple[Advice, ...], time: tuple[Advice, ...]
+) -> tuple[tuple[Advice, ...], tuple[Advice, ...]]:
+    """Both, but no time limit from this run for one on fewer CPUs, which may take longer."""
+    are_fewer = any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus)
+    if not are_fewer or not time:
+        return cpus, time
+    words = "the time limit stays until a run on these has shown its time"
+    return tuple(replace(one, because=f"{one.because}; {words}") for one in cpus), ()
 
 
 def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:

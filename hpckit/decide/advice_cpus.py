@@ -1,17 +1,24 @@
-"""CPUs of each rank: those that were busy and a margin, or more where they were held back."""
+"""CPUs of each rank: those that its work needs and a margin, or more where they were held back.
+
+Fewer are never advised from a mean over the run: what keeps all of them busy for a twentieth of it
+would take many times as long.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
-from hpckit.decide.advice_run import MeasuredRun, is_worth_it, node_span_s
-from hpckit.model.account import Advice
+from hpckit.decide.advice_run import MeasuredRun, is_worth_it
+from hpckit.model.account import Advice, NodeAccount
 
 KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
-"""The measurement is a mean over the run; data loaders come in bursts above it."""
+"""The measurement is of means of 5 s; data loaders come in bursts above them."""
+EVEN_FRAC = 0.25
+"""Ranks are alike whose CPU time is at most so much above that of all of them on the node."""
 THROTTLED_FRAC = 0.05
-"""Share of the CPU time held back from which a quota is in the way, and not a moment of it."""
+"""Share of its CPUs' time held back from which a quota is in the way, and not a moment of it."""
 AFTER_THROTTLING = 1.5
 
 
@@ -34,8 +41,8 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         return ()
     saved = (held - proposed) * run.spec.ntasks * run.elapsed_s
     because = (
-        f"a rank kept at most {used:.1f} of its {held} CPUs busy on average; this is "
-        f"{CPU_MARGIN:g} times that, for bursts"
+        f"on {used:.1f} of its {held} CPUs a rank would have taken 1 % longer at most, by means of "
+        f"5 s; this is {CPU_MARGIN:g} times that, for shorter bursts"
     )
     return (
         Advice(
@@ -71,28 +78,39 @@ def _held(run: MeasuredRun) -> int | None:
 
 
 def _used_of_a_rank(run: MeasuredRun) -> float | None:
-    """CPUs that were busy for the busiest rank, on average; None unless every node tells.
-
-    The busiest node's share, and of ranks that say it their own: the larger.
-    """
+    """CPUs that are enough for the busiest rank; None unless every node tells."""
     shares: list[float] = []
     for node in run.nodes:
-        span_s = node_span_s(node)
-        if node.cpu_s is None or span_s is None:
+        rates = _rates(run, node)
+        if node.cpus_enough is None:
             return None
-        shares.append(node.cpu_s / span_s / run.spec.ntasks_per_node)
-    for rank in run.report.ranks:
-        if rank.restart == run.last_restart and rank.cpu_s is not None and rank.ended_s is not None:
-            shares.append(rank.cpu_s / max(rank.ended_s - rank.started_s, 1.0))
+        shares += [_share(node.cpus_enough, rates, run.spec.ntasks_per_node), *rates]
     return max(shares) if shares and run.has_all_nodes else None
+
+
+def _rates(run: MeasuredRun, node: NodeAccount) -> list[float]:
+    """CPUs that each rank of a node kept busy on average, of the ranks that say it."""
+    rates: dict[int, float] = {}
+    for rank in run.report.ranks:
+        is_here = (rank.node, rank.restart) == (node.node, node.restart)
+        if is_here and rank.cpu_s is not None and rank.ended_s is not None:
+            rate = rank.cpu_s / max(rank.ended_s - rank.started_s, 1.0)
+            rates[rank.rank] = max(rate, rates.get(rank.rank, 0.0))
+    return list(rates.values())
+
+
+def _share(enough: float, rates: Sequence[float], ranks: int) -> float:
+    """What of a node's CPUs the busiest rank needs: as much as each, where ranks are alike.
+
+    Else all that the others did not use on average: the bursts may have been its alone.
+    """
+    even = enough / ranks
+    if not rates or max(rates) <= (1 + EVEN_FRAC) * sum(rates) / ranks:
+        return even
+    return max(even, enough - (sum(rates) - max(rates)))
 
 
 def _throttled_frac(run: MeasuredRun) -> float | None:
     """The largest share of its CPU time for which a node was throttled, None below the limit."""
-    shares = [
-        node.cpu_throttled_s / (span_s * node.cpus)
-        for node in run.nodes
-        if node.cpu_throttled_s is not None and node.cpus and (span_s := node_span_s(node))
-    ]
-    worst = max(shares, default=0.0)
+    worst = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
     return worst if worst >= THROTTLED_FRAC else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hpckit.decide.advice_memory import MEM_MARGIN
-from hpckit.decide.advice_run import MeasuredRun
+from hpckit.decide.advice_run import MeasuredRun, most_memory_bytes
 from hpckit.model.account import Advice, GpuAccount, Share
 from hpckit.model.job import LauncherKind
 from hpckit.units import parse_slurm_mem_bytes
@@ -105,7 +105,7 @@ def _memory_holds(run: MeasuredRun, gpus: int) -> bool:
     by_gpu = run.spec.resources.mem_per_gpu
     if by_gpu is None:
         return True
-    peaks = [node.mem_peak_bytes for node in run.report.nodes]
+    peaks = [most_memory_bytes(node) for node in run.report.nodes]
     most = max((peak for peak in peaks if peak is not None), default=0)
     return None not in peaks and 0 < most * MEM_MARGIN <= parse_slurm_mem_bytes(by_gpu) * gpus
 

@@ -1,14 +1,15 @@
 """Memory: the peak and a margin, or more after the kernel killed for want of it.
 
-The peak of a cgroup counts the page cache, which is no need: it is an upper bound, so that less
-than the request can be advised from it, but never that the job is short of memory.
+Less is advised from the kernel's own peak of the job's control group alone. It counts the page
+cache, which is no need: it is an upper bound, from which never follows that the job is short of
+memory. The working set, which is sampled, is a lower one: a peak between two samples is not in it.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-from hpckit.decide.advice_run import MeasuredRun, is_worth_it
+from hpckit.decide.advice_run import MeasuredRun, is_worth_it, most_memory_bytes
 from hpckit.model.account import Advice
 from hpckit.model.job import ResourceRequest
 from hpckit.units import format_slurm_mem, parse_slurm_mem_bytes
@@ -31,7 +32,7 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         return _more(run, killed)
     key, parts = _request(run.spec.resources, run.spec.ntasks_per_node)
     said = None if key is None else getattr(run.spec.resources, key)
-    peaks = [node.mem_peak_bytes for node in run.report.nodes]
+    peaks = [most_memory_bytes(node) for node in run.report.nodes]
     if key is None or not said or not run.may_shrink or run.has_whole_nodes:
         return ()
     known = [peak for peak in peaks if peak is not None]
@@ -43,8 +44,8 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     if not is_worth_it(now_bytes, each * parts) or saved < LEAST_SAVING_BYTES:
         return ()
     because = (
-        f"at most {_gib(max(known))} of {_gib(now_bytes)} on any node, page cache included; "
-        f"with {MEM_MARGIN:g} times that, more may run beside it"
+        f"by the kernel's peak at most {_gib(max(known))} of {_gib(now_bytes)} on any node, page "
+        f"cache included; with {MEM_MARGIN:g} times that, more may run beside it"
     )
     return (
         Advice(

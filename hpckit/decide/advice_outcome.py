@@ -7,7 +7,7 @@ A prediction is a baseline of the measured run less what the advice was to save.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpckit.decide.advice_run import MeasuredRun
 from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
@@ -16,6 +16,8 @@ from hpckit.model.tree import to_tree
 
 HELD_FRAC = 0.1
 """So much may a saving fall short in the total: runs of one job differ by more."""
+SAME_TIME_FRAC = 0.1
+"""Runs whose times differ by more are not taken to have done the same work."""
 
 
 def advice_document(
@@ -112,12 +114,13 @@ def _outcomes(
         quantity, too_little = limit
         held, because = _enough(report, too_little, proposed)
         yield outcome(quantity, before.get(quantity), held, because)
+    runs = _Runs(before, now)
     for quantity, saved in (one.get("saving") or {}).items():
-        base, measured = before.get(quantity), now.get(quantity)
         if quantity in ("limit_s", "mem_bytes"):
             continue
+        base = before.get(quantity)
         predicted = None if base is None else base - float(saved)
-        yield outcome(quantity, predicted, *_saved(report, base, predicted, measured))
+        yield outcome(quantity, predicted, *_saved(report, runs, one, quantity))
 
 
 _LIMITS: Mapping[str, tuple[str, str]] = {
@@ -140,14 +143,60 @@ def _enough(report: JobReport, too_little: str, proposed: str) -> tuple[bool | N
     return None, f"it has not completed: {state or 'how it ended is not known'}"
 
 
+class _Runs(NamedTuple):
+    """The quantities of the run that advice is from, and of the one that took it."""
+
+    before: Mapping[str, float | None]
+    now: Mapping[str, float | None]
+
+    def both(self, quantity: str) -> tuple[float, float] | None:
+        """None where one of them lacks it."""
+        first, second = self.before.get(quantity), self.now.get(quantity)
+        return None if first is None or second is None else (first, second)
+
+    def took(self) -> tuple[float, float] | None:
+        """How long both took; None where that is not known or no time."""
+        took = self.both("elapsed_s")
+        return None if took is None or min(took) <= 0 else took
+
+
 def _saved(
-    report: JobReport, base: float | None, predicted: float | None, measured: float | None
+    report: JobReport, runs: _Runs, one: Mapping[str, Any], quantity: str
 ) -> tuple[bool | None, str]:
-    """Whether a total fell as it was to."""
-    if base is None or predicted is None or measured is None:
+    """Whether a total fell as it was to.
+
+    GPUs or CPUs that were to be fewer must be fewer. Then totals are of the same work only where
+    both took about the same time: a run that did a tenth of it saves nothing, and of one that took
+    longer nothing tells whether it did more or was slowed down.
+    """
+    found = runs.both(quantity)
+    if found is None:
         return None, "not measured in both runs"
     if report.job.state != "COMPLETED":
         return None, f"it has not completed: {report.job.state or 'how it ended is not known'}"
+    if unchanged := _unchanged(runs, one):
+        return False, unchanged
+    took = runs.took()
+    longer_frac = 0.0 if took is None else took[1] / took[0] - 1
+    if took is None or abs(longer_frac) > SAME_TIME_FRAC:
+        more = f"it took {abs(longer_frac):.0%} {'more' if longer_frac > 0 else 'less'} time"
+        how = "how long one of them took is not known" if took is None else more
+        return None, f"{how}: whether it did the same work, nothing tells"
+    base, measured = found
     change = (measured - base) / base if base else 0.0
     words = f"{change:+.0%} against the run that the advice is from"
-    return measured <= predicted * (1 + HELD_FRAC), words
+    return measured <= (base - float(one["saving"][quantity])) * (1 + HELD_FRAC), words
+
+
+def _unchanged(runs: _Runs, one: Mapping[str, Any]) -> str:
+    """That the change did not happen, by GPUs or CPUs held on average; empty where it did."""
+    took = runs.took()
+    for quantity, name in (("gpu_s", "GPUs"), ("cpu_s", "CPUs")):
+        spent, saved = runs.both(quantity), (one.get("saving") or {}).get(quantity)
+        if took is None or spent is None or not saved:
+            continue
+        before, held = spent[0] / took[0], spent[1] / took[1]
+        wanted = before - float(saved) / took[0]
+        if held > (before + wanted) / 2:
+            return f"it held {held:.3g} {name}, which were to be {wanted:.3g}"
+    return ""

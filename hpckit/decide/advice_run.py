@@ -32,11 +32,17 @@ class MeasuredRun:
 
     @property
     def elapsed_s(self) -> float:
-        """As the report says it; of several incarnations all: a checkpoint's run needs them."""
-        runs = self.report.incarnations
-        if len(runs) > 1:
-            return sum(run.ended_s - run.started_s for run in runs)
-        return self.report.ended_s - self.report.started_s
+        """The time of all incarnations: one that took over from a checkpoint needs both.
+
+        Accounts begin after what a script does first (staging, environments) and end before what
+        it does last, so the job's own start and end count where they are known: of one run both,
+        of several its end, as Slurm tells the start of the last alone.
+        """
+        report, runs = self.report, self.report.incarnations
+        measured_s = sum(run.ended_s - run.started_s for run in runs)
+        if len(runs) < 2:  # noqa: PLR2004  not requeued
+            return max(measured_s, report.ended_s - report.started_s)
+        return measured_s + max(0.0, report.ended_s - max(run.ended_s for run in runs))
 
     @property
     def limit_s(self) -> float | None:
@@ -63,8 +69,12 @@ class MeasuredRun:
 
     @property
     def nodes(self) -> tuple[NodeAccount, ...]:
-        """The nodes of the last incarnation."""
-        return tuple(node for node in self.report.nodes if node.restart == self.last_restart)
+        """The nodes of the last incarnation that left an account."""
+        return tuple(
+            node
+            for node in self.report.nodes
+            if node.restart == self.last_restart and node.started_s is not None
+        )
 
     @property
     def has_all_nodes(self) -> bool:
@@ -72,11 +82,11 @@ class MeasuredRun:
         return len({node.node for node in self.nodes}) >= self.spec.resources.nodes
 
 
-def node_span_s(node: NodeAccount) -> float | None:
-    """The time for which a node was measured."""
-    if node.started_s is None or node.ended_s is None or node.ended_s <= node.started_s:
+def most_memory_bytes(node: NodeAccount) -> int | None:
+    """What a node's memory has never exceeded; None where samples alone tell, which miss peaks."""
+    if node.mem_kernel_peak_bytes is None:
         return None
-    return node.ended_s - node.started_s
+    return max(node.mem_kernel_peak_bytes, node.mem_peak_bytes or 0)
 
 
 def is_worth_it(now: float, proposed: float, least_frac: float = LEAST_SAVING_FRAC) -> bool:

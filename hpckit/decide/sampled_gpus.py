@@ -12,7 +12,10 @@ _STEP_LISTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 
 
 class ShownGpu(NamedTuple):
-    """A GPU at its place in the driver's list; `opens`: this process may open its device file."""
+    """A GPU at its place in the driver's list; `opens`: this process may open its device file.
+
+    One that is lost to the driver has an empty uuid and no minor number.
+    """
 
     place: int
     uuid: str
@@ -77,7 +80,10 @@ def _is_called(gpu: ShownGpu, uuid: str) -> bool:
 def _global(words: str, mine: Sequence[ShownGpu], name: str) -> SampledGpus:
     """Slurm's own numbers of the node's GPUs, which are those of the device files."""
     wanted = _numbers(words)
-    chosen = [gpu.place for gpu in mine if gpu.minor in wanted]
+    lost = [gpu for gpu in mine if not gpu.uuid]
+    if len(wanted.difference(gpu.minor for gpu in mine if gpu.minor is not None)) != len(lost):
+        lost = []  # which of them is the job's cannot be told
+    chosen = [gpu.place for gpu in mine if gpu.minor in wanted or gpu in lost]
     if len(chosen) != len(wanted) and len(mine) == len(wanted):
         chosen = [gpu.place for gpu in mine]
     because = f"{name}={words}"

@@ -9,6 +9,15 @@ if TYPE_CHECKING:
 _NONE_VISIBLE = ("", "-1", "NoDevFiles")  # the last is what Slurm sets for a task without GPUs
 _MOST_DIGITS = 4
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_SLURMS = (
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_GPUS_PER_TASK",
+)
 
 
 class Claim:
@@ -28,6 +37,18 @@ def visible_devices(env: dict[str, str]) -> str | None:
         if name in env:
             return env[name]
     return None
+
+
+def may_have_gpus(env: dict[str, str]) -> bool:
+    """Whether GPUs that this process may open can be a rank's.
+
+    Slurm names those of a job that was given any, in one way or another: the node's GPUs are not
+    those of a job without them, though where ConstrainDevices is not set it may open them all.
+    Source: srun(1) and sbatch(1), OUTPUT ENVIRONMENT VARIABLES.
+    """
+    if "SLURM_JOB_ID" not in env or visible_devices(env) is not None:
+        return True
+    return any(env.get(name) for name in _SLURMS)
 
 
 def claim(uuids: list[str], visible: str | None, env: dict[str, str], identity: Identity) -> Claim:

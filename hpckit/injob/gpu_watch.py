@@ -14,7 +14,7 @@ from hpckit.injob.counter_track import (
     AfterEnd,
     CounterTrack,
 )
-from hpckit.injob.gpu_claim import Claim, claim, visible_devices
+from hpckit.injob.gpu_claim import Claim, claim, may_have_gpus, visible_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,14 +124,8 @@ class GpuWatch:
         # Signals are the main thread's, which has a handler and a pipe for them.
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         begun_ns = time.monotonic_ns()
-        try:
-            found, visible = self._find(visible_devices(self._env))
-            self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
-            uuids = [gpu.uuid for gpu in found]
-            self._claim = claim(uuids, visible, self._env, self._identity)
-            self._mine = [found[place] for place in self._claim.places]
-        except Refused as error:
-            self._refused = str(error)
+        if may_have_gpus(self._env):
+            self._take_mine(begun_ns)
         self._first = [read(gpu) for gpu in self._mine]
         self._tracks = [
             CounterTrack(_asking(gpu), first)
@@ -144,6 +138,16 @@ class GpuWatch:
         if time.monotonic_ns() - begun_ns < WATCHED_NS:
             self._look_after()
         self._ended.release()
+
+    def _take_mine(self, begun_ns: int) -> None:
+        try:
+            found, visible = self._find(visible_devices(self._env))
+            self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
+            uuids = [gpu.uuid for gpu in found]
+            self._claim = claim(uuids, visible, self._env, self._identity)
+            self._mine = [found[place] for place in self._claim.places]
+        except Refused as error:
+            self._refused = str(error)
 
     def _watch(self) -> bool:
         """Look for the counters' changes; True when the end comes before that is done."""

@@ -26,13 +26,30 @@ class _NvidiaGpu:
             raise Refused(error.reason) from error
 
 
+class _LostGpu:
+    """A GPU that its driver has lost: it keeps its place, and the others keep theirs."""
+
+    __slots__ = ("_reason", "uuid")
+
+    def __init__(self, index: int, reason: str) -> None:
+        self._reason = reason
+        self.uuid = f"index-{index}"
+
+    def energy_mj(self) -> int:
+        raise Refused(self._reason)
+
+
 def find_gpus(
-    visible: str | None, library: str = "libnvidia-ml.so.1", drm: str = "/sys/class/drm"
+    visible: str | None,
+    library: str = "libnvidia-ml.so.1",
+    drm: str = "/sys/class/drm",
+    dev: str = "/dev",
 ) -> tuple[list[Gpu], str | None]:
     """The GPUs in the driver's order, which is that of their PCI addresses.
 
-    The second value is `visible` with slices of GPUs (MIG) replaced by these. Raises Refused where
-    NVML does not answer, and no GPU of AMD is there either.
+    The uuid of one that is lost is `index-` and its place. The second value is `visible` with
+    slices of GPUs (MIG) replaced by these. Raises Refused where NVML does not answer, and no GPU of
+    AMD is there either.
     """
     try:
         from hpckit.adapters.nvml_calls import NvmlCalls, NvmlRefused
@@ -40,7 +57,7 @@ def find_gpus(
         raise Refused("this Python has no ctypes") from error
     try:
         nvml = NvmlCalls(library)
-        return [*_openable(nvml, nvml.count())], _without_slices(nvml, visible)
+        return _openable(nvml, nvml.count(), dev), _without_slices(nvml, visible)
     except NvmlRefused as error:
         if error.reason == "LibraryNotFound":
             from hpckit.adapters.amd_energy import amd_gpus
@@ -51,18 +68,35 @@ def find_gpus(
         raise Refused(error.reason) from error
 
 
-def _openable(nvml: NvmlCalls, count: int) -> list[_NvidiaGpu]:
+def _openable(nvml: NvmlCalls, count: int, dev: str) -> list[Gpu]:
     # The count includes GPUs that a job without them may not open: nvml.h.
     from hpckit.adapters.nvml_calls import NvmlRefused
 
-    found = []
+    found: list[Gpu] = []
+    answering, lost = [], []
     for index in range(count):
         try:
-            found.append(_NvidiaGpu(nvml.gpu(index)))
+            handle = nvml.gpu(index)
+            found.append(_NvidiaGpu(handle))
+            answering.append(handle)
         except NvmlRefused as error:
             if error.reason != "NoPermission":
-                raise
+                lost.append(_LostGpu(index, error.reason))
+                found.append(lost[-1])
+    if lost and not _opens_others(answering, dev):
+        return [gpu for gpu in found if gpu not in lost]
     return found
+
+
+def _opens_others(answering: list[NvmlHandle], dev: str) -> bool:
+    from hpckit.adapters.nvml_calls import NvmlRefused
+    from hpckit.adapters.nvml_devices import opens_others
+
+    try:
+        known = {handle.number("nvmlDeviceGetMinorNumber") for handle in answering}
+    except NvmlRefused:
+        return True
+    return opens_others(known, dev)
 
 
 def _without_slices(nvml: NvmlCalls, visible: str | None) -> str | None:

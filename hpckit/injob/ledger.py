@@ -125,6 +125,7 @@ class Ledger:
         return _line(
             {
                 "record": "end",
+                "pid": os.getpid(),
                 "at": at,
                 **gpus,
                 "exit_code": exit_code,

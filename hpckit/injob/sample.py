@@ -8,7 +8,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from hpckit.injob.talk import reason, say
+from hpckit.injob.talk import reason, sampler_on, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LEAST_HZ, MOST_HZ = 0.01, 100.0
 MOST_DURATION_S = 366 * 86400.0
 _LAST_COPY_S = 1.5
+_LAST_WORDS_S = 4.0
 _MIB = 1024**2
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
 _BY_HAND = "--by-hand"
@@ -64,9 +65,9 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
     try:
         _Run(wish, words, env).run()
     except OSError as error:
-        say(f"sampler: {error.filename or ''}: {reason(error)}; sampling ends here")
+        say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling ends here")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"sampler: {type(error).__name__}: {error}; sampling ends here")
+        say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling ends here")
     return 0
 
 
@@ -114,8 +115,9 @@ class _Run:
 
         ends = listen(by_hand=self._wish.by_hand)
         os.nice(19)
+        _first_to_go()
         Guard(self._beat, ends, self._hung)
-        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=say)
+        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=self._say)
         try:
             end, gpus, why = self._sample(spool, ends)
         finally:
@@ -124,6 +126,8 @@ class _Run:
 
     def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int, str]:
         """Sample to the end; how it ended, how many GPUs there were, and why none of NVIDIA's."""
+        from zlib import crc32
+
         from hpckit.adapters.sample_clock import SignalClock
         from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
@@ -140,9 +144,16 @@ class _Run:
             beat=self._beat,
             progress=self._progress(),
         )
-        plan = SamplePlan(hz=wish.hz, duration_s=wish.duration_s, meta=node.meta(self._name()))
+        name = self._name()
+        plan = SamplePlan(
+            hz=wish.hz,
+            duration_s=wish.duration_s,
+            meta=node.meta(name),
+            phase=crc32(name.encode()) / 2**32,
+        )
         self._loop = loop = SampleLoop(plan, tools)
         self._sampling_since_s = time.monotonic()
+        self._beat.begun_ns = time.monotonic_ns()
         self._beat.limit_s = LIMIT_S
         # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
         gc.freeze()
@@ -155,7 +166,10 @@ class _Run:
             self._topology.end()
         kept = spool.close(_LAST_COPY_S)
         if kept is not None:
-            say(f"sampler: not all reached {self._wish.out}; the rest is in {kept} on this node")
+            self._say(f"not all reached {self._wish.out}; the rest is in {kept} on this node")
+
+    def _say(self, text: str) -> None:
+        say(f"{sampler_on(self._env)}: {text}")
 
     def _name(self) -> str:
         return self._env.get("SLURMD_NODENAME") or os.uname().nodename
@@ -194,7 +208,8 @@ class _Run:
         return JobEnd(
             end_s=float(end) if end.isascii() and end.isdigit() else None,
             parent=self._wish.parent,
-            processes=node.processes,
+            # By hand nobody else's processes are waited for: Ctrl-C ends it.
+            processes=None if self._wish.by_hand else node.processes,
         )
 
     def _progress(self) -> Callable[[int, float], None]:
@@ -226,21 +241,48 @@ class _Run:
 
     def _hung(self, is_asked: bool) -> None:
         """What is under way does not return: write what there is, and go on without that GPU."""
-        gpu, spool = self._beat.gpu, self._spool
-        if gpu is not None:
-            say(f"sampler: the driver does not answer for {gpu}; it is left out from here on")
-            if self._loop is not None:
-                self._loop.keep_written()
-        if spool is not None:
-            self._close(spool)
+        import threading
+
+        gpu = self._beat.gpu
         wish, left_s = self._wish, self._wish.duration_s
         if left_s is not None and self._loop is not None:
             left_s -= time.monotonic() - self._sampling_since_s
-        is_over = left_s is not None and left_s <= 0
-        if is_asked or is_over or gpu is None or gpu in wish.without:
+        is_over = is_asked or (left_s is not None and left_s <= 0)
+        is_end = is_over or gpu is None or gpu in wish.without
+        # The write may hang too, on this node or in the job folder, where standard error is.
+        last = threading.Thread(target=self._keep_what_there_is, args=(is_end,), daemon=True)
+        last.start()
+        last.join(_LAST_WORDS_S)
+        if is_end or gpu is None:
             os._exit(0)
         wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
         os.execv(sys.executable, [*self._command(), *wish.words()])
+
+    def _keep_what_there_is(self, is_end: bool) -> None:
+        gpu, loop = self._beat.gpu, self._loop
+        is_writing = loop is not None and loop.is_writing
+        if gpu is not None:
+            self._say(f"the driver does not answer for {gpu}; it is left out from here on")
+        else:
+            what = "a write on this node" if is_writing else "a call of the system"
+            late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
+            self._say(f"{what} did not return for {late_s:.0f} s; sampling ends here")
+        if loop is not None and not is_writing:
+            if is_end:
+                loop.end_hung()
+            else:
+                loop.keep_written()
+        if self._spool is not None:
+            self._close(self._spool)
+
+
+def _first_to_go() -> None:
+    """Where the job's memory is out the kernel ends this, and its child, before any rank."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"1000")
+    except OSError:
+        return
 
 
 def _what(gpus: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from hpckit import __version__
 from hpckit.adapters.cgroup_counters import Hierarchies
@@ -62,6 +63,8 @@ class Node:
             shown = shown_gpus(nvml)
         except NvmlRefused as refused:
             self.refused["nvidia"] = refused.reason
+            # What hangs from here on is nothing of the driver's.
+            self._beat.gpu = None
             return []
         chosen = sampled_gpus(self._env, shown, lambda mig: parent_of(nvml, mig))
         hung = {gpu.place for gpu in shown if gpu.uuid in self._without}
@@ -105,18 +108,16 @@ class Node:
     def exclusive(self) -> tuple[bool | None, str | None]:
         """Whether this node is the job's alone, and why counters of the node are not taken.
 
-        It is where the job has as many CPUs as the node, or as many as it has cores. Outside a job
-        it is not asked: whoever samples a machine by hand wants the machine.
+        Outside a job it is not asked: whoever samples a machine by hand wants the machine.
         """
         if "SLURM_JOB_ID" not in self._env:
             return None, None
-        online = os.cpu_count() or 0
-        smt = read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1")
-        if self._cpus is None:
-            return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
-        if self._cpus in {online, online // 2 if smt else online}:
-            return True, None
-        return False, f"the job has {self._cpus} of {online} CPUs: others may use this node too"
+        seen = SeenCpus(
+            online=os.cpu_count() or 0,
+            has_smt=read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1"),
+            allowed=Hierarchies().allowed_cpus(),
+        )
+        return has_node_alone(self._cpus, seen)
 
     def meta(self, name: str) -> dict[str, Any]:
         """What META says beside GPUs and columns."""
@@ -136,6 +137,36 @@ class Node:
             or (None if total_kib is None else total_kib * _KIB),
             "exclusive": exclusive,
         }
+
+
+class SeenCpus(NamedTuple):
+    """CPUs of this node, and what the sampler's control groups allow, from its own up."""
+
+    online: int
+    has_smt: bool
+    allowed: tuple[int, ...]
+
+
+def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str | None]:
+    """Whether a job with so many CPUs, as Slurm counts them, has the node alone; and why not.
+
+    Slurm counts hardware threads or cores, as the node's CPUs= in slurm.conf has it. Half of the
+    threads are all of the cores, or half of the node: the job's control group tells which. It is
+    the first that is wider than the sampler's step, which has one core (srun -c 1).
+    """
+    if cpus is None:
+        return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
+    if cpus == seen.online:
+        return True, None
+    step = seen.allowed[0] if seen.allowed else 0
+    job = next((one for one in seen.allowed if one > step), step)
+    is_half = seen.has_smt and cpus == seen.online // 2
+    if is_half and job == seen.online and (step < cpus or step == job):
+        return True, None
+    if is_half and not step < job == cpus:
+        words = "may be all cores or half of the node, and no control group tells which"
+        return None, f"the job's {cpus} CPUs of {seen.online} hardware threads {words}"
+    return False, f"the job has {cpus} of {seen.online} CPUs: others may use this node too"
 
 
 def _processes(env: Mapping[str, str]) -> JobProcesses | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 def say(text: str, log: int | None = None) -> None:
     """Write one line to standard error, and to the descriptor `log`.
@@ -21,3 +25,10 @@ def say(text: str, log: int | None = None) -> None:
 def reason(error: OSError) -> str:
     """Give the operating system's own words for an error."""
     return error.strerror or str(error)
+
+
+def sampler_on(env: Mapping[str, str]) -> str:
+    """Who speaks: the samplers of all nodes and array tasks write one file, logs/sampler.log."""
+    node = env.get("SLURMD_NODENAME") or os.uname().nodename
+    task = env.get("SLURM_ARRAY_TASK_ID")
+    return f"sampler on {node}, array task {task}" if task else f"sampler on {node}"

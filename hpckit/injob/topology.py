@@ -8,7 +8,7 @@ import signal
 
 from hpckit import __version__
 from hpckit.adapters.inner_zip import open_inner_zip
-from hpckit.injob.talk import reason, say
+from hpckit.injob.talk import reason, sampler_on, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def topology(words: list[str], env: dict[str, str]) -> int | None:
         open_inner_zip()
         write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
     except OSError as error:
-        say(f"sampler: the topology: {error.filename or target}: {reason(error)}")
+        say(f"{sampler_on(env)}: the topology: {error.filename or target}: {reason(error)}")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"sampler: the topology: {type(error).__name__}: {error}")
+        say(f"{sampler_on(env)}: the topology: {type(error).__name__}: {error}")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from hpckit.injob.talk import reason, say
+from hpckit.injob.talk import reason, sampler_on, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TopologyProcess:
                 self._argv[0], self._argv, self._env, setsigmask=(), setsigdef=changed
             )
         except OSError as error:
-            say(f"sampler: the topology: {self._argv[0]}: {reason(error)}")
+            say(f"{sampler_on(self._env)}: the topology: {self._argv[0]}: {reason(error)}")
 
     def _reap(self, pid: int) -> None:
         try:
@@ -62,4 +62,4 @@ class TopologyProcess:
         code = os.waitstatus_to_exitcode(status)
         if code and -code not in _QUIET:
             why = "it took too long" if -code == signal.SIGALRM else f"it ended with {code}"
-            say(f"sampler: the topology is not known: {why}")
+            say(f"{sampler_on(self._env)}: the topology is not known: {why}")

@@ -6,23 +6,30 @@ while no rank holds it is the idle remainder. So ranks and remainder add up to t
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.model.account import Conservation, Energy, EnergySource
 from hpckit.model.ledger import RankLedger
 
+_CUT: Final = {
+    "sample": "the node's last sample",
+    "processes": "nothing ran on its GPUs any more",
+    "next-life": "its rank was started anew",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankClaim:
     """A life of a rank on one node: the GPUs that it held, from when to when (CLOCK_MONOTONIC).
 
-    `ended_by` is `ledger`, `sample` or `running` as in hpckit.model.account.RankAccount.
+    `ended_by` is as in hpckit.model.account.RankAccount.
     """
 
     rank: int
@@ -149,12 +156,20 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
     return Energy(
         value_j=math.fsum(span.joules / len(span.held) for span in held),
-        plus_minus_j=math.fsum((s.whole.plus_minus_j or 0.0) / len(s.held) for s in known),
+        plus_minus_j=_half_width(known),
+        unseen_j=math.fsum(span.whole.unseen_j / len(span.held) for span in known),
         source=sources.pop() if len(sources) == 1 else EnergySource.MIXED,
         coverage_frac=covered_s / time_s,
         scope=gpu.scope,
         because=shared + longest.whole.because,
     )
+
+
+def _half_width(spans: Sequence[_Span]) -> float | None:
+    """That of a rank's part of them; None where one has none."""
+    halves = [(span.whole.plus_minus_j, len(span.held)) for span in spans]
+    known = [half_j / ranks for half_j, ranks in halves if half_j is not None]
+    return math.fsum(known) if len(known) == len(halves) else None
 
 
 def _of_rank(
@@ -169,9 +184,6 @@ def _of_rank(
     if total.value_j is None:
         return total
     words = [total.because] if total.because else []
-    if claim.ended_by == "sample":
-        words.append("it was killed: until the node's last sample")
-    return Energy(
-        value_j=math.fsum(joules), plus_minus_j=total.plus_minus_j, source=total.source,
-        coverage_frac=total.coverage_frac, scope=total.scope, because="; ".join(words),
-    )  # fmt: skip
+    if claim.ended_by in _CUT:
+        words.append(f"it was killed: until {_CUT[claim.ended_by]}")
+    return dataclasses.replace(total, value_j=math.fsum(joules), because="; ".join(words))

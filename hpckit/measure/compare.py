@@ -6,24 +6,23 @@ them. `measure/spread` says what they are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Final
 
 import numpy as np
 
-from hpckit.measure.compare_series import QUANTITIES, JobSeries, series_of
+from hpckit.measure.compare_series import QUANTITIES, USEFUL_FRAC, JobSeries, series_of
 from hpckit.measure.spread import (
     Floats,
     Spread,
-    of_gpus,
     spread_of,
     summed,
     t_power,
     t_quantile,
 )
-from hpckit.model.account import GpuAccount, JobReport
+from hpckit.model.account import SPLIT_GPU, GpuAccount, JobReport
 from hpckit.model.comparison import (
     ComparedJob,
     ComparedQuantity,
@@ -44,9 +43,7 @@ _SURE_SIGNS: Final = 3.0
 """Standard errors between a mean and 0 from which its logarithm has an interval."""
 _HALF_WIDTH: Final = 1.96
 """Standard errors in the half width of the 95 % interval of a measured energy."""
-_GPUS_ONLY: Final = (
-    "one number a GPU with its ±, GPUs as clusters; what all GPUs of a job share is not in it"
-)
+_S_PER_H: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +66,7 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
     quantities = (
         *sampled,
         _at_equal_temperature(first, second, same_boards=same),
-        _of_accounts("energy_per_gpu_hour_j", a, b, _energy_rate),
-        _of_accounts("useful_frac", a, b, _useful),
+        *(_of_accounts(name, (a, first), (b, second), same_boards=same) for name in _ACCOUNTS),
         _duration(a, b),
     )
     return Comparison(
@@ -78,7 +74,7 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
         b=_job(b.report),
         recipe=_recipe(a.recipe, b.recipe),
         quantities=quantities,
-        notes=tuple(_notes(first, second, same_boards=same)),
+        notes=(*_notes(first, second, same_boards=same), *_split(a, b)),
     )
 
 
@@ -214,43 +210,103 @@ def _weighted(
 
 # --- what the accounts say -----------------------------------------------------------------------
 
-_OfGpu = Callable[[GpuAccount], tuple[float, float] | None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfAccounts:
+    """A quantity of which accounts have one number a GPU: `of_gpu`; None is not known.
+
+    Its course in time is that of the series `sampled`, times `factor`. `error` is what its
+    measurement may be off by in a whole job (standard deviation), None where that is not known.
+    """
+
+    sampled: str
+    factor: float
+    of_gpu: Callable[[GpuAccount], float | None]
+    error: Callable[[Sequence[GpuAccount], bool], float | None]
 
 
-def _energy_rate(gpu: GpuAccount) -> tuple[float, float] | None:
-    """Joules for each hour that a GPU was held, and the variance of it."""
+def _energy_rate(gpu: GpuAccount) -> float | None:
+    """Joules for each hour that a GPU was held."""
     if gpu.energy.value_j is None or gpu.held_s <= 0:
         return None
-    hours = gpu.held_s / 3600
-    error_j = (gpu.energy.plus_minus_j or 0.0) / _HALF_WIDTH
-    return gpu.energy.value_j / hours, (error_j / hours) ** 2
+    return gpu.energy.value_j / gpu.held_s * _S_PER_H
 
 
-def _useful(gpu: GpuAccount) -> tuple[float, float] | None:
+def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None:
+    """What the sensors do not see, since another load hides another part.
+
+    Boards' gains cancel where the boards are the same, and are what several boards differ by. Of
+    a single GPU beside another nothing but the ± tells of them.
+    """
+    halves = [gpu.energy.plus_minus_j for gpu in gpus if gpu.energy.value_j is not None]
+    if None in halves:
+        return None
+    unseen_j = sum(gpu.energy.unseen_j for gpu in gpus)
+    is_single = len(halves) == 1 and not same_boards
+    half_j = sum(half_j or 0.0 for half_j in halves) if is_single else unseen_j
+    hours = sum(gpu.held_s for gpu in gpus) / _S_PER_H
+    return half_j / _HALF_WIDTH / hours if hours > 0 else None
+
+
+def _useful(gpu: GpuAccount) -> float | None:
     known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-    return (gpu.waste.useful_gpu_s / known_s, 0.0) if known_s > 0 else None
+    return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
 
 
-def _of_accounts(name: str, a: ComparedSide, b: ComparedSide, of_gpu: _OfGpu) -> ComparedQuantity:
-    """A quantity of which accounts have one number a GPU; pairs, where the GPUs are the same."""
-    one, other = (
-        {gpu.uuid: value for gpu in _last(side.report) if (value := of_gpu(gpu)) is not None}
-        for side in (a, b)
+_ACCOUNTS: Final = {
+    "energy_per_gpu_hour_j": _OfAccounts(
+        sampled="power_w", factor=_S_PER_H, of_gpu=_energy_rate, error=_energy_error
+    ),
+    USEFUL_FRAC: _OfAccounts(
+        sampled=USEFUL_FRAC, factor=1.0, of_gpu=_useful, error=lambda _gpus, _same: 0.0
+    ),
+}
+
+
+def _of_accounts(
+    name: str, a: tuple[ComparedSide, JobSeries], b: tuple[ComparedSide, JobSeries], *,
+    same_boards: bool,
+) -> ComparedQuantity:  # fmt: skip
+    """The report's means, with the variance of their samples: what all GPUs share is in that.
+
+    What the samples do not explain of the difference, such as that of the first seconds, counts as
+    an error.
+    """
+    row = _ACCOUNTS[name]
+    gpus = [_last(side.report) for side, _ in (a, b)]
+    means = [_mean_of([row.of_gpu(gpu) for gpu in mine]) for mine in gpus]
+    spreads = [_spread(series, row.sampled, same_boards=same_boards) for _, series in (a, b)]
+    errors = [row.error(mine, same_boards) for mine in gpus]
+    found = [
+        (mean, spread, error)
+        for mean, spread, error in zip(means, spreads, errors, strict=True)
+        if mean is not None and spread is not None and error is not None
+    ]
+    if len(found) < len(means):
+        return _unknown(name, means[0], means[1], _why_not(means, spreads))
+    (was, by_a, error_a), (is_now, by_b, error_b) = found
+    unexplained = is_now - was - row.factor * (by_b.mean - by_a.mean)
+    square = row.factor**2
+    one = summed(was, [(square * by_a.variance, by_a.df), (error_a**2, inf)])
+    other = summed(
+        is_now, [(square * by_b.variance, by_b.df), (error_b**2, inf), (unexplained**2, inf)]
     )
-    first, second = (np.array([*known.values()]).reshape(-1, 2) for known in (one, other))
-    if one and one.keys() == other.keys():
-        apart = np.array([other[uuid][0] - one[uuid][0] for uuid in one])
-        paired = of_gpus(apart, first[:, 1] + second[:, 1])
-        mean = float(first[:, 0].mean())
-        was: Spread | None = Spread(mean, 0.0, inf)
-        is_now = None if paired is None else paired._replace(mean=mean + paired.mean)
-    else:
-        was, is_now = of_gpus(first[:, 0], first[:, 1]), of_gpus(second[:, 0], second[:, 1])
-    if was is None or is_now is None:
-        means = [float(known[:, 0].mean()) if len(known) else None for known in (first, second)]
-        because = "an interval needs two GPUs or more in each job"
-        return _unknown(name, means[0], means[1], because)
-    return compared(name, was, is_now, _GPUS_ONLY)
+    method = _method(a[1], b[1], same_boards=same_boards)
+    return compared(name, one, other, f"{method}; means are the reports'")
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _why_not(means: Sequence[float | None], spreads: Sequence[Spread | None]) -> str:
+    if None in means:
+        return f"not measured in {'A' if means[0] is None else 'B'}"
+    if None in spreads:
+        which = "A" if spreads[0] is None else "B"
+        return f"{which} has no samples that tell how it went over time, or for too short a time"
+    return "how far the energy may be off is not known"
 
 
 def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:
@@ -300,3 +356,8 @@ def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
     if few < _FEW_BOARDS:
         yield "fewer than 4 GPUs in a job: how boards differ is hardly known, intervals are wide"
     yield "at 95 % each, 1 in 20 quantities differs by chance alone"
+
+
+def _split(*sides: ComparedSide) -> Iterable[str]:
+    if any(gpu.energy.scope == SPLIT_GPU for side in sides for gpu in _last(side.report)):
+        yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"

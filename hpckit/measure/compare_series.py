@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from hpckit.measure.compare_states import WaitingPower, shares_of, states_in, useful_shares
 from hpckit.measure.rows import Rows, Times, counter_steps, measured, rows_by_gpu
 from hpckit.measure.spread import Floats
-from hpckit.model.series import SampleChunk
+from hpckit.model.series import SampleChunk, SampledGpu
 
 WARM_UP_S: Final = 10.0
 """Not compared: start of the program, and twice the delay and rise of 1-s sensors (SC24 Yang)."""
@@ -35,6 +36,9 @@ _SHARES: Final = {
 }
 """Counters of milliseconds, and the bits of nvmlClocksEventReasons where there are none."""
 QUANTITIES: Final = (*_GAUGES, *_SHARES)
+USEFUL_FRAC: Final = "useful_frac"
+"""A series beside them, of what the report has as well."""
+_QUIET_FRAC: Final = "quiet_frac"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,7 @@ class SeriesFold:
         self._bin_ns = 0
         self._bins = 0
         self._sums: dict[str, dict[str, tuple[Floats, Floats]]] = {}
+        self._waiting = WaitingPower()
 
     def add(self, chunk: SampleChunk) -> None:
         """The next chunk; those of a file in their order."""
@@ -70,9 +75,14 @@ class SeriesFold:
         for place, times, rows in rows_by_gpu(chunk):
             if place < len(chunk.meta.gpus):
                 at = (times + (chunk.realtime_offset_ns - self._begin_ns)) // self._bin_ns
-                self._add(chunk.meta.gpus[place].uuid, at, times, rows)
+                self._add(chunk.meta.gpus[place], at, times, rows)
 
-    def _add(self, uuid: str, at: Times, times: Times, rows: Rows) -> None:
+    def _add(self, gpu: SampledGpu, at: Times, times: Times, rows: Rows) -> None:
+        uuid = gpu.uuid
+        states = states_in(times, rows)
+        self._waiting.add(gpu, states, measured(rows, "power_mw") * 1e-3)
+        for name, shares in zip((USEFUL_FRAC, _QUIET_FRAC), shares_of(states), strict=True):
+            self._put(uuid, name, at, shares)
         for name, (column, unit) in _GAUGES.items():
             self._put(uuid, name, at, measured(rows, column) * unit)
         for name, (counters, bits) in _SHARES.items():
@@ -92,9 +102,14 @@ class SeriesFold:
     def result(self) -> JobSeries:
         """The series; a quantity that was never measured has no matrix."""
         uuids = sorted({uuid for one in self._sums.values() for uuid in one})
+        found = {name: _matrix(one, uuids, self._bins) for name, one in self._sums.items()}
+        if (quiet := found.pop(_QUIET_FRAC, None)) is not None:
+            waiting = np.array([self._waiting.of(uuid) for uuid in uuids])
+            power_w = found.get("power_w")
+            found[USEFUL_FRAC] = useful_shares(found[USEFUL_FRAC], quiet, power_w, waiting)
         return JobSeries(
             uuids=tuple(uuids),
-            matrices={name: _matrix(one, uuids, self._bins) for name, one in self._sums.items()},
+            matrices=found,
             bin_s=self._bin_ns / 1e9,
             skipped_s=self.skipped_s,
         )

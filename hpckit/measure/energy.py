@@ -27,6 +27,7 @@ from hpckit.measure.counter import (
 from hpckit.measure.gpu_energy import Counts, GpuEnergy
 from hpckit.measure.power import MOST_W, PowerCurve, sensor_of
 from hpckit.measure.rows import Floats, Rows, Times, measured, median
+from hpckit.model.account import SPLIT_GPU
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.series import SampledGpu
 
@@ -117,7 +118,7 @@ class GpuEnergyFold:
             self._settle(is_last=True)
         return GpuEnergy(
             uuid=self._gpu.uuid,
-            scope=self._gpu.scope,
+            scope=SPLIT_GPU if self._gpu.mig and self._gpu.scope == "gpu" else self._gpu.scope,
             marks_ns=self._marks_ns,
             columns=self._columns,
             edge_variance_j2=self._edges_j2,

@@ -3,23 +3,96 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from hpckit.model.account import Energy, EnergySource
+from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount
+
+_MOST_NOTES: Final = 6
+_NUMBER: Final = re.compile(r"\d[\d.,]*")
+
+
+class Part(NamedTuple):
+    """A part of a sum: `meter` is what measured it, a board or a node, and `time_s` for how long.
+
+    What a meter is off by is the same each time, so that its ± add up; those of meters add as
+    squares, but for what sensors of boards in step do not see.
+    """
+
+    energy: Energy
+    meter: str
+    time_s: float = 1.0
 
 
 def sum_of_boards(energies: Iterable[Energy], *, because: str = "") -> Energy:
-    """The energy of several boards: their gains are independent, so that ± add as squares."""
-    parts = tuple(energies)
-    half_j = math.sqrt(sum((part.plus_minus_j or 0.0) ** 2 for part in _known(parts)))
-    return _summed(parts, half_j, because)
+    """The energy of several boards over the same time: their gains are independent."""
+    parts = [Part(energy, str(place)) for place, energy in enumerate(energies)]
+    return sum_of_parts(parts, because=because)
 
 
-def sum_of_times(energies: Iterable[Energy], *, because: str = "") -> Energy:
-    """The energy of one board over several times: its gain is the same, so that ± add up."""
-    parts = tuple(energies)
-    return _summed(parts, sum(part.plus_minus_j or 0.0 for part in _known(parts)), because)
+def sum_of_gpus(gpus: Iterable[GpuAccount]) -> Energy:
+    """The energy of GPUs in one incarnation or in several: a board that comes again is one."""
+    return sum_of_parts([Part(one.energy, one.uuid, one.held_s) for one in gpus])
+
+
+def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
+    """All that is known of the parts; no ± where one of these has none."""
+    energies = [part.energy for part in parts]
+    known = [one for one in energies if one.value_j is not None]
+    scope = _one({one.scope for one in energies}, "gpu")
+    if not known:
+        reasons = dict.fromkeys(one.because for one in energies if one.because)
+        return Energy(value_j=None, scope=scope, because="; ".join(reasons) or "nothing to sum")
+    words = [because] if because else _notes(known)
+    if len(known) < len(parts):
+        words.append(f"{len(parts) - len(known)} of {len(parts)} are not measured")
+    sources = {one.source for one in known}
+    return Energy(
+        value_j=math.fsum(one.value_j or 0.0 for one in known),
+        plus_minus_j=_half_width(parts),
+        unseen_j=math.fsum(one.unseen_j for one in known),
+        source=next(iter(sources)) if len(sources) == 1 else EnergySource.MIXED,
+        coverage_frac=_coverage(parts),
+        scope=scope,
+        because="; ".join(words),
+    )
+
+
+def _half_width(parts: Sequence[Part]) -> float | None:
+    by_meter: dict[str, float] = {}
+    unseen_j = 0.0
+    for energy, meter, _ in parts:
+        if energy.value_j is None:
+            continue
+        if energy.plus_minus_j is None:
+            return None
+        unseen_j += energy.unseen_j
+        own_j = max(0.0, energy.plus_minus_j - energy.unseen_j)
+        by_meter[meter] = by_meter.get(meter, 0.0) + own_j
+    return math.hypot(*by_meter.values()) + unseen_j
+
+
+def _coverage(parts: Sequence[Part]) -> float:
+    """The share of all the time that was measured."""
+    time_s = math.fsum(part.time_s for part in parts)
+    if time_s <= 0:
+        return sum(part.energy.coverage_frac for part in parts) / len(parts)
+    return math.fsum(part.energy.coverage_frac * part.time_s for part in parts) / time_s
+
+
+def _notes(energies: Iterable[Energy]) -> list[str]:
+    """What the parts say of themselves, each kind of note once: some differ in numbers alone."""
+    kinds: dict[str, dict[str, None]] = {}
+    for energy in energies:
+        for note in filter(None, energy.because.split("; ")):
+            kinds.setdefault(_NUMBER.sub("#", note), {})[note] = None
+    told = [
+        next(iter(alike)) + (f" (and {len(alike) - 1} more like it)" if len(alike) > 1 else "")
+        for alike in kinds.values()
+    ]
+    more = len(told) - _MOST_NOTES
+    return told if more <= 0 else [*told[:_MOST_NOTES], f"and {more} more notes"]
 
 
 _SLURM_SCOPES: Final = {
@@ -56,31 +129,7 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
     )  # fmt: skip
 
 
-def _known(parts: Sequence[Energy]) -> list[Energy]:
-    return [part for part in parts if part.value_j is not None]
-
-
-def _summed(parts: Sequence[Energy], half_j: float, because: str) -> Energy:
-    known = _known(parts)
-    scope = _one({part.scope for part in parts}, "gpu")
-    if not known:
-        reasons = dict.fromkeys(part.because for part in parts if part.because)
-        return Energy(value_j=None, scope=scope, because="; ".join(reasons) or "nothing to sum")
-    words = [because] if because else list(dict.fromkeys(part.because for part in known))[:1]
-    if len(known) < len(parts):
-        words.append(f"{len(parts) - len(known)} of {len(parts)} are not measured")
-    sources = {part.source for part in known}
-    return Energy(
-        value_j=math.fsum(part.value_j or 0.0 for part in known),
-        plus_minus_j=half_j if any(part.plus_minus_j is not None for part in known) else None,
-        source=next(iter(sources)) if len(sources) == 1 else EnergySource.MIXED,
-        coverage_frac=sum(part.coverage_frac for part in parts) / len(parts),
-        scope=scope,
-        because="; ".join(words),
-    )
-
-
 def _one(scopes: set[str], usual: str) -> str:
-    """The scope of all of them; of several the widest, since a module holds its GPU."""
-    widest = ("node", "module", "gpu", "cpu")
+    """The scope of all of them; of several the widest: a module holds its GPU."""
+    widest = ("node", "module", SPLIT_GPU, "gpu", "cpu")
     return next((scope for scope in widest if scope in scopes), usual)

@@ -16,16 +16,17 @@ from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window
-from hpckit.units import format_duration
+from hpckit.units import format_duration, format_indices
 
 NEVER_FRAC: Final = 0.01
 """What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
 LATE_S: Final = 60.0
 LATE_FRAC: Final = 0.05
 LATE_SHORT_FRAC: Final = 0.2
+LATE_SHORT_S: Final = 10.0
 LATE_LONG_S: Final = 900.0
-"""At the end: a minute that is 5 % of the job, or a fifth of a short job, or a quarter of an hour
-of any; writing the last checkpoint takes less."""
+"""At the end: a minute that is 5 % of the job, or a fifth of a short job and 10 s, or a quarter of
+an hour of any; writing the last checkpoint takes less, and so does a program that ends."""
 STRETCH_FRAC: Final = 0.2
 STRETCH_S: Final = 60.0
 """Before: loading data and compiling take some percent of a job, rarely a fifth."""
@@ -52,6 +53,8 @@ DISAGREE_S: Final = 60.0
 UNKNOWN_FRAC: Final = 0.1
 UNKNOWN_S: Final = 10.0
 """A sampler starts and ends within some seconds of its job."""
+BALANCE: Final = "see whether its rank has more to do, as a pipeline's stage may; balance the work"
+"""What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
 # --- held and not used ---------------------------------------------------------------------------
@@ -130,17 +133,18 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
 
 def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `straggler`."""
-    ranks = {
-        (rank.restart, rank.node, uuid): rank.rank
-        for rank in job.report.ranks
-        for uuid in rank.gpus
-    }
+    ranks: dict[tuple[int, str, str], set[int]] = {}
+    for rank in job.report.ranks:
+        for uuid in rank.gpus:
+            ranks.setdefault((rank.restart, rank.node, uuid), set()).add(rank.rank)
     for one in job.stragglers:
-        rank = ranks.get((one.restart, one.node, one.uuid))
-        subject = one.name if rank is None else f"rank {rank}, {one.name}"
+        its = ranks.get((one.restart, one.node, one.uuid), set())
+        what = "rank" if len(its) == 1 else "ranks"
+        subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
         because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
-        yield Evidence(subject, because, one.wasted_gpu_s)
+        remedy = None if one.causes else BALANCE
+        yield Evidence(subject, because, one.wasted_gpu_s, remedy=remedy)
 
 
 # --- clocks --------------------------------------------------------------------------------------
@@ -225,12 +229,18 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
 
 def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
-    for gpus in by_node(gpu for gpu in job.report.gpus if known_s(gpu) > 0):
+    for gpus in by_node(gpu for gpu in job.report.gpus if _has_samples(gpu)):
         unknown = [gpu for gpu in gpus if gpu.waste.unknown_gpu_s > _most_unknown_s(gpu)]
         if unknown:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
-            words = f"of {percent(frac)} of the time it is not known what ran"
+            why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
+            words = f"of {percent(frac)} of the time it is not known what ran{why}"
             yield Evidence(gpu_names(unknown), words)
+    for node in job.report.nodes:
+        if node.unseen_gpus and node.samples:
+            many = "GPU" if node.unseen_gpus == 1 else "GPUs"
+            words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
+            yield Evidence(node.node, f"{words} what ran")
 
 
 # --- shares --------------------------------------------------------------------------------------
@@ -256,8 +266,8 @@ def _late_s(gpu: GpuAccount) -> float:
     """How long it did nothing at the end, 0 where that is not worth a word."""
     late_s = math.fsum(_length_s(window) for window in gpu.windows if window.is_late)
     frac = late_s / gpu.held_s if gpu.held_s > 0 else 0.0
-    is_long = (late_s >= LATE_S and frac >= LATE_FRAC) or late_s >= LATE_LONG_S
-    return late_s if is_long or frac >= LATE_SHORT_FRAC else 0.0
+    kinds = ((LATE_S, LATE_FRAC), (LATE_SHORT_S, LATE_SHORT_FRAC), (LATE_LONG_S, 0.0))
+    return late_s if any(late_s >= long and frac >= part for long, part in kinds) else 0.0
 
 
 def _early(gpu: GpuAccount) -> list[Window]:
@@ -300,6 +310,11 @@ def _memory_frac(gpu: GpuAccount) -> float:
 
 def _frac(seconds: float | None, gpu: GpuAccount) -> float:
     return min(1.0, (seconds or 0.0) / gpu.held_s) if gpu.held_s > 0 else 0.0
+
+
+def _has_samples(gpu: GpuAccount) -> bool:
+    """Whether there are some, also where they do not tell what ran."""
+    return known_s(gpu) > 0 or "spin" in gpu.refused
 
 
 def _most_unknown_s(gpu: GpuAccount) -> float:

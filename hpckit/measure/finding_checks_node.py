@@ -9,10 +9,11 @@ from typing import Final
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, known_s
 from hpckit.measure.gpu_words import percent
 from hpckit.model.account import NodeAccount
+from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration
 
 THROTTLED_FRAC: Final = 0.05
-"""Time in which a quota held the job's CPUs back."""
+"""Of the time of the job's CPUs: a quota held it back."""
 CPU_PRESSURE_FRAC: Final = 0.25
 """Time in which some thread waited for a CPU (PSI "some"); loaders with more threads than CPUs are
 common, so the GPUs must have waited as well."""
@@ -45,12 +46,12 @@ def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
 def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `cpu-starved`."""
     for node in job.report.nodes:
-        held_s, waited = _held_s(node), _gpus_waited_frac(job, node)
-        throttled = min(1.0, (node.cpu_throttled_s or 0.0) / held_s) if held_s else 0.0
+        waited, throttled = _gpus_waited_frac(job, node), node.cpu_throttled_frac or 0.0
         pressed = node.psi_frac.get("cpu_some", 0.0)
         if throttled >= THROTTLED_FRAC:
             yield Evidence(
-                node.node, f"its CPU quota held the job back {percent(throttled)} of the time"
+                node.node,
+                f"its CPU quota held the job back for {percent(throttled)} of its CPUs' time",
             )
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
             yield Evidence(
@@ -84,33 +85,25 @@ def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
 
 
 def restarts_lost(job: MeasuredJob) -> Iterator[Evidence]:
-    """Rule `restarts-lost`."""
+    """Rule `restarts-lost`: what was wasted is not known, only that it is no more than all."""
     for run in job.report.incarnations:
         if run.is_lost:
             length = format_duration(run.ended_s - run.started_s)
             why = f": {run.because}" if run.because else ""
-            yield Evidence(
-                f"restart {run.restart}",
-                f"{length} before a requeue{why}",
-                run.gpu_s,
-                run.gpu_energy.value_j,
-            )
+            yield Evidence(f"restart {run.restart}", f"at most {length} were lost{why}")
 
 
 def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `samples-missing`: where no node has samples none were meant to be taken."""
     sampled = {(gpu.restart, gpu.node) for gpu in job.report.gpus if known_s(gpu) > 0}
     sampled |= {(node.restart, node.node) for node in job.report.nodes if node.samples}
+    alike: dict[tuple[int, str], list[str]] = {}
     for node in job.report.nodes:
         if sampled and (node.restart, node.node) not in sampled:
             why = f": {node.missing[0]}" if node.missing else ""
-            yield Evidence(node.node, f"no samples are there, of other nodes there are{why}")
-
-
-def _held_s(node: NodeAccount) -> float:
-    if node.started_s is None or node.ended_s is None:
-        return 0.0
-    return node.ended_s - node.started_s
+            alike.setdefault((node.restart, why), []).append(node.node)
+    for (_, why), nodes in alike.items():
+        yield Evidence(fold_hosts(nodes), f"no samples are there, of other nodes there are{why}")
 
 
 def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:

@@ -18,12 +18,16 @@ KNOWN_FRAC: Final = 0.5
 
 
 class Evidence(NamedTuple):
-    """What a rule is about, such as `GPU3 on n013`, what was seen, and what it cost."""
+    """What a rule is about, such as `GPU3 on n013`, what was seen, and what it cost.
+
+    `remedy` stands for the rule's where what was seen calls for another.
+    """
 
     subject: str
     because: str
     wasted_gpu_s: float | None = None
     wasted_j: float | None = None
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,8 @@ RULES: Final = (
         what="GPUs worked, then did nothing to the end: a rank hung, or the rest needs no GPU.",
         threshold=(
             f"{gpu.LATE_S:.0f} s that are {percent(gpu.LATE_FRAC)} of the job,"
-            f" {percent(gpu.LATE_SHORT_FRAC)} of a short one, or {gpu.LATE_LONG_S / 60:.0f} min"
+            f" {gpu.LATE_SHORT_S:.0f} s that are {percent(gpu.LATE_SHORT_FRAC)} of a short one,"
+            f" or {gpu.LATE_LONG_S / 60:.0f} min"
         ),
         remedy="look at the end of the logs (hpckit logs); end the job when its GPUs are done",
         source="jobstats#28",
@@ -62,10 +63,11 @@ RULES: Final = (
             f"{percent(stragglers.BEHIND_FRAC)} more useful time,"
             f" {percent(stragglers.ACTIVITY_BEHIND_FRAC)} busier SMs or a clock that is"
             f" {percent(stragglers.CLOCK_BEHIND_FRAC)} lower than the others', and beyond 5 robust"
-            " standard deviations"
+            " standard deviations; without long stretches in which nothing ran, among GPUs that"
+            f" were in use for as long as most ± {percent(stragglers.PEER_FRAC)}"
         ),
         remedy="if throttling or a link explains it tell your operator, and use --exclude until"
-        " then; else balance the work of ranks",
+        f" then; else {gpu.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
         check=gpu.straggler,
     ),
@@ -110,7 +112,7 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="The job had too few CPUs on a node.",
         threshold=(
-            f"quota in {percent(node.THROTTLED_FRAC)} of the time, or threads waiting in"
+            f"quota in {percent(node.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
             f" {percent(node.CPU_PRESSURE_FRAC)} beside idle GPUs"
         ),
         remedy="more CPUs a task (--cpus-per-task), or fewer loader threads",
@@ -138,7 +140,7 @@ RULES: Final = (
     Rule(
         name="restarts-lost",
         severity=Severity.NOTE,
-        what="The job was requeued, and began again.",
+        what="The job was requeued: what no checkpoint kept was lost.",
         threshold="each requeue",
         remedy="checkpoints bound what a requeue costs",
         source="sacct(1): Restarts",
@@ -214,8 +216,10 @@ RULES: Final = (
         name="coverage-low",
         severity=Severity.NOTE,
         what="Samples cover part of the time only; what is said is of that part.",
-        threshold=f"{percent(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown",
-        remedy="nothing in the job; a full file system or a node that was lost may be the reason",
+        threshold=f"{percent(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown;"
+        " a GPU that was asked for and that no account names",
+        remedy="nothing in the job; a full file system, a node that was lost, or much that the"
+        " script does before the sampler starts may be the reason",
         source="docs/reference/account-files.md",
         check=gpu.coverage_low,
     ),

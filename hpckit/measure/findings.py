@@ -39,8 +39,10 @@ holds the clocks of every GPU that computes much; that alone is none.
 A spin is known by GPM (Hopper and newer): tensor cores below {tensor:g} %, SMs below {sm:g} % and
 memory below {dram:g} %, or below {transfer:g} % while NVLink or PCIe carry {rate:g} GiB/s or more
 in one direction. Without GPM it is known by power within {power} of the way from the same GPU's
-idle level to its limit, with memory hardly used; a GPU that was never seen idle has none. A kernel
-that computes on few SMs looks like a spin; communication that overlaps with computation is useful.
+idle level to its limit, with memory hardly used; of a GPU that was never seen idle such time is
+unknown up to {untold} of its limit, and useful above. Where there is no power limit either, it is
+useful, and `refused` says at `spin` that none could be seen. A kernel that computes on few SMs
+looks like a spin; communication that overlaps with computation is useful.
 Where the driver does not count processes, or hides them, a GPU on which nothing runs is idle.
 
 The MFU proxy is tensor activity × SM clock / largest SM clock (OFU, arXiv 2605.20799): what the
@@ -77,6 +79,9 @@ def report_findings_page() -> str:
         transfer=states.TRANSFER_DRAM_PCT100 / 100,
         rate=states.TRANSFER_MIB_PER_S / 1024,
         power=percent(states.QUIET_POWER_FRAC),
+        untold=percent(
+            states.IDLE_MOST_FRAC + states.QUIET_POWER_FRAC * (1 - states.IDLE_MOST_FRAC)
+        ),
     )
 
 
@@ -86,7 +91,7 @@ def _finding(rule: Rule, seen: Evidence) -> ReportFinding:
         severity=rule.severity.value,
         subject=seen.subject,
         because=seen.because,
-        remedy=rule.remedy,
+        remedy=rule.remedy if seen.remedy is None else seen.remedy,
         wasted_gpu_s=seen.wasted_gpu_s,
         wasted_j=seen.wasted_j,
     )

@@ -109,7 +109,8 @@ class GpuEnergy:
         half_j = self._half_width(step, first, last)
         return Energy(
             value_j=max(0.0, step["energy_j"]),
-            plus_minus_j=half_j,
+            plus_minus_j=None if self.is_split else half_j,
+            unseen_j=0.0 if self.is_split else max(0.0, step["unseen_j"]),
             source=_source(step),
             coverage_frac=1.0 if covered > _LEAST_COVERED else covered,
             scope=self.scope,
@@ -129,7 +130,8 @@ class GpuEnergy:
     def _half_width(self, step: dict[str, float], first: int, last: int) -> float:
         edges_j2 = float(self.edge_variance_j2[first] + self.edge_variance_j2[last])
         random_j = _Z95 * math.sqrt(max(0.0, edges_j2 + step["variance_j2"]))
-        gain_j = GAIN_FRAC * abs(step["integrated_j"])
+        # No meter has shown that the counter's gain is another than that of the power it sums up.
+        gain_j = GAIN_FRAC * abs(step["energy_j"])
         half_j = math.hypot(random_j, gain_j) + max(0.0, step["unseen_j"])
         if _is_disputed(step, self._power_w()):
             half_j = max(half_j, abs(step["counter_j"] - step["checked_j"]))
@@ -163,7 +165,7 @@ class GpuEnergy:
         if step["energy_j"] > self.most_w * (time_s + 0.1):
             parts.append("above the power limit × 1.2: not to be believed")
         if self.is_split:
-            parts.append("of the whole GPU, which is split into MIG devices")
+            parts.append("of the whole GPU, which MIG splits: the job's share of it is not known")
         if self.scope == "module":
             parts.append("of the module: CPU and memory are in it")
         parts += _told(self.counts)
@@ -179,9 +181,9 @@ def _source(step: dict[str, float]) -> EnergySource:
 
 def _made_of(step: dict[str, float]) -> str:
     source = _source(step)
-    if source is EnergySource.COUNTER:
-        return "difference of the driver's counter; ± is of the reading, not of the board's gain"
     gain = f"the board's gain is unknown to ± {100 * GAIN_SIGMA_FRAC:.0f} % (standard deviation)"
+    if source is EnergySource.COUNTER:
+        return f"difference of the driver's counter, {gain}"
     unseen = "" if step["unseen_j"] <= 0 else "; ± holds what the sensor does not see"
     if source is EnergySource.INTEGRATED:
         return f"integral of the power, {gain}{unseen}"

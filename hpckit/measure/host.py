@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from hpckit.measure.cpu_need import CpuNeed
 from hpckit.measure.host_columns import (
     CPU,
     CPU_THROTTLED,
@@ -47,8 +48,10 @@ class HostUsage:
     energy: Energy
     cpus: int | None = None
     cpu_s: float | None = None
+    cpus_enough: float | None = None
     cpu_throttled_s: float | None = None
     mem_peak_bytes: int | None = None
+    mem_kernel_peak_bytes: int | None = None
     mem_limit_bytes: int | None = None
     oom_kills: int | None = None
     psi_frac: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +68,7 @@ class HostFold:
         self._gap_ns = max(1, round(GAP_PERIODS * period_s * 1e9))
         self._counters: dict[str, HostCounter] = {}
         self._gauges: dict[str, HostGauge] = {}
+        self._cpu_need = CpuNeed()
         self._meta: SampleMeta | None = None
 
     def add(self, chunk: SampleChunk, shift_ns: int = 0) -> None:
@@ -87,8 +91,10 @@ class HostFold:
             energy=self._energy(),
             cpus=None if meta is None else meta.cpus,
             cpu_s=None if cpu_s is None else max(0.0, cpu_s - (own_s or 0.0)),
+            cpus_enough=self._cpu_need.enough(),
             cpu_throttled_s=self._seconds(CPU_THROTTLED),
-            mem_peak_bytes=self._peak(),
+            mem_peak_bytes=self._most(MEMORY),
+            mem_kernel_peak_bytes=self._most(MEMORY_PEAK),
             mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
             oom_kills=self._grown(OOM_KILLS),
             psi_frac=self._psi(),
@@ -101,6 +107,8 @@ class HostFold:
         if column.kind == "counter":
             counter = self._counters.setdefault(column.name, HostCounter(column.wraps_at))
             counter.add(times, values)
+            if column.name in CPU:
+                self._cpu_need.add(times, values)
         else:
             self._gauges.setdefault(column.name, HostGauge(self._gap_ns)).add(times, values)
 
@@ -112,8 +120,8 @@ class HostFold:
         grown_us = self._grown(known)
         return None if grown_us is None else grown_us / 1e6
 
-    def _peak(self) -> int | None:
-        for name in (*MEMORY, *MEMORY_PEAK):
+    def _most(self, known: tuple[str, ...]) -> int | None:
+        for name in known:
             gauge = self._gauges.get(name)
             if gauge is not None and gauge.most is not None:
                 return int(gauge.most)

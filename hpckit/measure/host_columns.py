@@ -19,6 +19,7 @@ MEMORY: Final = ("job_memory_bytes", "cgroup.memory_working_bytes", "job_rss_byt
 """Without the page cache, which fills every limit: the working set, else resident sets."""
 
 MEMORY_PEAK: Final = ("job_memory_peak_bytes", "cgroup.memory_peak_bytes")
+"""memory.peak, memory.max_usage_in_bytes: with the page cache."""
 
 _PSI = re.compile(r"(?:(?P<whose>job|node)_psi_|psi\.)(?P<what>(?:cpu|memory|io)_(?:some|full))_us")
 _NIC = re.compile(

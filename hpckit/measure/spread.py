@@ -73,16 +73,6 @@ def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | None:
     return summed(float(gpu_means.mean()), parts)
 
 
-def of_gpus(values: Floats, variances: Floats | None = None) -> Spread | None:
-    """The mean of one number a GPU, each with the variance of its measurement; None for one GPU."""
-    if len(values) <= 1:
-        return None
-    parts = [(float(values.var(ddof=1)) / len(values), len(values) - 1.0)]
-    if variances is not None:
-        parts.append((float(variances.sum()) / len(values) ** 2, np.inf))
-    return summed(float(values.mean()), parts)
-
-
 def summed(mean: float, parts: list[tuple[float, float]]) -> Spread:
     """Independent parts of a variance with their degrees of freedom, after Satterthwaite."""
     total = sum(variance for variance, _ in parts)

@@ -13,10 +13,11 @@ throughout, and nothing is said to be waste that the columns do not show to be w
   carry data: that is communication. Without GPM: memory is hardly read or written
   (nvmlUtilization_t.memory), and the power stays near that of the same GPU without a process or a
   kernel in this job. Limits: a kernel that computes on few SMs looks like a spin, as does one
-  thread that walks through a list; a spin that overlaps with computation is useful; without GPM, a
-  GPU that was never seen idle has no spin, since nothing tells its idle power.
+  thread that walks through a list; a spin that overlaps with computation is useful; without GPM,
+  of a GPU that was never seen idle nothing tells its idle power, and such time is unknown where the
+  power is so low that it may be that of a spin.
 - useful: the rest of the time in which kernels ran, however few: a low utilization is not waste.
-- unknown: no sample, or no column that tells.
+- unknown: no sample, or no column that tells a spin from work.
 """
 
 from __future__ import annotations
@@ -56,10 +57,17 @@ QUIET_MEM_UTIL_PCT: Final = 5
 QUIET_POWER_FRAC: Final = 0.15
 """How far above its idle level, as a part of the way to its limit, a GPU's power is when its
 kernels wait: H100 SXM 70 W idle and 700 W limit → 165 W; A100 SXM 55 W and 400 W → 107 W."""
+IDLE_MOST_FRAC: Final = 0.3
+"""Of its limit, what a GPU draws at rest at most, where that was not seen: H100 SXM 70 of 700 W,
+A100 SXM 55 of 400 W, T4 10 to 17 of 70 W, each some more with a context."""
 
 _NONE8: Final = 0xFF
 _NONE16: Final = 0xFFFF
 _NONE32: Final = 0xFFFF_FFFF
+_NO_LIMIT: Final = "without GPM and without a power limit a spin cannot be told from work"
+_NEVER_STILL: Final = (
+    "without GPM a spin is told by the power at rest, and the GPU was never seen at rest"
+)
 
 States = NDArray[np.uint8]
 
@@ -112,6 +120,11 @@ def _split(
         states[left & quiet & (rows["power_mw"] != _NONE32)] = QUIET
 
 
+def waiting_w(still_w: float, limit_w: float) -> float:
+    """The most that a GPU draws whose kernels wait, by what it draws without any."""
+    return still_w + QUIET_POWER_FRAC * max(0.0, limit_w - still_w)
+
+
 class PowerLevels:
     """Tells, at the end, which of the quiet time was a spin: by the power in it, W by W."""
 
@@ -136,6 +149,21 @@ class PowerLevels:
         """How much of the quiet time was a spin; 0 where no idle level or no limit is known."""
         if self._still_mw is None or limit_w is None:
             return 0
-        still_w = self._still_mw / 1000
-        most_w = still_w + QUIET_POWER_FRAC * max(0.0, limit_w - still_w)
+        return self._quiet_below_us(self._still_mw / 1000, limit_w)
+
+    def untold_us(self, limit_w: float | None) -> int:
+        """How much of it may be a spin or work: no idle level is known, and the power is low."""
+        if self._still_mw is not None or limit_w is None:
+            return 0
+        return self._quiet_below_us(IDLE_MOST_FRAC * limit_w, limit_w)
+
+    def why_no_spin(self, limit_w: float | None) -> str | None:
+        """Why a spin in the quiet time could not be seen; None where there is nothing to see."""
+        if limit_w is None and self._quiet_us.any():
+            return _NO_LIMIT
+        return _NEVER_STILL if self.untold_us(limit_w) else None
+
+    def _quiet_below_us(self, still_w: float, limit_w: float) -> int:
+        """The quiet time in which the power was near that at rest."""
+        most_w = waiting_w(still_w, limit_w)
         return int(self._quiet_us[: int(most_w) + 1].sum())

@@ -96,10 +96,9 @@ def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[str
     for node in surroundings.nodes:
         if (node.node, node.restart) != (gpu.node, gpu.restart):
             continue
-        if node.cpu_throttled_s and gpu.held_s > 0:
-            frac = min(1.0, node.cpu_throttled_s / gpu.held_s)
-            if frac > CPU_THROTTLED_FRAC:
-                yield f"the job's CPUs on {node.node} were held back {percent(frac)} of the time"
+        frac = node.cpu_throttled_frac
+        if frac is not None and frac > CPU_THROTTLED_FRAC:
+            yield f"the job's CPUs on {node.node} were held back {percent(frac)} of their time"
 
 
 def _device(topology: NodeTopology, gpu: GpuAccount) -> Gpu | None:

@@ -4,6 +4,9 @@ In a job whose ranks meet at every step all of them are as fast as the slowest: 
 while the others wait, so it is the one with more useful time, not with less. Where the waiting is
 too short to be seen between samples, a straggler's SMs are busier than those of the others; where
 nothing shows the waiting (no GPM), a GPU whose clock is lower at the same work is behind by that.
+Waiting at steps is in short pauses: a GPU that rests for long has lost its rank, has no more to do,
+or had nothing yet. That time tells nothing of its peers, and a GPU with much more or less of it
+than most is no peer (`at_work_s`).
 Power is not used to find stragglers: one that is held down draws less than the others, one that
 has more to do draws more.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +35,9 @@ CLOCK_BEHIND_FRAC: Final = 0.1
 Equal", arXiv 2208.11035, SC22): that is no fault."""
 LEAST_USEFUL_FRAC: Final = 0.1
 """A GPU that works less than this is no peer: it is idle, and other rules name it."""
+PEER_FRAC: Final = 0.25
+"""Peers are in use for as long as half of the GPUs are, but for this part of it: what ran for a
+tenth of the time, or alone for most of it, did not meet the others at every step."""
 
 GpuKey = tuple[int, str, str]
 """Restart, node and uuid."""
@@ -42,7 +48,8 @@ class Straggler:
     """A GPU behind its peers: `behind_frac` is by how much its work takes longer than theirs.
 
     `because` is the evidence, `causes` what explains it, the surest first; none where nothing
-    does. `wasted_gpu_s` is what the others waited for it, None where waiting was not seen.
+    does. `wasted_gpu_s` is what the others waited for it, None where waiting was not seen; what
+    they waited for several is divided among these.
     """
 
     restart: int
@@ -65,20 +72,22 @@ def stragglers(
         if (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
             groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
     for group in groups.values():
-        found += _of_group({key_of(gpu): gpu for gpu in group}, surroundings or Surroundings())
+        peers = {key_of(gpu): gpu for gpu in _peers(group)}
+        if len(peers) > 1:
+            found += _of_group(peers, surroundings or Surroundings())
     return tuple(sorted(found, key=lambda one: (-one.behind_frac, one.node, one.name)))
 
 
 def with_behind(
     ranks: Iterable[RankAccount], gpus: Iterable[GpuAccount], found: Iterable[Straggler]
 ) -> tuple[RankAccount, ...]:
-    """Ranks with `busy_frac`, the useful part of their GPUs' time, and `behind_frac`.
+    """Ranks with `behind_frac`: each is as far behind as its worst GPU.
 
-    Both None where nothing is known of their GPUs; a rank is as far behind as its worst GPU.
+    None where nothing is known of their GPUs.
     """
-    useful = {key_of(gpu): useful_frac(gpu) for gpu in gpus}
+    known = {key_of(gpu) for gpu in gpus if useful_frac(gpu) is not None}
     behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
-    return tuple(_with_behind(rank, useful, behind) for rank in ranks)
+    return tuple(_with_behind(rank, known, behind) for rank in ranks)
 
 
 def key_of(gpu: GpuAccount) -> GpuKey:
@@ -92,29 +101,53 @@ def useful_frac(gpu: GpuAccount) -> float | None:
     return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
 
 
+def at_work_s(gpu: GpuAccount) -> float:
+    """The time in which a process had it, without the long stretches in which nothing ran."""
+    waste = gpu.waste
+    rested_s = _rested_s(gpu)
+    return max(0.0, waste.useful_gpu_s + waste.spin_gpu_s + waste.idle_gpu_s - rested_s)
+
+
+def _rested_s(gpu: GpuAccount) -> float:
+    """How long it had a process and nothing ran, in windows."""
+    return math.fsum(one.ended_s - one.started_s for one in gpu.windows if one.kind == "idle")
+
+
+def _waited_s(gpu: GpuAccount) -> float:
+    """How long it waited in short pauses, or in kernels that do little."""
+    return max(0.0, gpu.waste.idle_gpu_s - _rested_s(gpu)) + gpu.waste.spin_gpu_s
+
+
+def _at_work_frac(gpu: GpuAccount) -> float:
+    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
+    return at_work_s(gpu) / known_s if known_s > 0 else 0.0
+
+
+def _useful_at_work(gpu: GpuAccount) -> float:
+    work_s = at_work_s(gpu)
+    return min(1.0, gpu.waste.useful_gpu_s / work_s) if work_s > 0 else 0.0
+
+
+def _peers(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
+    """Those that were in use for about as long as most."""
+    usual = statistics.median(_at_work_frac(gpu) for gpu in gpus)
+    return [gpu for gpu in gpus if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual]
+
+
 def _with_behind(
-    rank: RankAccount, useful: Mapping[GpuKey, float | None], behind: Mapping[GpuKey, float]
+    rank: RankAccount, known: Collection[GpuKey], behind: Mapping[GpuKey, float]
 ) -> RankAccount:
     keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
-    known = [frac for key in keys if (frac := useful.get(key)) is not None]
-    if not known:
+    if not any(key in known for key in keys):
         return rank
-    return dataclasses.replace(
-        rank,
-        busy_frac=statistics.fmean(known),
-        behind_frac=max(behind.get(key, 0.0) for key in keys),
-    )
+    return dataclasses.replace(rank, behind_frac=max(behind.get(key, 0.0) for key in keys))
 
 
 def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> list[Straggler]:
-    useful = {key: useful_frac(gpu) or 0.0 for key, gpu in gpus.items()}
-    seen = {
-        key: _by_waiting(gpus, useful, key, excess)
-        for key, excess in above(useful, BEHIND_FRAC).items()
-    }
+    seen = _by_waiting(gpus)
     for key, one in _by_activity(gpus).items():
         seen.setdefault(key, one)
-    for key, one in _by_clock(gpus, useful).items():
+    for key, one in _by_clock(gpus).items():
         seen.setdefault(key, one)
     return [
         dataclasses.replace(one, causes=causes_of(gpus[key], _others(gpus, key), surroundings))
@@ -122,25 +155,26 @@ def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> 
     ]
 
 
-def _by_waiting(
-    gpus: Mapping[GpuKey, GpuAccount], useful: Mapping[GpuKey, float], key: GpuKey, excess: float
-) -> Straggler:
-    others = useful[key] - excess
-    tax = [
-        min(excess * gpu.held_s, gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s)
-        for gpu in _others(gpus, key)
-    ]
-    return _straggler(
-        gpus[key],
-        excess / others,
-        f"it worked {percent(useful[key])} of the time, the others {percent(others)} and waited",
-        math.fsum(tax),
-    )
+def _by_waiting(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
+    """By less waiting. The others wait for the slowest, and for none of them twice."""
+    useful = {key: _useful_at_work(gpu) for key, gpu in gpus.items()}
+    excesses = above(useful, BEHIND_FRAC)
+    most = max(excesses.values(), default=0.0)
+    waiting = [gpu for key, gpu in gpus.items() if key not in excesses]
+    waited_s = math.fsum(min(most * at_work_s(gpu), _waited_s(gpu)) for gpu in waiting)
+    all_excess = math.fsum(excesses.values())
+    found = {}
+    for key, excess in excesses.items():
+        others = useful[key] - excess
+        words = f"it worked {percent(useful[key])} of the time, the others {percent(others)} and"
+        wasted_s = waited_s * excess / all_excess
+        found[key] = _straggler(gpus[key], excess / others, f"{words} waited", wasted_s)
+    return found
 
 
 def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
-    """By busy SMs, relative to those of the others."""
-    active = {key: gpu.sm_active_frac for key, gpu in gpus.items()}
+    """By busy SMs while in use, relative to those of the others."""
+    active = {key: _activity(gpu) for key, gpu in gpus.items()}
     known = {key: frac for key, frac in active.items() if frac is not None and frac > 0}
     if len(known) < len(gpus):
         return {}
@@ -153,10 +187,15 @@ def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     return found
 
 
-def _by_clock(
-    gpus: Mapping[GpuKey, GpuAccount], useful: Mapping[GpuKey, float]
-) -> dict[GpuKey, Straggler]:
+def _activity(gpu: GpuAccount) -> float | None:
+    """Busy SMs in the time at work: the mean is over all of it, rest included."""
+    work = _at_work_frac(gpu)
+    return None if gpu.sm_active_frac is None or work <= 0 else min(1.0, gpu.sm_active_frac / work)
+
+
+def _by_clock(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     """By a lower clock at no less work: a GPU that rests has a low clock as well."""
+    useful = {key: useful_frac(gpu) or 0.0 for key, gpu in gpus.items()}
     clocks = {key: gpu.sm_mean_mhz for key, gpu in gpus.items()}
     known = {key: mhz for key, mhz in clocks.items() if mhz}
     if len(known) < len(gpus):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,8 @@ from hpckit.measure.gauges import ALL, Column, GaugeTable, Table, measured_mask
 from hpckit.measure.growth import Counter
 from hpckit.measure.idle_windows import KIND_OF_STATE, IdleWindows
 from hpckit.measure.rows import RowBlock
-from hpckit.measure.sample_time import Numbers, SampleTime, Stretch
+from hpckit.measure.sample_time import NS_PER_US, Numbers, SampleTime, Stretch
+from hpckit.measure.state_spans import Span, StateSpans
 from hpckit.measure.states import (
     IDLE,
     NO_PROCESS,
@@ -64,7 +65,9 @@ class GpuUsage:
     """What one GPU did in the time that it was held; names and units as in GpuAccount.
 
     `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
-    something that the samples have was not used.
+    something that the samples have was not used, and at `spin` why none could be seen.
+    `useful_fracs` is the useful part of what is known of each span that was watched, by its
+    beginning and end in ns.
     """
 
     held_s: float
@@ -89,6 +92,7 @@ class GpuUsage:
     windows: tuple[Window, ...] = ()
     curves: tuple[Curve, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    useful_fracs: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
 
 
 class GpuUsageFold:
@@ -111,6 +115,9 @@ class GpuUsageFold:
         points: int = MOST_POINTS,
     ) -> None:
         self._gpu = gpu
+        self._begin_ns = begin_ns
+        self._watched: dict[tuple[int, int], Span] = {}
+        self._spans = StateSpans(())
         self._began_s = (begin_ns + realtime_offset_ns) / 1e9
         self._origin_s = origin_s
         self._time = SampleTime(period_s, begin_ns, end_ns)
@@ -129,6 +136,14 @@ class GpuUsageFold:
         self._curves = CurveTable(tuple(_SERIES.values()), self._held_us, pieces)
         self._are_drawn = points > 0
 
+    def watch(self, spans_ns: Iterable[tuple[int, int]]) -> None:
+        """Tell apart what it does in these spans (first and last ns); before any row is added."""
+        self._watched = {
+            span: ((span[0] - self._begin_ns) // NS_PER_US, (span[1] - self._begin_ns) // NS_PER_US)
+            for span in spans_ns
+        }
+        self._spans = StateSpans(tuple(dict.fromkeys(self._watched.values())))
+
     def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
         """The GPU's next rows (GPU_DTYPE) and their times."""
         self._samples += len(rows)
@@ -140,6 +155,7 @@ class GpuUsageFold:
         rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
         states = states_of(rows, self._transfer(stretch, rows))
         self._windows.add(states, stretch)
+        self._spans.add(states, stretch)
         self._weigh(states, rows, stretch.weight_us)
         drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
         table = Table(_GAUGES, drawn)
@@ -173,13 +189,15 @@ class GpuUsageFold:
         state_us, tail_us = self._state_us.copy(), self._time.tail_us()
         if self._last_state is not None:
             state_us[self._last_state] += tail_us
+            self._spans.add_tail(self._last_state, max(0, self._time.last_us or 0), tail_us)
         is_hidden = self._are_processes_hidden(state_us)
         mean, most = self._gauges.mean, self._gauges.most
+        waste = self._share(state_us, is_hidden=is_hidden)
         return GpuUsage(
             held_s=self._held_us / 1e6,
             known_s=int(state_us.sum()) / 1e6,
             samples=self._samples,
-            waste=self._share(state_us, is_hidden=is_hidden),
+            waste=waste,
             throttling=self._throttling.throttling(),
             util_mean_pct=mean("util_pct"),
             power_mean_w=mean("power_mw", 1e-3),
@@ -197,8 +215,20 @@ class GpuUsageFold:
             pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
             windows=self._found(tail_us, is_hidden=is_hidden),
             curves=self._drawn(),
-            refused={"processes": _PROCESSES_HIDDEN} if is_hidden else {},
+            refused=self._refused(is_hidden=is_hidden),
+            useful_fracs=self._useful_fracs(state_us, waste),
         )
+
+    def _refused(self, *, is_hidden: bool) -> dict[str, str]:
+        refused = {"processes": _PROCESSES_HIDDEN} if is_hidden else {}
+        why = self._levels.why_no_spin(self._gpu.power_limit_w)
+        return refused if why is None else {**refused, "spin": why}
+
+    def _useful_fracs(
+        self, state_us: NDArray[np.float64], waste: Share
+    ) -> Mapping[tuple[int, int], float | None]:
+        fracs = self._spans.useful_fracs(state_us, waste)
+        return {span: fracs[at_us] for span, at_us in self._watched.items()}
 
     def _mfu_proxy(self) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
@@ -219,7 +249,8 @@ class GpuUsageFold:
         if is_hidden:
             none_us, idle_us = 0, none_us + idle_us
         spin_us = int(state_us[SPIN]) + spun_us
-        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us
+        untold_us = self._levels.untold_us(self._gpu.power_limit_w)
+        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us - untold_us
         told_us = none_us + idle_us + spin_us + useful_us
         return Share(
             no_process_gpu_s=none_us / 1e6,

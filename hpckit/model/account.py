@@ -13,6 +13,7 @@ from typing import Final
 
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
+SPLIT_GPU: Final = "split-gpu"
 
 
 class EnergySource(StrEnum):
@@ -29,13 +30,17 @@ class EnergySource(StrEnum):
 class Energy:
     """An energy with its provenance.
 
-    `plus_minus_j` is the half width of the 95 % interval; `coverage_frac` the share of the time
-    for which something was measured; `scope` is `gpu`, `module` (CPU and memory with it), `cpu`,
-    `node`. Without a value `because` says why there is none, else what it was made of.
+    `plus_minus_j` is the half width of the 95 % interval, and `unseen_j` the part of it for what a
+    power sensor does not see: boards in step hide the same, so that it adds up over them, and the
+    rest as squares. `coverage_frac` is the share of the time for which something was measured;
+    `scope` is `gpu`, `split-gpu` (the whole of a GPU that MIG splits: what the slices of other jobs
+    took is in it, and no ± is known), `module` (CPU and memory with it), `cpu`, `node`. Without a
+    value `because` says why there is none, else what it was made of.
     """
 
     value_j: float | None
     plus_minus_j: float | None = None
+    unseen_j: float = 0.0
     source: EnergySource | None = None
     coverage_frac: float = 0.0
     scope: str = "gpu"
@@ -47,7 +52,8 @@ class Share:
     """How GPU-seconds were spent, in GPU-seconds; `unknown` is time without a measurement.
 
     `no_process`: held, and nothing computed on it; `idle`: a process, and no kernel ran; `spin`:
-    kernels ran and did little (communication, waiting); `useful`: the rest.
+    kernels ran and did little (communication, waiting); `useful`: the rest. Where all of it is
+    `unknown` the others are 0 and not measured.
     """
 
     no_process_gpu_s: float = 0.0
@@ -61,6 +67,11 @@ class Share:
         """All of it."""
         wasted = self.no_process_gpu_s + self.idle_gpu_s + self.spin_gpu_s
         return wasted + self.useful_gpu_s + self.unknown_gpu_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether what was done is known for any of it."""
+        return self.total_gpu_s > self.unknown_gpu_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +150,9 @@ class GpuAccount:
 class RankAccount:
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
-    `ended_by` is `ledger`, `sample` (it was killed: its end is that of the last sample) or
-    `running`.
+    `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
+    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
+    one there is); `running` has none. `busy_frac` is the useful part of the time that it had GPUs.
     """
 
     rank: int
@@ -163,7 +175,15 @@ class RankAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccount:
-    """One node in one incarnation. `missing` says what is not there of it, and why."""
+    """One node in one incarnation. `missing` says what is not there of it, and why.
+
+    `started_s` and `ended_s` are its first and last evidence, None where it left none;
+    `unseen_gpus` are those that the job asked for there and that no account names.
+    `mem_peak_bytes` is the most of the samples, without page cache: what comes and goes between two
+    is not in it. `mem_kernel_peak_bytes` is the kernel's own peak, which misses nothing and counts
+    page cache: the need lies between the two. `cpus_enough` are the fewest CPUs on which the job's
+    work there would have taken 1 % longer at most, by means of 5 s.
+    """
 
     node: str
     restart: int
@@ -174,20 +194,43 @@ class NodeAccount:
     samples: int = 0
     cpus: int | None = None
     cpu_s: float | None = None
+    cpus_enough: float | None = None
     cpu_throttled_s: float | None = None
     mem_peak_bytes: int | None = None
+    mem_kernel_peak_bytes: int | None = None
     mem_limit_bytes: int | None = None
     oom_kills: int | None = None
     psi_frac: Mapping[str, float] = field(default_factory=dict)
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
-    curves: tuple[Curve, ...] = ()
+    unseen_gpus: int = 0
     missing: tuple[str, ...] = ()
+
+    @property
+    def span_s(self) -> float | None:
+        """The time for which it was measured."""
+        if self.started_s is None or self.ended_s is None or self.ended_s <= self.started_s:
+            return None
+        return self.ended_s - self.started_s
+
+    @property
+    def cpu_throttled_frac(self) -> float | None:
+        """The share of its CPUs' time for which a quota held the job back, 1 at most.
+
+        The kernel adds up a group's throttled time over CPUs (`throttled_time` of cfs_bandwidth,
+        kernel/sched/fair.c), so that it may be many times what passed.
+        """
+        if self.cpu_throttled_s is None or not self.cpus or self.span_s is None:
+            return None
+        return min(1.0, self.cpu_throttled_s / (self.cpus * self.span_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
-    """One run of the job between two requeues; `is_lost` where a later one began again."""
+    """One run of the job between two requeues.
+
+    `is_lost` where a later one followed: what no checkpoint kept of it was lost, all of it at most.
+    """
 
     restart: int
     started_s: float
@@ -277,8 +320,9 @@ class ReportedJob:
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
-    driver made up. `gpus` were seen, `gpus_asked` asked for (None: not known); `gpus_because` says
-    why on some nodes none was seen, empty where none was wanted.
+    driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation,
+    with the GPUs that no account names. `gpus_asked` were asked for (None: not known), and
+    `gpus_because` says why on some nodes none was seen, empty where none was wanted.
     """
 
     job_id: str | None = None
@@ -297,7 +341,10 @@ class ReportedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnergy:
-    """The energies of the whole job: all incarnations."""
+    """The energies of the whole job: all incarnations.
+
+    `lost_gpu_j` is that of incarnations before a requeue, the most that can have been lost.
+    """
 
     gpu: Energy
     node: Energy

@@ -37,7 +37,7 @@ def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
         parts, kind = before.split(), after.split()
         if len(parts) <= _MOUNT_POINT or not kind or not kind[0].startswith("cgroup"):
             continue
-        place = (_unescaped(parts[_MOUNT_POINT - 1]), _unescaped(parts[_MOUNT_POINT]))
+        place = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
         if kind[0] == "cgroup2":
             found.setdefault(UNIFIED, place)
         else:
@@ -101,6 +101,17 @@ def number_of(data: bytes) -> int | None:
     return int(word[0]) if word and word[0].isdigit() else None
 
 
+def count_of(data: bytes) -> int | None:
+    """How many CPUs a list such as that of cpuset.cpus names: `0-31,64`; None for an empty one."""
+    count = 0
+    for run in data.split(b","):
+        first, _, last = run.strip().partition(b"-")
+        if not first.isdigit() or not (last.isdigit() or not last):
+            return None
+        count += int(last or first) - int(first) + 1
+    return count
+
+
 def parse_psi(data: bytes) -> tuple[int | None, int | None]:
     """The totals of a pressure file in µs: `some` and `full`, which cpu has had since 5.13."""
     return _total(data, b"some"), _total(data, b"full")
@@ -121,7 +132,7 @@ def _total(data: bytes, word: bytes) -> int | None:
     return number_of(data[total + len(b"total=") :]) if total >= 0 else None
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     # mountinfo writes space, tab, newline and backslash as octal numbers: proc(5).
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)

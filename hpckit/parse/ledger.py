@@ -19,21 +19,35 @@ _EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
 
 
 def parse_ledger(text: str) -> tuple[RankLedger, ...]:
-    """The lives of a rank in their order: torchrun appends another when it starts ranks anew.
+    """All lives of a rank, as `read_ledger` has them. Raises ParseError for what is no ledger."""
+    lives, error = read_ledger(text)
+    if error is not None:
+        raise error
+    return lives
 
-    A life without an end was killed, or still runs; of a last line that was cut short nothing is
-    taken. Records that this version does not know are passed over. Raises ParseError for the rest.
+
+def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
+    """The lives of a rank in their order, and what is wrong with the first line that is none.
+
+    torchrun appends another life when it starts ranks anew, and steps that run at once write to
+    one file where their ranks have the same number: an end is that of the last life without one
+    that has its `pid`, or, in older files, of the last without one. A life without an end was
+    killed, or still runs; of a last line that was cut short nothing is taken. Records that this
+    version does not know are passed over. Behind a line that is wrong nothing is read.
     """
     lives: list[RankLedger] = []
     lines = text.split("\n")
-    for line_no, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        tree = _object(line, line_no, is_last=line_no == len(lines))
-        if tree is None:
-            break
-        _take(lives, tree, line, line_no)
-    return tuple(lives)
+    try:
+        for line_no, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            tree = _object(line, line_no, is_last=line_no == len(lines))
+            if tree is None:
+                break
+            _take(lives, tree, line, line_no)
+    except ParseError as error:
+        return tuple(lives), error
+    return tuple(lives), None
 
 
 def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int) -> None:
@@ -44,12 +58,21 @@ def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int
             raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
         lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
     elif record == "end":
-        if not lives or lives[-1].end is not None:
-            raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
         end = _converted(tree, RankEnd, line, line_no)
-        lives[-1] = RankLedger(start=lives[-1].start, end=end)
+        at = _place_of(end, lives)
+        if at is None:
+            raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
+        lives[at] = RankLedger(start=lives[at].start, end=end)
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
+
+
+def _place_of(end: RankEnd, lives: list[RankLedger]) -> int | None:
+    """Whose end it is, None if it can be nobody's."""
+    for at in reversed(range(len(lives))):
+        if lives[at].end is None and end.pid in (None, lives[at].start.pid):
+            return at
+    return None
 
 
 def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:

@@ -41,12 +41,14 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         elif line_no > 1:
             raise place.refuse("is no setting", "a key and a value such as MaxArraySize = 1001")
     words = {key: value(word) for key, (word, _) in said.items()}
+    energy = words.get("AcctGatherEnergyType")
     return SlurmConfig(
         version=slurm_version(*said["SLURM_VERSION"]) if words.get("SLURM_VERSION") else None,
         cluster_name=words.get("ClusterName"),
         max_array_size=_number("MaxArraySize", said),
         topology_plugin=words.get("TopologyPlugin"),
-        energy_plugin=words.get("AcctGatherEnergyType"),
+        # 22.05 writes `none` where later versions write (null).
+        energy_plugin=None if energy == "acct_gather_energy/none" else energy,
     )
 
 

@@ -51,6 +51,7 @@ COLUMNS: Final = (
     "synthetic",
 )
 """The columns, in their order; new ones come at the end."""
+_CLASSES: Final = ("no_process_gpu_s", "idle_gpu_s", "spin_gpu_s", "useful_gpu_s")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -77,20 +78,24 @@ def _row(report: JobReport, gpu: GpuAccount, ranks: list[int]) -> dict[str, obje
         for column in COLUMNS
         if hasattr(part, column)
     }
-    return row | {
-        "job_id": job.job_id,
-        "array_task": job.array_task,
-        "gpu_index": gpu.index,
-        "gpu_uuid": gpu.uuid,
-        "gpu_name": gpu.name,
-        "ranks": " ".join(str(rank) for rank in sorted(set(ranks))),
-        "energy_j": energy.value_j,
-        "energy_plus_minus_j": energy.plus_minus_j,
-        "energy_source": energy.source,
-        "energy_coverage_frac": energy.coverage_frac,
-        "energy_scope": energy.scope,
-        "synthetic": job.synthetic,
-    }
+    return (
+        row
+        | {
+            "job_id": job.job_id,
+            "array_task": job.array_task,
+            "gpu_index": gpu.index,
+            "gpu_uuid": gpu.uuid,
+            "gpu_name": gpu.name,
+            "ranks": " ".join(str(rank) for rank in sorted(set(ranks))),
+            "energy_j": energy.value_j,
+            "energy_plus_minus_j": energy.plus_minus_j,
+            "energy_source": energy.source,
+            "energy_coverage_frac": energy.coverage_frac,
+            "energy_scope": energy.scope,
+            "synthetic": job.synthetic,
+        }
+        | ({} if gpu.waste.is_measured else dict.fromkeys(_CLASSES))
+    )
 
 
 def _field(value: object) -> object:

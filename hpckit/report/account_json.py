@@ -16,11 +16,8 @@ def report_document(report: JobReport, version: str, *, curves: bool = False) ->
     A number that JSON has no word for (no such may come out of a measurement) is null.
     """
     if not curves:
-        report = dataclasses.replace(
-            report,
-            gpus=tuple(dataclasses.replace(one, curves=()) for one in report.gpus),
-            nodes=tuple(dataclasses.replace(one, curves=()) for one in report.nodes),
-        )
+        gpus = tuple(dataclasses.replace(one, curves=()) for one in report.gpus)
+        report = dataclasses.replace(report, gpus=gpus)
     return {"schema": REPORT_SCHEMA, "hpckit": version, **_finite(to_tree(report))}
 
 

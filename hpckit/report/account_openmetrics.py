@@ -7,10 +7,18 @@ seconds, bytes, ratios.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from hpckit.model.account import GpuAccount, JobReport, NodeAccount, RankAccount, Share
+from hpckit.model.account import (
+    SPLIT_GPU,
+    Energy,
+    GpuAccount,
+    JobReport,
+    NodeAccount,
+    RankAccount,
+    Share,
+)
 
 Labels = dict[str, str]
 Sample = tuple[Mapping[str, str], float | None]
@@ -29,6 +37,7 @@ class _Rank(NamedTuple):
     unit: str
     help: str
     value: Callable[[RankAccount], float | None]
+    of_lives: Callable[[Sequence[float]], float]
 
 
 class _Node(NamedTuple):
@@ -70,13 +79,19 @@ _GPU: Final = (
     ),
 )  # fmt: skip
 _RANK: Final = (
-    _Rank("rank_energy", "joules", "Energy of the rank's GPUs.", lambda r: r.energy.value_j),
-    _Rank("rank_cpu", "seconds", "CPU time of the rank.", lambda r: r.cpu_s),
+    _Rank(
+        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+        lambda r: r.energy.value_j, math.fsum,
+    ),
+    _Rank("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s, math.fsum),
     _Rank(
         "rank_memory_peak", "bytes", "Largest resident set of its processes.",
-        lambda r: r.max_rss_bytes,
+        lambda r: r.max_rss_bytes, max,
     ),
-    _Rank("rank_behind", "ratio", "By how much it is behind the others.", lambda r: r.behind_frac),
+    _Rank(
+        "rank_behind", "ratio", "By how much it is behind the others.",
+        lambda r: r.behind_frac, max,
+    ),
 )  # fmt: skip
 _NODE: Final = (
     _Node("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
@@ -89,7 +104,6 @@ def report_openmetrics(report: JobReport) -> str:
     """The text, with `# EOF` at its end; what was not measured has no sample."""
     lines: list[str] = []
     for name, unit, told, samples in _families(report):
-        # A rank that was started again has the labels of the one before: the last one counts.
         known = {_labels(labels): value for labels, value in samples if _is_number(value)}
         if not known:
             continue
@@ -127,7 +141,7 @@ def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sampl
             rank.name,
             rank.unit,
             rank.help,
-            ((job | _rank_labels(one), rank.value(one)) for one in report.ranks),
+            _rank_samples(report, rank, job),
         )
     for node in _NODE:
         yield (
@@ -149,14 +163,15 @@ def _job_labels(report: JobReport) -> Labels:
 
 
 def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
-    yield job | {"scope": "gpu"}, report.energy.gpu.value_j
+    yield job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j
     yield job | {"scope": "node"}, report.energy.node.value_j
     yield job | {"scope": "facility"}, report.cost.facility_j
 
 
 def _shares(share: Share, job: Labels) -> Iterator[Sample]:
     for word in _CLASSES:
-        yield job | {"class": word}, getattr(share, f"{word}_gpu_s")
+        is_told = share.is_measured or word == "unknown"
+        yield job | {"class": word}, getattr(share, f"{word}_gpu_s") if is_told else None
 
 
 def _ranks_by_gpu(report: JobReport) -> dict[tuple[int, str], str]:
@@ -175,11 +190,30 @@ def _gpu_labels(gpu: GpuAccount, ranks: Mapping[tuple[int, str], str]) -> Labels
         "uuid": gpu.uuid,
         "restart": str(gpu.restart),
         "rank": ranks.get((gpu.restart, gpu.uuid), ""),
+        **_mig(gpu.energy),
     }
 
 
 def _rank_labels(rank: RankAccount) -> Labels:
-    return {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+    labels = {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+    return labels | _mig(rank.energy)
+
+
+def _mig(energy: Energy) -> Labels:
+    """What marks the energy of a whole GPU that MIG splits."""
+    return {"mig": "true"} if energy.scope == SPLIT_GPU else {}
+
+
+def _rank_samples(report: JobReport, rank: _Rank, job: Labels) -> Iterator[Sample]:
+    """One sample of all lives of a rank in an incarnation; none where one of them is not known."""
+    lives: dict[tuple[int, str, int], list[RankAccount]] = {}
+    for one in report.ranks:
+        lives.setdefault((one.restart, one.node, one.rank), []).append(one)
+    for mine in lives.values():
+        values = [rank.value(one) for one in mine]
+        known = [value for value in values if value is not None]
+        whole = rank.of_lives(known) if len(known) == len(values) else None
+        yield job | _rank_labels(mine[0]), whole
 
 
 def _is_number(value: float | None) -> bool:

@@ -125,7 +125,7 @@ def _requeues(report: JobReport) -> list[str]:
     lost_j = [one.gpu_energy.value_j for one in lost]
     known_j = [value_j for value_j in lost_j if value_j is not None]
     joules = f" and {energy(sum(known_j))}" if len(known_j) == len(lost_j) else ""
-    return [f"requeued {times} ({lost_s}{joules} lost)"]
+    return [f"requeued {times} (at most {lost_s}{joules} lost)"]
 
 
 def _joined(parts: Sequence[str]) -> list[str]:

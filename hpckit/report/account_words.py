@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hpckit.model.account import Cost, Energy, GpuAccount, JobReport, RankAccount, Share
+from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
 from hpckit.report.quantities import (
     duration,
     energy,
@@ -27,9 +27,14 @@ _CLASSES: Final = (
     ("no_process_gpu_s", "no process"),
     ("unknown_gpu_s", "not known"),
 )
+_SCOPES: Final = {
+    "module": " module (CPU and memory with it)",
+    SPLIT_GPU: ", whole GPUs though MIG splits them",
+}
 _DIFFERS_FRAC: Final = 0.10
 _BEHIND_FRAC: Final = 0.05
 _HELD_DOWN_FRAC: Final = 0.01
+_UNKNOWN_FRAC: Final = 0.10
 _ROUNDING_FRAC: Final = 0.001
 _MOST_NAMED: Final = 3
 _SIGNALLED: Final = 128
@@ -67,7 +72,7 @@ def _provenance(one: Energy, what: str) -> str:
         return f"{what} not known: {one.because or 'nothing was measured'}"
     source = str(one.source) if one.source is not None else "source not known"
     covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
-    scope = " module (CPU and memory with it)" if one.scope == "module" else ""
+    scope = _SCOPES.get(one.scope, "")
     return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
 
 
@@ -96,10 +101,12 @@ def gpu_parts(report: JobReport) -> list[str]:
         return ["held for no measurable time"] if report.gpus else []
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
-        return [f"what they did is not known: no samples of {gpu_time(total_s)}"]
+        return [f"what they did is not known: {_why_unknown(report.gpus, gpu_time(total_s))}"]
     shares = [_share(report.waste, key, word) for key, word in _CLASSES]
     parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
     parts.append(f"of {gpu_time(total_s)}")
+    blind = sum("spin" in one.refused for one in report.gpus)
+    parts += [f"· on {plural(blind, 'GPU')} a spin cannot be seen"] if blind else []
     odd = _odd_ones(report.gpus)
     if odd:
         named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
@@ -107,6 +114,11 @@ def gpu_parts(report: JobReport) -> list[str]:
             named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
         parts += [*named, f"· … {len(report.gpus) - len(odd):,} alike"]
     return parts
+
+
+def _why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+    unseen = any("spin" in one.refused for one in gpus)
+    return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
 
 
 def _share(share: Share, key: str, word: str) -> str:
@@ -199,11 +211,18 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(numbers):,} ranks"
 
 
+_CUT_OFF: Final = {
+    "sample": "its end is the last sample's",
+    "processes": "from its end on nothing ran on its GPUs",
+    "next-life": "it was started anew",
+}
+
+
 def _end_of(one: RankAccount) -> str:
     if one.ended_by == "running":
         return "running"
-    if one.ended_by == "sample":
-        return "cut off (its end is the last sample's)"
+    if one.ended_by in _CUT_OFF:
+        return f"cut off ({_CUT_OFF[one.ended_by]})"
     if one.exit_code is None:
         return "ended"
     if one.exit_code > _SIGNALLED:
@@ -267,7 +286,6 @@ def throttling_parts(report: JobReport) -> list[str]:
     gpus = report.gpus
     if not gpus:
         return []
-    held_s = sum(one.held_s for one in gpus)
     known = [one for one in gpus if one.throttling.thermal_s is not None]
     if not known:
         return ["whether heat slowed them is not known: no samples say it"]
@@ -275,11 +293,26 @@ def throttling_parts(report: JobReport) -> list[str]:
     for key, word in (("thermal_s", "slowed by heat"), ("power_brake_s", "by the power brake")):
         parts += _slowed(gpus, key, word)
     if not parts:
-        parts = ["not slowed by heat"]
-    cap_s = sum(one.throttling.power_cap_s or 0.0 for one in gpus)
+        parts = [f"not slowed by heat{_as_far_as_known(gpus, known)}"]
+    capped = [one for one in gpus if one.throttling.power_cap_s is not None]
+    cap_s = sum(one.throttling.power_cap_s or 0.0 for one in capped)
+    held_s = sum(one.held_s for one in capped)
     if held_s > 0 and cap_s / held_s >= _HELD_DOWN_FRAC:
         parts.append(f"at the power limit {percent(cap_s / held_s)} of the time (as is usual)")
     return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+
+
+def _as_far_as_known(gpus: Sequence[GpuAccount], known: Sequence[GpuAccount]) -> str:
+    """Of how many GPUs it is known, and for how much of the time, where that is not all."""
+    which = f", as far as is known of {len(known)} of {plural(len(gpus), 'GPU')}"
+    held_s = math.fsum(one.held_s for one in known)
+    # Samples that do not tell a spin from work tell of clocks all the same.
+    told = [one.waste for one in known if "spin" not in one.refused]
+    unknown_frac = math.fsum(one.unknown_gpu_s for one in told) / held_s if held_s > 0 else 0.0
+    when = f" in the {percent(1 - unknown_frac)} of the time that was sampled"
+    return (when if unknown_frac > _UNKNOWN_FRAC else "") + (
+        which if len(known) < len(gpus) else ""
+    )
 
 
 def _slowed(gpus: Sequence[GpuAccount], key: str, word: str) -> list[str]:

@@ -27,7 +27,7 @@ from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
 from hpckit.report.plot_choice import chosen_gpus
 from hpckit.report.plot_data import plot_data
-from hpckit.report.plot_panels import PlotGroup, gpu_group, node_group
+from hpckit.report.plot_panels import PlotGroup, gpu_group
 from hpckit.report.plot_svg import group_svg
 from hpckit.report.rank_plots import rank_groups
 
@@ -35,7 +35,6 @@ PAGE: Final = "report/page.html.j2"
 STYLE: Final = "report/report.css"
 SCRIPTS: Final = ("report/styles.js", "report/plots.js")
 """What runs before the plotting library, and after it."""
-_MOST_NODES: Final = 8
 _MOST_NAMED: Final = 8
 _END_OF_SCRIPT: Final = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)
 
@@ -51,8 +50,8 @@ def report_html(
         if name not in parts.texts:
             raise RenderError("there is no such template", template=name)
     scripts, lacks = _scripts(parts.plots, parts.texts)
-    gpus, ranks, nodes = _gpu_plots(report), rank_groups(report), _node_plots(report)
-    data = plot_data([*gpus, *ranks, *nodes]) if scripts else ""
+    gpus, ranks = _gpu_plots(report), rank_groups(report)
+    data = plot_data([*gpus, *ranks]) if scripts else ""
     style = parts.texts[STYLE]
     seed = f"{data}{report.job!r}{report.findings!r}{report.energy!r}"
     nonce = hashlib.sha256(seed.encode(errors="replace")).hexdigest()[:32]
@@ -64,7 +63,6 @@ def report_html(
         "data": Markup(data),  # noqa: S704  JSON without <, > and &
         "gpu_plots": [_drawn(group) for group in gpus],
         "rank_plots": [_drawn(group) for group in ranks],
-        "node_plots": [_drawn(group) for group in nodes],
         "plots_left_out": _left_out(report, len(gpus)),
         "heat": _heat(report),
         "pictures": [_picture(one) for one in parts.pictures],
@@ -135,14 +133,6 @@ def _gpu_plots(report: JobReport) -> list[PlotGroup]:
             about += f" · {because}"
         found.append(gpu_group(gpu, f"gpu-{at}", report.started_s, (gpu_words(gpu), about)))
     return [group for group in found if group.panels]
-
-
-def _node_plots(report: JobReport) -> list[PlotGroup]:
-    drawn = [node for node in report.nodes if node.curves][:_MOST_NODES]
-    return [
-        node_group(node, f"node-{at}", (clean(node.node), f"run {node.restart}"))
-        for at, node in enumerate(drawn)
-    ]
 
 
 def _left_out(report: JobReport, shown: int) -> str:

@@ -86,8 +86,8 @@ def _word(text: object) -> Cell:
 
 
 def _useful(waste: Share) -> Cell:
-    total = waste.total_gpu_s
-    return Cell(text=percent(waste.useful_gpu_s / total if total > 0 else None))
+    is_told = waste.is_measured
+    return Cell(text=percent(waste.useful_gpu_s / waste.total_gpu_s if is_told else None))
 
 
 def _refusable(gpu: GpuAccount, text: str, *columns: str) -> Cell:
@@ -137,6 +137,8 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
 _ENDS: Final = {
     "ledger": "its own record",
     "sample": "killed: the last sample",
+    "processes": "killed: nothing ran on its GPUs",
+    "next-life": "killed: it was started anew",
     "running": "still running",
 }
 
@@ -200,7 +202,7 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
         lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
     ),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
-    ("counts as", lambda one: _word("lost" if one.is_lost else "kept")),
+    ("counts as", lambda one: _word("lost at most" if one.is_lost else "kept")),
     ("because", lambda one: _word(one.because)),
 )
 

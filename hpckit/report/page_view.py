@@ -112,7 +112,7 @@ def _facts(report: JobReport) -> Iterator[Fact]:
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
     yield Fact(name="GPU energy", value=energy_words(energy.gpu), about=source_words(energy.gpu))
     yield Fact(name="node energy", value=energy_words(energy.node), about=source_words(energy.node))
-    useful = waste.useful_gpu_s / waste.total_gpu_s if waste.total_gpu_s > 0 else None
+    useful = waste.useful_gpu_s / waste.total_gpu_s if waste.is_measured else None
     hours = f"of {gpu_hours(waste.total_gpu_s)}"
     yield Fact(
         name="useful", value=percent(useful), about=hours if useful is not None else "no samples"
@@ -120,9 +120,9 @@ def _facts(report: JobReport) -> Iterator[Fact]:
     yield from _cost(report.cost)
     if energy.lost_gpu_j:
         yield Fact(
-            name="lost to restarts",
+            name="lost to restarts, at most",
             value=joules(energy.lost_gpu_j),
-            about="GPU energy that a later run spent again",
+            about="GPU energy before a requeue, less what a checkpoint kept of it",
         )
 
 

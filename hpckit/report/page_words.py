@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from hpckit.model.account import Energy, GpuAccount
+from hpckit.model.account import SPLIT_GPU, Energy, GpuAccount
 from hpckit.model.node_words import figure, visible
 from hpckit.units import format_duration
 
@@ -69,6 +69,7 @@ def source_words(energy: Energy) -> str:
         return clean(energy.because) or "nothing says why"
     source = "source unknown" if energy.source is None else energy.source.value
     scope = f", scope {clean(energy.scope)}" if energy.scope == "module" else ""
+    scope = ", of the whole GPU, which MIG splits" if energy.scope == SPLIT_GPU else scope
     return f"{source}, {percent(energy.coverage_frac)} covered{scope}"
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.account import Curve, GpuAccount, NodeAccount, Window
+from hpckit.model.account import Curve, GpuAccount, Window
 from hpckit.model.node_words import figure
 from hpckit.report.page_words import clean, duration
 
@@ -22,9 +22,6 @@ _UNITS: Final = {
     "mib": ("GiB", 1 / 1024),
     "frac": ("%", 100.0),
     "pct": ("%", 1.0),
-    "b/s": ("GB/s", 1e-9),
-    "bytes/s": ("GB/s", 1e-9),
-    "bytes_per_s": ("GB/s", 1e-9),
     "hz": ("MHz", 1e-6),
     "mw": ("W", 1e-3),
     "w": ("W", 1.0),
@@ -44,9 +41,6 @@ _TITLES: Final = (
     ("throttled_by_power", "At the power limit", "power"),
     ("throttl", "Slowed by heat or brake", "throttled"),
     ("temp", "Temperature", "throttled"),
-    ("cpu", "CPU", "clock"),
-    ("net", "Network", "power"),
-    ("ib", "Network", "power"),
 )
 _PERCENT_TOP: Final = 100.0
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
@@ -93,7 +87,7 @@ class Shade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotGroup:
-    """The panels of one GPU or node, which share their axis of time from `first_s` to `last_s`."""
+    """The panels of one GPU or rank, which share their axis of time from `first_s` to `last_s`."""
 
     key: str
     title: str
@@ -122,11 +116,6 @@ def gpu_panels(gpu: GpuAccount, only: str | None = None) -> tuple[Panel, ...]:
         for curve in gpu.curves
         if (title := _title(curve.name)[0]) == only or only is None
     )
-
-
-def node_group(node: NodeAccount, key: str, words: tuple[str, str]) -> PlotGroup:
-    """The panels of a node."""
-    return group_of(key, words, tuple(_panel(curve) for curve in node.curves), ())
 
 
 def group_of(

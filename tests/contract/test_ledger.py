@@ -114,6 +114,18 @@ def test_a_gpu_without_a_counter_says_so(kept: Kept) -> None:
     assert end["updates"] == []
 
 
+@pytest.mark.parametrize(("lost", "refused"), [(0, [None, None]), (3, [None, "GpuIsLost"])])
+def test_a_lost_gpu_takes_the_energy_of_its_own_rank_alone(
+    kept: Kept, lost: int, refused: list[str | None]
+) -> None:
+    """The rank of the last two of four GPUs has what they tell, whichever is lost."""
+    _, (start, end) = kept(f'{FOUR}[gpu.{lost}]\nlost_s = "0-"\n', "true")
+    assert (start["claim"], start["nvml_refused"]) == ("local-rank", None)
+    for readings in (start["gpus"], end["gpus"]):
+        assert [one["refused"] for one in readings] == refused
+        assert [one["energy_mj"] is None for one in readings] == [bool(why) for why in refused]
+
+
 def test_a_counter_is_followed_to_the_end(kept: Kept) -> None:
     """Of a counter that is renewed every 100 ms the last update is known that the end read."""
     text = f"{FOUR}energy_update_ms = 100\nsensor_phase_ms = 37\n"

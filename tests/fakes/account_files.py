@@ -38,7 +38,7 @@ BOOTED_NS = 5_000 * 10**9
 FLUSH_S = 5.0
 HOST_COLUMNS: tuple[tuple[str, str], ...] = (
     ("cgroup.cpu_usage_us", "counter"),
-    ("cgroup.memory_current_bytes", "gauge"),
+    ("cgroup.memory_working_bytes", "gauge"),
     ("cgroup.memory_peak_bytes", "gauge"),
     ("cgroup.oom_kills", "counter"),
     ("sampler.cpu_us", "counter"),

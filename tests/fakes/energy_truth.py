@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from hpckit.measure.energy import GpuEnergyFold
+from hpckit.measure.gpu_energy import GAIN_FRAC
 from hpckit.model.account import Energy
 from hpckit.model.series import SampledGpu
 from tests.fakes import sensors as fake
@@ -46,14 +48,22 @@ SENSINGS: Final = {
 GAIN_SIGMA: Final = 0.05
 
 
+def reading_half_width(energy: Energy) -> float:
+    """What is left of ± without the board's gain: how far off the readings may be."""
+    own_j = (energy.plus_minus_j or 0.0) - energy.unseen_j
+    gain_j = GAIN_FRAC * (energy.value_j or 0.0)
+    return math.sqrt(max(0.0, own_j**2 - gain_j**2)) + energy.unseen_j
+
+
 def counter_job(
-    seed: int, waveform: str, length_s: float, *, has_samples: bool, update_s: float = 0.1
-) -> tuple[float, Energy]:
+    seed: int, waveform: str, length_s: float, *, has_samples: bool, update_s: float = 0.1,
+    gain: float = 1.0,
+) -> tuple[float, Energy]:  # fmt: skip
     """The truth of a job and what is reported: ledger at both ends."""
     rng = np.random.default_rng(seed)
     begin_s, end_s = 20.0, 20.0 + length_s
     wave = fake.WAVEFORMS[waveform](rng, begin_s, end_s)
-    counter = fake.FakeCounter(update_s=update_s, phase_s=rng.uniform(0, update_s))
+    counter = fake.FakeCounter(update_s=update_s, phase_s=rng.uniform(0, update_s), gain=gain)
     ends, seen = counter.rank(rng, wave, begin_s, end_s)
     marks = [one.monotonic_ns for one in ends]
     gpu = SampledGpu(
@@ -63,7 +73,7 @@ def counter_job(
     fold = GpuEnergyFold(gpu, ends, marks, updates=seen, period_s=1.0)
     if has_samples:
         at_s = fake.ticks(rng, begin_s - 3, end_s + 2, 1.0)
-        sensor = fake.FakeSensor(window_s=1.0, update_s=0.1, phase_s=rng.uniform(0, 0.1))
+        sensor = fake.FakeSensor(window_s=1.0, update_s=0.1, phase_s=rng.uniform(0, 0.1), gain=gain)
         power_w = sensor.read_w(wave, at_s)
         fold.add(fake.times_ns(at_s), fake.rows(power_w, counter.read_mj(wave, at_s)))
     return wave.between(begin_s, end_s), fold.result().energy

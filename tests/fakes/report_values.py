@@ -314,8 +314,6 @@ def _rank(shape: Shape, gpu: GpuAccount, number: int) -> RankAccount:
 
 
 def _node(shape: Shape, number: int) -> NodeAccount:
-    at = np.linspace(0, shape.duration_s, min(shape.points, 720))
-    beat = 0.5 + 0.5 * np.sin(at / 60)
     return NodeAccount(
         node=f"n{number + 1:03d}",
         restart=1,
@@ -333,11 +331,6 @@ def _node(shape: Shape, number: int) -> NodeAccount:
         psi_frac={"cpu": 0.011, "memory": 0.0, "io": 0.034},
         network_bytes={"mlx5_0 tx": int(4.2e12), "mlx5_0 rx": int(4.3e12)},
         sampler_cpu_s=shape.duration_s * 0.004,
-        curves=(
-            _curve("cpu", "cores", at, 40 + 9 * beat, 0.1),
-            _curve("memory", "B", at, (290 + 20 * beat) * _GIB, 0.0),
-            _curve("network", "B/s", at, (1.1 + beat) * 1e9, 0.2),
-        ),
         missing=("io.stat: the cgroup of the step has no io controller",),
     )
 

@@ -21,6 +21,7 @@ class FakeClock:
         self.slept_ns = 0
         self.asked: list[int] = []
         self.late_ns = 0
+        self.before_waiting: Callable[[], None] = lambda: None
 
     def now(self) -> Moment:
         """The three clocks."""
@@ -36,6 +37,7 @@ class FakeClock:
 
     def wait_until(self, monotonic_ns: int) -> bool:
         """Go there at once, or to the TERM that comes before."""
+        self.before_waiting()
         due = [at for at in self.asked if at <= monotonic_ns]
         if due:
             self.asked.remove(due[0])
@@ -55,10 +57,11 @@ class FakeGpus:
         self.read_at: list[int] = []
         self.before: Callable[[int], None] = lambda _: None
         self.news: list[dict[str, Any]] = []
+        self.said: Mapping[str, Any] = {}
 
     def describe(self) -> Sequence[Mapping[str, Any]]:
-        """Their uuids."""
-        return [{"uuid": f"GPU-{at}"} for at in range(self.count)]
+        """Their uuids, and what `said` says of each."""
+        return [{"uuid": f"GPU-{at}", **self.said} for at in range(self.count)]
 
     def read_into(self, buffer: bytearray, at: int, begin_ns: int) -> int:
         """The moment of the reading and the GPU, nothing else."""
@@ -175,3 +178,4 @@ class FakeBeat:
     """What a watchdog would be told."""
 
     begun_ns = 0
+    is_asked = False

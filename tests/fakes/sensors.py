@@ -152,16 +152,17 @@ class FakeSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeCounter:
-    """An energy counter that is renewed every `update_s` from `phase_s`."""
+    """An energy counter that is renewed every `update_s` from `phase_s`, times the board's gain."""
 
     update_s: float = 0.1
     phase_s: float = 0.0
     base_mj: int = 987_654_321
+    gain: float = 1.0
 
     def read_mj(self, waveform: Waveform, at_s: Floats) -> NDArray[np.uint64]:
         """What it says at these moments."""
         renewed_s = _renewed(at_s, self.update_s, self.phase_s)
-        millijoules = np.floor(1000 * waveform.energy_j(renewed_s)) + self.base_mj
+        millijoules = np.floor(1000 * self.gain * waveform.energy_j(renewed_s)) + self.base_mj
         return millijoules.astype(np.uint64)
 
     def reading(self, waveform: Waveform, at_s: float) -> EnergyReading:
@@ -180,7 +181,7 @@ class FakeCounter:
 
         def ask() -> Reading:
             renewed_s = _renewed_at((now_ns - ORIGIN_NS) / 1e9, self.update_s, self.phase_s)
-            value = math.floor(1000 * waveform.energy_at(renewed_s)) + self.base_mj
+            value = math.floor(1000 * self.gain * waveform.energy_at(renewed_s)) + self.base_mj
             return {"uuid": UUID, "monotonic_ns": now_ns, "energy_mj": value, "refused": None}
 
         def later(at_ns: int) -> int:

@@ -62,6 +62,7 @@ def folded(
 ) -> GpuUsage:
     """The usage of a series that comes in pieces."""
     fold = GpuUsageFold(H100, 1.0, 0, end_ns)
+    fold.watch([(0, end_ns), (end_ns // 3, end_ns // 2)])
     borders = [0, *sorted(cuts or []), len(made)]
     for begin, end in itertools.pairwise(borders):
         fold.add(times[begin:end], made[begin:end])
@@ -76,6 +77,22 @@ def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]
     parts = dataclasses.astuple(waste)
     assert min(parts) >= 0
     assert abs(sum(parts) - made[2] / 1e9) < 1e-5
+
+
+@settings(max_examples=100)
+@given(series())
+def test_a_span_of_all_the_time_is_all_of_it(
+    made: tuple[NDArray[np.int64], NDArray[Any], int],
+) -> None:
+    """What is useful of a span that is the held time is what is useful of the GPU."""
+    found = folded(*made)
+    known_s = found.waste.total_gpu_s - found.waste.unknown_gpu_s
+    frac = found.useful_fracs[0, made[2]]
+    if known_s < 1e-6:
+        assert frac is None
+    else:
+        assert frac is not None
+        assert abs(frac * known_s - found.waste.useful_gpu_s) < 1e-5
 
 
 @settings(max_examples=100)

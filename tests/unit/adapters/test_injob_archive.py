@@ -74,10 +74,10 @@ def test_a_rank_needs_no_zlib(archive: Path) -> None:
 
 
 def test_the_probes_modules_are_in_no_directory_that_a_rank_reads(archive: Path) -> None:
-    """Half of all modules are the probe's alone, and lie in a zip file within."""
+    """As many modules as all others are the probe's alone, and lie in a zip file within."""
     whole = zipfile.ZipFile(archive)
     inner = zipfile.ZipFile(io.BytesIO(whole.read("probe.zip"))).namelist()
-    assert len(inner) > len(whole.namelist())
+    assert len(inner) > 0.9 * len(whole.namelist())
     assert not set(inner) & set(whole.namelist())
 
 

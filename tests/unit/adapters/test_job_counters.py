@@ -171,3 +171,39 @@ def test_nothing_is_measured_before_a_step_was_seen(tmp_path: Path, now: Now) ->
     assert values(source)["job_cpu_us"] == 5_000_000
     assert source.changed()
     assert "job_cgroup" not in source.refused
+
+
+def test_cpus_of_version_2(tmp_path: Path) -> None:
+    """Groups that name CPUs are the step's and the job's; the others have their parent's."""
+    tree = CgroupTree(tmp_path, unified=True)
+    tree.mounts()
+    tree.myself(f"{SCOPE}/job_7/step_1/user/task_0")
+    for path, cpus in (("/step_1/user", b"\n"), ("/step_1", b"3,67\n"), ("", b"0-31,64-95\n")):
+        tree.group(f"{SCOPE}/job_7{path}", cpuset__cpus=cpus)
+    tree.group("", cpuset__cpus=b"0-127\n")
+    assert Hierarchies(str(tmp_path)).allowed_cpus() == (2, 64)
+
+
+def test_cpus_of_version_1(tmp_path: Path) -> None:
+    """In version 1 each group has a list, that of Slurm's user too; the root is nobody's."""
+    tree = CgroupTree(tmp_path, unified=False)
+    mount = b"33 23 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+    tree.write("proc/self/mountinfo", mount)
+    tree.write("proc/self/cgroup", b"5:cpuset:/slurm/uid_1/job_7/step_1\n")
+    given = {"": "0-127", "/slurm": "0-127", "/uid_1": "0-95", "/job_7": "0-63", "/step_1": "3,67"}
+    path = ""
+    for name, cpus in given.items():
+        path += name
+        tree.group(f"/cpuset{path}", cpuset__cpus=f"{cpus}\n".encode())
+    assert Hierarchies(str(tmp_path)).allowed_cpus() == (2, 64, 96, 128)
+
+
+def test_cpus_of_an_unconfined_process(tmp_path: Path) -> None:
+    """A process in the root, or in what a container calls so, is confined by nobody."""
+    tree = CgroupTree(tmp_path, unified=True)
+    mount = b"30 23 0:26 /docker/ab /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    tree.write("proc/self/mountinfo", mount)
+    tree.group("", cpuset__cpus=b"0-7\n")
+    for path in (b"/docker/ab", b"/"):
+        tree.write("proc/self/cgroup", b"0::" + path + b"\n")
+        assert Hierarchies(str(tmp_path)).allowed_cpus() == ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpckit.adapters.job_processes import JobProcesses
+import pytest
+
+from hpckit.adapters.job_processes import JobProcesses, read_whole
 from tests.fakes.cgroup_tree import CgroupTree
 
 
@@ -59,3 +61,37 @@ def test_program_of_a_script_is_a_rank(tmp_path: Path) -> None:
     tree = CgroupTree(tmp_path, unified=True)
     tree.process(50, "/", comm="python3")
     assert processes(tmp_path).has_ranks()
+
+
+def test_known_rank_is_asked_for_alone(tmp_path: Path) -> None:
+    """While the rank that was found lives, no other process is looked at."""
+    tree = CgroupTree(tmp_path, unified=True)
+    tree.process(50, "/", step="0")
+    found = processes(tmp_path)
+    assert found.has_ranks()
+    (tmp_path / "proc/50/environ").unlink()
+    assert found.has_ranks()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(" 4711 0 25 ", " 4712 0 25 "), (" 4711 0 25 ", " 4711 0 0 "), ("(python3)", "(sleep)")],
+    ids=["another of its number", "a zombie", "another program"],
+)
+def test_rank_that_is_gone_is_looked_for_anew(tmp_path: Path, before: str, after: str) -> None:
+    """A process that is not the one that was found is looked at as any other."""
+    tree = CgroupTree(tmp_path, unified=True)
+    tree.process(50, "/", step="0")
+    found = processes(tmp_path)
+    assert found.has_ranks()
+    stat = tmp_path / "proc/50/stat"
+    stat.write_text(stat.read_text().replace(before, after))
+    tree.write("proc/50/environ", b"")
+    assert not found.has_ranks()
+
+
+def test_list_of_proc_is_read_to_its_end() -> None:
+    """A list that is longer than a page comes in several readings."""
+    data = read_whole("/proc/kallsyms", 200_000)
+    assert len(data) == 200_000
+    assert read_whole("/proc/self/nothing", 100) == b""

@@ -124,6 +124,30 @@ def test_power_of_a_grace_hopper(root: Root) -> None:
     assert found == {"hwmon_module_power_socket_0_uw": 9, "hwmon_grace_power_socket_0_uw": 4}
 
 
+def test_power_of_a_grace(root: Root) -> None:
+    """acpi_power_meter names its sensors in power1_oem_info of the device, and has no labels."""
+    for number, name in enumerate(("Module", "Grace", "CPU", "SysIO")):
+        device = f"sys/devices/LNXSYSTM:00/ACPI000D:0{number}"
+        files = {"power1_oem_info": f"{name} Power Socket 0", "power1_average": f"{number}9000000"}
+        root.write(device, **files)
+        root.write(f"sys/class/hwmon/hwmon{number}", name="power_meter")
+        (root.path / f"sys/class/hwmon/hwmon{number}/device").symlink_to(root.path / device)
+    assert values(energy(str(root.path))) == {
+        "hwmon_module_power_socket_0_uw": 9_000_000,
+        "hwmon_grace_power_socket_0_uw": 19_000_000,
+        "hwmon_cpu_power_socket_0_uw": 29_000_000,
+        "hwmon_sysio_power_socket_0_uw": 39_000_000,
+    }
+
+
+def test_a_sensor_is_read_once(root: Root) -> None:
+    """Newer kernels have the files of acpi_power_meter in hwmon's own folder, and a link to it."""
+    folder = "sys/class/hwmon/hwmon0"
+    root.write(folder, power1_oem_info="Module Power Socket 0", power1_average="5")
+    (root.path / folder / "device").symlink_to(root.path / folder)
+    assert values(energy(str(root.path))) == {"hwmon_module_power_socket_0_uw": 5}
+
+
 def test_crays_counters(root: Root) -> None:
     """pm_counters are read with their freshness, and those of each accelerator."""
     root.write(

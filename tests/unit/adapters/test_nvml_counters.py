@@ -101,6 +101,25 @@ def counters_of(nvml: NvmlCalls, hz: float = 1.0) -> NvmlCounters:
     return NvmlCounters(nvml, range(nvml.count()), hz, Beat())
 
 
+class Older(NvmlCalls):
+    """A library that lacks some functions."""
+
+    def __init__(self, name: str, lacks: tuple[str, ...]) -> None:
+        self._lacks = lacks
+        super().__init__(name)
+
+    def function(self, name: str) -> Any:
+        """The function, or FunctionNotFound."""
+        return super().function("hpckitNoSuchFunction" if name in self._lacks else name)
+
+
+def older(library: Path, *lacks: str) -> NvmlCalls:
+    """The opened machine's library without these functions."""
+    found = Older(str(library / "libfake-nvml.so"), lacks)
+    found.call("nvmlShutdown")  # the machine has it open
+    return found
+
+
 def difference(machine: VirtualNvml, counters: NvmlCounters, name: str, seconds: float) -> int:
     """What a counter of the first GPU gains in so many seconds."""
     machine.set_s(100)
@@ -187,7 +206,9 @@ def test_old_gpu_has_one_power(machine: Machine) -> None:
 def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
     """A column without an answer is missing, never 0, with NVML's reason in META."""
     text = (
-        BUSY + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
+        BUSY
+        + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
+        + 'error.nvmlDeviceGetTotalEnergyConsumption = "NotSupported"\n'
     )
     counters = counters_of(machine.open(text).nvml)
     row, described = rows_of(counters)[0], counters.describe()[0]
@@ -195,6 +216,94 @@ def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
     assert described["energy"] is None
     assert described["refused"]["energy_mj"] == "NotSupported"
     assert described["refused"]["temp_c"] == "NoPermission"
+
+
+def test_energy_without_its_field(machine: Machine) -> None:
+    """Where the field is refused the call for the counter alone is made."""
+    node = machine.open(BUSY + 'error.field83 = "NotSupported"\n')
+    counters = counters_of(node.nvml)
+    assert counters.describe()[0]["energy"] == "counter"
+    assert "energy_mj" not in counters.describe()[0]["refused"]
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+
+
+def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
+    """What calls of their own tell is measured, the rest is missing with the reason."""
+    node = machine.open(NO_FIELDS)
+    counters = counters_of(node.nvml)
+    row, described = rows_of(counters)[0], counters.describe()[0]
+    assert (row["power_mw"], row["util_pct"], row["nvlink_tx_mib"]) == (500_000, 80, None)
+    assert (described["energy"], described["power"]) == ("counter", "usage")
+    assert described["refused"]["pcie_rx_mib"] == "NotSupported"
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
+    """As of drivers that are older than it."""
+    machine.open(BUSY)
+    row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
+    assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
+    assert row["energy_mj"] is not None
+
+
+NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
+    'error.field269 = "NotSupported"\nerror.field270 = "NotSupported"\n'
+)
+
+
+def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
+    """Field 75 counts what software and hardware slow down, and META says that it is both."""
+    node = machine.open(NO_CAUSES)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, "sw_thermal_ms", 10) == pytest.approx(3750, abs=1)
+    assert rows_of(counters)[0]["hw_thermal_ms"] is None
+    refused = counters.describe()[0]["refused"]
+    assert "sw_thermal_ms" in refused["hw_thermal_ms"]
+    assert "sw_thermal_ms" not in refused
+
+
+@pytest.mark.parametrize(("column", "gain"), [("sw_power_cap_ms", 5000), ("sw_thermal_ms", 3750)])
+def test_violations_stand_in_for_fields(machine: Machine, column: str, gain: int) -> None:
+    """Without any field nvmlDeviceGetViolationStatus has the counters of power and heat."""
+    no_fields = 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+    node = machine.open(NO_CAUSES + no_fields)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, column, 10) == pytest.approx(gain, abs=1)
+    assert column not in counters.describe()[0]["refused"]
+
+
+OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+
+
+@pytest.mark.parametrize("lacks", [OLD_LISTS[:1], OLD_LISTS])
+def test_older_drivers_list_processes(
+    machine: Machine, library: Path, lacks: tuple[str, ...]
+) -> None:
+    """With the second version of the call, or its first, whose entries are shorter."""
+    machine.open(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
+    counters = counters_of(older(library, *lacks))
+    assert rows_of(counters)[0]["processes"] == 3
+    assert counters.events()[0]["pids"] == [100, 101, 102]
+
+
+def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
+    """The first version's memory in use has what the driver reserves in it."""
+    machine.open(BUSY)
+    counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
+    assert rows_of(counters)[0]["mem_used_mib"] == 3
+    assert counters.describe()[0]["memory_bytes"] == 85899345920
+
+
+def test_a_gpu_without_any_field_is_lost_too(machine: Machine) -> None:
+    """The calls of their own tell when it falls off the bus."""
+    node = machine.open(NO_FIELDS + '[gpu.0]\nlost_s = "50-"\n')
+    counters = counters_of(node.nvml)
+    node.set_s(60)
+    assert [row["gpu"] for row in rows_of(counters)] == [1]
+    assert {"event": "gpu-lost", "gpu": 0, "why": "GpuIsLost"} in counters.events()
 
 
 def test_meta_of_a_gpu(machine: Machine) -> None:
@@ -272,6 +381,29 @@ def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> N
     """Device files that are not there hide nothing."""
     shown = shown_gpus(machine.open(BUSY).nvml, dev=str(tmp_path))
     assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
+
+
+LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
+
+
+def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
+    """It has no name, and counts among those that open."""
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, True), (False, True)]
+
+
+def test_a_lost_gpu_of_another_job_does_not_open(machine: Machine, tmp_path: Path) -> None:
+    """All device files are those of GPUs that answer: the control group hides the lost one's."""
+    (tmp_path / "nvidia1").touch()
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [gpu.opens for gpu in shown] == [False, True]
+
+
+def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
+    """It has no place among the sampled, and an event says why, by the driver's index."""
+    counters = counters_of(machine.open(LOST).nvml)
+    assert [gpu["index"] for gpu in counters.describe()] == [1]
+    assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
 
 
 def test_mig_device_has_a_gpu(machine: Machine, library: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from hpckit.adapters.sample_clock import SignalClock
-from hpckit.adapters.sample_guard import Beat, Guard
+from hpckit.adapters.sample_guard import ASKED_LIMIT_S, Beat, Guard
 
 
 class Hung:
@@ -55,6 +55,44 @@ def test_waiting_is_no_hanging() -> None:
     assert not hung.called.wait(0.2)
     beat.begun_ns = 1
     assert hung.called.wait(20)
+
+
+def test_what_was_asked_to_end_has_less_time() -> None:
+    """Once the end was asked for, the limit is ten seconds at most."""
+    beat, hung = Beat(), Hung()
+    beat.is_asked = True
+    beat.begun_ns = time.monotonic_ns() - int((ASKED_LIMIT_S + 0.1) * 1e9)
+    Guard(beat, set(), hung, look_s=0.02)
+    assert hung.called.wait(20)
+    assert hung.is_asked is True
+
+
+STOPPED = """
+import threading
+from hpckit.adapters.sample_guard import Beat, Guard
+called = threading.Event()
+beat = Beat()
+beat.limit_s = 2.5
+Guard(beat, set(), lambda _: called.set(), look_s=0.1)
+print("begun", flush=True)
+print(called.wait(30), flush=True)
+"""
+
+
+def test_suspension_during_a_tick_is_no_hanging() -> None:
+    """The time in which the whole process was stopped is none of the tick's."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        process.send_signal(signal.SIGCONT)
+        resumed = time.monotonic()
+        assert process.stdout.readline() == "True\n"
+        # A guard that counts the stop calls 0.1 s later.
+        assert time.monotonic() - resumed > 2
 
 
 UNHEARD = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -27,17 +29,13 @@ class Place:
         self.job.mkdir()
         self.local.mkdir()
         self.said: list[str] = []
+        self.target = self.job / TARGET
 
     def spool(self, **options: int) -> SampleSpool:
         """A sampler's way there."""
         return SampleSpool(
             str(self.job), TARGET, say=self.said.append, local_root=str(self.local), **options
         )
-
-    @property
-    def target(self) -> Path:
-        """The file in the job folder."""
-        return self.job / TARGET
 
     def found(self) -> list[Block | Damage]:
         """What the file in the job folder holds."""
@@ -90,12 +88,12 @@ def test_block_is_copied_without_waiting_for_the_end(place: Place) -> None:
     spool.close(20)
 
 
-def test_local_file_is_its_owners_alone_and_removed(place: Place) -> None:
-    """The file on the node lies in a folder of mode 0700, and is gone when all was copied."""
+def test_file_of_the_node_has_no_name(place: Place) -> None:
+    """While it is sampled there is nothing to be found, so nothing is left of one that is killed."""
     spool = place.spool()
     write(spool, "a")
-    assert spool.local_path is not None
-    assert stat.S_IMODE(Path(spool.local_path).parent.stat().st_mode) == 0o700
+    assert spool.local_bytes > 0
+    assert list(place.local.iterdir()) == []
     spool.close(20)
     assert list(place.local.iterdir()) == []
 
@@ -153,6 +151,8 @@ def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
     assert kept is not None
     blocks = list(read_blocks(Path(kept).read_bytes()))
     assert len(blocks) == 50
+    assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o600
+    assert [str(path) for path in hanging.local.iterdir()] == [kept]
 
 
 def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
@@ -176,8 +176,7 @@ def test_local_file_begins_anew_once_copied(place: Place) -> None:
     for number in range(6):
         write(spool, text)
         until(lambda number=number: copied() > number)  # type: ignore[misc]
-    assert spool.local_path is not None
-    assert Path(spool.local_path).stat().st_size <= 2 * REWIND_BYTES
+    assert spool.local_bytes <= 2 * REWIND_BYTES
     spool.close(20)
     assert place.sequences() == list(range(6))
 
@@ -204,6 +203,20 @@ def test_folder_that_comes_back_gets_all(place: Place) -> None:
     write(spool, "c")
     assert spool.close(20) is None
     assert place.sequences() == [0, 1, 2]
+
+
+def test_file_of_the_job_folder_stays_open(place: Place) -> None:
+    """It is opened once, as each opening is work of a server that all nodes share."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.chmod(0o400)
+    aside = place.target.with_name("aside")
+    place.target.rename(aside)
+    write(spool, "b")
+    assert spool.close(20) is None
+    place.target = aside
+    assert place.sequences() == [0, 1]
 
 
 def test_removed_file_is_begun_anew(place: Place) -> None:
@@ -236,6 +249,35 @@ def test_folder_that_is_not_there_is_not_used(place: Place) -> None:
     write(spool, "a", "b")
     assert spool.close(20) is None
     assert place.sequences() == [0, 1]
+
+
+class Limited:
+    """No file of this process grows beyond so many bytes; SIGXFSZ is not heard."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __enter__(self) -> None:
+        self.handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, self.before[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+        signal.signal(signal.SIGXFSZ, self.handler)
+
+
+def test_file_that_takes_no_more_gives_way_to_memory(hanging: Place) -> None:
+    """A write that fails moves all to memory, and of the end of it nothing is left, as is said."""
+    spool = hanging.spool()
+    write(spool, "a" * 300)
+    with Limited(400):
+        write(spool, "b" * 300)
+    assert spool.local_bytes == 0
+    assert any("held in memory" in line for line in hanging.said)
+    assert spool.close(0.1) is None
+    assert "are lost" in hanging.said[-1]
+    assert list(hanging.local.iterdir()) == []
 
 
 def test_memory_takes_a_files_place() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hpckit.app.sample import LINGER_S, SampleEnd, SampleLoop, SamplePlan, SampleTools
+from hpckit.app.sample import SampleEnd, SampleLoop, SamplePlan, SampleTools
 from tests.fakes.sampling import (
     BEGIN_NS,
     NS,
@@ -30,9 +30,9 @@ class Bench:
         self.watch = FakeWatch()
         self.beat = FakeBeat()
 
-    def run(self, hz: float, duration_s: float | None) -> SampleEnd:
+    def run(self, hz: float, duration_s: float | None, phase: float = 0.0) -> SampleEnd:
         """Run the loop to its end."""
-        plan = SamplePlan(hz=hz, duration_s=duration_s, meta={"node": "n1"})
+        plan = SamplePlan(hz=hz, duration_s=duration_s, meta={"node": "n1"}, phase=phase)
         tools = SampleTools(
             gpus=[self.gpus],
             host=self.host,
@@ -96,6 +96,30 @@ def test_from_10_hz_each_period_has_one_tick_at_any_moment(bench: Bench) -> None
     assert sum(phases) / len(phases) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("said", "is_even"),
+    [
+        ({"vendor": "nvidia", "power": "average"}, True),
+        ({"vendor": "nvidia", "power": None}, True),
+        ({"vendor": "nvidia", "power": "usage"}, False),
+        ({"vendor": "amd", "power": "average"}, False),
+        ({"vendor": "amd", "power": "instant"}, False),
+    ],
+)
+def test_power_that_is_no_mean_of_a_second_is_met_at_any_moment(
+    bench: Bench, said: dict[str, str | None], *, is_even: bool
+) -> None:
+    """A load that repeats each second would meet even ticks at the same phase, at 1 Hz too."""
+    bench.gpus.said = said
+    end = bench.run(1.0, 300.0)
+    seen = bench.seconds()[1:-1]
+    phases = [at % 1 for at in seen]
+    assert (max(phases) == 0) is is_even
+    assert (sum(phases) / len(phases) > 0.4) is not is_even
+    assert [int(at) for at in seen] == list(range(1, len(seen) + 1))
+    assert 300 <= end.ticks <= 301
+
+
 def test_host_is_read_once_a_second(bench: Bench) -> None:
     """Whatever the rate of the GPUs."""
     bench.run(50.0, 20.0)
@@ -116,15 +140,26 @@ def test_host_is_read_at_each_slow_tick() -> None:
     assert bench.host.reads == 11
 
 
-@pytest.mark.parametrize("hz", [1.0, 10.0, 100.0])
-def test_no_block_is_older_than_5_s_when_written(hz: float) -> None:
-    """A record reaches the sink within the flush period."""
+@pytest.mark.parametrize("power", ["average", "usage"])
+@pytest.mark.parametrize("hz", [0.55, 1.0, 10.0, 100.0])
+def test_no_block_is_older_than_5_s_when_written(hz: float, power: str) -> None:
+    """A record reaches the sink within the flush period, however far the next tick is."""
     bench = Bench()
+    bench.gpus.said = {"power": power}
     bench.run(hz, 30.0)
     assert bench.sink.flushes >= 7
     times = bench.sink.gpu_times_ns()
     blocks = [moment.monotonic_ns for kind, moment, _ in bench.sink.blocks if kind == 2]
     assert all(later - earlier <= 5 * NS for earlier, later in pairwise([*blocks, times[-1]]))
+
+
+@pytest.mark.parametrize(("phase", "second_s"), [(0.0, 5), (0.5, 3.5), (1.0, 2)])
+def test_nodes_write_at_different_moments(bench: Bench, phase: float, second_s: float) -> None:
+    """The second write is up to 3 s earlier, by the node's phase, and the others 4 s apart."""
+    bench.run(10.0, 20.0, phase)
+    writes = [(at.monotonic_ns - BEGIN_NS) / NS for kind, at, _ in bench.sink.blocks if kind == 2]
+    # A block begins with the first tick after a write.
+    assert writes[1:4] == pytest.approx([1, second_s, second_s + 4], abs=0.5)
 
 
 def test_first_samples_are_written_after_a_second(bench: Bench) -> None:
@@ -222,13 +257,39 @@ def test_ranks_are_sampled_to_their_end(bench: Bench) -> None:
     assert bench.seconds()[-1] in {6, 7}
 
 
-def test_ranks_are_not_waited_for_without_limit(bench: Bench) -> None:
-    """A rank that ignores TERM does not keep the sampler beyond 20 s."""
+def test_ranks_are_sampled_for_minutes_after_a_request(bench: Bench) -> None:
+    """`--signal=TERM@600` leaves the application ten minutes, and the sampler too."""
     bench.clock.ask_at(2.5)
-    bench.watch.ranks = lambda: True
+    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 600 * NS
     end = bench.run(1.0, None)
-    assert end.reason == "signal, ranks alive"
-    assert (bench.clock.monotonic - BEGIN_NS) / NS == pytest.approx(2.5 + LINGER_S, abs=1.1)
+    assert end.reason == "signal"
+    assert bench.seconds()[-1] == pytest.approx(600, abs=1)
+    assert len(bench.seconds()) == pytest.approx(600, abs=2)
+
+
+def test_kill_after_a_request_loses_a_second(bench: Bench) -> None:
+    """In the first minute after TERM each second is written, later each flush period."""
+    bench.clock.ask_at(2.5)
+    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 120 * NS
+    bench.run(10.0, None)
+    blocks = [moment.monotonic_ns - BEGIN_NS for kind, moment, _ in bench.sink.blocks if kind == 2]
+    early = [at for at in blocks if 3 * NS < at < 62 * NS]
+    assert all(later - earlier < 1.3 * NS for earlier, later in pairwise(early))
+    assert len([at for at in blocks if 64 * NS < at < 119 * NS]) <= 15
+
+
+@pytest.mark.parametrize(("why", "duration_s"), [("parent gone", None), ("duration", 20.0)])
+def test_other_ends_hold_after_a_request(bench: Bench, why: str, duration_s: float | None) -> None:
+    """Ranks that stay do not keep it beyond its duration or its parent's end."""
+    bench.clock.ask_at(2.5)
+
+    def ranks() -> bool:
+        is_late = why == "parent gone" and bench.clock.monotonic > BEGIN_NS + 20 * NS
+        bench.watch.why = why if is_late else None
+        return True
+
+    bench.watch.ranks = ranks
+    assert bench.run(1.0, duration_s).reason == why
 
 
 def test_request_is_heard_between_slow_ticks(bench: Bench) -> None:
@@ -312,10 +373,33 @@ def test_failure_is_written_and_passed_on(bench: Bench) -> None:
     assert len(bench.seconds()) == 3
 
 
-def test_beat_is_zero_between_ticks(bench: Bench) -> None:
-    """The watchdog sees that a tick is under way, and that none is."""
+def test_beat_is_zero_while_waiting_alone(bench: Bench) -> None:
+    """The watchdog sees when a tick began, and that nothing is under way between ticks."""
     seen: list[int] = []
+    waiting: list[int] = []
     bench.gpus.before = lambda _: seen.append(bench.beat.begun_ns)
+    bench.clock.before_waiting = lambda: waiting.append(bench.beat.begun_ns)
     bench.run(1.0, 2.0)
     assert seen == [BEGIN_NS, BEGIN_NS + NS, BEGIN_NS + 2 * NS]
-    assert bench.beat.begun_ns == 0
+    assert waiting == [0, 0]
+
+
+def test_looking_for_ranks_is_under_a_beat(bench: Bench) -> None:
+    """After a request to end the watchdog sees all that is done, and knows of the request."""
+    seen: list[tuple[int, bool]] = []
+
+    def look() -> bool:
+        seen.append((bench.beat.begun_ns, bench.beat.is_asked))
+        return len(seen) < 3
+
+    bench.watch.ranks = look
+    bench.clock.ask_at(2.5)
+    bench.run(1.0, None)
+    assert len(seen) == 3
+    assert all(begun_ns >= BEGIN_NS + 2.5 * NS and is_asked for begun_ns, is_asked in seen)
+
+
+def test_last_write_is_under_a_beat(bench: Bench) -> None:
+    """What hangs at the very end is seen too."""
+    bench.run(1.0, 2.0)
+    assert bench.beat.begun_ns == BEGIN_NS + 2 * NS

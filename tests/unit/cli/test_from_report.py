@@ -12,7 +12,8 @@ from hpckit.app.submit import Submission
 from hpckit.cli.from_report import advised
 from hpckit.cli.submission import advice_words
 from hpckit.errors import ConfigError, HpckitError
-from tests.fakes.account_files import MadeJob, write_accounts
+from hpckit.model.job_folder import RESULT_FILE
+from tests.fakes.account_files import EPOCH_NS, MadeJob, write_accounts
 from tests.unit.cli.jobs import call, document, ended, ended_job, started_job, words
 from tests.unit.render.prepared import prepared
 
@@ -48,7 +49,12 @@ def measured() -> Submission:
 
 def with_accounts(submission: Submission) -> Submission:
     """The job with what its samplers would have left of a minute (synthetic)."""
-    write_accounts(submission.folder, MadeJob(gpus=2))
+    made = MadeJob(gpus=2)
+    write_accounts(submission.folder, made)
+    path = submission.folder / RESULT_FILE
+    begun_s = EPOCH_NS / 1e9
+    times = {"started_s": begun_s, "ended_s": begun_s + made.duration_s}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **times}))
     return submission
 
 

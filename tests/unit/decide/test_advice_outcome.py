@@ -7,12 +7,12 @@ from dataclasses import replace
 from hpckit.decide.advice import advise, with_advice
 from hpckit.decide.advice_outcome import advice_document, outcomes
 from hpckit.model.account import AdviceOutcome, JobReport
-from tests.unit.decide.measured import GIB, gpu, job, node, report, unused
+from tests.unit.decide.measured import GIB, energy, gpu, job, node, report, unused
 
 SPEC = job(gpus_per_node=4, mem="64G", time_limit="4:00:00")
 BEFORE = report(
     gpus=[gpu(index=0), gpu(index=1), unused(index=2), unused(index=3)],
-    nodes=(node(mem_peak_bytes=10 * GIB, cpus=8),),
+    nodes=(node(mem_peak_bytes=10 * GIB, mem_kernel_peak_bytes=10 * GIB, cpus=8),),
 )
 ADVICE = advise(BEFORE, SPEC)
 DOCUMENT = advice_document(BEFORE, SPEC, ADVICE, [one.key for one in ADVICE])
@@ -41,10 +41,38 @@ def test_advice_that_came_true_is_held() -> None:
     assert (gpus.report, gpus.predicted, gpus.measured) == ("4242", 7200.0, 7200.0)
 
 
-def test_a_run_that_takes_longer_breaks_the_saving() -> None:
-    """Half the GPUs for twice the time saved nothing."""
-    slow = report(elapsed_s=7200, gpus=[gpu(index=i, held_s=7200) for i in range(2)])
-    assert became(slow)["gpus_per_node", "gpu_s"].held is False
+def test_a_run_of_another_length_neither_holds_nor_breaks_a_saving() -> None:
+    """Half the GPUs for twice or a tenth of the time: it did more, or less, or was slowed down."""
+    for elapsed_s, word in ((7200.0, "100% more"), (360.0, "90% less")):
+        gpus = [gpu(index=at, held_s=elapsed_s) for at in range(2)]
+        found = became(report(elapsed_s=elapsed_s, gpus=gpus))
+        for quantity in ("gpu_s", "energy_j"):
+            one = found["gpus_per_node", quantity]
+            assert one.held is None
+            assert f"it took {word}" in one.because
+
+
+def test_a_saving_by_less_work_on_as_many_gpus_is_broken() -> None:
+    """A tenth of the time on all four GPUs is no saving that the advice made."""
+    gpus = [gpu(index=at, held_s=360.0) for at in range(4)]
+    found = became(report(elapsed_s=360.0, gpus=gpus))
+    assert {found["gpus_per_node", one].held for one in ("gpu_s", "energy_j")} == {False}
+    assert "held 4 GPUs, which were to be 2" in found["gpus_per_node", "gpu_s"].because
+
+
+def test_a_total_that_did_not_fall_is_broken() -> None:
+    """Half the GPUs for the same time, and as many joules."""
+    gpus = [gpu(index=at, energy=energy(2e6)) for at in range(2)]
+    found = became(report(gpus=gpus))["gpus_per_node", "energy_j"]
+    assert found.held is False
+    assert "against the run that the advice is from" in found.because
+
+
+def test_a_run_whose_length_is_not_known_tells_nothing() -> None:
+    """Advice of a document without a length has no baseline to hold."""
+    document = {**DOCUMENT, "baseline": {**DOCUMENT["baseline"], "elapsed_s": None}}
+    found = outcomes(document, GOOD, TAKEN)
+    assert {one.held for one in found if one.quantity == "gpu_s"} == {None}
 
 
 def test_a_limit_that_was_too_little_is_broken() -> None:

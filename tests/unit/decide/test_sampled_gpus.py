@@ -8,6 +8,7 @@ from hpckit.decide.sampled_gpus import ShownGpu, sampled_gpus
 
 ALL = [ShownGpu(index, f"GPU-{index}{index}-x", index, opens=True) for index in range(8)]
 CONSTRAINED = [gpu._replace(opens=gpu.place in {4, 5}) for gpu in ALL]
+LOST = [gpu._replace(uuid="", minor=None) if gpu.place == 2 else gpu for gpu in ALL]
 JOB = {"SLURM_JOB_ID": "7"}
 
 
@@ -83,3 +84,24 @@ def test_device_files_that_all_refuse_tell_nothing() -> None:
     env = {**JOB, "CUDA_VISIBLE_DEVICES": "2,3"}
     closed = [gpu._replace(opens=False) for gpu in ALL]
     assert sampled_gpus(env, closed, no_mig).indices == (2, 3)
+
+
+def test_a_lost_gpu_is_counted() -> None:
+    """CUDA's numbers count a GPU that the driver has lost, and the job may have it."""
+    env = {**JOB, "CUDA_VISIBLE_DEVICES": "2,3"}
+    assert sampled_gpus(env, LOST, no_mig).indices == (2, 3)
+
+
+@pytest.mark.parametrize(("numbers", "indices"), [("2,3", (2, 3)), ("3,4", (3, 4)), ("2", (2,))])
+def test_a_lost_gpu_has_the_number_that_no_other_has(
+    numbers: str, indices: tuple[int, ...]
+) -> None:
+    """It does not tell its minor number; of Slurm's the one that is left is its."""
+    assert sampled_gpus({**JOB, "SLURM_STEP_GPUS": numbers}, LOST, no_mig).indices == indices
+
+
+def test_which_of_two_lost_gpus_is_the_jobs_is_not_guessed() -> None:
+    """One number is left, and two GPUs might have it."""
+    lost = [gpu._replace(uuid="", minor=None) if gpu.place in {2, 5} else gpu for gpu in ALL]
+    env = {**JOB, "SLURM_STEP_GPUS": "2,3"}
+    assert sampled_gpus(env, lost, no_mig).indices == (3,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.injob.gpu_claim import claim, visible_devices
+from hpckit.injob.gpu_claim import claim, may_have_gpus, visible_devices
 from hpckit.injob.identity import Identity
 
 EIGHT = [f"GPU-{index}a000000-0000-0000-0000-000000000000" for index in range(8)]
@@ -80,3 +80,22 @@ def test_amds_variable_is_read_where_cudas_is_not_set() -> None:
     assert visible_devices(rocr) == "1"
     assert visible_devices({**rocr, "CUDA_VISIBLE_DEVICES": ""}) == ""
     assert visible_devices({}) is None
+
+
+@pytest.mark.parametrize(
+    ("env", "may"),
+    [
+        ({}, True),
+        ({"SLURM_JOB_ID": "7"}, False),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": ""}, False),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0"}, True),
+        ({"SLURM_JOB_ID": "7", "SLURM_STEP_GPUS": "3"}, True),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "4"}, True),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_TASK": "h100:1"}, True),
+        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0"}, True),
+        ({"SLURM_JOB_ID": "7", "ROCR_VISIBLE_DEVICES": "0"}, True),
+    ],
+)
+def test_a_slurm_job_that_was_given_no_gpu_has_none(env: dict[str, str], may: bool) -> None:
+    """What it may open is other jobs' then; outside Slurm all may be the rank's."""
+    assert may_have_gpus(env) is may

@@ -99,6 +99,20 @@ def test_a_driver_that_refuses_is_quoted() -> None:
     assert watch.last() == {"gpus": [], "updates": [], "readings": []}
 
 
+def test_a_job_without_gpus_does_not_ask_the_driver() -> None:
+    """A rank that Slurm gave no GPU loads no driver, and claims nothing that it may open."""
+    asked: list[str | None] = []
+
+    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
+        asked.append(visible)
+        return [ScriptedGpu([5])], visible
+
+    watch = GpuWatch(find, {"SLURM_JOB_ID": "7"}, ONLY)
+    first = watch.first()
+    assert (asked, first["claim"], first["gpus"]) == ([], "none", [])
+    assert (first["nvml_init_ms"], first["nvml_refused"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -58,6 +58,13 @@ def test_the_first_line_says_who_the_rank_is(
     assert (start["claim"], start["gpus"], start["visible"]) == ("none", [], "")
 
 
+def test_both_ends_name_the_process(run: Run, ledger_env: dict[str, str], job_folder: Path) -> None:
+    """The last line says which of several starts in the file is its own."""
+    run(*SLURM, "true", env=ledger_env)
+    start, end = records(ledger(job_folder))
+    assert start["pid"] == end["pid"] > 0
+
+
 def test_both_ends_have_the_three_clocks(
     run: Run, ledger_env: dict[str, str], job_folder: Path
 ) -> None:

@@ -158,6 +158,15 @@ def test_nothing_is_left_on_the_node(job: Job) -> None:
     assert list(job.folder.parent.glob("hpckit-samples-*")) == []
 
 
+def test_nothing_is_left_of_a_killed_sampler(job: Job) -> None:
+    """After kill -9 there is no file on the node."""
+    process = job.sample("--hz", "20")
+    job.wait_for_samples(process)
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    assert list(job.folder.parent.glob("hpckit-samples-*")) == []
+
+
 def test_gpus_of_the_step_alone(job: Job, gpus: Callable[[], dict[str, str]]) -> None:
     """In a job the visible GPUs are sampled."""
     env = {**gpus(), **slurm("41", CUDA_VISIBLE_DEVICES="1")}
@@ -170,6 +179,15 @@ def test_job_without_gpus_samples_none(job: Job, gpus: Callable[[], dict[str, st
     ended(job.sample("--duration", "0.1", env={**gpus(), **slurm("42")}))
     assert job.meta()["gpus"] == []
     assert "SLURM_STEP_GPUS" in job.meta()["host_refused"]["nvidia"]
+
+
+def test_it_goes_before_any_rank_when_memory_is_out(job: Job) -> None:
+    """Its memory is charged to the job: the kernel is to end it first."""
+    process = job.sample("--hz", "20")
+    job.wait_for_samples(process)
+    assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
+    process.terminate()
+    assert ended(process)[0] == 0
 
 
 def test_term_ends_it_quickly(job: Job) -> None:
@@ -193,6 +211,21 @@ def test_jobs_signals_do_not_end_it(job: Job, name: str) -> None:
     assert process.poll() is None
     process.terminate()
     assert ended(process)[0] == 0
+
+
+def test_suspension_does_not_end_it(job: Job) -> None:
+    """After STOP and CONT, as `scontrol suspend` and `resume` send them, sampling goes on."""
+    process = job.sample("--hz", "1")
+    job.wait_for_samples(process)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(1.5)
+    assert process.poll() is None
+    process.terminate()
+    assert ended(process) == (0, "")
+    assert [event["event"] for event in job.events()] == ["begin", "gap", "end"]
 
 
 def test_ctrl_c_ends_it_by_hand(job: Job) -> None:
@@ -226,6 +259,17 @@ def test_ranks_are_waited_for(job: Job, rank: Callable[..., subprocess.Popen[byt
     alive.kill()
     alive.wait()
     begun = time.monotonic()
+    assert ended(process)[0] == 0
+    assert time.monotonic() - begun < 10
+
+
+def test_ctrl_c_waits_for_no_ranks(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """By hand inside a job the end is at once, whatever else the job runs."""
+    rank("48")
+    process = job.sample("--hz", "5", "--by-hand", env=slurm("48"))
+    job.wait_for_samples(process)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 0
     assert time.monotonic() - begun < 10
 
@@ -266,6 +310,7 @@ def test_folder_that_is_not_there_fails_nothing(job: Job) -> None:
     code, err = ended(job.sample("--duration", "0.1"))
     assert code == 0
     assert len(err.splitlines()) == 2
+    assert all(line.startswith("hpckit: sampler on n1: ") for line in err.splitlines())
     assert "No such file or directory" in err
 
 
@@ -323,6 +368,69 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     process.terminate()
     assert ended(process)[0] == 0
     assert time.monotonic() - begun < 10
+
+
+DEAD_LOCAL_FOLDER = """
+import os, sys, time
+from hpckit.adapters import sample_guard
+sample_guard.ASKED_LIMIT_S = 2.0
+write = os.pwrite
+def pwrite(fd, data, at):
+    while os.path.exists(os.environ["DEAD"]):
+        time.sleep(0.1)
+    return write(fd, data, at)
+os.pwrite = pwrite
+from hpckit.injob.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
+    """Where the write on this node hangs, TERM ends the sampler all the same."""
+    dead = tmp_path / "dead"
+    script = tmp_path / "dead.py"
+    script.write_text(DEAD_LOCAL_FOLDER)
+    env = {**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3]), "DEAD": str(dead)}
+    words = [sys.executable, str(script), "sample", "--out", str(job.folder)]
+    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE) as process:
+        try:
+            job.wait_for_samples(process)
+            dead.touch()
+            process.terminate()
+            code, err = ended(process)
+        finally:
+            process.kill()
+    assert code == 0
+    assert "a write on this node did not return" in err
+    assert "driver" not in err
+
+
+DEAD_SYSTEM = """
+import sys, time
+from hpckit.adapters import host_counters, sample_guard
+sample_guard.LIMIT_S = 2.0
+def read(self):
+    time.sleep(300)
+host_counters.HostSources.read = read
+from hpckit.injob.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_call_that_hangs_is_said(job: Job, tmp_path: Path) -> None:
+    """Where something of the node hangs sampling ends, with a line and an event."""
+    script = tmp_path / "dead.py"
+    script.write_text(DEAD_SYSTEM)
+    ran = subprocess.run(
+        [sys.executable, str(script), "sample", "--out", str(job.folder)],
+        env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert b"a call of the system did not return for" in ran.stderr
+    assert job.events()[-1]["reason"] == "hung"
 
 
 def kill_at_a_random_moment(job: Job, seed: int) -> None:

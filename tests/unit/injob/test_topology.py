@@ -114,10 +114,12 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 def test_a_job_folder_that_was_removed_stays_so(tmp_path: Path, start: Start) -> None:
     """One line says it, the exit code is 0, and no folder is made."""
     gone = tmp_path / "gone"
-    process = start("topology", str(gone), TARGET, str(os.getpid()))
+    env = {"SLURMD_NODENAME": "n1", "SLURM_ARRAY_TASK_ID": "5"}
+    process = start("topology", str(gone), TARGET, str(os.getpid()), env=env)
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
-    assert err.decode() == f"hpckit: sampler: the topology: {gone}: No such file or directory\n"
+    who = "sampler on n1, array task 5"
+    assert err.decode() == f"hpckit: {who}: the topology: {gone}: No such file or directory\n"
     assert not gone.exists()
 
 
@@ -140,7 +142,7 @@ def sleeping(tmp_path: Path, code: str) -> TopologyProcess:
     """A process that was started, and runs this until it is over."""
     words = [sys.executable, "-I", "-S", "-c", f"{code}; open({str(tmp_path / 'on')!r}, 'w')"]
     words[-1] += "; import time; time.sleep(300)"
-    process = TopologyProcess(words, {})
+    process = TopologyProcess(words, {"SLURMD_NODENAME": "n1"})
     process.look()
     wait_for(tmp_path / "on")
     return process
@@ -160,7 +162,7 @@ def test_a_process_that_takes_too_long_is_said(
 ) -> None:
     """The alarm that ends it makes one line."""
     reaped(sleeping(tmp_path, "import signal; signal.setitimer(signal.ITIMER_REAL, 0.3)"))
-    said = "hpckit: sampler: the topology is not known: it took too long\n"
+    said = "hpckit: sampler on n1: the topology is not known: it took too long\n"
     assert capfd.readouterr().err == said
 
 
@@ -177,9 +179,10 @@ def test_it_ends_with_the_sampler(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 def test_a_program_that_is_not_there_is_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     """A Python that was removed since fails nothing."""
-    process = TopologyProcess(["/nonexistent/python"], {})
+    process = TopologyProcess(["/nonexistent/python"], {"SLURMD_NODENAME": "n1"})
     process.look()
     process.look()
     process.end()
     err = capfd.readouterr().err
-    assert err == "hpckit: sampler: the topology: /nonexistent/python: No such file or directory\n"
+    said = "sampler on n1: the topology: /nonexistent/python: No such file or directory"
+    assert err == f"hpckit: {said}\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from hpckit.measure.compare import ComparedSide, compare
 from hpckit.measure.compare_series import series_of
-from hpckit.model.account import Share
+from hpckit.model.account import SPLIT_GPU, Energy, Share
 from hpckit.model.comparison import ComparedQuantity, Comparison, Verdict
 from tests.fakes.random_series import STARTED_S, Floats, ar1, chunk_of, job_power
 from tests.unit.decide.measured import energy, gpu, report
@@ -137,19 +139,126 @@ def test_the_first_seconds_are_left_out() -> None:
     assert np.nanmean(found.matrices["power_w"]) == pytest.approx(500.0)
 
 
-def test_energy_has_the_error_of_its_measurement() -> None:
-    """10 % more joules of counters known to 1 % differ; known to 20 % they do not."""
+def accounted(
+    seed: int,
+    watts: float = 0.0,
+    *,
+    gpus: int = 4,
+    half_frac: float = 0.117,
+    unseen_frac: float = 0.0,
+) -> ComparedSide:
+    """A job whose report has what its samples say: GPUs that step together, and at times wait."""
+    rng = np.random.default_rng(seed)
+    common = ar1(rng, 1, TICKS, 0.9)
+    power_w = 500 + watts + 12 * common + 2 * rng.standard_normal((gpus, TICKS))
+    util = np.where(common < -1.0, 0.0, 98.0) * np.ones((gpus, 1))
+    made = side({"power_mw": 1000 * power_w, "util_pct": util})
+    accounts = []
+    for gpu_power, gpu_util, one in zip(power_w, util, made.report.gpus, strict=True):
+        joules, useful_s = float(gpu_power.sum()), float((gpu_util > 0).sum())
+        known = Energy(
+            value_j=joules, plus_minus_j=half_frac * joules, unseen_j=unseen_frac * joules
+        )
+        waste = Share(useful_gpu_s=useful_s, idle_gpu_s=TICKS - useful_s)
+        accounts.append(dataclasses.replace(one, energy=known, waste=waste))
+    report = dataclasses.replace(made.report, gpus=tuple(accounts))
+    return dataclasses.replace(made, report=report)
 
-    def pair(error: float) -> ComparedQuantity:
-        sides = []
-        for seed, joules in ((1, 1e5), (2, 1.1e5)):
-            known = energy(joules)
-            known = type(known)(value_j=joules, plus_minus_j=error * joules)
-            sides.append(side(power(seed), energy=known))
-        return quantity(compare(*sides), "energy_per_gpu_hour_j")
 
-    assert pair(0.01).verdict is Verdict.DIFFERS
-    assert pair(0.2).verdict is Verdict.NOT_SEEN
+@functools.cache
+def same_twice() -> tuple[Comparison, ...]:
+    """Pairs of jobs of one process."""
+    return tuple(compare(accounted(at), accounted(100 + at)) for at in range(40))
+
+
+@pytest.mark.parametrize("name", ["energy_per_gpu_hour_j", "useful_frac"])
+def test_the_same_job_twice_does_not_differ(name: str) -> None:
+    """What all GPUs of a job share is in the interval: of 40 pairs of one process 1 in 20 differs.
+
+    By chance more than 5 of 40 do in 1 of 70 cases.
+    """
+    found = [quantity(one, name) for one in same_twice()]
+    assert sum(one.verdict is Verdict.DIFFERS for one in found) <= 5
+    assert all(one.smallest_seen is not None for one in found)
+
+
+def test_energy_is_as_sure_as_the_power() -> None:
+    """Both rows are of one quantity, and say the same of it."""
+    comparison = compare(accounted(1), accounted(2, 10.0))
+    energy_row, power_row = (
+        quantity(comparison, name) for name in ("energy_per_gpu_hour_j", "power_w")
+    )
+    assert energy_row.verdict is power_row.verdict is Verdict.DIFFERS
+    assert energy_row.smallest_seen == pytest.approx(3600 * (power_row.smallest_seen or 0), rel=0.3)
+
+
+def test_what_the_sensors_do_not_see_may_be_the_difference() -> None:
+    """10 % more joules differ, but not where a fifth of them is what no sensor saw."""
+    seen, unseen = (
+        quantity(
+            compare(accounted(1, unseen_frac=frac), accounted(2, 50.0, unseen_frac=frac)),
+            "energy_per_gpu_hour_j",
+        )
+        for frac in (0.0, 0.2)
+    )
+    assert (seen.verdict, unseen.verdict) == (Verdict.DIFFERS, Verdict.NOT_SEEN)
+
+
+def test_one_board_beside_another_may_differ_by_its_gain() -> None:
+    """The gain of 12 % cancels on the same board, and not on another."""
+    same, other = accounted(1, gpus=1), accounted(2, 50.0, gpus=1)
+    moved = [dataclasses.replace(one, uuid="GPU-other") for one in other.report.gpus]
+    chunks = [
+        dataclasses.replace(
+            one,
+            meta=dataclasses.replace(
+                one.meta, gpus=(dataclasses.replace(one.meta.gpus[0], uuid="GPU-other"),)
+            ),
+        )
+        for one in other.chunks
+    ]
+    elsewhere = dataclasses.replace(
+        other, report=dataclasses.replace(other.report, gpus=tuple(moved)), chunks=chunks
+    )
+    found = [
+        quantity(compare(same, one), "energy_per_gpu_hour_j").verdict for one in (other, elsewhere)
+    ]
+    assert found == [Verdict.DIFFERS, Verdict.NOT_SEEN]
+
+
+def told(made: ComparedSide, *energies: Energy) -> ComparedSide:
+    """The same job with other energies in its report."""
+    pairs = zip(made.report.gpus, energies, strict=True)
+    gpus = tuple(dataclasses.replace(one, energy=energy) for one, energy in pairs)
+    return dataclasses.replace(made, report=dataclasses.replace(made.report, gpus=gpus))
+
+
+def test_a_difference_that_no_sample_shows_is_none() -> None:
+    """10 % more joules with the same power are of the start, or of what was not sampled."""
+    first, second = accounted(1), accounted(2)
+    known = [one.energy for one in second.report.gpus]
+    more = [dataclasses.replace(one, value_j=1.1 * (one.value_j or 0.0)) for one in known]
+    found = quantity(compare(first, told(second, *more)), "energy_per_gpu_hour_j")
+    assert found.verdict is Verdict.NOT_SEEN
+
+
+def test_energy_without_samples_has_no_verdict() -> None:
+    """Two counters tell how much, and not how it went over time."""
+    bare = [dataclasses.replace(accounted(seed), chunks=()) for seed in (1, 2)]
+    found = quantity(compare(*bare), "energy_per_gpu_hour_j")
+    assert (found.verdict, found.difference) == (Verdict.NOT_KNOWN, None)
+    assert found.a is not None
+    assert "how it went over time" in found.because
+
+
+def test_energy_that_is_not_known_how_well_has_no_verdict() -> None:
+    """A GPU that MIG splits has a number without ±; one without a number has no mean."""
+    first = accounted(1)
+    for value_j, word in ((1e5, "how far"), (None, "not measured in B")):
+        second = told(first, *(Energy(value_j=value_j) for _ in first.report.gpus))
+        found = quantity(compare(first, second), "energy_per_gpu_hour_j")
+        assert found.verdict is Verdict.NOT_KNOWN
+        assert word in found.because
 
 
 def test_useful_shares_are_of_what_is_known() -> None:
@@ -159,7 +268,44 @@ def test_useful_shares_are_of_what_is_known() -> None:
         compare(side(power(1), waste=waste), side(power(2), waste=waste)), "useful_frac"
     )
     assert found.a == pytest.approx(0.75)
-    assert found.verdict is Verdict.NOT_SEEN
+
+
+def test_waiting_with_a_quiet_memory_is_told_by_its_power() -> None:
+    """As in the report: near the power of a still GPU kernels wait, above they work."""
+    still, waits, works = (np.repeat(value, 200) for value in (70e3, 90e3, 500e3))
+    columns = {
+        "power_mw": np.concatenate((still, waits, works))[None, :],
+        "util_pct": np.repeat([0.0, 100.0, 100.0], 200)[None, :],
+        "mem_util_pct": np.zeros((1, TICKS)),
+    }
+    chunk = chunk_of(columns)
+    limited = dataclasses.replace(chunk.meta.gpus[0], power_limit_w=700.0)
+    chunk = dataclasses.replace(chunk, meta=dataclasses.replace(chunk.meta, gpus=(limited,)))
+    found = series_of([chunk], STARTED_S, STARTED_S + TICKS, 1).matrices["useful_frac"]
+    assert np.nanmean(found) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_a_busy_link_makes_waiting_of_moderate_traffic() -> None:
+    """As in the report: few SMs and 10 % of DRAM are a transfer where NVLink carries data."""
+    ticks = np.tile(np.arange(TICKS, dtype=np.float64), (1, 1))
+    quiet = {
+        "util_pct": np.full((1, TICKS), 100.0),
+        "sm_active_pct100": np.full((1, TICKS), 2000.0),
+        "tensor_active_pct100": np.zeros((1, TICKS)),
+        "dram_active_pct100": np.full((1, TICKS), 1000.0),
+    }
+    for moved, share in ((0.0, 1.0), (10_000.0, 0.0)):
+        chunk = chunk_of({**quiet, "nvlink_tx_mib": moved * ticks})
+        found = series_of([chunk], STARTED_S, STARTED_S + TICKS, 1).matrices["useful_frac"]
+        assert np.nanmean(found) == pytest.approx(share, abs=0.01)
+
+
+def test_energy_of_split_gpus_is_said_to_be_of_the_whole() -> None:
+    """A note says what else is in the energy."""
+    split = dataclasses.replace(energy(1e5), scope=SPLIT_GPU, plus_minus_j=None)
+    notes = compare(side(power(1), energy=split), side(power(2))).notes
+    assert any("MIG" in note for note in notes)
+    assert not any("MIG" in note for note in compare(side(power(1)), side(power(2))).notes)
 
 
 def test_one_run_each_has_no_interval_of_its_duration() -> None:

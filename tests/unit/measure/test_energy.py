@@ -69,6 +69,22 @@ def test_the_counter_is_taken_where_there_is_one() -> None:
     assert (energy.coverage_frac, energy.scope) == (1.0, "gpu")
 
 
+def test_a_counter_is_as_good_as_its_board() -> None:
+    """The board's gain is in the counter's ± as it is in that of the power."""
+    energy = folded(power_w=steady(), energy_mj=counter_mj(SECONDS)).energy
+    assert energy.plus_minus_j == pytest.approx(0.117 * 12_000, rel=0.05)
+    assert "gain is unknown to ± 5 %" in energy.because
+
+
+@pytest.mark.parametrize("energy", ["counter", None])
+def test_a_gpu_that_mig_splits_is_counted_whole(energy: str | None) -> None:
+    """The driver has no counter and no power of a slice: the GPU's is told as such, without ±."""
+    found = folded(power_w=steady(), energy_mj=counter_mj(SECONDS), of=gpu(energy=energy, mig=True))
+    assert found.energy.value_j == pytest.approx(12_000, rel=1e-3)
+    assert (found.energy.plus_minus_j, found.energy.scope) == (None, "split-gpu")
+    assert found.energy.because.count("MIG") == 1
+
+
 def test_two_readings_of_the_ledger_are_enough() -> None:
     """Without a sample the ledger's two readings give the energy."""
     nothing = np.zeros(0)

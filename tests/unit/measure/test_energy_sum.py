@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.measure.energy_sum import from_slurm, sum_of_boards, sum_of_times
+from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.model.account import Energy, EnergySource
 
 
@@ -22,9 +22,48 @@ def test_boards_are_independent() -> None:
     assert [total.value_j, total.plus_minus_j] == pytest.approx([30, 5])
 
 
-def test_times_of_one_board_are_not() -> None:
-    """The ± of one board's times add up."""
-    assert sum_of_times([energy(10, 3), energy(20, 4)]).plus_minus_j == 7
+def test_a_board_that_comes_again_is_off_by_the_same() -> None:
+    """The ± of one board's times add up, those of boards as squares."""
+    parts = [Part(energy(10, 1), "a"), Part(energy(10, 2), "a"), Part(energy(20, 4), "b")]
+    assert sum_of_parts(parts).plus_minus_j == pytest.approx(5)
+
+
+def test_what_no_sensor_sees_adds_up_over_boards() -> None:
+    """Boards that step together hide the same: that part of ± does not shrink in a sum."""
+    total = sum_of_boards([energy(10, 3 + 2, unseen_j=2), energy(20, 4 + 1, unseen_j=1)])
+    assert (total.plus_minus_j, total.unseen_j) == pytest.approx((5 + 3, 3))
+
+
+def test_a_sum_of_what_is_not_known_how_well_has_no_interval() -> None:
+    """A part that has a value and no ± leaves the sum without one."""
+    assert sum_of_boards([energy(10, 3), energy(20)]).plus_minus_j is None
+
+
+def test_coverage_is_of_the_time() -> None:
+    """A minute that was measured beside three that were not is a quarter, not a half."""
+    total = sum_of_parts([Part(energy(10, 3), "a", 60.0), Part(energy(None), "a", 180.0)])
+    assert total.coverage_frac == pytest.approx(0.25)
+
+
+def test_coverage_of_no_time_is_that_of_the_parts() -> None:
+    """Where no part lasted, they count alike."""
+    total = sum_of_parts([Part(energy(10, 3), "a", 0.0), Part(energy(None), "b", 0.0)])
+    assert total.coverage_frac == 0.5
+
+
+def test_notes_of_all_parts_are_kept() -> None:
+    """What a later part says of itself is said of the sum, once."""
+    notes = ("the counter", "the counter; 1 reset", "the counter; of the whole GPU")
+    total = sum_of_boards([energy(1, 1, because=note) for note in notes])
+    assert total.because == "the counter; 1 reset; of the whole GPU"
+
+
+def test_notes_that_differ_in_numbers_are_counted() -> None:
+    """Of a thousand coverages the first is shown; of many kinds of note six are."""
+    alike = [energy(1, 1, because=f"{place} % of the time; a") for place in range(50)]
+    assert sum_of_boards(alike).because == "0 % of the time (and 49 more like it); a"
+    kinds = [energy(1, 1, because="abcdefghij"[place]) for place in range(10)]
+    assert sum_of_boards(kinds).because.endswith("f; and 4 more notes")
 
 
 def test_what_is_not_measured_lowers_the_coverage() -> None:

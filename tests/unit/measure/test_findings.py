@@ -10,7 +10,7 @@ from hpckit.measure.finding_rules import RULES
 from hpckit.measure.findings import report_findings, report_findings_page
 from hpckit.measure.stragglers import stragglers
 from hpckit.model.account import GpuAccount, JobReport, ReportFinding, Share, Throttling, Window
-from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, report, run, shares
+from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares
 
 
 def found(made: JobReport) -> tuple[ReportFinding, ...]:
@@ -95,6 +95,15 @@ def test_a_last_checkpoint_is_not_late_idle() -> None:
     assert rules(gpus=tuple(late)) == []
 
 
+@pytest.mark.parametrize(("held_s", "late_s", "is_found"), [(33.0, 7.0, False), (26.0, 12.0, True)])
+def test_late_idle_of_a_short_job(held_s: float, late_s: float, *, is_found: bool) -> None:
+    """A program that takes seconds to end is none; ten seconds that are a fifth of a job are."""
+    share = Share(useful_gpu_s=held_s - late_s, idle_gpu_s=late_s)
+    late = (Window(kind="idle", started_s=held_s - late_s, ended_s=held_s, is_late=True),)
+    made = [gpu(index, held_s=held_s, waste=share, windows=late) for index in range(2)]
+    assert rules(gpus=tuple(made)) == (["late-idle"] if is_found else [])
+
+
 def test_late_idle_of_a_long_job() -> None:
     """A quarter of an hour at the end is late-idle however long the job was."""
     day_s = 86_400.0
@@ -142,6 +151,23 @@ def test_straggler() -> None:
     waiting = [gpu(index, waste=shares(idle=200)) for index in range(3)]
     (one,) = found(report(gpus=(*waiting, gpu(3, waste=shares(idle=20)))))
     assert (one.rule, one.subject) == ("straggler", "rank 3, GPU3 on n1")
+
+
+def test_a_straggler_that_ranks_share() -> None:
+    """All ranks of a shared GPU are named, each once."""
+    waiting = [gpu(index, waste=shares(idle=200)) for index in range(3)]
+    shared = [rank(number, gpus=("GPU-3",)) for number in (3, 7, 3)]
+    made = report(gpus=(*waiting, gpu(3, waste=shares(idle=20))), ranks=tuple(shared))
+    assert [one.subject for one in found(made)] == ["ranks 3,7, GPU3 on n1"]
+
+
+@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "see whether"), (300.0, "if throttling")])
+def test_what_to_do_about_a_straggler(thermal_s: float, what: str) -> None:
+    """Where nothing measured explains a straggler its rank's work is looked at, not its node."""
+    made = [gpu(index, waste=shares(idle=200)) for index in range(3)]
+    odd = gpu(3, waste=shares(idle=20), throttling=Throttling(thermal_s=thermal_s))
+    remedies = [one.remedy for one in found(report(gpus=(*made, odd))) if one.rule == "straggler"]
+    assert [one.startswith(what) for one in remedies] == [True]
 
 
 def test_thermal_throttling() -> None:
@@ -208,8 +234,18 @@ def test_host_memory_without_a_limit() -> None:
 
 
 def test_cpu_quota() -> None:
-    """A quota that holds the job back a tenth of the time is found."""
-    assert odd_node(cpu_throttled_s=100.0) == ["cpu-starved"]
+    """A quota that holds the job back for a tenth of its CPUs' time is found."""
+    assert odd_node(cpu_throttled_s=3200.0) == ["cpu-starved"]
+
+
+def test_a_moment_of_a_quota_on_many_cpus() -> None:
+    """The kernel adds throttled time up over CPUs: 100 s of 32 CPUs in 1000 s are 0.3 %."""
+    assert odd_node(cpu_throttled_s=100.0) == []
+
+
+def test_a_quota_on_unknown_cpus() -> None:
+    """How large a part of an unknown number of CPUs' time was held back cannot be said."""
+    assert odd_node(cpu_throttled_s=3200.0, cpus=None) == []
 
 
 def test_cpu_starved() -> None:
@@ -240,9 +276,10 @@ def test_memory_pressure() -> None:
 
 
 def test_restarts_lost() -> None:
-    """What ran before a requeue is lost, in GPU-seconds and joules."""
+    """What ran before a requeue is lost at most: how much a checkpoint kept is not known."""
     (one,) = found(report(incarnations=(run(0, is_lost=True), run(1))))
-    assert (one.rule, one.wasted_gpu_s, one.wasted_j) == ("restarts-lost", 4000, 2_400_000.0)
+    assert (one.rule, one.wasted_gpu_s, one.wasted_j) == ("restarts-lost", None, None)
+    assert one.because == "at most 16:40 were lost"
 
 
 def test_counter_disagrees() -> None:
@@ -261,6 +298,13 @@ def test_samples_missing() -> None:
     assert rules(nodes=(node(), lost)) == ["samples-missing"]
 
 
+def test_nodes_that_were_lost_are_named_together() -> None:
+    """Nodes without samples for one reason are one finding."""
+    lost = [node(name, samples=0, missing=("nothing",)) for name in ("n2", "n3")]
+    (only,) = found(report(nodes=(node(), *lost)))
+    assert (only.rule, only.subject) == ("samples-missing", "n[2-3]")
+
+
 def test_no_sampler() -> None:
     """Where no node has samples none were meant to be taken."""
     blind = [gpu(index, waste=Share(unknown_gpu_s=HELD_S)) for index in range(4)]
@@ -270,6 +314,18 @@ def test_no_sampler() -> None:
 def test_coverage_low() -> None:
     """A GPU of which a third of the time is unknown is named."""
     assert odd_gpu(waste=shares(unknown=330, idle=20)) == ["coverage-low"]
+
+
+def test_a_gpu_that_no_account_names() -> None:
+    """A node of which samples name fewer GPUs than were asked for is named."""
+    assert odd_node(unseen_gpus=2) == ["coverage-low"]
+
+
+def test_samples_that_do_not_tell_a_spin() -> None:
+    """A GPU with samples of which nothing is known is named, with the reason."""
+    blind = gpus(waste=Share(unknown_gpu_s=HELD_S), refused={"spin": "without GPM"})
+    (only,) = found(report(gpus=blind))
+    assert (only.rule, only.because.rpartition(": ")[2]) == ("coverage-low", "without GPM")
 
 
 def test_missing_data_is_no_waste() -> None:

@@ -82,10 +82,16 @@ def test_a_column_that_is_not_measured_yet() -> None:
     assert usage(chunk({"job_cpu_us": [NONE, NONE, 10**6, 2 * 10**6]})).cpu_s == 1
 
 
+def test_enough_cpus() -> None:
+    """How many CPUs are enough comes from how fast the counter grew."""
+    found = usage(chunk({"job_cpu_us": [at * 3_000_000 for at in range(11)]}))
+    assert found.cpus_enough == pytest.approx(3 / 1.01)
+
+
 def test_never_measured() -> None:
     """A column that was never measured is None, not 0."""
     found = usage(chunk({"job_cpu_us": [NONE, NONE], "job_oom_kills": [NONE, NONE]}))
-    assert (found.cpu_s, found.oom_kills) == (None, None)
+    assert (found.cpu_s, found.cpus_enough, found.oom_kills) == (None, None, None)
 
 
 def test_no_kill_is_zero() -> None:
@@ -98,18 +104,20 @@ def test_throttled() -> None:
     assert usage(chunk({"job_cpu_throttled_us": [0, 250_000]})).cpu_throttled_s == 0.25
 
 
-def test_memory_is_without_page_cache() -> None:
-    """The working set counts, not the peak that includes page cache."""
+def test_memory_with_and_without_page_cache() -> None:
+    """The most of the working set's samples and the kernel's own peak are told apart."""
     columns = [
         HostColumn(name="job_memory_bytes", kind="gauge"),
         HostColumn(name="job_memory_peak_bytes", kind="gauge"),
     ]
-    assert usage(chunk_of(columns, [[10, 70, 30], [500, 500, 500]])).mem_peak_bytes == 70
+    found = usage(chunk_of(columns, [[10, 70, 30], [500, 500, 500]]))
+    assert (found.mem_peak_bytes, found.mem_kernel_peak_bytes) == (70, 500)
 
 
-def test_memory_by_peak_alone() -> None:
-    """Where the working set is not there the peak is the best that is known."""
-    assert usage(gauge("job_memory_peak_bytes", [500, 600])).mem_peak_bytes == 600
+def test_a_peak_is_no_working_set() -> None:
+    """Where only the peak is there nothing is said of memory without page cache."""
+    found = usage(gauge("job_memory_peak_bytes", [500, 600]))
+    assert (found.mem_peak_bytes, found.mem_kernel_peak_bytes) == (None, 600)
 
 
 def test_pressure() -> None:

@@ -8,7 +8,6 @@ import pytest
 from hpckit.measure.spread import (
     Spread,
     block_length,
-    of_gpus,
     spread_of,
     summed,
     t_power,
@@ -107,14 +106,6 @@ def test_a_short_or_sluggish_series_has_no_spread() -> None:
 def test_a_constant_is_known() -> None:
     """A clock that never changed has no variance."""
     assert spread_of(np.full((1, 100), 1980.0), same_boards=True) == Spread(1980.0, 0.0, np.inf)
-
-
-def test_one_number_a_gpu_needs_two_gpus() -> None:
-    """And carries the error of each measurement."""
-    assert of_gpus(np.array([1.0])) is None
-    found = of_gpus(np.array([1.0, 1.0]), np.array([4.0, 4.0]))
-    assert found is not None
-    assert found.variance == pytest.approx(2.0)
 
 
 def test_degrees_of_freedom_are_those_of_the_part_that_counts() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.measure.straggler_causes import Surroundings
 from hpckit.measure.stragglers import Straggler, stragglers, with_behind
-from hpckit.model.account import GpuAccount, Share, Throttling
+from hpckit.model.account import GpuAccount, Share, Throttling, Window
 from hpckit.model.hardware import Gpu, GpuUuid, NodeTopology, NvLink, Source
 from hpckit.model.index_list import IndexList
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
@@ -190,18 +190,70 @@ def test_odd_cpus() -> None:
 
 def test_cpu_quota() -> None:
     """A quota on its node's CPUs explains it."""
+    held = Surroundings(nodes=(node("n1", cpu_throttled_s=3200.0),))
+    assert behind(held).causes == ("the job's CPUs on n1 were held back 10 % of their time",)
+
+
+def test_a_moment_of_a_cpu_quota() -> None:
+    """Throttled time is of all CPUs together: 100 s of 32 CPUs in 1000 s explain nothing."""
     held = Surroundings(nodes=(node("n1", cpu_throttled_s=100.0),))
-    assert behind(held).causes == ("the job's CPUs on n1 were held back 10 % of the time",)
+    assert behind(held).causes == ()
+
+
+def rested(index: int, at_s: float, **changes: Any) -> GpuAccount:
+    """A GPU on which nothing ran from `at_s` on, and that worked before as the others do."""
+    window = Window(kind="idle", started_s=at_s, ended_s=HELD_S, is_late=True)
+    return gpu(index, waste=shares(idle=HELD_S - at_s + 20), windows=(window,), **changes)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("at_s", [150, 400])
+def test_a_dead_rank_makes_no_stragglers(count: int, at_s: float) -> None:
+    """Where a rank died early those that worked on are not behind, by time nor by busy SMs."""
+    alive = [gpu(index) for index in range(count)]
+    dead = rested(3, at_s, sm_active_frac=0.8 * at_s / HELD_S)
+    assert stragglers([*alive, dead]) == ()
+
+
+def test_tasks_of_unequal_length_are_no_peers() -> None:
+    """Of tasks that end at 30 % and at 70 % of the job none waits for the other."""
+    assert stragglers([rested(0, 300), rested(1, 700)]) == ()
+
+
+def test_what_ran_alone_at_the_end_is_no_straggler() -> None:
+    """Where the others end at once one that goes on has more to do, and held nobody up."""
+    assert stragglers([*(rested(index, 850) for index in range(3)), gpu(3)]) == ()
+
+
+def test_waiting_beside_a_long_rest_is_seen() -> None:
+    """A straggler is named by its peers' short pauses where all began with a long rest."""
+    window = (Window(kind="idle", started_s=0.0, ended_s=200.0),)
+    made = [gpu(index, waste=shares(idle=400), windows=window) for index in range(3)]
+    odd = gpu(3, waste=shares(idle=210), windows=window)
+    (one,) = stragglers([*made, odd])
+    assert one.behind_frac == pytest.approx(790 / 600 - 1)
+
+
+def test_a_straggler_beside_an_unused_and_a_late_gpu() -> None:
+    """What never worked and what ended early do not hide who is behind."""
+    unused = gpu(4, waste=shares(no_process=HELD_S), sm_active_frac=0.0)
+    late = rested(5, 550, sm_active_frac=0.44)
+    (one,) = stragglers([*gpus(sm_active_frac=0.95), unused, late])
+    assert one.uuid == "GPU-3"
+
+
+def test_what_others_waited_for_several_counts_once() -> None:
+    """Four slow GPUs share what the four others waited, by how far each is behind."""
+    slow = [gpu(index, waste=shares(idle=10)) for index in range(4)]
+    found = stragglers([*slow, *(gpu(index, waste=shares(idle=310)) for index in range(4, 8))])
+    assert [one.wasted_gpu_s for one in found] == pytest.approx([300.0] * 4)
 
 
 def test_ranks_get_their_figures() -> None:
-    """A rank is as busy and as far behind as its GPUs."""
+    """A rank is as far behind as its GPUs."""
     made = [*waiting(), gpu(3, waste=shares(idle=20))]
     ranks = with_behind([rank(0), rank(3)], made, stragglers(made))
-    assert [(one.busy_frac, one.behind_frac) for one in ranks] == [
-        (0.8, 0.0),
-        (0.98, pytest.approx(0.2265, abs=1e-3)),
-    ]
+    assert [one.behind_frac for one in ranks] == [0.0, pytest.approx(0.2265, abs=1e-3)]
 
 
 def test_a_rank_without_samples() -> None:

@@ -110,9 +110,24 @@ def test_spin_by_power() -> None:
     assert usage([{**row, **NO_GPM} for row in rows]).waste.spin_gpu_s == 4
 
 
-def test_power_alone_is_no_spin() -> None:
-    """Without GPM and without an idle moment nothing tells a spin, so there is none."""
-    assert usage([{**SPIN, **NO_GPM}] * 5).waste.useful_gpu_s == 5
+def test_a_spin_that_cannot_be_seen_is_no_work() -> None:
+    """Without GPM and without an idle moment a low power is a spin or work: it is unknown."""
+    found = usage([{**SPIN, **NO_GPM}] * 5)
+    assert (found.waste.unknown_gpu_s, found.waste.total_gpu_s) == (5, 5)
+    assert "never seen at rest" in found.refused["spin"]
+
+
+def test_a_high_power_is_work() -> None:
+    """Of a GPU that was never idle what no GPU draws at rest is that of a kernel that computes."""
+    found = usage([{**SPIN, **NO_GPM, "power_mw": 350_000}] * 5)
+    assert (found.waste.useful_gpu_s, dict(found.refused)) == (5, {})
+
+
+def test_without_a_limit_no_power_is_low() -> None:
+    """Where no limit tells what a low power is, kernels are useful, and that is said."""
+    found = usage([{**SPIN, **NO_GPM}] * 5, gpu=replace(H100, power_limit_w=None))
+    assert found.waste.useful_gpu_s == 5
+    assert "without a power limit" in found.refused["spin"]
 
 
 def test_mig_by_gpm() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hpckit.parse.cgroup import (
     UNIFIED,
     busy_us,
+    count_of,
     folder_of,
     job_path,
     number_of,
@@ -142,3 +143,11 @@ def test_busy_time_leaves_waiting_out() -> None:
 def test_no_stat_has_no_busy_time() -> None:
     """What does not begin as /proc/stat does is not read."""
     assert busy_us(b"") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [(b"0-31,64", 33), (b"7\n", 1), (b"\n", None), (b"all", None)]
+)
+def test_counts_of_cpus(text: bytes, count: int | None) -> None:
+    """A list of the kernel is counted; what is none is no number."""
+    assert count_of(text) == count

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpckit.errors import ParseError
-from hpckit.parse.ledger import parse_ledger
+from hpckit.parse.ledger import parse_ledger, read_ledger
 
 AT = {"realtime_ns": 3, "monotonic_ns": 2, "boottime_ns": 2}
 GPU = {"uuid": "GPU-1", "monotonic_ns": 2, "energy_mj": 5, "refused": None}
@@ -57,6 +57,34 @@ def test_another_life_behind_a_torn_line_is_found() -> None:
     """A line that was cut short has no line end: what follows stands on the same line."""
     lives = parse_ledger(lines(START) + json.dumps(END)[:30] + lines(START, END))
     assert [life.end is not None for life in lives] == [False, True]
+
+
+def test_ends_of_steps_that_ran_at_once_find_their_starts() -> None:
+    """Ranks of one number that run at once have their own ends, by the process that wrote them."""
+    other = {**START, "pid": 78}
+    ends = [{**END, "pid": 77, "exit_code": 1}, {**END, "pid": 78, "exit_code": 2}]
+    lives = parse_ledger(lines(START, other, *ends))
+    assert [life.end and life.end.exit_code for life in lives] == [1, 2]
+
+
+def test_ends_without_a_process_are_read() -> None:
+    """In older files an end is that of the last life without one."""
+    lives = parse_ledger(lines(START, START, {**END, "exit_code": 1}, {**END, "exit_code": 2}))
+    assert [life.end and life.end.exit_code for life in lives] == [2, 1]
+
+
+def test_an_end_of_another_process_is_refused() -> None:
+    """An end of a process that wrote no start is no life's."""
+    with pytest.raises(ParseError, match="an end without a start"):
+        parse_ledger(lines(START, {**END, "pid": 78}))
+
+
+def test_what_stands_before_a_line_that_is_none_is_kept() -> None:
+    """Lives before a line that is wrong are read, and the line is named."""
+    lives, error = read_ledger(lines(START, END) + "oops\n" + lines(START))
+    assert [life.end is not None for life in lives] == [True]
+    assert error is not None
+    assert error.line_no == 3
 
 
 def test_unknown_keys_and_records_are_passed_over() -> None:

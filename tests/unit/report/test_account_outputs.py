@@ -14,11 +14,11 @@ import jsonschema
 import pytest
 
 from docs.generate import report_schema
-from hpckit.model.account import JobReport
+from hpckit.model.account import SPLIT_GPU, JobReport, Share
 from hpckit.report.account_csv import COLUMNS, report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics
-from tests.fakes.reports import clean, gpu_account, training, unknown
+from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
 
 _SAMPLE = re.compile(
     r"(?P<name>[a-z_:][a-z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>-?[0-9.e+-]+)", re.ASCII
@@ -118,6 +118,21 @@ def test_csv_tells_zero_from_missing() -> None:
     assert (row["idle_remainder_j"], row["no_process_gpu_s"]) == ("0.0", "0.0")
 
 
+def test_csv_has_no_class_of_a_gpu_without_a_sample() -> None:
+    """What a GPU was used for is empty, not 0, where all of its time is unknown."""
+    gpu = replace(gpu_account(0), waste=Share(unknown_gpu_s=60.0))
+    (row,) = rows(replace(training(), gpus=(gpu,)))
+    told = [row[f"{word}_gpu_s"] for word in ("no_process", "idle", "spin", "useful", "unknown")]
+    assert told == ["", "", "", "", "60.0"]
+
+
+def test_openmetrics_has_no_class_of_time_without_a_sample() -> None:
+    """Only that it is unknown is measured."""
+    found = metrics(report_openmetrics(replace(training(), waste=Share(unknown_gpu_s=60.0))))
+    classes = [dict(labels)["class"] for name, labels in found if "job_gpu_time" in name]
+    assert classes == ["unknown"]
+
+
 @pytest.mark.parametrize("name", ['a,"b"\nc', "=1+1", "@SUM(A1)", "-2", "+cmd"])
 def test_csv_survives_any_name(name: str) -> None:
     """A name with commas, quotes and lines stays one field, and no spreadsheet computes it."""
@@ -155,6 +170,41 @@ def test_openmetrics_has_each_sample_once() -> None:
     """A rank that torchrun started again in one incarnation does not repeat a sample."""
     report = clean()
     metrics(report_openmetrics(replace(report, ranks=(*report.ranks, report.ranks[0]))))
+
+
+def test_a_split_gpu_is_marked_in_every_output() -> None:
+    """Who sums energies by machine sees that the whole of a GPU is counted that MIG splits."""
+    report = clean()
+    split = replace(report.energy.gpu, scope=SPLIT_GPU, plus_minus_j=None)
+    gpu = replace(report.gpus[0], energy=split)
+    report = replace(report, gpus=(gpu,), energy=replace(report.energy, gpu=split))
+    assert document(report)["gpus"][0]["energy"]["scope"] == "split-gpu"
+    assert rows(report)[0]["energy_scope"] == "split-gpu"
+    marked = {
+        name for name, labels in metrics(report_openmetrics(report)) if ("mig", "true") in labels
+    }
+    assert {"hpckit_job_energy_joules", "hpckit_gpu_energy_joules"} <= marked
+
+
+def test_openmetrics_has_all_lives_of_a_rank() -> None:
+    """A rank that was started again has the energy of all of its lives, and the largest peak."""
+    first = replace(rank_account(0), max_rss_bytes=7 * 2**30, cpu_s=10.0)
+    again = replace(first, max_rss_bytes=5 * 2**30, cpu_s=2.5)
+    found = metrics(report_openmetrics(replace(training(), ranks=(first, again))))
+    told = {name: value for (name, _), value in found.items() if "_rank_" in name}
+    assert told["hpckit_rank_energy_joules"] == 2 * (first.energy.value_j or 0.0)
+    assert told["hpckit_rank_cpu_seconds"] == 12.5
+    assert told["hpckit_rank_memory_peak_bytes"] == 7 * 2**30
+
+
+def test_openmetrics_has_no_part_of_a_rank_for_the_whole() -> None:
+    """Where one life is not known the rank has no sample, rather than that of the others."""
+    first = replace(rank_account(0), cpu_s=10.0)
+    again = replace(first, cpu_s=None)
+    found = metrics(report_openmetrics(replace(training(), ranks=(first, again))))
+    names = {name for name, _ in found}
+    assert "hpckit_rank_cpu_seconds" not in names
+    assert "hpckit_rank_energy_joules" in names
 
 
 def test_a_report_on_nothing_is_still_one() -> None:

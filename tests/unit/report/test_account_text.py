@@ -6,14 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.model.account import Advice, JobReport, ReportFinding, Share
+from hpckit.model.account import (
+    SPLIT_GPU,
+    Advice,
+    JobReport,
+    ReportFinding,
+    Share,
+    Throttling,
+)
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from hpckit.report.quantities import energy, energy_sum, gpu_time, percent
 from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
 
 TRAINING_SCREEN = """\
  train 4242 · COMPLETED in 41:07 · 16 GPUs on 2 nodes
-  · requeued once (6:12 and 1.12 kWh lost)
+  · requeued once (at most 6:12 and 1.12 kWh lost)
   · synthetic: a made-up driver measured
  energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
           = ranks 8.96 kWh + 0.16 kWh outside of them · 13.0 kWh node (modelled)
@@ -120,6 +127,15 @@ def test_energy_that_nobody_measured_says_why() -> None:
     assert " 0 J GPU" not in text
 
 
+def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
+    """The screen names energy that other jobs' slices have a part in."""
+    report = clean()
+    gpu = replace(report.energy.gpu, scope=SPLIT_GPU)
+    assert "whole GPUs though MIG splits them" in said(
+        replace(report, energy=replace(report.energy, gpu=gpu))
+    )
+
+
 def test_ranks_that_do_not_add_up_are_told() -> None:
     """A difference beyond rounding between ranks and GPUs is on the screen."""
     report = clean()
@@ -164,6 +180,47 @@ def test_time_without_a_measurement_is_told() -> None:
     assert "not known 25 %" in said(report)
     nothing = replace(clean(), waste=Share(unknown_gpu_s=100.0))
     assert "what they did is not known: no samples of 100 GPU-seconds" in said(nothing)
+
+
+def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
+    """The screen of GPUs that were slowed by heat for so long; None where it is not known."""
+    share = Share(useful_gpu_s=100.0 - unknown_s, unknown_gpu_s=unknown_s)
+    gpus = [
+        replace(
+            gpu_account(0), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
+        )
+        for thermal_s in heat_s
+    ]
+    return said(replace(clean(), gpus=tuple(gpus)))
+
+
+def test_heat_is_denied_of_what_is_known() -> None:
+    """GPUs of which nobody knows are not said to be cool."""
+    assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
+    assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
+
+
+def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
+    """A second of samples says nothing of an hour."""
+    assert "not slowed by heat in the 1 % of the time that was sampled" in slowed(
+        0.0, unknown_s=99.0
+    )
+
+
+def blind(share: Share) -> JobReport:
+    """A GPU of which samples do not tell a spin from work."""
+    gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
+    return replace(clean(), gpus=(gpu,), waste=share)
+
+
+def test_a_spin_that_cannot_be_seen_is_told() -> None:
+    """Where there is no way to see one, no spinning is not a measured zero."""
+    assert "on 1 GPU a spin cannot be seen" in said(blind(Share(useful_gpu_s=100.0)))
+
+
+def test_samples_that_tell_nothing_are_not_called_missing() -> None:
+    """It is said why what the GPUs did is not known."""
+    assert "do not tell a spin from work" in said(blind(Share(unknown_gpu_s=100.0)))
 
 
 def test_errors_come_before_notes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.account import Energy, EnergySource
+from hpckit.model.account import SPLIT_GPU, Energy, EnergySource
 from hpckit.report import page_words as words
 
 
@@ -32,6 +32,13 @@ def test_energy_not_measured() -> None:
 
     assert words.energy_words(energy) == "not measured"
     assert words.source_words(energy) == "no counter"
+
+
+def test_a_split_gpu_is_counted_whole() -> None:
+    """The page names energy that other jobs' slices have a part in."""
+    energy = Energy(value_j=1.0, source=EnergySource.COUNTER, scope=SPLIT_GPU)
+
+    assert words.source_words(energy) == "counter, 0 % covered, of the whole GPU, which MIG splits"
 
 
 def test_measured_zero_is_zero() -> None:

@@ -17,7 +17,7 @@ from hpckit.model.account import Curve, GpuAccount, Window
 from hpckit.report.heat_map import heat_map, png
 from hpckit.report.plot_choice import chosen_gpus
 from hpckit.report.plot_data import plot_data
-from hpckit.report.plot_panels import PlotGroup, gpu_group, gpu_panels, node_group, rounded_up
+from hpckit.report.plot_panels import PlotGroup, gpu_group, gpu_panels, rounded_up
 from hpckit.report.plot_svg import group_svg, runs_of, thinned, time_ticks, time_unit
 from hpckit.report.rank_plots import rank_groups
 from tests.fakes.report_values import STARTED_S, Shape, training_report
@@ -55,7 +55,6 @@ def group(of: GpuAccount) -> PlotGroup:
         ("sm_clock", "Hz", 1e9, ("SM clock", "MHz", 1000.0)),
         ("throttled", "frac", 0.5, ("Slowed by heat or brake", "%", 50.0)),
         ("throttled_by_power_cap", "%", 50.0, ("At the power limit", "%", 50.0)),
-        ("network", "B/s", 2e9, ("Network", "GB/s", 2.0)),
         ("flux", "quanta", 3.0, ("flux", "quanta", 3.0)),
     ],
 )
@@ -206,13 +205,6 @@ def test_group_without_points() -> None:
 
     assert found.last_s > found.first_s
     assert "not measured" in group_svg(found)
-
-
-def test_node_group() -> None:
-    """A node's curves are drawn like a GPU's."""
-    found = node_group(REPORT.nodes[0], "node-0", ("n001", "run 1"))
-
-    assert [panel.title for panel in found.panels] == ["CPU", "Memory", "Network"]
 
 
 def test_png_is_a_png() -> None:
