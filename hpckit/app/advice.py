@@ -91,13 +91,8 @@ def next_submission(folder: Path, folders: JobFolders, report_id: str) -> str:
         shown = typed if 0 < len(typed) <= _MOST_TYPED else "COMMAND"
         options = " …" if _has_options(effective) else ""
         return f"{begin}{options} {end} -- {shown}"
-<<<<<<< HEAD
-    given = shlex.quote(file) if isinstance(file, str) and file != "-" else "JOB"
-    return f"{begin} {given} {end}"
-=======
     name = shlex.quote(file) if isinstance(file, str) and file != "-" else "JOB"
     return f"{begin} {name} {end}"
->>>>>>> main
 
 
 def _has_options(effective: Mapping[str, Any]) -> bool:
