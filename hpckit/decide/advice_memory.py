@@ -73,7 +73,7 @@ def _more(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
             now=said,
             proposed=format_slurm_mem(each),
             because=f"{kills} for want of memory at {_gib(had)} a node; what it lacked is not "
-            "known, so this is half as much again",
+            "known, so this is at least half as much again, rounded up",
         ),
     )
 

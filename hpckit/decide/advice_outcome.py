@@ -27,6 +27,7 @@ def advice_document(
     return {
         "schema": ADVICE_SCHEMA,
         "job_id": report.job.job_id,
+        "state": report.job.state,
         "synthetic": report.job.synthetic,
         "baseline": baseline(report, spec),
         "shape": shape_of(spec),
@@ -71,12 +72,18 @@ def outcomes(
     tells nothing yet.
     """
     now = baseline(report, spec)
-    before = document.get("baseline") or {}
+    before = _complete(document.get("baseline") or {}, document.get("state"))
     found: list[AdviceOutcome] = []
     for one in document.get("advice") or ():
         if one.get("applied"):
             found += _outcomes(one, before, now, report, str(document.get("job_id")))
     return tuple(found)
+
+
+def _complete(before: Mapping[str, float | None], state: object) -> Mapping[str, float | None]:
+    """The baseline without what the end of the measured run cut off: that predicts nothing."""
+    cut = {quantity for quantity, too_little in _LIMITS.values() if too_little == state}
+    return {quantity: None if quantity in cut else value for quantity, value in before.items()}
 
 
 def _outcomes(

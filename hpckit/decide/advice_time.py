@@ -53,7 +53,7 @@ def _more(run: MeasuredRun, limit_s: float) -> tuple[Advice, ...]:
         return ()
     because = (
         f"the time limit of {format_slurm_time(round(limit_s))} ended it; how much it lacked is "
-        "not known, so this is half as much again"
+        "not known, so this is at least half as much again, rounded up"
     )
     return (_advice(run, proposed_s, because, {}),)
 

@@ -87,6 +87,13 @@ def test_a_timeout_asks_for_more() -> None:
     assert (advice.proposed, advice.saving) == ("01:30:00", {})
 
 
+def test_a_short_limit_is_not_called_half_as_much_again() -> None:
+    """Three seconds become five minutes, as limits are rounded up: at least is said."""
+    advice = only(report("TIMEOUT", elapsed_s=3), job(time_limit="0:03"))
+    assert advice.proposed == "00:05:00"
+    assert "at least half as much again, rounded up" in advice.because
+
+
 def test_a_job_that_asks_for_a_signal_runs_into_its_limit_on_purpose() -> None:
     """With --signal a timeout is the way to the next checkpoint."""
     spec = job(time_limit="1:00:00", more={"slurm": SlurmOptions(signal="USR1@120")})

@@ -103,3 +103,17 @@ def test_only_advice_that_was_taken_has_an_outcome() -> None:
     """What an option of the command line stood over predicts nothing."""
     document = advice_document(BEFORE, SPEC, ADVICE, ["resources.mem"])
     assert {one.key for one in outcomes(document, GOOD, TAKEN)} == {"resources.mem"}
+
+
+def test_a_run_that_was_cut_off_predicts_no_duration() -> None:
+    """How long a job takes that its limit ended is not known, and is not predicted."""
+    cut = replace(BEFORE, job=replace(BEFORE.job, state="TIMEOUT"))
+    document = advice_document(cut, SPEC, ADVICE, ["resources.time_limit"])
+    (found,) = outcomes(document, GOOD, TAKEN)
+    assert (found.quantity, found.predicted, found.held) == ("elapsed_s", None, True)
+
+
+def test_the_duration_is_the_one_that_the_report_begins_with() -> None:
+    """What Slurm counts before the first rank is part of it, as it is of the limit."""
+    late = replace(GOOD, started_s=GOOD.started_s - 5.0)
+    assert became(late)["time_limit", "elapsed_s"].measured == late.ended_s - late.started_s

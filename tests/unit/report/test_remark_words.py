@@ -97,3 +97,15 @@ def test_a_cause_with_a_finding_of_its_own_is_said_once() -> None:
     other = replace(HOT, subject="GPU4 on n013")
     text = said(replace(with_findings(BEHIND, other), advice=()))
     assert text.count("heat held its clocks down") == 2
+
+
+def test_durations_have_one_spelling() -> None:
+    """Slurm's 00:10:00 and the job file's 8:00:00 stand side by side without leading zeros."""
+    one = Advice(
+        key="resources.time_limit",
+        now="8:00:00",
+        proposed="00:10:00",
+        because="it took 1:51 of 08:00:00, not 1-08:00:00",
+    )
+    text = said(replace(training(), advice=(one,)))
+    assert "8:00:00 → 0:10:00: it took 1:51 of 8:00:00, not 1-08:00:00" in text
