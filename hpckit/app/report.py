@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
+from hpckit.app.gpu_names import twice_named
 from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
 from hpckit.app.report_topologies import node_topologies
@@ -108,7 +109,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, folds)),
+        missing=(*missing, *unread, *_missing(facts, folds), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
