@@ -366,8 +366,8 @@ def test_more_updates_than_an_entry_writes_cost_no_time(tmp_path: Path) -> None:
     start, end = (json.loads(line) for line in path.read_text().splitlines())
     first = start["gpus"][0]
     end["updates"] = [
-        {**first, "monotonic_ns": first["monotonic_ns"] + 400_000 * at, "energy_mj": at}
-        for at in range(40_000)
+        {**first, "monotonic_ns": first["monotonic_ns"] + 1_000 * at, "energy_mj": at}
+        for at in range(100_000)
     ]
     path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
     begun_s = time.process_time()
