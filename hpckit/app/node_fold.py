@@ -30,6 +30,8 @@ _MOST_HZ = 1e4
 _MOST_TOLD = 8
 """Of the GPUs that a node lost: a node has so many."""
 _MOST_NAME = 64
+_MOST_UPDATES = 16
+"""Of a GPU's counter at either end of a life: an entry writes five there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +269,11 @@ def _readings(
         for one in evidence.readings_of(life, [*life.start.gpus, *ended]):
             readings.setdefault(one.uuid, []).append(one)
         seen = () if life.end is None else life.end.updates
+        of_life: dict[str, list[EnergyReading]] = {}
         for one in evidence.readings_of(life, seen):
-            updates.setdefault(one.uuid, []).append(one)
+            of_life.setdefault(one.uuid, []).append(one)
+        for uuid, its in of_life.items():
+            updates.setdefault(uuid, []).extend(
+                its[:_MOST_UPDATES] + its[_MOST_UPDATES:][-_MOST_UPDATES:]
+            )
     return readings, updates

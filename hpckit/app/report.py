@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
+from hpckit.app.gpu_names import twice_named
 from hpckit.app.gpus_refused import gpus_refused, refusal_words
 from hpckit.app.holding import (
     Holding,
@@ -121,7 +122,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, folds, nodes)),
+        missing=(*missing, *unread, *_missing(facts, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 

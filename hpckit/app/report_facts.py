@@ -20,6 +20,7 @@ from hpckit.model.job_folder import (
     SUBMITTED_FILE,
 )
 from hpckit.model.site import EnergySite, SiteSpec
+from hpckit.parse.account_json import writable
 from hpckit.parse.document import convert
 from hpckit.units import parse_slurm_limit_s
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 100_000
 _MOST_GPUS = 1024
+_MOST_S = 2**63 / 1e9
+_MOST_CODE = 2**31 - 1
 
 
 def facts_of_job(
@@ -70,8 +73,8 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
         folder=str(folder),
         time_limit_s=_time_limit_s(folders, folder),
         gpus_asked=_gpus_asked(folders, folder),
-        started_s=_number(result.get("started_s")),
-        ended_s=_number(result.get("ended_s")),
+        started_s=_time_s(result.get("started_s")),
+        ended_s=_time_s(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
         gpus_per_node=_gpus_per_node(folders, folder),
     )
@@ -171,12 +174,17 @@ def _nodes(nodelist: str | None) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return writable(value) if isinstance(value, str) else None
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if abs(value) <= _MOST_CODE else None
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _time_s(value: object) -> float | None:
+    """Seconds since the epoch, None for what a clock of 63 bits of nanoseconds cannot have."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= _MOST_S else None

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from hpckit.injob.sample import LEAST_HZ, MOST_DURATION_S, MOST_HZ
 
 
-def _told(_context: click.Context, option: click.Parameter, value: Any) -> Any:
-    """What is given: a text that is not empty, and a number that is one; click takes NaN."""
-    if value == "" or (isinstance(value, float) and not math.isfinite(value)):
-        what = "a folder" if value == "" else "a number"
-        raise click.BadParameter(f"{value!r} is not {what}.", param=option)
+def _named(_context: click.Context, option: click.Parameter, folder: str) -> str:
+    if not folder:
+        raise click.BadParameter("the name of a folder is empty.", param=option)
+    return folder
+
+
+def _finite(_context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """The number where it is one: to click, NaN lies in any range."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no finite number.", param=option)
     return value
 
 
@@ -25,14 +30,14 @@ def _told(_context: click.Context, option: click.Parameter, value: Any) -> Any:
     required=True,
     type=click.Path(file_okay=False),
     metavar="DIR",
-    callback=_told,
+    callback=_named,
     help="Where the samples go; made if it is not there. `hpckit report --from DIR` reads it.",
 )
 @click.option(
     "--hz",
     type=click.FloatRange(LEAST_HZ, MOST_HZ),
     default=1.0,
-    callback=_told,
+    callback=_finite,
     show_default=True,
     help="How often a second.",
 )
@@ -41,7 +46,7 @@ def _told(_context: click.Context, option: click.Parameter, value: Any) -> Any:
     "duration_s",
     type=click.FloatRange(0, MOST_DURATION_S, min_open=True),
     metavar="SECONDS",
-    callback=_told,
+    callback=_finite,
     help="How long; until Ctrl-C unless said.",
 )
 def command(folder: str, hz: float, duration_s: float | None) -> NoReturn:

@@ -110,8 +110,8 @@ def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:
     """The idle part of the time of those of its GPUs that computed at all."""
     here = [
         gpu
-        for gpu in job.judged
-        if (gpu.restart, gpu.node) == (node.restart, node.node) and gpu.waste.useful_gpu_s > 0
+        for gpu in job.judged_on.get((node.restart, node.node), ())
+        if gpu.waste.useful_gpu_s > 0
     ]
     known = math.fsum(known_s(gpu) for gpu in here)
     return math.fsum(gpu.waste.idle_gpu_s for gpu in here) / known if known else 0.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hpckit.measure.stragglers import Straggler
@@ -36,11 +36,16 @@ class MeasuredJob:
 
     report: JobReport
     stragglers: tuple[Straggler, ...] = ()
+    judged: tuple[GpuAccount, ...] = field(init=False)
+    """The GPUs of which enough is known to say something about how they were used."""
+    judged_on: Mapping[tuple[int, str], Sequence[GpuAccount]] = field(init=False)
+    """The same by incarnation and node."""
 
-    @property
-    def judged(self) -> tuple[GpuAccount, ...]:
-        """The GPUs of which enough is known to say something about how they were used."""
-        return tuple(gpu for gpu in self.report.gpus if _is_judged(gpu))
+    def __post_init__(self) -> None:
+        """Judge the GPUs once: checks ask for each node."""
+        judged = tuple(gpu for gpu in self.report.gpus if _is_judged(gpu))
+        object.__setattr__(self, "judged", judged)
+        object.__setattr__(self, "judged_on", _by_node(judged))
 
     @property
     def long_held(self) -> tuple[GpuAccount, ...]:
@@ -75,10 +80,14 @@ def known_s(gpu: GpuAccount) -> float:
 
 def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
     """GPUs of one incarnation and node together."""
+    return list(_by_node(gpus).values())
+
+
+def _by_node(gpus: Iterable[GpuAccount]) -> dict[tuple[int, str], list[GpuAccount]]:
     groups: dict[tuple[int, str], list[GpuAccount]] = {}
     for gpu in gpus:
         groups.setdefault((gpu.restart, gpu.node), []).append(gpu)
-    return list(groups.values())
+    return groups
 
 
 def _is_judged(gpu: GpuAccount) -> bool:

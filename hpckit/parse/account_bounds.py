@@ -58,6 +58,7 @@ BOUNDS: Final[Mapping[type, Mapping[str, Bound]]] = {
         "nvml_init_ms": Bound(0, 1e9),
     },
     RankEnd: {
+        "pid": NUMBER,
         "exit_code": Bound(-(2**31), 2**31 - 1),
         "cpu_user_s": _CPU_S,
         "cpu_system_s": _CPU_S,

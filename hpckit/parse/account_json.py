@@ -24,7 +24,7 @@ def load(text: str) -> Any:
 
 def _checked(tree: Any, depth: int) -> Any:
     if isinstance(tree, str):
-        return tree if tree.isascii() else _text(tree)
+        return writable(tree)
     if not isinstance(tree, (dict, list)):
         return tree
     if not depth:
@@ -34,5 +34,8 @@ def _checked(tree: Any, depth: int) -> Any:
     return {_checked(key, depth): _checked(value, depth - 1) for key, value in tree.items()}
 
 
-def _text(text: str) -> str:
+def writable(text: str) -> str:
+    """The text with U+FFFD for halves of a surrogate pair, which no encoding has."""
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,7 +161,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert [one for one in tmp_path.iterdir() if one.is_file()] == []
 
 
-def changed(path: Path, table: pa.Table, segment: Mapping[str, object], rows: int) -> Path:
+def changed(path: Path, table: Any, segment: Mapping[str, object], rows: int) -> Path:
     """The archive with another table, in row groups of so many rows, and a changed segment."""
     document = json.loads(pq.ParquetFile(path).metadata.metadata[b"hpckit"])
     document["segments"][0].update(segment)

@@ -491,7 +491,10 @@ def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
 def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
     """A GPU is named by what its event has, and of many the first are."""
     place = write_accounts(tmp_path, SMALL)
-    events = [{"event": "gpu-lost", "gpu": 1}, {"event": "gpu-lost", "uuid": "GPU-x"}]
+    events = [
+        {"event": "gpu-lost", "gpu": 1},
+        {"event": "gpu-lost", "uuid": "GPU-x", "why": "lost"},
+    ]
     events += [{"event": "gpu-lost", "gpu": 1}]
     events += [{"event": "gpu-lost", "gpu": number} for number in range(100, 200)]
     clocks = (EPOCH_NS, 5_000 * 10**9, 5_000 * 10**9)
@@ -500,5 +503,32 @@ def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
         file.write(encode_block(BlockHeader(EVENTS, 1, 0, 30, *clocks), text.encode()))
     missing = [one for one in reported(tmp_path).nodes[0].missing if "lost" in one]
     assert missing[0] == "GPU 1 was lost to the driver while the job ran"
-    assert missing[1] == "GPU GPU-x was lost to the driver while the job ran"
+    assert missing[1] == "GPU GPU-x, as the driver calls it, was not sampled: lost"
     assert missing[8] == "and 94 more GPUs were lost"
+
+
+def test_a_gpu_of_two_nodes_is_told(tmp_path: Path) -> None:
+    """One UUID under two names counts twice, and the report says so."""
+    report = made(tmp_path, nodes=2, gpus=1, gpu_meta={"uuid": "GPU-same"}, ledgers=False)
+    assert report.missing[-1].startswith("GPU GPU-same is named by 2 nodes (n000, n001)")
+
+
+def test_gpus_of_their_own_nodes_are_not_told(tmp_path: Path) -> None:
+    """Two nodes have two GPUs, and one that is begun again has the same."""
+    assert made(tmp_path, nodes=2, gpus=1).missing == ()
+
+
+def test_more_updates_than_an_entry_writes_cost_no_time(tmp_path: Path) -> None:
+    """Of a ledger's changes of a counter those at both ends are used."""
+    place = write_accounts(tmp_path, SMALL)
+    path = place / "rank-0.ledger"
+    start, end = (json.loads(line) for line in path.read_text().splitlines())
+    first = start["gpus"][0]
+    end["updates"] = [
+        {**first, "monotonic_ns": first["monotonic_ns"] + 1_000 * at, "energy_mj": at}
+        for at in range(100_000)
+    ]
+    path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    begun_s = time.process_time()
+    assert reported(tmp_path).gpus
+    assert time.process_time() - begun_s < 5

@@ -90,7 +90,7 @@ def test_the_next_command_can_be_pasted(tmp_path: Path, name: str, shown: str) -
     """A folder with any name is a word of the shell, and steers no terminal."""
     done = hpckit("sample", "--out", name, "--duration", "0.1", cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f" next   hpckit report --from {shown}"
-    assert len(done.stdout.splitlines()) == 2
+    assert len(done.stdout.splitlines()) == 3
     word = subprocess.run(
         ["bash", "-c", f"printf %s {shown}"],
         env={**os.environ, "LC_ALL": "C.UTF-8"},
