@@ -166,7 +166,7 @@ class ParquetStore:
 def _restart(value: Any) -> int | None:
     restart = None if value is None else int(value)
     if restart is not None and not 0 <= restart <= _MOST_RESTART:
-        raise ValueError(f"restart is {restart}")
+        raise ValueError(f"restart is {str(restart)[:24]}")
     return restart
 
 
