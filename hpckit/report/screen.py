@@ -11,6 +11,7 @@ from hpckit.report.line import wrapped
 
 _LABEL: Final = 8
 _CUT: Final = " …"
+_LEAST: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,4 +79,7 @@ def _cut(line: str, width: int) -> str:
     while columns(line) > room:
         shorter = line.rpartition(" ")[0].rstrip()
         line = shorter if shorter.strip() else line[:room]
+    told, colon, begun = line.rpartition(": ")
+    if colon and len(begun) < _LEAST:  # of what it would say there is no more than a beginning
+        line = told
     return line.rstrip().removesuffix(" ·") + _CUT

@@ -31,3 +31,10 @@ def test_a_row_is_cut_between_words() -> None:
         cut = row("found", parts, width, most=1)[0]
         assert len(cut) <= width
         assert set(cut.removesuffix(" …").split()[1:]) <= set(parts)
+
+
+def test_a_beginning_after_a_colon_is_cut_too() -> None:
+    """Where no more than a word or two of a reason is left, none is."""
+    parts = ["energy that is known well", "· of the node not known: no readable" + " meter" * 9]
+    (line,) = row("energy", parts, 66, most=1)
+    assert line == " energy   energy that is known well · of the node not known …"
