@@ -119,8 +119,8 @@ class GpuAccount:
 
     `energy.value_j` is the number to use: the counter's where it counted, the integral of the power
     elsewhere. `counter_j` and `integral_j` check one by the other and are no totals: both are of
-    the times alone that counter and power cover, and None where there is none. Only where the
-    counter did not move is `integral_j` of all that power covers, and `counter_j` None.
+    the times alone that counter and power cover. Where there is no such time, or the counter stood
+    still in it, `counter_j` is None, and `integral_j` is of all that power covers.
     """
 
     uuid: str
