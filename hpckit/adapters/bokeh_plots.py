@@ -15,7 +15,7 @@ from hpckit.model.report_page import PlotLibrary
 _SCRIPT: Final = Path("server/static/js/bokeh.min.js")
 _OLDEST: Final = (3, 6)
 _NEXT: Final = 4
-_INSTALL: Final = 'pip install "hpckit-slurm[report]"'
+_INSTALL: Final = 'pip install "bokeh>=3.6,<4"'
 
 
 def bokeh_plots(package: str = "bokeh") -> PlotLibrary:

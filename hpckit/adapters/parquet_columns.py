@@ -33,12 +33,12 @@ def arrow() -> tuple[Any, Any]:
     except ImportError as error:
         raise ToolMissing(
             "Parquet files need pyarrow, which is not installed",
-            hint="pip install 'hpckit-slurm[parquet]'",
+            hint="pip install pyarrow",
         ) from error
     if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
         raise ToolMissing(
             f"pyarrow {pa.__version__} is too old to describe the file that it writes",
-            hint="pip install --upgrade 'hpckit-slurm[parquet]'",
+            hint="pip install --upgrade pyarrow",
         )
     return pa, pq
 

@@ -21,8 +21,16 @@ _QUIET_S = 1.0
 _FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 """States after which the logs say more than the account."""
 
+_EXAMPLES = """\b
+Examples:
+  hpckit report 4242 --html report.html
+  hpckit report --patch 4242 | patch job.toml
+  hpckit report --compare 4242 4243
+  hpckit report --compare run1 run2
+"""
 
-@click.command("report")
+
+@click.command("report", epilog=_EXAMPLES)
 @job_argument
 @click.option(
     "--from",
@@ -43,25 +51,31 @@ _FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FA
     "--parquet",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write all samples as Parquet; needs pyarrow.",
+    help="Write all samples as Parquet; needs pyarrow (pip install pyarrow).",
 )
 @click.option(
     "--site",
     shell_complete=complete_site,
     help="Take the energy factors of this site; those of the job's own unless said.",
 )
-@click.option("--patch", is_flag=True, help="Print the advice as a patch of the job file.")
+@click.option(
+    "--patch",
+    is_flag=True,
+    help="Print the advice as a patch, for `patch FILE`; FILE is the job file.",
+)
 @click.option(
     "--compare",
     nargs=2,
     metavar="A B",
-    help="Compare two jobs (ids or folders) by intervals over their samples.",
+    help="Compare two jobs by intervals over their samples. Each is an id, a job folder or a "
+    "folder that `hpckit sample` wrote.",
 )
 def command(**params: Any) -> None:
     """Say what the job JOB_ID (the newest job without one) used: energy, GPUs, ranks, waste.
 
     During the job it says what there is so far. ID_TASK is one task of a job array: 4242_7. With
-    --html or --parquet the file is written, and the screen is shown as well.
+    --html or --parquet the file is written, and the screen is shown as well. The rows are
+    explained in docs/howto/account-a-job.md and docs/reference/report.md of hpckit's sources.
     """
     _check(params)
     from hpckit.cli.report_made import made_report

@@ -31,7 +31,8 @@ def _finite(_context: click.Context, option: click.Parameter, value: float | Non
     type=click.Path(file_okay=False),
     metavar="DIR",
     callback=_named,
-    help="Where the samples go; made if it is not there. `hpckit report --from DIR` reads it.",
+    help="Where the samples go; made if it is not there, appended to if it is. "
+    "`hpckit report --from DIR` reads it.",
 )
 @click.option(
     "--hz",
@@ -39,7 +40,8 @@ def _finite(_context: click.Context, option: click.Parameter, value: float | Non
     default=1.0,
     callback=_finite,
     show_default=True,
-    help="How often a second.",
+    help="How often a second. 1 is enough for the energy of more than some seconds; 10 to 100 "
+    "are for curves, and cost more CPU.",
 )
 @click.option(
     "--duration",

@@ -11,8 +11,9 @@ import statistics
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node, known_s
+from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node
 from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
+from hpckit.measure.judged import known_s
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window

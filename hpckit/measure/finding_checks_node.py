@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.measure.finding_rule import Evidence, MeasuredJob, known_s
+from hpckit.measure.finding_rule import Evidence, MeasuredJob
 from hpckit.measure.gpu_words import percent
+from hpckit.measure.judged import known_s
 from hpckit.model.account import NodeAccount
 from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from hpckit.measure.judged import JUDGED_S, is_judged
 from hpckit.measure.stragglers import Straggler
 from hpckit.model.account import GpuAccount, JobReport
 from hpckit.model.node_finding import Severity
-
-JUDGED_S: Final = 10.0
-"""Of a GPU that was held for less nothing is said: starting a framework takes as long."""
-KNOWN_FRAC: Final = 0.5
-"""… nor of one of which less of the time is known: missing data is no finding about a job
-(job_defense_shield#13)."""
 
 
 class Evidence(NamedTuple):
@@ -43,7 +38,7 @@ class MeasuredJob:
 
     def __post_init__(self) -> None:
         """Judge the GPUs once: checks ask for each node."""
-        judged = tuple(gpu for gpu in self.report.gpus if _is_judged(gpu))
+        judged = tuple(gpu for gpu in self.report.gpus if is_judged(gpu))
         object.__setattr__(self, "judged", judged)
         object.__setattr__(self, "judged_on", _by_node(judged))
 
@@ -73,11 +68,6 @@ class Rule:
     check: Check
 
 
-def known_s(gpu: GpuAccount) -> float:
-    """For how long it is known what a GPU did."""
-    return gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-
-
 def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
     """GPUs of one incarnation and node together."""
     return list(_by_node(gpus).values())
@@ -88,8 +78,3 @@ def _by_node(gpus: Iterable[GpuAccount]) -> dict[tuple[int, str], list[GpuAccoun
     for gpu in gpus:
         groups.setdefault((gpu.restart, gpu.node), []).append(gpu)
     return groups
-
-
-def _is_judged(gpu: GpuAccount) -> bool:
-    known = known_s(gpu)
-    return known >= JUDGED_S and known >= KNOWN_FRAC * gpu.held_s

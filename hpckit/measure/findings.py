@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from hpckit.measure import states
-from hpckit.measure.finding_rule import JUDGED_S, KNOWN_FRAC, Evidence, MeasuredJob, Rule
+from hpckit.measure.finding_rule import Evidence, MeasuredJob, Rule
 from hpckit.measure.finding_rules import RULES
 from hpckit.measure.gpu_words import percent
+from hpckit.measure.judged import JUDGED_S, KNOWN_FRAC
 from hpckit.measure.stragglers import Straggler
 from hpckit.model.account import JobReport, ReportFinding
 from hpckit.model.hostlist import natural_order

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.measure.gpu_words import gpu_name, percent
+from hpckit.measure.judged import is_judged, known_s
 from hpckit.measure.peers import above, median_of_others
 from hpckit.measure.straggler_causes import Surroundings, causes_of
 from hpckit.model.account import GpuAccount, RankAccount
@@ -65,11 +66,14 @@ class Straggler:
 def stragglers(
     gpus: Sequence[GpuAccount], surroundings: Surroundings | None = None
 ) -> tuple[Straggler, ...]:
-    """The stragglers of a job, by incarnation and kind of GPU; the worst first."""
+    """The stragglers of a job, by incarnation and kind of GPU; the worst first.
+
+    A GPU of which too little is known (`hpckit.measure.judged`) is neither one nor a peer.
+    """
     found: list[Straggler] = []
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
-        if (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
+        if is_judged(gpu) and (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
             groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
     for group in groups.values():
         peers = {key_of(gpu): gpu for gpu in _peers(group)}
@@ -83,9 +87,9 @@ def with_behind(
 ) -> tuple[RankAccount, ...]:
     """Ranks with `behind_frac`: each is as far behind as its worst GPU.
 
-    None where nothing is known of their GPUs.
+    None where too little is known of their GPUs.
     """
-    known = {key_of(gpu) for gpu in gpus if useful_frac(gpu) is not None}
+    known = {key_of(gpu) for gpu in gpus if is_judged(gpu)}
     behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
     return tuple(_with_behind(rank, known, behind) for rank in ranks)
 
@@ -97,8 +101,8 @@ def key_of(gpu: GpuAccount) -> GpuKey:
 
 def useful_frac(gpu: GpuAccount) -> float | None:
     """The useful part of the time of which something is known."""
-    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-    return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
+    known = known_s(gpu)
+    return gpu.waste.useful_gpu_s / known if known > 0 else None
 
 
 def at_work_s(gpu: GpuAccount) -> float:
@@ -119,8 +123,8 @@ def _waited_s(gpu: GpuAccount) -> float:
 
 
 def _at_work_frac(gpu: GpuAccount) -> float:
-    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-    return at_work_s(gpu) / known_s if known_s > 0 else 0.0
+    known = known_s(gpu)
+    return at_work_s(gpu) / known if known > 0 else 0.0
 
 
 def _useful_at_work(gpu: GpuAccount) -> float:

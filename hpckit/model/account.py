@@ -85,7 +85,11 @@ class Throttling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of time in which a GPU was held and did nothing; `kind` no-process or idle."""
+    """A stretch of time in which a GPU was held and did nothing; `kind` no-process or idle.
+
+    `started_s` and `ended_s` are seconds since the epoch, as the report's own are. `is_late` where
+    it reaches to the end of the time that the GPU was held.
+    """
 
     kind: str
     started_s: float
@@ -111,7 +115,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAccount:
-    """One GPU in one incarnation of the job."""
+    """One GPU in one incarnation of the job.
+
+    `energy.value_j` is the number to use: the counter's where it counted, the integral of the power
+    elsewhere. `counter_j` and `integral_j` check one by the other and are no totals: both are of
+    the times alone that counter and power cover. Where there is no such time, or the counter stood
+    still in it, `counter_j` is None, and `integral_j` is of all that power covers.
+    """
 
     uuid: str
     node: str
@@ -152,7 +162,9 @@ class RankAccount:
 
     `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
     (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
-    one there is); `running` has none. `busy_frac` is the useful part of the time that it had GPUs.
+    one there is); `running` has none. `busy_frac` (0 to 1) is the useful part of the time that it
+    had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than its
+    peers', on the worst of its GPUs: 0.16 is 16 % longer, 0 is no straggler, None is not compared.
     """
 
     rank: int

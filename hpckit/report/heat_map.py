@@ -32,7 +32,8 @@ _ANCHORS: Final = (
 )  # fmt: skip
 _COLOURS: Final = 255
 _GAP: Final = 255
-_WIDTH: Final = 1160.0
+_WIDTHS: Final = {"wide": (1160.0, 12), "narrow": (420.0, 5)}
+"""How wide the map is on a screen and on a phone, and the most marks of its axis of time."""
 _LEFT: Final = 92.0
 _RIGHT: Final = 12.0
 _LEAST_H: Final = 60.0
@@ -40,6 +41,8 @@ _MOST_H: Final = 520.0
 _ROW_H: Final = 18.0
 _LABEL_H: Final = 15.0
 _AXIS: Final = 62.0
+_LEAST_S: Final = 1e-3
+"""A map of one moment is as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ def _drawn(rows: list[_Row], title: str) -> HeatMap:
     shown = rows[:_MOST_ROWS]
     first = min(float(at[0]) for row in shown for at, _ in row.pieces)
     last = max(float(at[-1]) for row in shown for at, _ in row.pieces)
-    last = max(last, first + 1e-3)
+    last = max(last, first + _LEAST_S)
     top = max(row.top for row in shown)
     cells = np.full((len(shown), _COLUMNS), _GAP, dtype=np.uint8)
     for at, row in enumerate(shown):
@@ -101,7 +104,9 @@ def _drawn(rows: list[_Row], title: str) -> HeatMap:
         cells[at, known] = np.clip(means[known] / top, 0, 1) * (_COLOURS - 1)
     image = base64.b64encode(png(cells)).decode()
     left_out = f"{len(rows) - len(shown)} more GPUs are not drawn" if len(rows) > len(shown) else ""
-    svg = "".join(_svg(shown, image, (first, last, top), title))
+    svg = "".join(
+        part for look in _WIDTHS for part in _svg(shown, image, (first, last, top), title, look)
+    )
     return HeatMap(svg=svg, title=f"{title} of all GPUs", note=left_out)
 
 
@@ -114,18 +119,25 @@ def _means(row: _Row, first_s: float, last_s: float) -> Numbers:
         sums += np.bincount(columns, weights=values[known], minlength=_COLUMNS)
         counts += np.bincount(columns, minlength=_COLUMNS)
     found = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return _filled(found, min(max(len(at) for at, _ in row.pieces), _COLUMNS))
+    middles_s = first_s + (np.arange(_COLUMNS) + 0.5) * (last_s - first_s) / _COLUMNS
+    for at_s, values in row.pieces:
+        found = np.where(np.isnan(found), _held(at_s, values, middles_s), found)
+    return found
 
 
-def _filled(means: Numbers, points: int) -> Numbers:
-    """Where there are fewer points than columns, a point fills the columns up to the next."""
-    reach = -(-_COLUMNS // max(points, 1))
-    if reach <= 1:
-        return means
-    for _ in range(reach - 1):
-        gap = np.isnan(means[1:]) & ~np.isnan(means[:-1])
-        means[1:][gap] = means[:-1][gap]
-    return means
+def _held(at_s: Numbers, values: Numbers, moments_s: Numbers) -> Numbers:
+    """The value at each moment: a point's holds up to the next point, however uneven they are.
+
+    Before a gap and at the end it holds for as long as points are usually apart.
+    """
+    known = np.isfinite(values)
+    apart_s = np.diff(at_s)[known[1:] & known[:-1]]
+    usual_s = float(np.median(apart_s)) if apart_s.size else _LEAST_S
+    ends_s = at_s + usual_s
+    ends_s[:-1] = np.where(known[1:], at_s[1:], np.minimum(at_s[1:], ends_s[:-1]))
+    last = np.searchsorted(at_s, moments_s, side="right") - 1
+    is_held = (last >= 0) & (moments_s < ends_s[last])
+    return np.where(is_held, values[last], np.nan)
 
 
 def png(cells: NDArray[np.uint8]) -> bytes:
@@ -156,21 +168,22 @@ def _palette() -> bytes:
 
 
 def _svg(
-    rows: list[_Row], image: str, scale: tuple[float, float, float], title: str
+    rows: list[_Row], image: str, scale: tuple[float, float, float], title: str, look: str
 ) -> Iterator[str]:
     first, last, top = scale
+    width, most_ticks = _WIDTHS[look]
     height = min(max(len(rows) * _ROW_H, _LEAST_H), _MOST_H)
-    room = _WIDTH - _LEFT - _RIGHT
+    room = width - _LEFT - _RIGHT
     label = f"{title} of {len(rows)} GPUs over time, a row a GPU"
     yield (
-        f'<svg class="heat" viewBox="0 0 {_WIDTH:.0f} {height + _AXIS:.0f}" role="img" '
+        f'<svg class="heat {look}" viewBox="0 0 {width:.0f} {height + _AXIS:.0f}" role="img" '
         f"aria-label={quoteattr(label)}>"
         f'<rect class="nothing" x="{_LEFT:.0f}" y="4" width="{room:.0f}" height="{height:.0f}"/>'
         f'<image x="{_LEFT:.0f}" y="4" width="{room:.0f}" height="{height:.0f}" '
         f'preserveAspectRatio="none" href="data:image/png;base64,{image}"/>'
     )
     yield from _row_labels(rows, height)
-    ticks, unit, unit_s = time_ticks(first, last, 12)
+    ticks, unit, unit_s = time_ticks(first, last, most_ticks)
     for tick in ticks:
         x = _LEFT + (tick - first) / (last - first) * room
         yield f'<path class="grid" d="M{x:.1f} {height + 4:.1f}v5"/>'
@@ -182,18 +195,20 @@ def _svg(
         f'<text class="tick x" x="{_LEFT + room / 2:.1f}" y="{height + 40:.1f}">'
         f"{unit} since the start</text>"
     )
-    yield from _key(rows[0].unit, top, height + 46)
+    yield from _key(rows[0].unit, top, (width - _RIGHT, height + 46))
+    yield "</svg>"
 
 
-def _key(unit: str, top: float, y: float) -> Iterator[str]:
+def _key(unit: str, top: float, corner: tuple[float, float]) -> Iterator[str]:
+    """The scale of colours; `corner` is its upper right."""
     bar = base64.b64encode(png(np.arange(_COLOURS, dtype=np.uint8).reshape(1, -1))).decode()
-    x, width = _WIDTH - _RIGHT - 260, 160
+    x, y, width = corner[0] - 260, corner[1], 160
     yield (
         f'<text class="tick y" x="{x - 6:.0f}" y="{y + 11:.0f}">0</text>'
         f'<image x="{x:.0f}" y="{y:.0f}" width="{width}" height="12" preserveAspectRatio="none" '
         f'href="data:image/png;base64,{bar}"/>'
         f'<text class="tick" x="{x + width + 6:.0f}" y="{y + 11:.0f}">'
-        f"{figure(top)} {escape(unit)}</text></svg>"
+        f"{figure(top)} {escape(unit)}</text>"
     )
 
 

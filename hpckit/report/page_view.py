@@ -28,6 +28,8 @@ from hpckit.report.page_words import (
     source_words,
 )
 
+NO_JOB: Final = "samples"
+"""What stands for a job's name where `hpckit sample` measured without one, as on the screen."""
 _MOST_FINDINGS: Final = 100
 _MOST_BARS: Final = 64
 _KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
@@ -82,18 +84,20 @@ class RankBar:
 
 
 def title(report: JobReport) -> str:
-    """`llama-8b 4242_7`: what the job is called."""
+    """`llama-8b 4242_7`: what the job is called; `samples` of no job."""
     job = report.job
     number = clean(job.job_id) if job.job_id else ""
     if number and job.array_task is not None:
         number = f"{number}_{job.array_task}"
     parts = [clean(job.name) if job.name else "", number]
-    return " ".join(part for part in parts if part) or "job without a name"
+    return " ".join(part for part in parts if part) or NO_JOB
 
 
 def state(report: JobReport) -> tuple[str, str]:
-    """Slurm's word for how the job is or ended, and how it looks."""
+    """Slurm's word for how the job is or ended, and how it looks; samples of no job have none."""
     job = report.job
+    if job.state is None and title(report) == NO_JOB:
+        return "", "plain"
     if job.state is None:
         return "state unknown", "plain"
     look = _KNOWN_ENDS.get(job.state, "bad")

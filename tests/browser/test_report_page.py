@@ -279,6 +279,23 @@ def test_phone(browser: Chromium, tmp_path: Path, package: str) -> None:
     assert browser.heard.complaints == []
 
 
+@pytest.mark.parametrize(("width", "look"), [(390, "narrow"), (800, "narrow"), (1280, "wide")])
+def test_heat_map_fits(browser: Chromium, tmp_path: Path, width: int, look: str) -> None:
+    """At every width one heat map is shown, whole, with its scale, in letters of 9 px or more."""
+    browser.screen(width, 800, touch=width < 500)
+    browser.open(page(tmp_path, training_report(SMALL), "no_such_package"))
+
+    shown = browser.value("""[...document.querySelectorAll("svg.heat")]
+      .filter((one) => one.getBoundingClientRect().width > 0).map((one) => [
+        one.classList[1], one.querySelectorAll("image").length,
+        Math.max(...[...one.querySelectorAll("text, image")]
+          .map((part) => part.getBoundingClientRect().right)) <= innerWidth,
+        one.getScreenCTM().a * parseFloat(getComputedStyle(one.querySelector("text")).fontSize)
+          >= 9])""")
+    assert shown == [[look, 2, True, True]]
+    assert browser.value("document.documentElement.scrollWidth") == width
+
+
 def test_print_shows_the_static_plots(opened: Chromium) -> None:
     """On paper the plots are those of SVG, also those that were zoomed before."""
     plot_shown(opened, "gpu-0")

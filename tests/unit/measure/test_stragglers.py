@@ -256,6 +256,38 @@ def test_ranks_get_their_figures() -> None:
     assert [one.behind_frac for one in ranks] == [0.0, pytest.approx(0.2265, abs=1e-3)]
 
 
+def brief(known_s: float, held_s: float) -> list[GpuAccount]:
+    """Four GPUs of which one works while the others wait, for so long."""
+    made = [
+        gpu(
+            index,
+            held_s=held_s,
+            waste=Share(
+                useful_gpu_s=known_s * (0.8 if index < 3 else 0.98),
+                idle_gpu_s=known_s * (0.2 if index < 3 else 0.02),
+                unknown_gpu_s=held_s - known_s,
+            ),
+        )
+        for index in range(4)
+    ]
+    assert all(one.waste.total_gpu_s == pytest.approx(held_s) for one in made)
+    return made
+
+
+@pytest.mark.parametrize(("known_s", "held_s"), [(9.0, 9.0), (40.0, 100.0)])
+def test_of_too_little_time_nobody_is_behind(known_s: float, held_s: float) -> None:
+    """In under 10 s, or under half of the time, no GPU is a straggler and no rank has a figure."""
+    made = brief(known_s, held_s)
+    found = stragglers(made)
+    assert found == ()
+    assert [one.behind_frac for one in with_behind([rank(3)], made, found)] == [None]
+
+
+def test_after_ten_seconds_one_is_behind() -> None:
+    """The same in 11 s is a straggler."""
+    assert [one.uuid for one in stragglers(brief(11.0, 11.0))] == ["GPU-3"]
+
+
 def test_a_rank_without_samples() -> None:
     """Of a rank whose GPUs were not sampled neither is known."""
     (one,) = with_behind([rank(0)], [gpu(0, waste=Share(unknown_gpu_s=HELD_S))], ())

@@ -150,14 +150,27 @@ def test_not_measured_is_said() -> None:
     text = Page(made(bare)).text
 
     for word in (
-        "job without a name",
-        "state unknown",
+        "samples",
         "no driver",
         "no counter",
         "no sampler ran",
     ):
         assert word in text
     assert "not measured: there are no samples of the GPUs" in text
+
+
+def test_samples_of_no_job_are_called_so() -> None:
+    """A page of samples without a job says `samples`, as the screen does, and no state."""
+    page = Page(made(replace(REPORT, job=ReportedJob(gpus=8, nodes=1))))
+
+    assert "state unknown" not in page.text
+    assert "job without a name" not in page.text
+    assert "samples" in page.text
+
+
+def test_job_whose_state_nobody_knows() -> None:
+    """Of a job whose state Slurm did not tell that is said."""
+    assert "state unknown" in Page(made(replace(REPORT, job=ReportedJob(job_id="4242")))).text
 
 
 def test_refused_quantity_has_its_reason() -> None:

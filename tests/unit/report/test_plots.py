@@ -6,12 +6,14 @@ import base64
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hpckit.model.account import Curve, GpuAccount, Window
 from hpckit.report.heat_map import heat_map, png
@@ -247,6 +249,49 @@ def test_heat_map_joins_runs() -> None:
 
     assert found is not None
     assert "of 1 GPUs" in found.svg
+
+
+def cells_of(*gpus: GpuAccount) -> NDArray[np.uint8]:
+    """The cells of the map of these GPUs, as its picture has them: 255 is a hole."""
+    found = heat_map(gpus)
+    assert found is not None
+    data = base64.b64decode(found.svg.split("data:image/png;base64,")[1].split('"')[0])
+    width, height = struct.unpack(">II", data[16:24])
+    at = data.index(b"IDAT")
+    (size,) = struct.unpack(">I", data[at - 4 : at])
+    raw = zlib.decompress(data[at + 4 : at + 4 + size])
+    return np.frombuffer(raw, np.uint8).reshape(height, width + 1)[:, 1:]
+
+
+def mapped(at_s: Sequence[float], values: Sequence[float | None]) -> GpuAccount:
+    """A GPU with this utilization over time."""
+    return gpu(curves=(Curve(name="util", unit="%", at_s=tuple(at_s), values=tuple(values)),))
+
+
+def test_heat_map_has_no_holes_in_measured_time() -> None:
+    """20 s at 10 Hz, each sample up to 45 ms late or early, fill every column."""
+    rng = np.random.default_rng(4)
+    at_s = np.arange(200) * 0.1 + rng.uniform(-0.045, 0.045, 200)
+    assert (cells_of(mapped(at_s.tolist(), [50.0] * 200)) != 255).all()
+
+
+def test_heat_map_holds_a_value_until_the_next() -> None:
+    """A late sample leaves no hole: what was measured before it holds until then."""
+    at_s = [*np.arange(0, 6, 0.1), *np.arange(8, 20, 0.1)]
+    assert (cells_of(mapped(at_s, [50.0] * len(at_s))) != 255).all()
+
+
+def test_heat_map_keeps_what_was_not_measured() -> None:
+    """Where a curve has a gap the map has one of the same length."""
+    before, after = np.arange(0, 5.05, 0.1), np.arange(10, 20.05, 0.1)
+    values = [*[50.0] * len(before), None, *[50.0] * len(after)]
+    (row,) = cells_of(mapped([*before, 7.5, *after], values)) == 255
+    assert np.flatnonzero(row).tolist() == list(range(92, 180))
+
+
+def test_heat_map_of_one_moment() -> None:
+    """One sample alone is a row of one colour."""
+    assert (cells_of(mapped([3.0], [50.0])) != 255).all()
 
 
 def test_heat_map_of_many_is_bounded() -> None:
