@@ -226,10 +226,15 @@ class _OfAccounts:
 
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
-    """Joules for each hour that a GPU was held."""
+    """Joules for each hour of a GPU in which they were measured."""
     if gpu.energy.value_j is None or gpu.held_s <= 0:
         return None
-    return gpu.energy.value_j / gpu.held_s * _S_PER_H
+    return gpu.energy.value_j / _measured_s(gpu) * _S_PER_H
+
+
+def _measured_s(gpu: GpuAccount) -> float:
+    # A model has no coverage, and is of the whole time.
+    return gpu.held_s * (gpu.energy.coverage_frac or 1.0)
 
 
 def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None:
@@ -244,7 +249,7 @@ def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None
     unseen_j = sum(gpu.energy.unseen_j for gpu in gpus)
     is_single = len(halves) == 1 and not same_boards
     half_j = sum(half_j or 0.0 for half_j in halves) if is_single else unseen_j
-    hours = sum(gpu.held_s for gpu in gpus) / _S_PER_H
+    hours = sum(_measured_s(gpu) for gpu in gpus) / _S_PER_H
     return half_j / _HALF_WIDTH / hours if hours > 0 else None
 
 

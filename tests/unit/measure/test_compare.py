@@ -242,6 +242,16 @@ def test_a_difference_that_no_sample_shows_is_none() -> None:
     assert found.verdict is Verdict.NOT_SEEN
 
 
+def test_energy_is_of_the_time_in_which_it_was_measured() -> None:
+    """A GPU that was held for twice as long as it was measured took no less for it."""
+    first, second = accounted(1), accounted(2)
+    known = [dataclasses.replace(one.energy, coverage_frac=0.5) for one in second.report.gpus]
+    halved = [dataclasses.replace(one, value_j=0.5 * (one.value_j or 0.0)) for one in known]
+    whole = quantity(compare(first, second), "energy_per_gpu_hour_j").b
+    half = quantity(compare(first, told(second, *halved)), "energy_per_gpu_hour_j").b
+    assert half == pytest.approx(whole)
+
+
 def test_energy_without_samples_has_no_verdict() -> None:
     """Two counters tell how much, and not how it went over time."""
     bare = [dataclasses.replace(accounted(seed), chunks=()) for seed in (1, 2)]
