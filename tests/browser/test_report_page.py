@@ -22,7 +22,7 @@ from tests.fakes.machines import dgx_h100
 from tests.fakes.report_values import Shape, hostile_report, training_report
 
 pytestmark = pytest.mark.xdist_group("browser")
-PLOTS = 5  # four GPUs and a node
+PLOTS = 4  # a GPU each: nodes have none
 SMALL = Shape(gpus=4, points=500)
 
 HELPERS = """
