@@ -12,11 +12,11 @@ from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.adapters.process_tree import ProcessMark
 from hpckit.adapters.regular_file import read_regular
 from hpckit.errors import StorageFailed
+from hpckit.model.job_folder import LOCAL_RESULT_SCHEMA
 from hpckit.model.slurm import JobState
 from hpckit.units import MAX_EPOCH_S
 
 RUN_SCHEMA = "hpckit.local-run/1"
-RESULT_SCHEMA = "hpckit.local-result/1"
 CANCEL_SCHEMA = "hpckit.local-cancel/1"
 
 
@@ -64,7 +64,7 @@ class LocalResult:
     seconds since the epoch.
     """
 
-    schema: str = RESULT_SCHEMA
+    schema: str = LOCAL_RESULT_SCHEMA
     exit_code: int | None
     exit_signal: int | None
     state: JobState
@@ -96,7 +96,7 @@ class CancelRequest:
 
 _SCHEMAS: dict[type, str] = {
     LocalRun: RUN_SCHEMA,
-    LocalResult: RESULT_SCHEMA,
+    LocalResult: LOCAL_RESULT_SCHEMA,
     CancelRequest: CANCEL_SCHEMA,
 }
 Record = TypeVar("Record")

@@ -14,6 +14,7 @@ from hpckit.model.hostlist import expand_hosts
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
     INTENT_FILE,
+    LOCAL_RESULT_SCHEMA,
     RESULT_FILE,
     RESULT_SCHEMA,
     SITE_FILE,
@@ -63,7 +64,7 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
         return JobFacts()
     submitted = _document(folders, folder, SUBMITTED_FILE)
     result = _document(folders, folder, RESULT_FILE)
-    if result.get("schema") != RESULT_SCHEMA:
+    if result.get("schema") not in (RESULT_SCHEMA, LOCAL_RESULT_SCHEMA):
         result = {}
     return JobFacts(
         job_id=_text(submitted.get("job_id", intent.get("job_id"))),

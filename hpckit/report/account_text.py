@@ -25,6 +25,8 @@ from hpckit.report.screen import Block, fitted, row
 from hpckit.units import format_duration
 
 SCREEN_LINES: Final = 24
+_COMMAND_LINES: Final = 6
+"""A command is to be typed, and is cut for the sake of the screen alone."""
 _BEHIND_S: Final = 1.0
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 
@@ -48,7 +50,7 @@ def report_lines(
     What there is no room for is counted at the end of its row; --json has it.
     """
     head = row("", headline(report, now_s), width, most=3, is_head=True)
-    tail = row("next", _joined(next_commands), width, most=2)
+    tail = row("next", _joined(next_commands), width, most=_COMMAND_LINES)
     blocks = [
         *(_block(*one, width=width) for one in _rows(report)),
         finding_block(report, width, weight=8),

@@ -10,7 +10,13 @@ import pytest
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.report import JobFacts
 from hpckit.app.report_facts import facts_of_folder
-from hpckit.model.job_folder import EFFECTIVE_FILE, INTENT_FILE, RESULT_FILE, RESULT_SCHEMA
+from hpckit.model.job_folder import (
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    LOCAL_RESULT_SCHEMA,
+    RESULT_FILE,
+    RESULT_SCHEMA,
+)
 
 
 def gpus_per_node(folder: Path, asked: object) -> int | None:
@@ -49,6 +55,15 @@ def test_times_are_taken(tmp_path: Path) -> None:
 def test_times_that_no_clock_has_are_unknown(tmp_path: Path, raw: str) -> None:
     """What cannot be a time is none."""
     assert facts(tmp_path, f'"started_s": {raw}').started_s is None
+
+
+def test_a_job_of_this_machine_ended_too(tmp_path: Path) -> None:
+    """The result that a job without a scheduler leaves is taken like Slurm's."""
+    (tmp_path / INTENT_FILE).write_text('{"name": "x", "job_id": "L7"}')
+    result = f'{{"schema": "{LOCAL_RESULT_SCHEMA}", "state": "FAILED", "exit_code": 3}}'
+    (tmp_path / RESULT_FILE).write_text(result)
+    found = facts_of_folder(tmp_path, FileJobFolders())
+    assert (found.state, found.exit_code) == ("FAILED", 3)
 
 
 def test_an_exit_code_that_no_process_has_is_unknown(tmp_path: Path) -> None:

@@ -300,3 +300,11 @@ def test_costs_have_the_units_of_the_job() -> None:
     assert energy(965.0, like_j=2000.0) == "965 J"
     assert gpu_time(111.0, like_s=885.0) == "0.0308 GPU-hours"
     assert gpu_time(111.0) == "111 GPU-seconds"
+
+
+def test_a_long_command_is_whole() -> None:
+    """What to type next is not cut where its folder takes a line of its own."""
+    command = f"hpckit report --from /home/{'a' * 60} --html report.html"
+    lines = report_lines(clean(), width=80, next_commands=(command,))
+    assert lines[-1].endswith("--html report.html")
+    assert "…" not in lines[-1]
