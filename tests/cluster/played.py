@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,13 @@ from tests.cluster.hpckit_on import document, hpckit
 BUSY = "/opt/hpckit/nvml-profiles/dgx-h100-busy.toml"
 NODE_FILE = "/etc/hpckit/node.toml"
 BUSY_S, LATE_S = 26, 14
-"""How long a job runs, and how long after its profile was written a GPU still works."""
+"""How long a job runs, and how long after its begin a GPU still works."""
+TROUBLED = "/tmp/troubled.toml"
+BEGINS = (
+    "--set",
+    f"""environment.setup=['sed -i "s/^epoch_s.*/epoch_s = $(date +%s)/" {TROUBLED}']""",
+)
+"""The options by which the trouble begins with the job: who waits for it is not in its time."""
 IN_TROUBLE = {
     ("gpu-never-used", "GPU2 on c2"),
     ("thermal-throttling", "GPU5 on c2"),
@@ -58,16 +63,14 @@ def pretending(cluster: Cluster, profile: str, *hosts: str) -> Iterator[None]:
 
 
 def troubled(cluster: Cluster, host: str) -> str:
-    """A profile on a host: GPU2 unused, GPU5 hot, and GPU7 at work for LATE_S more seconds."""
+    """A profile on a host: GPU2 unused, GPU5 hot, and GPU7 at work for the first LATE_S seconds."""
     text = (CHECKOUT / "docker/fake-nvml/profiles/dgx-h100-troubled.toml").read_text()
-    text = re.sub(r"^epoch_s = .*$", f"epoch_s = {int(time.time())}", text, flags=re.MULTILINE)
     head, _, last = text.partition("[gpu.7]")
     waves = r'"0:(\S+) 35:(\S+) 35:(\S+) 60:\S+"'
     last = re.sub(waves, rf'"0:\1 {LATE_S}:\2 {LATE_S}:\3 3600:\3"', last)
-    path = "/tmp/troubled.toml"
-    written = cluster.run(["tee", path], user="root", host=host, input=f"{head}[gpu.7]{last}")
+    written = cluster.run(["tee", TROUBLED], host=host, input=f"{head}[gpu.7]{last}")
     assert written.returncode == 0, written.stderr
-    return path
+    return TROUBLED
 
 
 def added_up(printed: dict[str, Any]) -> tuple[int, int]:

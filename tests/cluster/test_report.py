@@ -8,6 +8,7 @@ import time
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.hpckit_on import reached, submit
 from tests.cluster.played import (
+    BEGINS,
     BUSY,
     BUSY_S,
     EIGHT,
@@ -27,7 +28,7 @@ def test_a_clean_job_has_no_finding_and_a_troubled_one_has_four(cluster: Cluster
     with pretending(cluster, BUSY, "c1", "c4"), pretending(cluster, path, "c2"):
         sleep = ("--", "sleep", str(BUSY_S))
         clean = submit(cluster, *EIGHT, "--nodes", "2", *on("c[1,4]"), *sleep)
-        bad = submit(cluster, *EIGHT, *on("c2"), *sleep)
+        bad = submit(cluster, *EIGHT, *on("c2"), *BEGINS, *sleep)
         for job in (clean, bad):
             assert reached(cluster, job["job_id"], "COMPLETED", timeout_s=120)
         assert rules(report(cluster, clean["job_id"])) == set()

@@ -13,6 +13,7 @@ from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, reached, status, submit
 from tests.cluster.played import (
+    BEGINS,
     BUSY,
     BUSY_S,
     IN_TROUBLE,
@@ -126,7 +127,8 @@ def test_what_is_reported_of_workers(cluster: Cluster) -> None:
     command = ("--", "python3", path)
     played = troubled(cluster, "c2")
     with pretending(cluster, BUSY, "c1"), pretending(cluster, played, "c2"):
-        clean, bad = (submit(cluster, *nap, *on(host), *command)["job_id"] for host in ("c1", "c2"))
+        clean = submit(cluster, *nap, *on("c1"), *command)["job_id"]
+        bad = submit(cluster, *nap, *on("c2"), *BEGINS, *command)["job_id"]
         assert all(reached(cluster, job, "COMPLETED", timeout_s=120) for job in (clean, bad))
     printed = report(cluster, clean)
     assert rules(printed) == set()
