@@ -35,10 +35,9 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
             yield file
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has its place
             Path(temporary).unlink()
-        raise
 
 
 @contextlib.contextmanager
