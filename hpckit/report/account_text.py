@@ -10,10 +10,10 @@ from hpckit.report.account_words import (
     cpu_parts,
     energy_parts,
     gpu_parts,
-    memory_parts,
     rank_parts,
     throttling_parts,
 )
+from hpckit.report.memory_words import memory_parts
 from hpckit.report.quantities import energy, plural
 from hpckit.report.remark_words import (
     advice_block,

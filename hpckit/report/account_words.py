@@ -13,7 +13,6 @@ from hpckit.report.quantities import (
     energy,
     energy_sum,
     gpu_time,
-    memory,
     number,
     percent,
     plural,
@@ -230,7 +229,7 @@ def _end_of(one: RankAccount) -> str:
     return f"ended with {one.exit_code}"
 
 
-# --- memory and clocks ---------------------------------------------------------------------------
+# --- CPUs and clocks ----------------------------------------------------------------------------
 
 
 def cpu_parts(report: JobReport) -> list[str]:
@@ -248,37 +247,6 @@ def cpu_parts(report: JobReport) -> list[str]:
     if cpus and held_s > 0:
         parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
     return parts
-
-
-def memory_parts(report: JobReport) -> list[str]:
-    """The most memory of a GPU and of a node, beside what there was; else that of a rank."""
-    parts = []
-    used = [one for one in report.gpus if one.mem_peak_bytes is not None]
-    if used:
-        top = max(used, key=lambda one: one.mem_peak_bytes or 0)
-        parts.append(f"GPU {_of(top.mem_peak_bytes, top.mem_bytes)} at most ({_gpu_name(top)})")
-    nodes = [one for one in report.nodes if one.mem_peak_bytes is not None]
-    if nodes:
-        full = max(nodes, key=lambda one: one.mem_peak_bytes or 0)
-        parts.append(f"node {_of(full.mem_peak_bytes, full.mem_limit_bytes)} ({full.node})")
-    ranks = [one for one in report.ranks if one.max_rss_bytes is not None]
-    if ranks and not report.gpus:
-        large = max(ranks, key=lambda one: one.max_rss_bytes or 0)
-        parts.append(f"largest process {memory(large.max_rss_bytes or 0)} (rank {large.rank})")
-    kills = sum(one.oom_kills or 0 for one in report.nodes)
-    if kills:
-        parts.append(
-            f"{plural(kills, 'process')} killed for memory".replace("processs", "processes")
-        )
-    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
-
-
-def _of(used_bytes: int | None, all_bytes: int | None) -> str:
-    used = memory(used_bytes or 0)
-    if not all_bytes:
-        return used
-    of_all = memory(all_bytes)
-    return f"{used.removesuffix(of_all[-4:])} of {of_all}"
 
 
 def throttling_parts(report: JobReport) -> list[str]:

@@ -21,7 +21,6 @@ _WHOLE: Final = 0.9995
 _GIB: Final = 1024.0**3
 _MANY: Final = 10 * _GIB
 _MIB: Final = 1024.0**2
-_LITTLE_MEMORY: Final = 0.1 * _GIB
 _MOST_MS: Final = 0.1
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
 _NEARLY_ALL: Final = 0.99
@@ -82,8 +81,8 @@ def percent(share: float) -> str:
 
 
 def memory(size_bytes: float) -> str:
-    """Bytes in GiB, little of it in MiB."""
-    if 0 < size_bytes < _LITTLE_MEMORY:
+    """Bytes in GiB, less than one in MiB."""
+    if 0 < size_bytes < _GIB:
         return f"{number(size_bytes / _MIB)} MiB"
     return (
         f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"

@@ -27,7 +27,8 @@ TRAINING_SCREEN = """\
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
  GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
  ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
- memory   GPU 57 of 75 GiB at most (GPU7 on n013) · node 186 of 477 GiB (n012)
+ memory   GPU 57 of 75 GiB at most (GPU7 on n013)
+          · node at least 186 of 477 GiB (n012)
  clocks   GPU3 on n013 slowed by heat 22 % of the time
           · at the power limit 12 % of the time (as is usual)
  found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
@@ -281,7 +282,24 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     assert "no GPUs on 1 node" in text
     assert text.count("GPU") == 1
     assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
-    assert "memory largest process 10.3 MiB (rank 0)" in text
+    assert "memory node at least 10.3 MiB of 477 GiB (a process of rank 0, n012)" in text
+    report = replace(report, nodes=())
+    assert "memory largest process 10.3 MiB (rank 0)" in said(report)
+
+
+def test_a_node_never_had_less_memory_than_a_process_on_it() -> None:
+    """What samples missed and the kernel counted is what is said of a job with GPUs, too."""
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=53 << 20, mem_limit_bytes=2 << 30),)
+    ranks = (replace(clean().ranks[1], max_rss_bytes=309_000_000),)
+    text = said(replace(clean(), nodes=nodes, ranks=ranks))
+    assert "node at least 295 MiB of 2.00 GiB (a process of rank 1, n012)" in text
+    assert "53.0 MiB" not in text
+
+
+def test_memory_has_one_unit_where_it_has_one() -> None:
+    """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
+    gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
+    assert "GPU 445 MiB of 64 GiB at most" in said(replace(clean(), gpus=(gpu,)))
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:
