@@ -1,4 +1,4 @@
-"""What each row of a job's report says: energy, GPUs, ranks, memory, clocks."""
+"""What each row of a job's report says of GPUs, ranks, CPUs and clocks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
+from hpckit.model.account import GpuAccount, JobReport, RankAccount, Share
 from hpckit.report.quantities import (
     duration,
-    energy,
-    energy_sum,
     gpu_time,
     number,
     percent,
@@ -26,68 +24,12 @@ _CLASSES: Final = (
     ("no_process_gpu_s", "no process"),
     ("unknown_gpu_s", "not known"),
 )
-_SCOPES: Final = {
-    "module": " module (CPU and memory with it)",
-    SPLIT_GPU: ", whole GPUs though MIG splits them",
-}
 _DIFFERS_FRAC: Final = 0.10
 _BEHIND_FRAC: Final = 0.05
 _HELD_DOWN_FRAC: Final = 0.01
 _UNKNOWN_FRAC: Final = 0.10
-_ROUNDING_FRAC: Final = 0.001
 _MOST_NAMED: Final = 3
 _SIGNALLED: Final = 128
-_G_PER_KG: Final = 1000
-
-
-# --- energy --------------------------------------------------------------------------------------
-
-
-def energy_parts(report: JobReport) -> list[str]:
-    """Energy of the GPUs and nodes with its provenance, then what it costs."""
-    gpu, node = report.energy.gpu, report.energy.node
-    if not report.gpus and not report.job.gpus_because:
-        return [_provenance(node, "node"), *(f"· {part}" for part in _cost(report.cost))]
-    parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
-    return [*parts, *(f"· {part}" for part in _cost(report.cost))]
-
-
-def _held_by_ranks(report: JobReport) -> list[str]:
-    """How the GPUs' energy adds up; it is said where rounding does not explain a difference."""
-    held = report.energy.conservation
-    if held is None or not report.ranks or report.energy.gpu.value_j is None:
-        return []
-    gpu = report.energy.gpu
-    all_j = (held.ranks_j, held.idle_remainder_j, held.error_j)
-    ranks, rest, error = energy_sum(all_j, report.energy.gpu.value_j, gpu.plus_minus_j)
-    parts = [f"= ranks {ranks} + {rest} outside of them"]
-    if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-        parts.append(f"(which differs by {error})")
-    return parts
-
-
-def _provenance(one: Energy, what: str) -> str:
-    if one.value_j is None:
-        return f"{what} not known: {one.because or 'nothing was measured'}"
-    source = str(one.source) if one.source is not None else "source not known"
-    covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
-    scope = _SCOPES.get(one.scope, "")
-    return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
-
-
-def _cost(cost: Cost) -> list[str]:
-    parts = []
-    if cost.facility_j is not None and cost.pue is not None:
-        parts.append(f"{energy(cost.facility_j)} at PUE {cost.pue:g}")
-    if cost.co2_g is not None:
-        parts.append(f"{_mass(cost.co2_g)} CO2e")
-    if cost.price is not None:
-        parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
-    return [*parts, cost.because] if cost.because else parts
-
-
-def _mass(mass_g: float) -> str:
-    return f"{number(mass_g / _G_PER_KG)} kg" if mass_g >= _G_PER_KG else f"{number(mass_g)} g"
 
 
 # --- GPUs ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ def memory_parts(report: JobReport) -> list[str]:
         top = max(used, key=lambda one: one.mem_peak_bytes or 0)
         which = top.uuid if top.index is None else f"GPU{top.index}"
         of = _of(top.mem_peak_bytes or 0, top.mem_bytes)
-        parts.append(f"GPU {of} at most ({which} on {top.node})")
+        parts.append(f"GPU {of} ({which} on {top.node})")
     known = [*_sampled(report), *_processes(report)]
     if known:
         parts.append(max(known, key=lambda one: one[0])[1])

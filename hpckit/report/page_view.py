@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.account import (
+    GPUS_ALONE,
     Advice,
     Conservation,
     Cost,
@@ -131,17 +132,20 @@ def _facts(report: JobReport) -> Iterator[Fact]:
 
 
 def _cost(cost: Cost) -> Iterator[Fact]:
+    """What it cost; each says of what, where that is not all of the job."""
     because = clean(cost.because)
+    alone = GPUS_ALONE if because.startswith(GPUS_ALONE) else ""
     if cost.facility_j is not None:
         pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"
-        yield Fact(name=f"energy {pue}", value=joules(cost.facility_j), about="with cooling")
+        about = ", ".join(part for part in ("with cooling", alone) if part)
+        yield Fact(name=f"energy {pue}", value=joules(cost.facility_j), about=about)
     if cost.price is not None:
         value = f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()
         yield Fact(name="cost of energy", value=value, about=because)
     if cost.co2_g is not None:
         kilo = cost.co2_g >= 1000  # noqa: PLR2004  a kilogram
         value = f"{significant(cost.co2_g / (1000 if kilo else 1))} {'kg' if kilo else 'g'} CO2"
-        yield Fact(name="carbon", value=value, about="" if cost.price is not None else because)
+        yield Fact(name="carbon", value=value, about=because if cost.price is None else alone)
 
 
 def pieces(waste: Share) -> tuple[Piece, ...]:

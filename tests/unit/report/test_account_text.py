@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hpckit.model.account import (
+    GPUS_ALONE,
     SPLIT_GPU,
     Advice,
+    Cost,
     JobReport,
     ReportFinding,
     Share,
@@ -27,8 +29,7 @@ TRAINING_SCREEN = """\
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
  GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
  ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
- memory   GPU 57 of 75 GiB at most (GPU7 on n013)
-          · node at least 186 of 477 GiB (n012)
+ memory   GPU 57 of 75 GiB (GPU7 on n013) · node at least 186 of 477 GiB (n012)
  clocks   GPU3 on n013 slowed by heat 22 % of the time
           · at the power limit 12 % of the time (as is usual)
  found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
@@ -126,6 +127,42 @@ def test_energy_that_nobody_measured_says_why() -> None:
     text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
     assert "GPU not known: the driver has no counter, and no sampler ran" in text
     assert " 0 J GPU" not in text
+
+
+NO_FACTORS = "the site file's [energy] has no pue, price_per_kwh, co2_g_per_kwh"
+NO_FIGURES = "set energy.node_idle_w and energy.cpu_core_w in the site file"
+
+
+def of_node(because: str, cost: Cost) -> JobReport:
+    """A report whose nodes' energy is not known."""
+    report = clean()
+    node = unknown(because, "node")
+    return replace(report, energy=replace(report.energy, node=node), cost=cost)
+
+
+@pytest.mark.parametrize("more", ["", "; Slurm gathers none here"])
+@pytest.mark.parametrize("reason", ["no readable meter", "there are no samples of the host"])
+def test_a_site_without_figures_is_told_what_to_do_in_a_line(reason: str, more: str) -> None:
+    """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
+    report = of_node(f"{reason}; {NO_FIGURES}{more}", Cost(because=NO_FACTORS))
+    (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
+    assert line.lstrip().startswith("· node, cost not known: ")
+    assert line.endswith("; set [energy] in the site file")
+
+
+def test_a_single_key_that_lacks_is_named() -> None:
+    """Where the site file has some of its figures the one to add is said."""
+    report = of_node("no readable meter; set energy.cpu_core_w in the site file", clean().cost)
+    assert "node not known: no meter; set energy.cpu_core_w in the site file" in said(report)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
+    """What it is the cost of stands before it, and is never cut from it."""
+    cost = replace(clean().cost, because=f"{GPUS_ALONE}; the site file's [energy] has no x")
+    report = of_node("other jobs may run on this node, and its meters count them too", cost)
+    text = " ".join(screen(report, width).split())
+    assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
 
 
 def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
@@ -299,7 +336,7 @@ def test_a_node_never_had_less_memory_than_a_process_on_it() -> None:
 def test_memory_has_one_unit_where_it_has_one() -> None:
     """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
     gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
-    assert "GPU 445 MiB of 64 GiB at most" in said(replace(clean(), gpus=(gpu,)))
+    assert "GPU 445 MiB of 64 GiB (GPU0 on n012)" in said(replace(clean(), gpus=(gpu,)))
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
-from hpckit.model.account import Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.account import GPUS_ALONE, Cost, Energy, JobReport, ReportedJob, Share
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
 from tests.fakes.report_values import Shape, training_report
@@ -66,6 +66,14 @@ def test_answer_is_first() -> None:
     places = [text.index(word) for word in order]
     assert places == sorted(places)
     assert max(places) < text.index("What the GPU-hours went into")
+
+
+def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
+    """Energy with cooling, price and carbon each say that the nodes are not in them."""
+    cost = Cost(
+        facility_j=3.6e6, pue=1.2, price=0.4, currency="EUR", co2_g=59.6, because=GPUS_ALONE
+    )
+    assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
 
 
 def test_synthetic_is_said_at_the_top() -> None:
