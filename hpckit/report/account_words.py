@@ -104,18 +104,40 @@ def rank_parts(report: JobReport) -> list[str]:
     """How ranks ended and which are behind."""
     if not report.ranks:
         return []
-    ended = _how_they_ended(report.ranks)
+    lives = _lives(report.ranks)
+    ended = [part for ranks, said in lives[:_MOST_NAMED] for part in _how_they_ended(ranks, said)]
+    if len(lives) > _MOST_NAMED:
+        ended.append(f"{plural(len(lives) - _MOST_NAMED, 'restart')} before them")
     parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
     behind = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
     behind.sort(key=lambda one: -(one.behind_frac or 0.0))
     for one in behind[:_MOST_NAMED]:
-        parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({one.node})")
+        where = f"{one.node}, restart {one.restart}" if len(lives) > 1 else one.node
+        parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({where})")
     if len(behind) > _MOST_NAMED:
         parts.append(f"· {len(behind) - _MOST_NAMED:,} more are behind")
     return parts
 
 
-def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
+def _lives(ranks: Sequence[RankAccount]) -> list[tuple[list[RankAccount], str]]:
+    """Ranks by incarnation, the last first, each with the words for it where there are several."""
+    restarts = sorted({one.restart for one in ranks}, reverse=True)
+    return [
+        (
+            [one for one in ranks if one.restart == restart],
+            f"restart {restart}: " if len(restarts) > 1 else "",
+        )
+        for restart in restarts
+    ]
+
+
+def _how_they_ended(ranks: Sequence[RankAccount], life: str) -> list[str]:
+    """Who failed first, then all others by how they ended; `life` stands before the first."""
+    first, *others = _ends(ranks)
+    return [f"{life}{first}", *others]
+
+
+def _ends(ranks: Sequence[RankAccount]) -> list[str]:
     """Who failed first, then all others by how they ended, the most of one kind first."""
     failed = _failed(ranks)
     groups: dict[str, list[int]] = {}
@@ -138,9 +160,8 @@ def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
 
 
 def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
-    """Those of the last incarnation that ended badly, the first of them first."""
-    last = max(one.restart for one in ranks)
-    failed = [one for one in ranks if one.exit_code and one.restart == last]
+    """Those that ended badly, the first of them first."""
+    failed = [one for one in ranks if one.exit_code]
     return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
 
@@ -180,7 +201,7 @@ def cpu_parts(report: JobReport) -> list[str]:
     if report.gpus or not known:
         return []
     total_s = math.fsum(cpu_s for cpu_s, _ in known)
-    parts = [f"{duration(total_s)} CPU time in {plural(len(known), 'rank')}"]
+    parts = [f"{duration(total_s)} CPU time in {plural(len({rank for _, rank in known}), 'rank')}"]
     if len(known) > 1:
         most_s, rank = max(known, key=lambda pair: pair[0])
         parts.append(f"· {duration(most_s)} at most (rank {rank})")

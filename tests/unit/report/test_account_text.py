@@ -204,6 +204,27 @@ def test_the_rank_that_failed_first_comes_first() -> None:
     assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
 
 
+def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
+    """How ranks ended before a requeue is not said beside how they ended after it without it."""
+    first = [replace(one, exit_code=143) for one in clean().ranks[:4]]
+    again = [replace(one, restart=1, cpu_s=1.0) for one in clean().ranks[:4]]
+    report = replace(clean(), ranks=(*first, *again))
+    assert (
+        "ranks restart 1: all 4 ended with 0 · restart 0: all 4 ended by signal 15 memory"
+    ) in said(report)
+    slow = [replace(one, behind_frac=0.2) for one in first[:1]]
+    text = said(replace(report, ranks=(*slow, *first[1:], *again)))
+    assert "rank 0 is 20 % behind (n012, restart 0)" in text
+
+
+def test_many_restarts_are_counted() -> None:
+    """Of a job that was requeued often the last runs are told, and how many came before them."""
+    ranks = tuple(replace(rank_account(0), restart=restart) for restart in range(9))
+    text = said(replace(clean(), ranks=ranks))
+    assert "restart 8: 1 rank ended with 0" in text
+    assert "restart 6: 1 rank ended with 0 · 6 restarts before them" in text
+
+
 def test_ranks_that_differ_in_many_ways_are_counted() -> None:
     """A list of numbers that would fill the row is their count."""
     ranks = tuple(
