@@ -93,7 +93,7 @@ def headline(report: JobReport, now_s: float | None = None) -> list[str]:
     if job.array_task is not None and not (job.job_id or "").endswith(f"_{job.array_task}"):
         name += f" task {job.array_task}"
     parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
-    if job.synthetic:
+    if job.synthetic and report.gpus:
         parts.append("synthetic: a made-up driver measured")
     return _joined([part for part in parts if part])
 

@@ -104,7 +104,7 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "state_look": look,
         "size": " on ".join(many),
         "times": f"{clock_time(report.started_s)} to {clock_time(report.ended_s)}",
-        "synthetic": job.synthetic,
+        "synthetic": job.synthetic and bool(report.gpus),
         "folder": clean(job.folder or ""),
         "facts": page_view.facts(report),
         "pieces": page_view.pieces(report.waste),

@@ -28,6 +28,8 @@ from hpckit.report.page_words import (
     significant,
     source_words,
 )
+from hpckit.report.quantities import clocks
+from hpckit.units import format_time_limit
 
 NO_JOB: Final = "samples"
 """What stands for a job's name where `hpckit sample` measured without one, as on the screen."""
@@ -113,7 +115,11 @@ def facts(report: JobReport) -> tuple[Fact, ...]:
 
 def _facts(report: JobReport) -> Iterator[Fact]:
     job, energy, waste = report.job, report.energy, report.waste
-    limit = "" if job.time_limit_s is None else f"of at most {duration(job.time_limit_s)}"
+    limit = (
+        ""
+        if job.time_limit_s is None
+        else f"of at most {format_time_limit(round(job.time_limit_s))}"
+    )
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
     yield Fact(name="GPU energy", value=energy_words(energy.gpu), about=source_words(energy.gpu))
     yield Fact(name="node energy", value=energy_words(energy.node), about=source_words(energy.node))
@@ -207,7 +213,9 @@ def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
     return tuple(
         Remark(
             severity="note",
-            subject=f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}",
+            subject=clocks(
+                f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}"
+            ),
             because=clean(one.because),
             cost=saving_words(one.saving),
         )

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
-from hpckit.report.quantities import energy, gpu_time, quantity
+from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
 _SEVERITIES: Final = ("error", "warning", "note")
@@ -22,7 +22,6 @@ _MOST_ADVICE_LINES: Final = 3
 _MOST_SENTENCES: Final = 3
 _SPARE_OF_EACH: Final = 4
 _ANY: Final = 99
-_SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _LEAST_WORDS: Final = 5
 _TELLING: Final = 8
 _MORE: Final = "and {} more in --json"
@@ -135,7 +134,7 @@ def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     forms = [row("advice", short, width, most=2)]
     for most in range(1, _MOST_ADVICE_LINES + _SPARE_OF_EACH + 1):
         rows = [
-            row("", _clocks(f"{change}: {one.because}").split(" "), width, most=most)
+            row("", clocks(f"{change}: {one.because}").split(" "), width, most=most)
             for change, one in zip(changes, advice[:_MOST_ADVICE], strict=False)
         ]
         lines = [line for one in rows for line in one]
@@ -146,12 +145,7 @@ def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
 
 def _change(advice: Advice) -> str:
     was = f"{advice.now} → " if advice.now is not None else ""
-    return _clocks(f"{advice.key} {was}{advice.proposed}")
-
-
-def _clocks(text: str) -> str:
-    """Times of day's length in one spelling: `0:10:00` for Slurm's `00:10:00`."""
-    return _SLURM_TIME.sub(r"\1", text)
+    return clocks(f"{advice.key} {was}{advice.proposed}")
 
 
 def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
@@ -167,7 +161,7 @@ def _outcome(outcome: AdviceOutcome) -> str:
         for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
         if value is not None
     ]
-    return _clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
+    return clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
 
 
 def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:

@@ -120,6 +120,14 @@ def test_made_up_measurements_are_called_synthetic() -> None:
     assert "synthetic" not in said(replace(report, job=replace(report.job, synthetic=False)))
 
 
+def test_what_no_driver_measured_is_not_called_synthetic() -> None:
+    """Where no GPU's figures are shown nothing on the screen is the made-up driver's."""
+    report = clean()
+    job = replace(report.job, gpus=0, gpus_asked=0)
+    assert job.synthetic
+    assert "synthetic" not in said(replace(report, job=job, gpus=(), waste=Share()))
+
+
 def test_energy_that_nobody_measured_says_why() -> None:
     """An unknown energy is never 0."""
     report = clean()
@@ -337,7 +345,7 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     nodes = (replace(clean().nodes[0], mem_peak_bytes=None, cpus=4),)
     report = replace(clean(), job=job, gpus=(), waste=Share(), ranks=ranks, nodes=nodes)
     text = said(report)
-    assert "no GPUs on 1 node" in text
+    assert "no GPUs on 1 node energy" in text
     assert text.count("GPU") == 1
     assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
     assert "memory node at least 10.3 MiB of 477 GiB (a process of rank 0, n012)" in text

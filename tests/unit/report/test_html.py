@@ -14,7 +14,7 @@ import pytest
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
-from hpckit.model.account import GPUS_ALONE, Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
 from tests.fakes.report_values import Shape, training_report
@@ -76,6 +76,15 @@ def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
     assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
 
 
+def test_time_limits_have_one_spelling() -> None:
+    """A limit is `0:10:00` wherever it stands, however the job file spells it."""
+    one = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")
+    job = replace(REPORT.job, time_limit_s=600.0)
+    text = Page(made(replace(REPORT, job=job, advice=(one,)))).text
+    assert "of at most 0:10:00" in text
+    assert "resources.time_limit: 1:00:00 → 0:10:00" in text
+
+
 def test_synthetic_is_said_at_the_top() -> None:
     """A page of made-up measurements says so before anything else, one of real ones does not."""
     synthetic = made()
@@ -83,6 +92,7 @@ def test_synthetic_is_said_at_the_top() -> None:
 
     assert synthetic.index("<strong>synthetic</strong>") < synthetic.index("<h1>")
     assert "<strong>synthetic</strong>" not in real
+    assert "<strong>synthetic</strong>" not in made(replace(REPORT, gpus=()))
 
 
 def test_nothing_is_loaded() -> None:
