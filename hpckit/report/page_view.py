@@ -18,6 +18,7 @@ from hpckit.model.account import (
 )
 from hpckit.report.page_words import (
     NOT_MEASURED,
+    behind_words,
     clean,
     duration,
     energy_words,
@@ -238,7 +239,7 @@ def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
 def _bar(rank: RankAccount) -> RankBar:
     behind = rank.behind_frac
     parts = [f"busy {percent(rank.busy_frac)}"]
-    parts.append(f"behind {percent(behind)}")
+    parts.append(f"behind {behind_words(behind)}")
     return RankBar(
         name=f"rank {rank.rank}",
         busy="" if rank.busy_frac is None else f"{min(max(rank.busy_frac, 0), 1) * 100:.2f}",
