@@ -7,6 +7,7 @@ memory. The working set, which is sampled, is a lower one: a peak between two sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 from hpckit.decide.advice_run import MeasuredRun, is_worth_it, most_memory_bytes
@@ -38,7 +39,12 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         return ()
     known = [peak for peak in peaks if peak is not None]
     now_bytes = parse_slurm_mem_bytes(said) * parts
-    if not now_bytes or not run.has_all_nodes or len(known) < len(peaks):
+    if (
+        not now_bytes
+        or not run.has_all_nodes
+        or len(known) < len(peaks)
+        or _is_exceeded(run, known)
+    ):
         return ()
     each = _rounded(max(known) * MEM_MARGIN / parts)
     saved = now_bytes - each * parts
@@ -57,6 +63,12 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
             saving={"mem_bytes": float(saved * run.spec.resources.nodes)},
         ),
     )
+
+
+def _is_exceeded(run: MeasuredRun, peaks_bytes: Sequence[int]) -> bool:
+    """Whether one process had more than these peaks: then they are not of all of the job."""
+    processes = (one.max_rss_bytes or 0 for one in run.report.ranks)
+    return max(processes, default=0) > max(peaks_bytes, default=0)
 
 
 def _more(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:

@@ -191,6 +191,15 @@ def test_the_kernels_peak_is_what_must_fit() -> None:
     assert only(report(nodes=(seen,)), job(mem="200G")).proposed == "100G"
 
 
+def test_a_peak_below_that_of_a_process_is_not_the_jobs() -> None:
+    """Where one process had more than the kernel's peak of the group no less memory is advised."""
+    measured = report(
+        nodes=(node(mem_kernel_peak_bytes=10 * GIB),),
+        ranks=(replace(rank(), max_rss_bytes=30 * GIB),),
+    )
+    assert advise(measured, job(mem="64G")) == ()
+
+
 @pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "FAILED", "COMPLETED"])
 def test_a_killed_process_asks_for_more_memory(state: str) -> None:
     """Whatever the job made of it, what the kernel killed lacked memory."""
