@@ -87,7 +87,7 @@ def test_a_killed_rank_ends_when_its_gpu_is_left(tmp_path: Path) -> None:
     assert (dead.ended_by, dead.ended_s) == ("processes", report.started_s + 61)
     assert dead.energy.value_j == pytest.approx(60 * 550, rel=0.1)
     assert report.gpus[0].idle_remainder_j == pytest.approx(539 * 90, rel=0.01)
-    assert (alive.ended_by, alive.behind_frac) == ("ledger", 0.0)
+    assert (alive.ended_by, alive.behind_frac) == ("ledger", None)
     assert [one.rule for one in report.findings] == ["late-idle"]
     assert "exit codes, CPU time and memory" in report.missing[0]
 
