@@ -280,8 +280,7 @@ def _missing(
     facts: JobFacts, folds: Sequence[NodeFold], accounts: Sequence[NodeAccount]
 ) -> Iterator[str]:
     """What is not in the report of nodes that were there."""
-    there = {fold.evidence.node for fold in folds}
-    absent = [node for node in facts.nodes if node not in there]
+    absent = [node.node for node in accounts if node.started_s is None]
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
     last = max(fold.evidence.restart for fold in folds)
@@ -297,7 +296,7 @@ def _missing(
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)
-    for node, sentence in unseen_words(accounts):
+    for node, sentence in unseen_words(accounts, facts):
         said.setdefault(sentence, []).append(node)
     for sentence, nodes in said.items():
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"

@@ -189,8 +189,9 @@ class RankAccount:
 class NodeAccount:
     """One node in one incarnation. `missing` says what is not there of it, and why.
 
-    `started_s` and `ended_s` are its first and last evidence, None where it left none;
-    `unseen_gpus` are those that the job asked for there and that no account names.
+    `started_s` and `ended_s` are its first and last evidence, None where it left none; `unseen_s`
+    is how much longer it was held, before and after. `unseen_gpus` are those that the job asked for
+    there and that no account names.
     `mem_peak_bytes` is the most of the samples, without page cache: what comes and goes between two
     is not in it. `mem_kernel_peak_bytes` is the kernel's own peak, which misses nothing and counts
     page cache: the need lies between the two. `cpus_enough` are the fewest CPUs on which the job's
@@ -216,6 +217,7 @@ class NodeAccount:
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
     unseen_gpus: int = 0
+    unseen_s: float = 0.0
     missing: tuple[str, ...] = ()
 
     @property
