@@ -21,14 +21,6 @@ TOOL: Final = "rank ledger"
 _EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
 
 
-def parse_ledger(text: str) -> tuple[RankLedger, ...]:
-    """All lives of a rank, as `read_ledger` has them. Raises ParseError for what is no ledger."""
-    lives, error = read_ledger(text)
-    if error is not None:
-        raise error
-    return lives
-
-
 def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     """The lives of a rank in their order, and what is wrong with the first line that is none.
 
