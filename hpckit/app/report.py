@@ -108,11 +108,13 @@ def report_of(
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
-    energy = _energy(folds, energy_of(gpus, nodes, held), runs, node_energy(nodes))
+    job = _with_unseen(_job(facts, folds, gpus), nodes)
+    gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
+    energy = _energy(folds, gpu, runs, node_energy(nodes))
     if not facts.is_running:
         energy = _with_slurms(energy, tools, folds)
     report = JobReport(
-        job=_with_unseen(_job(facts, folds, gpus), nodes),
+        job=job,
         started_s=started_s,
         ended_s=ended_s,
         energy=energy,
@@ -207,17 +209,19 @@ def _folded(
         yield fold
 
 
+def _no_gpu(job: ReportedJob) -> Energy:
+    """Why no account names a GPU, by what a driver answered or what the job asked for."""
+    why = "the job asked for none" if job.gpus_asked == 0 else "no rank and no sampler names one"
+    return Energy(value_j=None, because=job.gpus_because or why)
+
+
 def _energy(
-    folds: Sequence[NodeFold],
-    gpu: Energy,
-    runs: Sequence[Incarnation],
-    node: Energy,
+    folds: Sequence[NodeFold], gpu: Energy, runs: Sequence[Incarnation], node: Energy
 ) -> JobEnergy:
-    has_gpus = any(fold.gpus for fold in folds)
     useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
     lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
-        gpu=gpu if has_gpus else Energy(value_j=None, because="no GPU is named in the accounts"),
+        gpu=gpu,
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),

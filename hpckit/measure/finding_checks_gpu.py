@@ -54,7 +54,11 @@ DISAGREE_S: Final = 60.0
 UNKNOWN_FRAC: Final = 0.1
 UNKNOWN_S: Final = 10.0
 """A sampler starts and ends within some seconds of its job."""
-BALANCE: Final = "see whether its rank has more to do, as a pipeline's stage may; balance the work"
+MEND: Final = (
+    "mend the cause (CPUs: the job file; else your operator); --exclude the node till then"
+)
+"""What to do about one that something explains."""
+BALANCE: Final = "balance the work, if its rank has more to do than others"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
@@ -144,7 +148,7 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
         subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
         because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
-        remedy = None if one.causes else BALANCE
+        remedy = MEND if one.causes else BALANCE
         yield Evidence(subject, because, one.wasted_gpu_s, remedy=remedy)
 
 

@@ -66,8 +66,7 @@ RULES: Final = (
             " standard deviations; without long stretches in which nothing ran, among GPUs that"
             f" were in use for as long as most ± {percent(stragglers.PEER_FRAC)}"
         ),
-        remedy="if throttling or a link explains it tell your operator, and use --exclude until"
-        f" then; else {gpu.BALANCE}",
+        remedy=f"{gpu.MEND}; without a cause {gpu.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
         check=gpu.straggler,
     ),
