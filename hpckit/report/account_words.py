@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
@@ -165,8 +165,9 @@ def rank_parts(report: JobReport) -> list[str]:
         return []
     ended = _how_they_ended(report.ranks)
     parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
-    behind = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
-    behind.sort(key=lambda one: -(one.behind_frac or 0.0))
+    slow = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
+    slow.sort(key=lambda one: one.behind_frac or 0.0)
+    behind = list({(one.rank, one.node): one for one in slow}.values())[::-1]
     for one in behind[:_MOST_NAMED]:
         parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({one.node})")
     if len(behind) > _MOST_NAMED:
@@ -186,7 +187,7 @@ def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
             return [f"1 rank {end}"]
         own = [one for one in failed if (one.exit_code or 0) <= _SIGNALLED]
         first = [f"rank {own[0].rank} first"] if own else []
-        return [f"all {len(ranks):,} {end}", *first]
+        return [f"all {_starts(ranks) or f'{len(ranks):,}'} {end}", *first]
     parts = []
     if failed:
         end = _end_of(failed[0])
@@ -203,12 +204,20 @@ def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
     return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`, or of many their count."""
-    if len(numbers) == 1:
-        return f"rank {numbers[0]}"
-    runs = format_indices(numbers)
-    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(numbers):,} ranks"
+def _ranks(numbers: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`, or of many their count; one that was started anew counts once."""
+    different = set(numbers)
+    runs = format_indices(different)
+    if len(different) == 1:
+        return f"rank {runs}"
+    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(different):,} ranks"
+
+
+def _starts(ranks: Sequence[RankAccount]) -> str:
+    """`4 starts of 2 ranks` where some began anew, or several steps have one number."""
+    different = {one.rank for one in ranks}
+    again = len(different) < len(ranks)
+    return f"{len(ranks):,} starts of {plural(len(different), 'rank')}" if again else ""
 
 
 _CUT_OFF: Final = {
@@ -235,19 +244,28 @@ def _end_of(one: RankAccount) -> str:
 
 def cpu_parts(report: JobReport) -> list[str]:
     """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
-    known = [(one.cpu_s, one.rank) for one in report.ranks if one.cpu_s is not None]
+    known = [one for one in report.ranks if one.cpu_s is not None]
     if report.gpus or not known:
         return []
-    total_s = math.fsum(cpu_s for cpu_s, _ in known)
-    parts = [f"{duration(total_s)} CPU time in {plural(len(known), 'rank')}"]
+    total_s = math.fsum(one.cpu_s or 0.0 for one in known)
+    told = _starts(known) or plural(len(known), "rank")
+    parts = [f"{duration(total_s)} CPU time in {told}"]
     if len(known) > 1:
-        most_s, rank = max(known, key=lambda pair: pair[0])
-        parts.append(f"· {duration(most_s)} at most (rank {rank})")
-    cpus = sum(one.cpus or 0 for one in report.nodes)
-    held_s = report.ended_s - report.started_s
+        most = max(known, key=lambda one: one.cpu_s or 0.0)
+        parts.append(f"· {duration(most.cpu_s or 0.0)} at most (rank {most.rank})")
+    cpus, held_s = _cpus(report, {one.restart for one in known})
     if cpus and held_s > 0:
         parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
     return parts
+
+
+def _cpus(report: JobReport, restarts: set[int]) -> tuple[int, float]:
+    """How many CPUs the job had at once, and for how long, in these incarnations."""
+    held = [
+        sum(one.cpus or 0 for one in report.nodes if one.restart == restart) for restart in restarts
+    ]
+    runs = [one for one in report.incarnations if one.restart in restarts]
+    return max(held), math.fsum(one.ended_s - one.started_s for one in runs)
 
 
 def memory_parts(report: JobReport) -> list[str]:
@@ -267,9 +285,7 @@ def memory_parts(report: JobReport) -> list[str]:
         parts.append(f"largest process {memory(large.max_rss_bytes or 0)} (rank {large.rank})")
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
-        parts.append(
-            f"{plural(kills, 'process')} killed for memory".replace("processs", "processes")
-        )
+        parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
     return [part if not at else f"· {part}" for at, part in enumerate(parts)]
 
 

@@ -9,6 +9,7 @@ import pytest
 from hpckit.model.account import (
     SPLIT_GPU,
     Advice,
+    Incarnation,
     JobReport,
     ReportFinding,
     Share,
@@ -282,6 +283,37 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     assert text.count("GPU") == 1
     assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
     assert "memory largest process 10.3 MiB (rank 0)" in text
+
+
+def test_a_requeue_doubles_no_cpus() -> None:
+    """Busy CPUs are of those that the job had at once, in the time in which it ran."""
+    runs = [
+        Incarnation(restart=number, started_s=begin_s, ended_s=begin_s + 100.0,
+                    gpu_energy=unknown("none"), gpu_s=0.0, is_lost=number == 0, because="")
+        for number, begin_s in enumerate((0.0, 1000.0))
+    ]  # fmt: skip
+    nodes = [replace(clean().nodes[0], restart=number, cpus=4) for number in (0, 1)]
+    ranks = [replace(clean().ranks[0], restart=number, gpus=(), cpu_s=200.0) for number in (0, 1)]
+    report = replace(
+        clean(), gpus=(), waste=Share(), incarnations=tuple(runs), nodes=tuple(nodes),
+        ranks=tuple(ranks), started_s=0.0, ended_s=1100.0,
+    )  # fmt: skip
+    text = said(report)
+    assert "6:40 CPU time in 2 starts of 1 rank" in text
+    assert "2.00 of 4 CPUs busy in the mean" in text
+
+
+def test_a_rank_that_was_started_anew_is_one() -> None:
+    """Starts are counted as such, and a rank is behind once, by the most."""
+    ranks = clean().ranks
+    again = [replace(one, behind_frac=0.2 if one.rank == 3 else 0.0) for one in ranks]
+    first = [replace(one, behind_frac=0.1 if one.rank == 3 else 0.0) for one in ranks]
+    text = said(replace(clean(), ranks=(*first, *again)))
+    assert "all 32 starts of 16 ranks ended with 0 · rank 3 is 20 % behind (n012)" in text
+    assert text.count("behind") == 1
+    cut = replace(ranks[0], ended_by="sample", exit_code=None)
+    text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
+    assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:
