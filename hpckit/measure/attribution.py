@@ -18,7 +18,7 @@ from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.model.account import Conservation, Energy, EnergySource
 
 _CUT: Final = {
-    "sample": "the node's last sample",
+    "sample": "the node's last evidence",
     "processes": "nothing ran on its GPUs any more",
     "next-life": "its rank was started anew",
 }

@@ -161,10 +161,11 @@ class RankAccount:
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
     `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
-    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
-    one there is); `running` has none. `busy_frac` (0 to 1) is the useful part of the time that it
-    had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than its
-    peers', on the worst of its GPUs: 0.16 is 16 % longer, 0 is no straggler, None is not compared.
+    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (its
+    node's last evidence); `running` has none. `busy_frac` (0 to 1) is the useful part of the time
+    that it had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than
+    its peers', on the worst of its GPUs: 0.16 is 16 % longer, 0 is no straggler, None is not
+    compared.
     """
 
     rank: int

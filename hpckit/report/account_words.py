@@ -37,6 +37,7 @@ _HELD_DOWN_FRAC: Final = 0.01
 _UNKNOWN_FRAC: Final = 0.10
 _ROUNDING_FRAC: Final = 0.001
 _MOST_NAMED: Final = 3
+_LEAST_S: Final = 1e-3
 _SIGNALLED: Final = 128
 _G_PER_KG: Final = 1000
 
@@ -47,10 +48,15 @@ _G_PER_KG: Final = 1000
 def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
-    if not report.gpus and not report.job.gpus_because:
+    if not is_about_gpus(report):
         return [_provenance(node, "node"), *(f"· {part}" for part in _cost(report.cost))]
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
     return [*parts, *(f"· {part}" for part in _cost(report.cost))]
+
+
+def is_about_gpus(report: JobReport) -> bool:
+    """Whether the job had GPUs, or wanted some of which none was seen."""
+    return bool(report.gpus or report.job.gpus or report.job.gpus_because)
 
 
 def _held_by_ranks(report: JobReport) -> list[str]:
@@ -97,11 +103,11 @@ def _mass(mass_g: float) -> str:
 def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
-    if total_s <= 0:
+    if total_s < _LEAST_S:
         return ["held for no measurable time"] if report.gpus else []
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
-        return [f"what they did is not known: {_why_unknown(report.gpus, gpu_time(total_s))}"]
+        return [f"what they did is not known: {why_unknown(report.gpus, gpu_time(total_s))}"]
     shares = [_share(report.waste, key, word) for key, word in _CLASSES]
     parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
     parts.append(f"of {gpu_time(total_s)}")
@@ -116,7 +122,8 @@ def gpu_parts(report: JobReport) -> list[str]:
     return parts
 
 
-def _why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+    """Why it is not known what GPUs did in the time for which they were held."""
     unseen = any("spin" in one.refused for one in gpus)
     return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
 
@@ -221,7 +228,7 @@ def _starts(ranks: Sequence[RankAccount]) -> str:
 
 
 _CUT_OFF: Final = {
-    "sample": "its end is the last sample's",
+    "sample": "counted to its node's last evidence",
     "processes": "from its end on nothing ran on its GPUs",
     "next-life": "it was started anew",
 }

@@ -22,6 +22,7 @@ from hpckit.errors import RenderError
 from hpckit.model.account import JobReport
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
+from hpckit.report.account_words import is_about_gpus
 from hpckit.report.heat_map import heat_map
 from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
@@ -107,6 +108,7 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "synthetic": job.synthetic,
         "folder": clean(job.folder or ""),
         "facts": page_view.facts(report),
+        "has_gpus": is_about_gpus(report),
         "pieces": page_view.pieces(report.waste),
         "findings": page_view.findings(report.findings),
         "advice": page_view.advice(report.advice),

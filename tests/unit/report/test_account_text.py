@@ -153,7 +153,7 @@ def test_a_killed_rank_is_named() -> None:
     ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
     text = said(replace(clean(), ranks=ranks))
     assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
-    assert "rank 3 cut off (its end is the last sample's)" in text
+    assert "rank 3 cut off (counted to its node's last evidence)" in text
 
 
 def test_the_rank_that_failed_first_comes_first() -> None:
@@ -314,6 +314,20 @@ def test_a_rank_that_was_started_anew_is_one() -> None:
     cut = replace(ranks[0], ended_by="sample", exit_code=None)
     text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
     assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
+
+
+def test_gpus_that_no_account_names_have_an_energy_that_is_not_known() -> None:
+    """Where GPUs were asked for and no account names any, their energy is said to be missing."""
+    none = replace(clean().energy, gpu=unknown("no rank and no sampler names one"))
+    text = said(replace(clean(), gpus=(), energy=none))
+    assert "GPU not known: no rank and no sampler names one" in text
+
+
+def test_a_moment_is_no_time() -> None:
+    """Of a rank of which there is its start alone no GPU time is said."""
+    gpus = tuple(replace(one, waste=Share(unknown_gpu_s=1e-9)) for one in clean().gpus)
+    text = said(replace(clean(), gpus=gpus, waste=Share(unknown_gpu_s=1.6e-8)))
+    assert "GPUs held for no measurable time" in text
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:
