@@ -17,6 +17,7 @@ from hpckit.measure.judged import known_s
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window
+from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.units import format_duration, format_indices
 
 NEVER_FRAC: Final = 0.01
@@ -138,12 +139,9 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
 
 def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `straggler`."""
-    ranks: dict[tuple[int, str, str], set[int]] = {}
-    for rank in job.report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((rank.restart, rank.node, uuid), set()).add(rank.rank)
+    ranks = ranks_by_gpu(job.report)
     for one in job.stragglers:
-        its = ranks.get((one.restart, one.node, one.uuid), set())
+        its = ranks.get((one.restart, one.node, one.uuid), ())
         what = "rank" if len(its) == 1 else "ranks"
         subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"

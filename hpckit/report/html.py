@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from hpckit.errors import RenderError
 from hpckit.model.account import JobReport
+from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
 from hpckit.report.account_words import is_about_gpus
@@ -121,14 +122,11 @@ def _texts(report: JobReport) -> dict[str, Any]:
 
 
 def _gpu_plots(report: JobReport) -> list[PlotGroup]:
-    ranks: dict[tuple[str, int], list[str]] = {}
-    for rank in report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((uuid, rank.restart), []).append(str(rank.rank))
+    ranks = ranks_by_gpu(report)
     found = []
     for at, (gpu, because) in enumerate(chosen_gpus(report)):
-        of = ranks.get((gpu.uuid, gpu.restart), [])
-        about = f"rank {', '.join(of[:_MOST_NAMED])}" if of else "no rank"
+        of = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+        about = f"rank {', '.join(map(str, of[:_MOST_NAMED]))}" if of else "no rank"
         if gpu.restart:
             about += f", run {gpu.restart}"
         if because:
