@@ -32,7 +32,10 @@ _MOST_UNSEEN: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """From when to when an incarnation held its nodes, seconds since the epoch."""
+    """From when to when an incarnation held its nodes, seconds since the epoch.
+
+    `is_running` is whether there may be more of it.
+    """
 
     started_s: float
     ended_s: float
@@ -68,7 +71,9 @@ def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Hol
         started_s = min(known.started_s, one.started_s)
         found[one.restart] = Holding(started_s=started_s, ended_s=max(known.ended_s, one.ended_s))
     last = max(found)
-    found[last] = replace(found[last], is_running=facts.is_running)
+    # Where Slurm's start is behind all evidence a later one runs, of which there is none yet.
+    is_over = facts.started_s is not None and facts.started_s > found[last].ended_s + GRACE_S
+    found[last] = replace(found[last], is_running=facts.is_running and not is_over)
     if facts.started_s is not None and facts.started_s < found[last].ended_s:
         found[last] = _as_slurm_has_it(found[last], facts.started_s, facts)
     return found

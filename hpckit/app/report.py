@@ -100,8 +100,8 @@ def report_of(
     if not evidence:
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
     started_s, ended_s = _window(evidence, facts)
-    folds = list(_folded(evidence, tools, facts, started_s, curves=curves))
     held = holdings(evidence, facts)
+    folds = list(_folded(evidence, tools, held, started_s, curves=curves))
     gpus, nodes = _held(folds, facts, site, held)
     topologies, unread = node_topologies(tools.store, found)
     found_behind = stragglers(gpus, _surroundings(evidence, nodes, topologies))
@@ -185,21 +185,20 @@ def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
 def _folded(
     evidence: Sequence[NodeEvidence],
     tools: ReportTools,
-    facts: JobFacts,
+    held: Mapping[int, Holding],
     origin_s: float,
     *,
     curves: bool,
 ) -> Iterator[NodeFold]:
     gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
     points = points_for(gpus) if curves else 0
-    last = max(one.restart for one in evidence)
     requests = [
         FoldRequest(
             store=tools.store,
             evidence=one,
             origin_s=origin_s,
             points=points,
-            is_running=facts.is_running and one.restart == last,
+            is_running=held[one.restart].is_running,
         )
         for one in evidence
     ]
@@ -287,13 +286,7 @@ def _missing(
     absent = [node.node for node in accounts if node.started_s is None]
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
-    last = max(fold.evidence.restart for fold in folds)
-    yield from (
-        sentence
-        for fold in folds
-        if not (facts.is_running and fold.evidence.restart == last)
-        for sentence in _cut_short(fold)
-    )
+    yield from (sentence for fold in folds for sentence in _cut_short(fold))
     said: dict[str, list[str]] = {}
     for node, reason in gpus_refused(folds, facts.gpus_asked).items():
         said.setdefault(f"no GPU was measured: {reason}", []).append(node)

@@ -147,6 +147,13 @@ def test_a_node_that_left_nothing_after_a_requeue_is_said(tmp_path: Path) -> Non
     assert report.missing == ("of n001 there is nothing: neither ranks nor a sampler wrote there",)
 
 
+def test_ranks_of_a_run_before_a_requeue_do_not_run(tmp_path: Path) -> None:
+    """Where the run that Slurm tells of has left nothing yet, the one before it is over."""
+    job = MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1}))
+    report = made(tmp_path, job, started_s=ENDED_S + 100, is_running=True)
+    assert {one.ended_by for one in report.ranks} == {"sample"}
+
+
 def test_a_sampler_that_is_lost_is_seen_while_the_job_runs(tmp_path: Path) -> None:
     """… but a node of which nothing has come for minutes is."""
     report = lost_sampler(tmp_path, is_running=True)
