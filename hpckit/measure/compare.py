@@ -22,6 +22,7 @@ from hpckit.measure.spread import (
     t_power,
     t_quantile,
 )
+from hpckit.measure.stragglers import useful_frac
 from hpckit.model.account import SPLIT_GPU, GpuAccount, JobReport
 from hpckit.model.comparison import (
     ComparedJob,
@@ -227,14 +228,14 @@ class _OfAccounts:
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
     """Joules for each hour of a GPU in which they were measured."""
-    if gpu.energy.value_j is None or gpu.held_s <= 0:
+    measured_s = _measured_s(gpu)
+    if gpu.energy.value_j is None or measured_s <= 0:
         return None
-    return gpu.energy.value_j / _measured_s(gpu) * _S_PER_H
+    return gpu.energy.value_j / measured_s * _S_PER_H
 
 
 def _measured_s(gpu: GpuAccount) -> float:
-    # A model has no coverage, and is of the whole time.
-    return gpu.held_s * (gpu.energy.coverage_frac or 1.0)
+    return gpu.held_s * gpu.energy.coverage_frac
 
 
 def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None:
@@ -253,17 +254,12 @@ def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None
     return half_j / _HALF_WIDTH / hours if hours > 0 else None
 
 
-def _useful(gpu: GpuAccount) -> float | None:
-    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-    return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
-
-
 _ACCOUNTS: Final = {
     "energy_per_gpu_hour_j": _OfAccounts(
         sampled="power_w", factor=_S_PER_H, of_gpu=_energy_rate, error=_energy_error
     ),
     USEFUL_FRAC: _OfAccounts(
-        sampled=USEFUL_FRAC, factor=1.0, of_gpu=_useful, error=lambda _gpus, _same: 0.0
+        sampled=USEFUL_FRAC, factor=1.0, of_gpu=useful_frac, error=lambda _gpus, _same: 0.0
     ),
 }
 

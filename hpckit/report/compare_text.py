@@ -24,7 +24,7 @@ _SHOWN: Final = {
     "power_w": ("power", "W", 1.0),
     "power_at_equal_temperature_w": (" at equal temp.", "W", 1.0),
     "temperature_c": ("temperature", "°C", 1.0),
-    "useful_frac": ("useful", "%", 100.0),
+    "useful_frac": ("useful of known", "%", 100.0),
     "utilization_pct": ("utilization", "%", 1.0),
     "sm_mhz": ("SM clock", "MHz", 1.0),
     "tensor_active_frac": ("tensor active", "%", 100.0),

@@ -157,7 +157,10 @@ def accounted(
     for gpu_power, gpu_util, one in zip(power_w, util, made.report.gpus, strict=True):
         joules, useful_s = float(gpu_power.sum()), float((gpu_util > 0).sum())
         known = Energy(
-            value_j=joules, plus_minus_j=half_frac * joules, unseen_j=unseen_frac * joules
+            coverage_frac=1.0,
+            value_j=joules,
+            plus_minus_j=half_frac * joules,
+            unseen_j=unseen_frac * joules,
         )
         waste = Share(useful_gpu_s=useful_s, idle_gpu_s=TICKS - useful_s)
         accounts.append(dataclasses.replace(one, energy=known, waste=waste))
@@ -265,7 +268,9 @@ def test_energy_that_is_not_known_how_well_has_no_verdict() -> None:
     """A GPU that MIG splits has a number without ±; one without a number has no mean."""
     first = accounted(1)
     for value_j, word in ((1e5, "how far"), (None, "not measured in B")):
-        second = told(first, *(Energy(value_j=value_j) for _ in first.report.gpus))
+        second = told(
+            first, *(Energy(value_j=value_j, coverage_frac=1.0) for _ in first.report.gpus)
+        )
         found = quantity(compare(first, second), "energy_per_gpu_hour_j")
         assert found.verdict is Verdict.NOT_KNOWN
         assert word in found.because

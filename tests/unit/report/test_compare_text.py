@@ -71,6 +71,13 @@ def test_a_difference_has_its_size_and_interval() -> None:
     assert row(comparison_lines(made()), "power") == "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"
 
 
+def test_the_useful_share_says_what_it_is_of() -> None:
+    """A report's screen has the share of all of the time, a comparison that of the known time."""
+    useful = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
+    lines = comparison_lines(replace(made(), quantities=(useful,)))
+    assert row(lines, "useful").startswith("useful of known, % 75.0 50.0")
+
+
 def test_no_difference_says_what_would_have_shown() -> None:
     """The smallest difference that such samples show."""
     lines = comparison_lines(made())
