@@ -38,9 +38,10 @@ def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobR
         sentence = "no advice: the job's folder does not say what it asked for"
         return replace(report, missing=(*report.missing, sentence))
     advice = advise(report, spec)
-    told = _outcomes(report, spec, folder, folders)
+    told, missing = _outcomes(report, spec, folder, folders)
     return replace(
         report,
+        missing=(*report.missing, *missing),
         advice=advice,
         advice_patch=_patch(advice, folder, folders),
         advice_options=options_text(advice),
@@ -129,14 +130,18 @@ def read_advice(text: str, source: str) -> AdvisedJob:
 
 def _outcomes(
     report: JobReport, spec: JobSpec, folder: Path, folders: JobFolders
-) -> tuple[AdviceOutcome, ...]:
+) -> tuple[tuple[AdviceOutcome, ...], tuple[str, ...]]:
+    """What became of earlier advice, and that it cannot be told where its file is none."""
     try:
         document: Mapping[str, Any] = folders.read_json(folder, ADVICE_FILE)
     except StorageFailed:
-        return ()
+        return (), ()
     if document.get("schema") != ADVICE_SCHEMA:
-        return ()
-    return outcomes(document, report, spec)
+        return (), ()
+    try:
+        return outcomes(document, report, spec), ()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str | None:

@@ -112,7 +112,7 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     """A rank's part of one GPU's energy: its ± are of one board, and add up."""
     known = [span for span in held if span.whole.value_j is not None]
     if not held:
-        return Energy(value_j=0.0, plus_minus_j=0.0, coverage_frac=1.0, scope=gpu.scope)
+        return Energy(value_j=None, scope=gpu.scope, because="of the rank its start alone is known")
     if not known:
         return held[0].whole
     time_s = math.fsum(span.time_s for span in held)
