@@ -194,3 +194,11 @@ def test_the_factors_of_the_jobs_own_site_count() -> None:
 def test_a_name_that_no_file_can_have_is_compared_as_a_job(folder: Path, wanted: str) -> None:
     """What cannot be a path is no bug."""
     assert refusal("--compare", wanted, folder).exit_code
+
+
+def test_the_next_command_names_the_folder_as_the_shell_takes_it(tmp_path: Path) -> None:
+    """A folder with a blank in its name can be copied from the screen."""
+    folder = tmp_path / "my runs"
+    write_accounts(folder, MadeJob(gpus=1, duration_s=10.0))
+    text = " ".join(call("report", "--from", folder).stdout.split())
+    assert text.endswith(f"next hpckit report --from '{folder}' --html report.html")
