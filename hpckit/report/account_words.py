@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
@@ -111,15 +112,30 @@ def gpu_parts(report: JobReport) -> list[str]:
     shares = [_share(report.waste, key, word) for key, word in _CLASSES]
     parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
     parts.append(f"of {gpu_time(total_s)}")
-    blind = sum("spin" in one.refused for one in report.gpus)
+    boards = _boards(report.gpus)
+    blind = sum("spin" in one.refused for one in boards)
     parts += [f"· on {plural(blind, 'GPU')} a spin cannot be seen"] if blind else []
-    odd = _odd_ones(report.gpus)
+    odd = _odd_ones(boards)
     if odd:
         named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
         if len(odd) > _MOST_NAMED:
             named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
-        parts += [*named, f"· … {len(report.gpus) - len(odd):,} alike"]
+        parts += [*named, f"· … {len(boards) - len(odd):,} alike"]
     return parts
+
+
+def _boards(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
+    """Each GPU once, with the GPU-seconds of all incarnations."""
+    found: dict[tuple[str, str], GpuAccount] = {}
+    for gpu in gpus:
+        before = found.get((gpu.node, gpu.uuid))
+        found[gpu.node, gpu.uuid] = gpu if before is None else _together(before, gpu)
+    return list(found.values())
+
+
+def _together(one: GpuAccount, other: GpuAccount) -> GpuAccount:
+    spent = {key: getattr(one.waste, key) + getattr(other.waste, key) for key, _ in _CLASSES}
+    return replace(other, waste=Share(**spent), refused={**one.refused, **other.refused})
 
 
 def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
@@ -313,8 +329,8 @@ def throttling_parts(report: JobReport) -> list[str]:
     if not known:
         return ["whether heat slowed them is not known: no samples say it"]
     parts = []
-    for key, word in (("thermal_s", "slowed by heat"), ("power_brake_s", "by the power brake")):
-        parts += _slowed(gpus, key, word)
+    for key, what in (("thermal_s", "heat"), ("power_brake_s", "the power brake")):
+        parts += _slowed(gpus, key, f"slowed by {what}")
     if not parts:
         parts = [f"not slowed by heat{_as_far_as_known(gpus, known)}"]
     capped = [one for one in gpus if one.throttling.power_cap_s is not None]
@@ -327,21 +343,24 @@ def throttling_parts(report: JobReport) -> list[str]:
 
 def _as_far_as_known(gpus: Sequence[GpuAccount], known: Sequence[GpuAccount]) -> str:
     """Of how many GPUs it is known, and for how much of the time, where that is not all."""
-    which = f", as far as is known of {len(known)} of {plural(len(gpus), 'GPU')}"
+    told_of, all_gpus = len(_boards(known)), len(_boards(gpus))
+    which = f", as far as is known of {told_of} of {plural(all_gpus, 'GPU')}"
     held_s = math.fsum(one.held_s for one in known)
     # Samples that do not tell a spin from work tell of clocks all the same.
     told = [one.waste for one in known if "spin" not in one.refused]
     unknown_frac = math.fsum(one.unknown_gpu_s for one in told) / held_s if held_s > 0 else 0.0
     when = f" in the {percent(1 - unknown_frac)} of the time that was sampled"
-    return (when if unknown_frac > _UNKNOWN_FRAC else "") + (
-        which if len(known) < len(gpus) else ""
-    )
+    return (when if unknown_frac > _UNKNOWN_FRAC else "") + (which if told_of < all_gpus else "")
 
 
 def _slowed(gpus: Sequence[GpuAccount], key: str, word: str) -> list[str]:
     shares = [
         ((getattr(one.throttling, key) or 0.0) / one.held_s, one) for one in gpus if one.held_s > 0
     ]
-    slow = sorted((pair for pair in shares if pair[0] >= _HELD_DOWN_FRAC), key=lambda p: -p[0])
+    worst: dict[tuple[str, str], tuple[float, GpuAccount]] = {}
+    for share, one in sorted(shares, key=lambda pair: -pair[0]):
+        if share >= _HELD_DOWN_FRAC:
+            worst.setdefault((one.node, one.uuid), (share, one))
+    slow = list(worst.values())
     named = [f"{_gpu_name(one)} {word} {percent(share)} of the time" for share, one in slow[:2]]
     return [*named, f"{len(slow) - 2:,} more {word}"] if len(slow) > 2 else named  # noqa: PLR2004

@@ -188,9 +188,9 @@ def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
     share = Share(useful_gpu_s=100.0 - unknown_s, unknown_gpu_s=unknown_s)
     gpus = [
         replace(
-            gpu_account(0), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
+            gpu_account(at), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
         )
-        for thermal_s in heat_s
+        for at, thermal_s in enumerate(heat_s)
     ]
     return said(replace(clean(), gpus=tuple(gpus)))
 
@@ -199,6 +199,15 @@ def test_heat_is_denied_of_what_is_known() -> None:
     """GPUs of which nobody knows are not said to be cool."""
     assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
     assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
+
+
+def test_the_power_brake_slows_as_heat_does() -> None:
+    """The sentence stands by itself where there is no heat."""
+    braked = replace(
+        gpu_account(0), held_s=100.0, throttling=Throttling(thermal_s=0.0, power_brake_s=5.0)
+    )
+    text = said(replace(clean(), gpus=(braked,)))
+    assert "clocks GPU0 on n012 slowed by the power brake 5 % of the time" in text
 
 
 def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
@@ -301,6 +310,16 @@ def test_a_requeue_doubles_no_cpus() -> None:
     text = said(report)
     assert "6:40 CPU time in 2 starts of 1 rank" in text
     assert "2.00 of 4 CPUs busy in the mean" in text
+
+
+def test_a_requeue_doubles_no_gpus() -> None:
+    """A GPU that the job had in two runs is one, and told once."""
+    idle = replace(gpu_account(3), waste=Share(idle_gpu_s=2467.0), refused={"spin": "why"},
+                   throttling=Throttling(thermal_s=300.0))  # fmt: skip
+    once = [*clean().gpus[:3], idle, *clean().gpus[4:]]
+    text = said(replace(clean(), gpus=(*once, *(replace(one, restart=1) for one in once))))
+    assert "· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike" in text
+    assert text.count("slowed by heat") == 1
 
 
 def test_a_rank_that_was_started_anew_is_one() -> None:
