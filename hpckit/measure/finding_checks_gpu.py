@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node
-from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
+from hpckit.measure.gpu_words import gpu_name, gpu_names, percent, place
 from hpckit.measure.judged import known_s
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
@@ -243,7 +243,7 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
         if node.unseen_gpus and node.samples:
             many = "GPU" if node.unseen_gpus == 1 else "GPUs"
             words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
-            yield Evidence(node.node, f"{words} what ran")
+            yield Evidence(place(node.node, node.restart), f"{words} what ran")
 
 
 # --- shares --------------------------------------------------------------------------------------

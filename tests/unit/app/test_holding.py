@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hpckit.app.holding import RUNNING_GRACE_S
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
 from hpckit.model.site import EnergySite
-from tests.fakes.account_files import EPOCH_NS, MadeJob, write_accounts
+from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, write_accounts
 
 BEGAN_S = EPOCH_NS / 1e9
 LENGTH_S = 60.0
@@ -136,6 +137,15 @@ def test_what_is_not_yet_written_is_not_lost(tmp_path: Path) -> None:
     brief = RUNNING_GRACE_S - 5
     report = made(tmp_path, MadeJob(gpus=2, duration_s=brief), started_s=BEGAN_S, **late)
     assert (report.waste.unknown_gpu_s, len(report.nodes), report.missing) == (0.0, 1, ())
+
+
+def test_findings_of_two_runs_are_told_apart(tmp_path: Path) -> None:
+    """What holds of a GPU in both runs of a requeued job says in which."""
+    for restart in (0, 1):
+        job = MadeJob(gpus=1, duration_s=60.0, shape=unused, begins_s=1000.0 * restart)
+        write_accounts(tmp_path, replace(job, restart=restart))
+    never = [name for rule, name in rules(reported(tmp_path)) if rule == "gpu-never-used"]
+    assert never == ["GPU0 on n000", "GPU0 on n000 (restart 1)"]
 
 
 def test_a_node_that_left_nothing_after_a_requeue_is_said(tmp_path: Path) -> None:
