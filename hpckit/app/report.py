@@ -210,7 +210,11 @@ def _folded(
 
 def _no_gpu(job: ReportedJob) -> Energy:
     """Why no account names a GPU, by what a driver answered or what the job asked for."""
-    why = "the job asked for none" if job.gpus_asked == 0 else "no rank and no sampler names one"
+    why = (
+        "resources.gpus_per_node asks for none"
+        if job.gpus_asked == 0
+        else "no rank and no sampler names one"
+    )
     return Energy(value_j=None, because=job.gpus_because or why)
 
 

@@ -430,7 +430,10 @@ def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:
 def test_a_job_that_asked_for_no_gpus_lacks_none(tmp_path: Path) -> None:
     """That there is no driver is nothing to say of a job that wanted none."""
     report = without_gpus(tmp_path, 0)
-    assert (report.job.gpus_because, report.energy.gpu.because) == ("", "the job asked for none")
+    assert (report.job.gpus_because, report.energy.gpu.because) == (
+        "",
+        "resources.gpus_per_node asks for none",
+    )
     assert not [one for one in report.missing if "GPU" in one]
 
 
