@@ -332,7 +332,7 @@ def throttling_parts(report: JobReport) -> list[str]:
     for key, what in (("thermal_s", "heat"), ("power_brake_s", "the power brake")):
         parts += _slowed(gpus, key, f"slowed by {what}")
     if not parts:
-        parts = [f"not slowed by heat{_as_far_as_known(gpus, known)}"]
+        parts = [f"not slowed by heat{_as_far_as_known(report, known)}"]
     capped = [one for one in gpus if one.throttling.power_cap_s is not None]
     cap_s = sum(one.throttling.power_cap_s or 0.0 for one in capped)
     held_s = sum(one.held_s for one in capped)
@@ -341,9 +341,10 @@ def throttling_parts(report: JobReport) -> list[str]:
     return [part if not at else f"· {part}" for at, part in enumerate(parts)]
 
 
-def _as_far_as_known(gpus: Sequence[GpuAccount], known: Sequence[GpuAccount]) -> str:
+def _as_far_as_known(report: JobReport, known: Sequence[GpuAccount]) -> str:
     """Of how many GPUs it is known, and for how much of the time, where that is not all."""
-    told_of, all_gpus = len(_boards(known)), len(_boards(gpus))
+    told_of = len(_boards(known))
+    all_gpus = max(report.job.gpus, len(_boards(report.gpus)))
     which = f", as far as is known of {told_of} of {plural(all_gpus, 'GPU')}"
     held_s = math.fsum(one.held_s for one in known)
     # Samples that do not tell a spin from work tell of clocks all the same.

@@ -192,7 +192,15 @@ def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
         )
         for at, thermal_s in enumerate(heat_s)
     ]
-    return said(replace(clean(), gpus=tuple(gpus)))
+    return said(replace(clean(), job=replace(clean().job, gpus=len(gpus)), gpus=tuple(gpus)))
+
+
+def test_heat_is_denied_of_no_gpu_that_no_account_names() -> None:
+    """GPUs of a node that left nothing are not said to be cool."""
+    report = clean()
+    seen = tuple(replace(one, throttling=Throttling(thermal_s=0.0)) for one in report.gpus[:8])
+    text = said(replace(report, gpus=seen))
+    assert "not slowed by heat, as far as is known of 8 of 16 GPUs" in text
 
 
 def test_heat_is_denied_of_what_is_known() -> None:
