@@ -71,12 +71,19 @@ def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Hol
         started_s = min(known.started_s, one.started_s)
         found[one.restart] = Holding(started_s=started_s, ended_s=max(known.ended_s, one.ended_s))
     last = max(found)
-    # Where Slurm's start is behind all evidence a later one runs, of which there is none yet.
-    is_over = facts.started_s is not None and facts.started_s > found[last].ended_s + GRACE_S
+    is_over = later_run_s(found, facts) is not None
     found[last] = replace(found[last], is_running=facts.is_running and not is_over)
     if facts.started_s is not None and facts.started_s < found[last].ended_s:
         found[last] = _as_slurm_has_it(found[last], facts.started_s, facts)
     return found
+
+
+def later_run_s(held: Mapping[int, Holding], facts: JobFacts) -> float | None:
+    """How long after all evidence Slurm began a run that left none; None where it did not."""
+    if facts.started_s is None:
+        return None
+    after_s = facts.started_s - max(one.ended_s for one in held.values())
+    return after_s if after_s > GRACE_S else None
 
 
 def _as_slurm_has_it(found: Holding, started_s: float, facts: JobFacts) -> Holding:

@@ -17,6 +17,7 @@ from hpckit.app.holding import (
     energy_of,
     held_run,
     holdings,
+    later_run_s,
     unseen_share,
     unseen_words,
     with_unseen_gpus,
@@ -124,7 +125,13 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, folds, nodes), *twice_named(gpus)),
+        missing=(
+            *missing,
+            *unread,
+            *_later_run(held, facts),
+            *_missing(facts, folds, nodes),
+            *twice_named(gpus),
+        ),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
@@ -281,6 +288,17 @@ def _with_unseen(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
     last = max(one.restart for one in nodes)
     unseen = sum(one.unseen_gpus for one in nodes if one.restart == last)
     return replace(job, gpus=job.gpus + unseen)
+
+
+def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
+    """That there is nothing of the last run, so that the report is of those before it."""
+    after_s = later_run_s(held, facts)
+    if after_s is not None:
+        yet = "yet" if facts.is_running else "there"
+        yield (
+            f"of the job's run that began {format_duration(after_s)} after this: neither ranks nor"
+            f" a sampler wrote {yet}"
+        )
 
 
 def _missing(

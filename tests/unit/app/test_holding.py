@@ -129,6 +129,9 @@ def test_a_run_without_accounts_does_not_lengthen_the_one_before(tmp_path: Path)
     """Where Slurm's start is after all evidence it is that of another run."""
     report = made(tmp_path, started_s=ENDED_S + 100, ended_s=ENDED_S + 700)
     assert report.waste.total_gpu_s == pytest.approx(2 * LENGTH_S)
+    assert report.missing == (
+        "of the job's run that began 1:40 after this: neither ranks nor a sampler wrote there",
+    )
 
 
 def test_what_is_not_yet_written_is_not_lost(tmp_path: Path) -> None:
