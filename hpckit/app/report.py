@@ -111,9 +111,7 @@ def report_of(
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
     job = _with_unseen(_job(facts, folds, gpus), nodes)
     gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
-    energy = _energy(folds, gpu, runs, node_energy(nodes))
-    if not facts.is_running:
-        energy = _with_slurms(energy, tools, folds)
+    energy = _with_slurms(_energy(folds, gpu, runs, node_energy(nodes)), facts, tools, folds)
     report = JobReport(
         job=job,
         started_s=started_s,
@@ -125,13 +123,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(
-            *missing,
-            *unread,
-            *_later_run(held, facts),
-            *_missing(facts, folds, nodes),
-            *twice_named(gpus),
-        ),
+        missing=(*missing, *unread, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
@@ -239,9 +231,11 @@ def _energy(
     )
 
 
-def _with_slurms(energy: JobEnergy, tools: ReportTools, folds: Sequence[NodeFold]) -> JobEnergy:
-    """The energies with Slurm's for the nodes, where nothing else told it."""
-    if energy.node.value_j is not None or tools.slurm_energy is None:
+def _with_slurms(
+    energy: JobEnergy, facts: JobFacts, tools: ReportTools, folds: Sequence[NodeFold]
+) -> JobEnergy:
+    """The energies with Slurm's for the nodes of an ended job, where nothing else told it."""
+    if facts.is_running or energy.node.value_j is not None or tools.slurm_energy is None:
         return energy
     gpu = energy.gpu if any(fold.gpus for fold in folds) else None
     metas = [fold.meta for fold in folds]
@@ -302,9 +296,13 @@ def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
 
 
 def _missing(
-    facts: JobFacts, folds: Sequence[NodeFold], accounts: Sequence[NodeAccount]
+    facts: JobFacts,
+    held: Mapping[int, Holding],
+    folds: Sequence[NodeFold],
+    accounts: Sequence[NodeAccount],
 ) -> Iterator[str]:
-    """What is not in the report of nodes that were there."""
+    """What is not in the report of runs and nodes that were there."""
+    yield from _later_run(held, facts)
     absent = [node.node for node in accounts if node.started_s is None]
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
