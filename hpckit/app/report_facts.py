@@ -148,12 +148,14 @@ def _resources(folders: JobFolders, folder: Path) -> Mapping[str, Any] | None:
 
 
 def _gpus_asked(folders: JobFolders, folder: Path) -> int | None:
-    """On all nodes together, None where the folder does not say."""
+    """On all nodes together, None where the folder does not say, or what cannot be."""
     resources = _resources(folders, folder)
     if resources is None:
         return None
-    nodes, each = _whole(resources.get("nodes")), _whole(resources.get("gpus_per_node"))
-    return (nodes or 1) * (each or 0)
+    if resources.get("gpus_per_node") is None:
+        return 0
+    nodes, each = _whole(resources.get("nodes", 1)), _gpus_per_node(folders, folder)
+    return None if nodes is None or nodes < 1 or each is None else nodes * each
 
 
 def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:

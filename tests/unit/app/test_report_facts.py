@@ -38,6 +38,25 @@ def test_a_number_that_cannot_be_is_none(tmp_path: Path, asked: object) -> None:
     assert gpus_per_node(tmp_path, asked) is None
 
 
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        ({"nodes": 2, "gpus_per_node": 4}, 8),
+        ({"nodes": 2}, 0),
+        ({"nodes": 2, "gpus_per_node": -4}, None),
+        ({"nodes": -2, "gpus_per_node": 4}, None),
+        ({"nodes": 2, "gpus_per_node": "4"}, None),
+    ],
+)
+def test_the_gpus_that_were_asked_for(
+    tmp_path: Path, resources: dict[str, object], gpus: int | None
+) -> None:
+    """They are those of all nodes, 0 where none is asked for, and unknown where none can be."""
+    (tmp_path / INTENT_FILE).write_text(json.dumps({"name": "x"}))
+    (tmp_path / EFFECTIVE_FILE).write_text(json.dumps({"job": {"resources": resources}}))
+    assert facts_of_folder(tmp_path, FileJobFolders()).gpus_asked == gpus
+
+
 def facts(folder: Path, result: str, name: str = "x") -> JobFacts:
     """The facts of a folder whose result has these keys."""
     (folder / INTENT_FILE).write_text(f'{{"name": "{name}", "job_id": "7"}}')
