@@ -25,13 +25,12 @@ from hpckit.app.holding import (
 )
 from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
-from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
 from hpckit.measure.findings import report_findings
 from hpckit.measure.straggler_causes import Surroundings
-from hpckit.measure.stragglers import stragglers, with_behind
+from hpckit.measure.stragglers import Straggler, stragglers, with_behind
 from hpckit.model.account import (
     Cost,
     Energy,
@@ -42,7 +41,6 @@ from hpckit.model.account import (
     NodeAccount,
     ReportedJob,
 )
-from hpckit.model.hardware import NodeTopology
 from hpckit.model.site import EnergySite
 from hpckit.units import format_duration, format_indices
 
@@ -104,8 +102,7 @@ def report_of(
     held = holdings(evidence, facts)
     folds = list(_folded(evidence, tools, held, started_s, curves=curves))
     gpus, nodes = _held(folds, facts, site, held)
-    topologies, unread = node_topologies(tools.store, found)
-    found_behind = stragglers(gpus, _surroundings(evidence, nodes, topologies))
+    found_behind, unread = _behind(found, tools.store, gpus, _surroundings(evidence, nodes))
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
@@ -155,11 +152,26 @@ def _held(
     return gpus, with_unseen_gpus(nodes, folds, facts, held[max(held)])
 
 
-def _surroundings(
-    evidence: Sequence[NodeEvidence],
-    nodes: tuple[NodeAccount, ...],
-    topologies: Mapping[str, NodeTopology],
-) -> Surroundings:
+def _behind(
+    found: FoundAccounts,
+    store: SampleStore,
+    gpus: Sequence[GpuAccount],
+    surroundings: Surroundings,
+) -> tuple[tuple[Straggler, ...], list[str]]:
+    """The stragglers, also by what their nodes look like; a sentence for what cannot be read.
+
+    The topology of a node without one would explain nothing.
+    """
+    behind = stragglers(gpus, surroundings)
+    if not behind:
+        return behind, []
+    from hpckit.app.report_topologies import node_topologies  # noqa: PLC0415  a large module
+
+    topologies, unread = node_topologies(store, found, {one.node for one in behind})
+    return stragglers(gpus, replace(surroundings, topologies=topologies)), unread
+
+
+def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
     lives = [(one.node, life.start) for one in evidence for life in one.lives]
     cpus = {
         (node, gpu.uuid): start.cpus
@@ -167,7 +179,7 @@ def _surroundings(
         for gpu in start.gpus
         if start.cpus is not None
     }
-    return Surroundings(nodes=nodes, topologies=topologies, cpus=cpus)
+    return Surroundings(nodes=nodes, cpus=cpus)
 
 
 def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
