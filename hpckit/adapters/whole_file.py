@@ -17,10 +17,11 @@ from hpckit.errors import StorageFailed
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to; its mode is what the umask leaves. Raises StorageFailed.
 
-    A link is followed. What is no regular file, such as /dev/stdout, is written to as it stands.
+    A link is followed. What is no regular file, and what is this process's output already (such as
+    /dev/stdout after `>> FILE`), is written to as it stands.
     """
     try:
-        with _on_the_spot(path) if _is_odd(path) else _beside(_target(path)) as file:
+        with _opened(path) as file:
             yield file
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
@@ -49,10 +50,22 @@ def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _is_odd(path: Path) -> bool:
+def _opened(path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
     try:
-        return not stat.S_ISREG(path.stat().st_mode)
+        found = path.stat()
     except FileNotFoundError:
+        return _beside(_target(path))
+    if not stat.S_ISREG(found.st_mode):
+        return _on_the_spot(path)
+    output = next((fd for fd in (1, 2) if _is_open_as(fd, found)), None)
+    # What takes the place of a file is not what the shell has open, nor behind what is in that.
+    return _beside(_target(path)) if output is None else os.fdopen(os.dup(output), "wb")
+
+
+def _is_open_as(fd: int, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), file)
+    except OSError:
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +73,17 @@ def test_ends_without_a_process_are_read() -> None:
     """In older files an end is that of the last life without one."""
     lives = whole_ledger(lines(START, START, {**END, "exit_code": 1}, {**END, "exit_code": 2}))
     assert [life.end and life.end.exit_code for life in lives] == [2, 1]
+
+
+def test_many_lives_at_once_are_read_in_a_time_by_their_number() -> None:
+    """That no end is searched for among all lives: 12,000 took 16 s so, and take half a one."""
+    starts = [{**START, "pid": pid, "gpus": []} for pid in range(12_000)]
+    ends = [{**END, "pid": pid, "gpus": []} for pid in range(12_000)]
+    text = lines(*starts, *ends)
+    begun_s = time.process_time()
+    lives, _ = read_ledger(text)
+    assert time.process_time() - begun_s < 6
+    assert all(life.end is not None and life.end.pid == life.start.pid for life in lives)
 
 
 def test_an_end_of_another_process_is_refused() -> None:
