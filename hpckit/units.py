@@ -61,6 +61,11 @@ def format_slurm_time(seconds: int) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+def format_time_limit(seconds: int) -> str:
+    """A time limit as people write one, which Slurm reads: `0:10:00`, `8:00:00`, `2-12:00:00`."""
+    return format_slurm_time(seconds).removeprefix("0")
+
+
 def parse_slurm_mem_bytes(text: str) -> int:
     """A Slurm memory size in bytes; 0 means all memory of the node. Raises ValueError."""
     match = _MEM.fullmatch(text.strip())

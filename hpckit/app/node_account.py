@@ -71,11 +71,11 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
     if metered is not None:
         why = metered.because
     absent = [key for key in _KEYS if getattr(site, key) is None]
-    if absent:
-        keys = " or ".join(f"energy.{key}" for key in absent)
-        why = f"{why}, and no {keys} in the site file"
-    elif fold.meta is not None and fold.meta.exclusive is False:
+    if fold.meta is not None and fold.meta.exclusive is False:
         why = f"{why}; a share of the node is not modelled"
+    elif absent:
+        keys = " and ".join(f"energy.{key}" for key in absent)
+        why = f"{why}; set {keys} in the site file"
     elif gpu is not None and gpu.value_j is None:
         why = f"that of its GPUs: {gpu.because}"
     else:

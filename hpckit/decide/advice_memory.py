@@ -18,10 +18,11 @@ MEM_MARGIN = 1.25
 """Peaks differ by run: sizes of batches, of caches, of what libraries keep."""
 AFTER_OOM = 1.5
 """How much was lacking is not known."""
+_MIB = 1024**2
 _GIB = 1024**3
 LEAST_SAVING_BYTES = _GIB
 """On a node; less than a GiB does not let another job in."""
-_FINE_BYTES = 256 * 1024**2
+_FINE_BYTES = 256 * _MIB
 _FINE_UP_TO_BYTES = 4 * _GIB
 
 
@@ -107,4 +108,4 @@ def _rounded(size: float) -> int:
 
 
 def _gib(size: int) -> str:
-    return f"{size / _GIB:.1f} GiB"
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / _MIB:.0f} MiB"

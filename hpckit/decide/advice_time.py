@@ -6,7 +6,7 @@ from math import ceil
 
 from hpckit.decide.advice_run import MeasuredRun, is_worth_it
 from hpckit.model.account import Advice
-from hpckit.units import format_duration, format_slurm_time
+from hpckit.units import format_duration, format_time_limit
 
 KEY = "resources.time_limit"
 TIME_MARGIN = 1.2
@@ -38,7 +38,7 @@ def time_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     restarts = len(run.report.incarnations) - 1
     together = f" in {restarts + 1} runs together" if restarts > 0 else ""
     because = (
-        f"it took {format_duration(elapsed_s)}{together} of {format_slurm_time(round(limit_s))}; "
+        f"it took {format_duration(elapsed_s)}{together} of {format_time_limit(round(limit_s))}; "
         "a shorter limit fits into more gaps of the queue, so it may start sooner"
     )
     return (_advice(run, proposed_s, because, {"limit_s": limit_s - proposed_s}),)
@@ -52,7 +52,7 @@ def _more(run: MeasuredRun, limit_s: float) -> tuple[Advice, ...]:
     if proposed_s <= limit_s:
         return ()
     because = (
-        f"the time limit of {format_slurm_time(round(limit_s))} ended it; how much it lacked is "
+        f"the time limit of {format_time_limit(round(limit_s))} ended it; how much it lacked is "
         "not known, so this is at least half as much again, rounded up"
     )
     return (_advice(run, proposed_s, because, {}),)
@@ -68,7 +68,7 @@ def _advice(run: MeasuredRun, seconds: int, because: str, saving: dict[str, floa
     return Advice(
         key=KEY,
         now=run.spec.resources.time_limit,
-        proposed=format_slurm_time(seconds),
+        proposed=format_time_limit(seconds),
         because=because,
         saving=saving,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hpckit.model.account import Cost, Energy, Share
+from hpckit.model.account import GPUS_ALONE, Cost, Energy, Share
 
 J_PER_KWH = 3.6e6
 
@@ -41,7 +41,7 @@ def cost_of(
     absent = [name for name, value in keys.items() if value is None]
     facility_j = None if pue is None else base.value_j * pue
     billed_kwh = (base.value_j if facility_j is None else facility_j) / J_PER_KWH
-    of_gpus = "of the GPUs alone" if base is gpu and len(absent) < len(keys) else ""
+    of_gpus = GPUS_ALONE if base is gpu and len(absent) < len(keys) else ""
     wanted = f"the site file's [energy] has no {', '.join(absent)}" if absent else ""
     return Cost(
         facility_j=facility_j,

@@ -14,6 +14,8 @@ from typing import Final
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
 SPLIT_GPU: Final = "split-gpu"
+GPUS_ALONE: Final = "of the GPUs alone"
+"""How `Cost.because` begins where the nodes' energy is not known, and is not in the cost."""
 
 
 class EnergySource(StrEnum):

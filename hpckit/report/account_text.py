@@ -8,12 +8,12 @@ from typing import Final
 from hpckit.model.account import JobReport
 from hpckit.report.account_words import (
     cpu_parts,
-    energy_parts,
     gpu_parts,
-    memory_parts,
     rank_parts,
     throttling_parts,
 )
+from hpckit.report.energy_words import energy_parts
+from hpckit.report.memory_words import memory_parts
 from hpckit.report.quantities import energy, plural
 from hpckit.report.remark_words import (
     advice_block,
@@ -27,6 +27,8 @@ from hpckit.units import format_duration
 SCREEN_LINES: Final = 24
 _COMMAND_LINES: Final = 6
 """A command is to be typed, and is cut for the sake of the screen alone."""
+_SPARE: Final = 6
+"""So many lines more a row may have where nothing else is on them."""
 _BEHIND_S: Final = 1.0
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 
@@ -78,8 +80,10 @@ def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
 
 
 def _block(label: str, parts: list[str], most: int, weight: int, *, width: int) -> Block:
-    forms = [row(label, parts, width, most=lines) for lines in range(most // 2, most + 1)]
-    return Block(forms=forms, good=0, weight=weight)
+    least = most // 2
+    forms = [row(label, parts, width, most=lines) for lines in range(least, most + _SPARE + 1)]
+    spare = frozenset(range(most - least + 1, len(forms)))
+    return Block(forms=forms, good=0, weight=weight, spare=spare)
 
 
 def headline(report: JobReport, now_s: float | None = None) -> list[str]:
@@ -89,7 +93,7 @@ def headline(report: JobReport, now_s: float | None = None) -> list[str]:
     if job.array_task is not None and not (job.job_id or "").endswith(f"_{job.array_task}"):
         name += f" task {job.array_task}"
     parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
-    if job.synthetic:
+    if job.synthetic and report.gpus:
         parts.append("synthetic: a made-up driver measured")
     return _joined([part for part in parts if part])
 

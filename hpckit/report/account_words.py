@@ -1,4 +1,4 @@
-"""What each row of a job's report says: energy, GPUs, ranks, memory, clocks."""
+"""What each row of a job's report says of GPUs, ranks, CPUs and clocks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hpckit.model.account import SPLIT_GPU, Cost, Energy, GpuAccount, JobReport, RankAccount, Share
+from hpckit.model.account import GpuAccount, JobReport, RankAccount, Share
 from hpckit.report.quantities import (
     duration,
-    energy,
-    energy_sum,
     gpu_time,
-    memory,
     number,
     percent,
     plural,
@@ -28,74 +25,13 @@ _CLASSES: Final = (
     ("no_process_gpu_s", "no process"),
     ("unknown_gpu_s", "not known"),
 )
-_SCOPES: Final = {
-    "module": " module (CPU and memory with it)",
-    SPLIT_GPU: ", whole GPUs though MIG splits them",
-}
 _DIFFERS_FRAC: Final = 0.10
 _BEHIND_FRAC: Final = 0.05
 _HELD_DOWN_FRAC: Final = 0.01
 _UNKNOWN_FRAC: Final = 0.10
-_ROUNDING_FRAC: Final = 0.001
 _MOST_NAMED: Final = 3
 _LEAST_S: Final = 1e-3
 _SIGNALLED: Final = 128
-_G_PER_KG: Final = 1000
-
-
-# --- energy --------------------------------------------------------------------------------------
-
-
-def energy_parts(report: JobReport) -> list[str]:
-    """Energy of the GPUs and nodes with its provenance, then what it costs."""
-    gpu, node = report.energy.gpu, report.energy.node
-    if not is_about_gpus(report):
-        return [_provenance(node, "node"), *(f"· {part}" for part in _cost(report.cost))]
-    parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report), f"· {_provenance(node, 'node')}"]
-    return [*parts, *(f"· {part}" for part in _cost(report.cost))]
-
-
-def is_about_gpus(report: JobReport) -> bool:
-    """Whether the job had GPUs, or wanted some of which none was seen."""
-    return bool(report.gpus or report.job.gpus or report.job.gpus_because)
-
-
-def _held_by_ranks(report: JobReport) -> list[str]:
-    """How the GPUs' energy adds up; it is said where rounding does not explain a difference."""
-    held = report.energy.conservation
-    if held is None or not report.ranks or report.energy.gpu.value_j is None:
-        return []
-    gpu = report.energy.gpu
-    all_j = (held.ranks_j, held.idle_remainder_j, held.error_j)
-    ranks, rest, error = energy_sum(all_j, report.energy.gpu.value_j, gpu.plus_minus_j)
-    parts = [f"= ranks {ranks} + {rest} outside of them"]
-    if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-        parts.append(f"(which differs by {error})")
-    return parts
-
-
-def _provenance(one: Energy, what: str) -> str:
-    if one.value_j is None:
-        return f"{what} not known: {one.because or 'nothing was measured'}"
-    source = str(one.source) if one.source is not None else "source not known"
-    covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
-    scope = _SCOPES.get(one.scope, "")
-    return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
-
-
-def _cost(cost: Cost) -> list[str]:
-    parts = []
-    if cost.facility_j is not None and cost.pue is not None:
-        parts.append(f"{energy(cost.facility_j)} at PUE {cost.pue:g}")
-    if cost.co2_g is not None:
-        parts.append(f"{_mass(cost.co2_g)} CO2e")
-    if cost.price is not None:
-        parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
-    return [*parts, cost.because] if cost.because else parts
-
-
-def _mass(mass_g: float) -> str:
-    return f"{number(mass_g / _G_PER_KG)} kg" if mass_g >= _G_PER_KG else f"{number(mass_g)} g"
 
 
 # --- GPUs ----------------------------------------------------------------------------------------
@@ -186,19 +122,41 @@ def rank_parts(report: JobReport) -> list[str]:
     """How ranks ended and which are behind."""
     if not report.ranks:
         return []
-    ended = _how_they_ended(report.ranks)
+    lives = _lives(report.ranks)
+    ended = [part for ranks, said in lives[:_MOST_NAMED] for part in _how_they_ended(ranks, said)]
+    if len(lives) > _MOST_NAMED:
+        ended.append(f"{plural(len(lives) - _MOST_NAMED, 'restart')} before them")
     parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
     slow = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
     slow.sort(key=lambda one: one.behind_frac or 0.0)
     behind = list({(one.rank, one.node): one for one in slow}.values())[::-1]
     for one in behind[:_MOST_NAMED]:
-        parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({one.node})")
+        where = f"{one.node}, restart {one.restart}" if len(lives) > 1 else one.node
+        parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({where})")
     if len(behind) > _MOST_NAMED:
         parts.append(f"· {len(behind) - _MOST_NAMED:,} more are behind")
     return parts
 
 
-def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
+def _lives(ranks: Sequence[RankAccount]) -> list[tuple[list[RankAccount], str]]:
+    """Ranks by incarnation, the last first, each with the words for it where there are several."""
+    restarts = sorted({one.restart for one in ranks}, reverse=True)
+    return [
+        (
+            [one for one in ranks if one.restart == restart],
+            f"restart {restart}: " if len(restarts) > 1 else "",
+        )
+        for restart in restarts
+    ]
+
+
+def _how_they_ended(ranks: Sequence[RankAccount], life: str) -> list[str]:
+    """Who failed first, then all others by how they ended; `life` stands before the first."""
+    first, *others = _ends(ranks)
+    return [f"{life}{first}", *others]
+
+
+def _ends(ranks: Sequence[RankAccount]) -> list[str]:
     """Who failed first, then all others by how they ended, the most of one kind first."""
     failed = _failed(ranks)
     groups: dict[str, list[int]] = {}
@@ -221,9 +179,8 @@ def _how_they_ended(ranks: Sequence[RankAccount]) -> list[str]:
 
 
 def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
-    """Those of the last incarnation that ended badly, the first of them first."""
-    last = max(one.restart for one in ranks)
-    failed = [one for one in ranks if one.exit_code and one.restart == last]
+    """Those that ended badly, the first of them first."""
+    failed = [one for one in ranks if one.exit_code]
     return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
 
@@ -262,7 +219,7 @@ def _end_of(one: RankAccount) -> str:
     return f"ended with {one.exit_code}"
 
 
-# --- memory and clocks ---------------------------------------------------------------------------
+# --- CPUs and clocks ----------------------------------------------------------------------------
 
 
 def cpu_parts(report: JobReport) -> list[str]:
@@ -289,35 +246,6 @@ def _cpus(report: JobReport, restarts: set[int]) -> tuple[int, float]:
     ]
     runs = [one for one in report.incarnations if one.restart in restarts]
     return max(held), math.fsum(one.ended_s - one.started_s for one in runs)
-
-
-def memory_parts(report: JobReport) -> list[str]:
-    """The most memory of a GPU and of a node, beside what there was; else that of a rank."""
-    parts = []
-    used = [one for one in report.gpus if one.mem_peak_bytes is not None]
-    if used:
-        top = max(used, key=lambda one: one.mem_peak_bytes or 0)
-        parts.append(f"GPU {_of(top.mem_peak_bytes, top.mem_bytes)} at most ({_gpu_name(top)})")
-    nodes = [one for one in report.nodes if one.mem_peak_bytes is not None]
-    if nodes:
-        full = max(nodes, key=lambda one: one.mem_peak_bytes or 0)
-        parts.append(f"node {_of(full.mem_peak_bytes, full.mem_limit_bytes)} ({full.node})")
-    ranks = [one for one in report.ranks if one.max_rss_bytes is not None]
-    if ranks and not report.gpus:
-        large = max(ranks, key=lambda one: one.max_rss_bytes or 0)
-        parts.append(f"largest process {memory(large.max_rss_bytes or 0)} (rank {large.rank})")
-    kills = sum(one.oom_kills or 0 for one in report.nodes)
-    if kills:
-        parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
-    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
-
-
-def _of(used_bytes: int | None, all_bytes: int | None) -> str:
-    used = memory(used_bytes or 0)
-    if not all_bytes:
-        return used
-    of_all = memory(all_bytes)
-    return f"{used.removesuffix(of_all[-4:])} of {of_all}"
 
 
 def throttling_parts(report: JobReport) -> list[str]:

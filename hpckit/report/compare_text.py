@@ -78,7 +78,7 @@ def _job(job: ComparedJob) -> str:
     words = " ".join(word for word in (job.name, job.job_id) if word) or "samples"
     size = f"{plural(job.gpus, 'GPU')} on {plural(job.nodes, 'node')}"
     state = f"{job.state} in " if job.state else ""
-    made_up = " · synthetic: a made-up driver measured" if job.synthetic else ""
+    made_up = " · synthetic: a made-up driver measured" if job.synthetic and job.gpus else ""
     return f"{words} · {state}{format_duration(max(0.0, job.elapsed_s))} · {size}{made_up}"
 
 

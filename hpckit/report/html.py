@@ -23,7 +23,7 @@ from hpckit.model.account import JobReport
 from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
-from hpckit.report.account_words import is_about_gpus
+from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.heat_map import heat_map
 from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
@@ -106,7 +106,7 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "state_look": look,
         "size": " on ".join(many),
         "times": f"{clock_time(report.started_s)} to {clock_time(report.ended_s)}",
-        "synthetic": job.synthetic,
+        "synthetic": job.synthetic and bool(report.gpus),
         "folder": clean(job.folder or ""),
         "facts": page_view.facts(report),
         "has_gpus": is_about_gpus(report),

@@ -156,7 +156,7 @@ _RANK: Final[tuple[tuple[str, Callable[[RankAccount], Cell]], ...]] = (
     ("busy", lambda one: Cell(text=percent(one.busy_frac))),
     ("behind", lambda one: Cell(text=percent(one.behind_frac))),
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
-    ("memory peak", lambda one: Cell(text=gib(one.max_rss_bytes))),
+    ("largest process", lambda one: Cell(text=gib(one.max_rss_bytes))),
     ("read", lambda one: Cell(text=transferred(one.read_bytes))),
     ("written", lambda one: Cell(text=transferred(one.write_bytes))),
     ("exit code", _exit),
@@ -184,7 +184,8 @@ _NODE: Final[tuple[tuple[str, Callable[[NodeAccount], Cell]], ...]] = (
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
     ("CPUs", lambda one: Cell(text="unknown" if one.cpus is None else str(one.cpus))),
     ("CPU held down", lambda one: Cell(text=duration(one.cpu_throttled_s))),
-    ("memory peak", lambda one: _of_limit(one.mem_peak_bytes, one.mem_limit_bytes)),
+    ("memory, sampled", lambda one: _of_limit(one.mem_peak_bytes, one.mem_limit_bytes)),
+    ("with page cache", lambda one: Cell(text=gib(one.mem_kernel_peak_bytes))),
     (
         "OOM kills",
         lambda one: Cell(text=NOT_MEASURED if one.oom_kills is None else str(one.oom_kills)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.account import (
+    GPUS_ALONE,
     Advice,
     Conservation,
     Cost,
@@ -16,7 +17,8 @@ from hpckit.model.account import (
     ReportFinding,
     Share,
 )
-from hpckit.report.account_words import is_about_gpus, why_unknown
+from hpckit.report.account_words import why_unknown
+from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.page_words import (
     NOT_MEASURED,
     clean,
@@ -29,6 +31,8 @@ from hpckit.report.page_words import (
     significant,
     source_words,
 )
+from hpckit.report.quantities import clocks
+from hpckit.units import format_time_limit
 
 NO_JOB: Final = "samples"
 """What stands for a job's name where `hpckit sample` measured without one, as on the screen."""
@@ -114,7 +118,11 @@ def facts(report: JobReport) -> tuple[Fact, ...]:
 
 def _facts(report: JobReport) -> Iterator[Fact]:
     job, energy, waste = report.job, report.energy, report.waste
-    limit = "" if job.time_limit_s is None else f"of at most {duration(job.time_limit_s)}"
+    limit = (
+        ""
+        if job.time_limit_s is None
+        else f"of at most {format_time_limit(round(job.time_limit_s))}"
+    )
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
     has_gpus = is_about_gpus(report)
     if has_gpus:
@@ -139,7 +147,9 @@ def _energy(name: str, energy: Energy) -> Fact:
 
 
 def _cost(cost: Cost) -> Iterator[Fact]:
-    """What the energy costs; the first says of what it is and which factors are not there."""
+    """What the energy costs, each of what, if not of all; the first also what factors lack."""
+    because = clean(cost.because)
+    alone = GPUS_ALONE if because.startswith(GPUS_ALONE) else ""
     found = []
     if cost.facility_j is not None:
         pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"
@@ -151,7 +161,7 @@ def _cost(cost: Cost) -> Iterator[Fact]:
         mass = significant(cost.co2_g / (1000 if kilo else 1))
         found.append(("carbon", f"{mass} {'kg' if kilo else 'g'} CO2e"))
     for at, (name, value) in enumerate(found):
-        yield Fact(name=name, value=value, about="" if at else clean(cost.because))
+        yield Fact(name=name, value=value, about=alone if at else because)
 
 
 def pieces(waste: Share) -> tuple[Piece, ...]:
@@ -213,7 +223,9 @@ def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
     return tuple(
         Remark(
             severity="note",
-            subject=f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}",
+            subject=clocks(
+                f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}"
+            ),
             because=clean(one.because),
             cost=saving_words(one.saving),
         )

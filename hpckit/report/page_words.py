@@ -16,7 +16,6 @@ _ENERGY_UNITS: Final = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"))
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _GIB: Final = 1024**3
 _MIB: Final = 1024**2
-_LEAST_GIB: Final = 0.1
 _MOST_MS: Final = 0.1
 _SMALL: Final = 10
 _LONGEST: Final = 2000
@@ -95,10 +94,10 @@ def duration(seconds: float | None) -> str:
 
 
 def gib(size_bytes: float | None) -> str:
-    """An amount of memory in GiB, with one digit after the point below 100; little in MiB."""
+    """An amount of memory in GiB, with one digit after the point below 100; below one in MiB."""
     if size_bytes is None:
         return NOT_MEASURED
-    if 0 < size_bytes < _LEAST_GIB * _GIB:
+    if 0 < size_bytes < _GIB:
         return f"{significant(size_bytes / _MIB)} MiB"
     value = size_bytes / _GIB
     return f"{figure(value, 1 if value < 100 else 0)} GiB"  # noqa: PLR2004  three digits tell

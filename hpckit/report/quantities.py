@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,9 +22,9 @@ _WHOLE: Final = 0.9995
 _GIB: Final = 1024.0**3
 _MANY: Final = 10 * _GIB
 _MIB: Final = 1024.0**2
-_LITTLE_MEMORY: Final = 0.1 * _GIB
 _MOST_MS: Final = 0.1
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
+_SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _NEARLY_ALL: Final = 0.99
 _LITTLE: Final = 0.01
 
@@ -82,8 +83,8 @@ def percent(share: float) -> str:
 
 
 def memory(size_bytes: float) -> str:
-    """Bytes in GiB, little of it in MiB."""
-    if 0 < size_bytes < _LITTLE_MEMORY:
+    """Bytes in GiB, less than one in MiB."""
+    if 0 < size_bytes < _GIB:
         return f"{number(size_bytes / _MIB)} MiB"
     return (
         f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
@@ -93,6 +94,11 @@ def memory(size_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """A duration, in milliseconds where it is short."""
     return f"{number(seconds * 1e3)} ms" if 0 < seconds < _MOST_MS else format_duration(seconds)
+
+
+def clocks(text: str) -> str:
+    """Time limits of a text in one spelling: `0:10:00` for Slurm's and users' `00:10:00`."""
+    return _SLURM_TIME.sub(r"\1", text)
 
 
 def energy_sum(parts_j: Sequence[float], total_j: float, plus_minus_j: float | None) -> list[str]:

@@ -8,19 +8,20 @@ from itertools import product
 from typing import Final
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
-from hpckit.report.quantities import energy, gpu_time, quantity
+from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
 _SEVERITIES: Final = ("error", "warning", "note")
 _MOST_FINDINGS: Final = 8
 _GOOD_FINDINGS: Final = 4
 _MOST_LINES: Final = 5
-_MOST_WORDS: Final = 60
+_SPARE_LINES: Final = 9
+_MOST_WORDS: Final = 80
 _MOST_ADVICE: Final = 4
 _MOST_ADVICE_LINES: Final = 3
 _MOST_SENTENCES: Final = 3
+_SPARE_OF_EACH: Final = 4
 _ANY: Final = 99
-_SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _LEAST_WORDS: Final = 5
 _TELLING: Final = 8
 _MORE: Final = "and {} more in --json"
@@ -43,18 +44,22 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
         for at, one in enumerate(shown)
-        for most in range(2, _MOST_LINES + 1)
+        for most in range(2, _SPARE_LINES + 1)
     }
     forms: list[list[str]] = []
+    spare: set[int] = set()
     good = 0
     for count in range(1, len(shown) + 1):
-        least_of_all = range(2, _MOST_LINES if count == len(shown) else 3)
-        for least, longer in product(least_of_all, range(count + 1)):
+        usual = _MOST_LINES if count == len(shown) else 3
+        for least, longer in product(range(2, _SPARE_LINES), range(count + 1)):
             sizes = [least + (at < longer) for at in range(count)]
             lines = [line for at, most in enumerate(sizes) for line in in_lines[at, most]]
+            if least < usual:
+                good = len(forms) if count <= _GOOD_FINDINGS else good
+            else:
+                spare.add(len(forms))
             forms.append([*labelled("found", lines), *_more(len(ordered) - count, width)])
-        good = len(forms) - 1 if count <= _GOOD_FINDINGS else good
-    return Block(forms=forms or [[]], good=good, weight=weight)
+    return Block(forms=forms or [[]], good=good, weight=weight, spare=frozenset(spare))
 
 
 def _more(count: int, width: int) -> list[str]:
@@ -127,24 +132,20 @@ def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     left = len(advice) - len(short)
     short += [f"· {_MORE.format(left)}"] if left else []
     forms = [row("advice", short, width, most=2)]
-    for most in range(1, _MOST_ADVICE_LINES + 1):
+    for most in range(1, _MOST_ADVICE_LINES + _SPARE_OF_EACH + 1):
         rows = [
-            row("", _clocks(f"{change}: {one.because}").split(" "), width, most=most)
+            row("", clocks(f"{change}: {one.because}").split(" "), width, most=most)
             for change, one in zip(changes, advice[:_MOST_ADVICE], strict=False)
         ]
         lines = [line for one in rows for line in one]
         forms.append([*labelled("advice", lines), *_more(left, width)])
-    return Block(forms=forms, good=1, weight=weight)
+    spare = frozenset(range(_MOST_ADVICE_LINES + 1, len(forms)))
+    return Block(forms=forms, good=1, weight=weight, spare=spare)
 
 
 def _change(advice: Advice) -> str:
     was = f"{advice.now} → " if advice.now is not None else ""
-    return _clocks(f"{advice.key} {was}{advice.proposed}")
-
-
-def _clocks(text: str) -> str:
-    """Times of day's length in one spelling: `0:10:00` for Slurm's `00:10:00`."""
-    return _SLURM_TIME.sub(r"\1", text)
+    return clocks(f"{advice.key} {was}{advice.proposed}")
 
 
 def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
@@ -160,7 +161,7 @@ def _outcome(outcome: AdviceOutcome) -> str:
         for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
         if value is not None
     ]
-    return _clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
+    return clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
 
 
 def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
@@ -171,9 +172,12 @@ def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
 def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Block:
     """Ever more sentences, from the first in a line to three in two or three lines."""
     forms: list[list[str]] = []
+    spare: set[int] = set()
     for count in range(1, min(len(texts), _MOST_SENTENCES) + 1):
-        for most in range(1, _MOST_SENTENCES + 1):
+        for most in range(1, _MOST_SENTENCES + _SPARE_OF_EACH + 1):
             rows = [row("", one.split(" "), width, most=most) for one in texts[:count]]
             lines = [line for one in rows for line in one]
+            if most > _MOST_SENTENCES:
+                spare.add(len(forms))
             forms.append([*labelled(label, lines), *_more(len(texts) - count, width)])
-    return Block(forms=forms or [[]], good=1, weight=weight)
+    return Block(forms=forms or [[]], good=1, weight=weight, spare=frozenset(spare))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,12 +19,14 @@ class Block:
     """A part of the screen in several forms, the shortest first, each with more to say.
 
     `good` is the form that every block gets before any gets a longer one; `weight` says which
-    block is served first, the heaviest.
+    block is served first, the heaviest. Forms in `spare` are for lines that are free when all
+    blocks have what they can of the others.
     """
 
     forms: Sequence[Sequence[str]]
     good: int
     weight: int = 0
+    spare: frozenset[int] = frozenset()
 
 
 def fitted(blocks: Sequence[Block], room: int) -> list[str]:
@@ -34,20 +36,26 @@ def fitted(blocks: Sequence[Block], room: int) -> list[str]:
     """
     chosen = [0] * len(blocks)
     by_weight = sorted(range(len(blocks)), key=lambda at: -blocks[at].weight)
-    for is_last in (False, True):
+    for step in range(3):
         for at in by_weight:
-            block = blocks[at]
             others = sum(
                 len(blocks[other].forms[form]) for other, form in enumerate(chosen) if other != at
             )
-            most = len(block.forms) - 1 if is_last else min(block.good, len(block.forms) - 1)
+            forms = blocks[at].forms
             fits = [
                 form
-                for form in range(chosen[at], most + 1)
-                if others + len(block.forms[form]) <= room
+                for form in _forms(blocks[at], step)
+                if form >= chosen[at] and others + len(forms[form]) <= room
             ]
             chosen[at] = max(fits, default=chosen[at])
     return [line for at, form in enumerate(chosen) for line in blocks[at].forms[form]]
+
+
+def _forms(block: Block, step: int) -> Iterator[int]:
+    """What a block may have: first no more than is good, at last what only free lines are for."""
+    last = len(block.forms) - 1
+    most = min(block.good, last) if not step else last
+    return (form for form in range(most + 1) if step > 1 or form not in block.spare)
 
 
 def row(

@@ -9,6 +9,7 @@ from hpckit.units import (
     format_indices,
     format_slurm_mem,
     format_slurm_time,
+    format_time_limit,
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
 )
@@ -76,6 +77,14 @@ def test_what_slurm_would_print() -> None:
     assert [format_slurm_time(time) for time in times] == [
         "00:00:01", "01:00:00", "23:59:59", "1-00:00:00", "2-12:00:00",
     ]  # fmt: skip
+
+
+def test_time_limits_of_people() -> None:
+    """A limit has hours of one digit where one is enough; what Slurm reads is the same."""
+    limits = [600, 3600, 86_399, 216_000]
+    texts = [format_time_limit(limit) for limit in limits]
+    assert texts == ["0:10:00", "1:00:00", "23:59:59", "2-12:00:00"]
+    assert [parse_slurm_time_s(text) for text in texts] == limits
 
 
 def test_durations() -> None:

@@ -282,7 +282,15 @@ def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path)
     """The keys that would give its energy are named."""
     node = made(tmp_path).energy.node
     assert node.value_j is None
-    assert "no energy.node_idle_w or energy.cpu_core_w in the site file" in node.because
+    assert node.because.endswith("; set energy.node_idle_w and energy.cpu_core_w in the site file")
+
+
+def test_a_share_of_a_node_is_not_promised(tmp_path: Path) -> None:
+    """On a node that others use figures of the site file would not give it, and nobody says so."""
+    write_accounts(tmp_path, MadeJob(gpus=1, meta={"exclusive": False}))
+    node = reported(tmp_path).energy.node
+    assert "site file" not in node.because
+    assert node.because.endswith("; a share of the node is not modelled")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_advice_stands_over_the_file(measured: Submission, file: Path) -> None:
     """The advised value has the report as its origin, all others keep theirs."""
     found = document("render", "--json", file, "--from-report", measured.job_id)
     values = origins(found)
-    assert values["resources.time_limit"] == ('"00:10:00"', f"report {measured.job_id}")
+    assert values["resources.time_limit"] == ('"0:10:00"', f"report {measured.job_id}")
     assert values["resources.gpus_per_node"] == ("2", "job.toml")
 
 
@@ -131,14 +131,14 @@ def test_the_report_of_the_next_job_says_whether_it_held(measured: Submission) -
     (outcome,) = document("report", "--json", after.job_id)["outcomes"]
     assert (outcome["held"], outcome["quantity"]) == (True, "elapsed_s")
     screen = words(call("report", after.job_id).stdout)
-    assert f"by report {measured.job_id}: resources.time_limit 00:10:00: held" in screen
+    assert f"by report {measured.job_id}: resources.time_limit 0:10:00: held" in screen
 
 
 def test_what_was_applied_is_said_in_a_few_words(measured: Submission) -> None:
     """The values and their report, or that it changes nothing."""
     advice = advised(measured.job_id)
     job = prepared(BODY, site="local", advised=advice)
-    assert advice_words(job) == f'resources.time_limit "00:10:00"   by report {measured.job_id}'
+    assert advice_words(job) == f'resources.time_limit "0:10:00"   by report {measured.job_id}'
     job = prepared(BODY, site="local", advised=advice, options={"resources.time_limit": "1"})
     assert advice_words(job) == f"report {measured.job_id} changes nothing here"
 
@@ -157,7 +157,7 @@ def test_the_report_is_a_patch_of_the_job_file(measured: Submission, file: Path)
     patch = call("report", "--patch", measured.job_id).stdout
     assert document("report", "--json", measured.job_id)["advice_patch"] == patch
     subprocess.run(["patch", str(file)], input=patch.encode(), check=True, timeout=60)
-    assert file.read_text() == JOB.replace('"8:00:00"', '"00:10:00"')
+    assert file.read_text() == JOB.replace('"8:00:00"', '"0:10:00"')
 
 
 @pytest.mark.parametrize(

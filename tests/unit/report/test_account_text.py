@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hpckit.model.account import (
+    GPUS_ALONE,
     SPLIT_GPU,
     Advice,
+    Cost,
     Incarnation,
     JobReport,
     ReportFinding,
@@ -28,7 +30,7 @@ TRAINING_SCREEN = """\
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
  GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
  ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
- memory   GPU 57 of 75 GiB at most (GPU7 on n013) · node 186 of 477 GiB (n012)
+ memory   GPU 57 of 75 GiB (GPU7 on n013) · node at least 186 of 477 GiB (n012)
  clocks   GPU3 on n013 slowed by heat 22 % of the time
           · at the power limit 12 % of the time (as is usual)
  found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
@@ -119,6 +121,14 @@ def test_made_up_measurements_are_called_synthetic() -> None:
     assert "synthetic" not in said(replace(report, job=replace(report.job, synthetic=False)))
 
 
+def test_what_no_driver_measured_is_not_called_synthetic() -> None:
+    """Where no GPU's figures are shown nothing on the screen is the made-up driver's."""
+    report = clean()
+    job = replace(report.job, gpus=0, gpus_asked=0)
+    assert job.synthetic
+    assert "synthetic" not in said(replace(report, job=job, gpus=(), waste=Share()))
+
+
 def test_energy_that_nobody_measured_says_why() -> None:
     """An unknown energy is never 0."""
     report = clean()
@@ -126,6 +136,42 @@ def test_energy_that_nobody_measured_says_why() -> None:
     text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
     assert "GPU not known: the driver has no counter, and no sampler ran" in text
     assert " 0 J GPU" not in text
+
+
+NO_FACTORS = "the site file's [energy] has no pue, price_per_kwh, co2_g_per_kwh"
+NO_FIGURES = "set energy.node_idle_w and energy.cpu_core_w in the site file"
+
+
+def of_node(because: str, cost: Cost) -> JobReport:
+    """A report whose nodes' energy is not known."""
+    report = clean()
+    node = unknown(because, "node")
+    return replace(report, energy=replace(report.energy, node=node), cost=cost)
+
+
+@pytest.mark.parametrize("more", ["", "; Slurm gathers none here"])
+@pytest.mark.parametrize("reason", ["no readable meter", "there are no samples of the host"])
+def test_a_site_without_figures_is_told_what_to_do_in_a_line(reason: str, more: str) -> None:
+    """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
+    report = of_node(f"{reason}; {NO_FIGURES}{more}", Cost(because=NO_FACTORS))
+    (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
+    assert line.lstrip().startswith("· node, cost not known: ")
+    assert line.endswith("; set [energy] in the site file")
+
+
+def test_a_single_key_that_lacks_is_named() -> None:
+    """Where the site file has some of its figures the one to add is said."""
+    report = of_node("no readable meter; set energy.cpu_core_w in the site file", clean().cost)
+    assert "node not known: no meter; set energy.cpu_core_w in the site file" in said(report)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
+    """What it is the cost of stands before it, and is never cut from it."""
+    cost = replace(clean().cost, because=f"{GPUS_ALONE}; the site file's [energy] has no x")
+    report = of_node("other jobs may run on this node, and its meters count them too", cost)
+    text = " ".join(screen(report, width).split())
+    assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
 
 
 def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
@@ -165,6 +211,27 @@ def test_the_rank_that_failed_first_comes_first() -> None:
     alike = tuple(replace(one, exit_code=1, ended_s=first.ended_s) for one in clean().ranks)
     alike = (*alike[:7], replace(alike[7], ended_s=first.started_s), *alike[8:])
     assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
+
+
+def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
+    """How ranks ended before a requeue is not said beside how they ended after it without it."""
+    first = [replace(one, exit_code=143) for one in clean().ranks[:4]]
+    again = [replace(one, restart=1, cpu_s=1.0) for one in clean().ranks[:4]]
+    report = replace(clean(), ranks=(*first, *again))
+    assert (
+        "ranks restart 1: all 4 ended with 0 · restart 0: all 4 ended by signal 15 memory"
+    ) in said(report)
+    slow = [replace(one, behind_frac=0.2) for one in first[:1]]
+    text = said(replace(report, ranks=(*slow, *first[1:], *again)))
+    assert "rank 0 is 20 % behind (n012, restart 0)" in text
+
+
+def test_many_restarts_are_counted() -> None:
+    """Of a job that was requeued often the last runs are told, and how many came before them."""
+    ranks = tuple(replace(rank_account(0), restart=restart) for restart in range(9))
+    text = said(replace(clean(), ranks=ranks))
+    assert "restart 8: 1 rank ended with 0" in text
+    assert "restart 6: 1 rank ended with 0 · 6 restarts before them" in text
 
 
 def test_ranks_that_differ_in_many_ways_are_counted() -> None:
@@ -296,10 +363,27 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     nodes = (replace(clean().nodes[0], mem_peak_bytes=None, cpus=4),)
     report = replace(clean(), job=job, gpus=(), waste=Share(), ranks=ranks, nodes=nodes)
     text = said(report)
-    assert "no GPUs on 1 node" in text
+    assert "no GPUs on 1 node energy" in text
     assert text.count("GPU") == 1
     assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
-    assert "memory largest process 10.3 MiB (rank 0)" in text
+    assert "memory node at least 10.3 MiB of 477 GiB (a process of rank 0, n012)" in text
+    report = replace(report, nodes=())
+    assert "memory largest process 10.3 MiB (rank 0)" in said(report)
+
+
+def test_a_node_never_had_less_memory_than_a_process_on_it() -> None:
+    """What samples missed and the kernel counted is what is said of a job with GPUs, too."""
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=53 << 20, mem_limit_bytes=2 << 30),)
+    ranks = (replace(clean().ranks[1], max_rss_bytes=309_000_000),)
+    text = said(replace(clean(), nodes=nodes, ranks=ranks))
+    assert "node at least 295 MiB of 2.00 GiB (a process of rank 1, n012)" in text
+    assert "53.0 MiB" not in text
+
+
+def test_memory_has_one_unit_where_it_has_one() -> None:
+    """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
+    gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
+    assert "GPU 445 MiB of 64 GiB (GPU0 on n012)" in said(replace(clean(), gpus=(gpu,)))
 
 
 def test_a_requeue_doubles_no_cpus() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
-from hpckit.model.account import Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
 from hpckit.report.page_view import facts
@@ -69,6 +69,23 @@ def test_answer_is_first() -> None:
     assert max(places) < text.index("What the GPU-hours went into")
 
 
+def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
+    """Energy with cooling, price and carbon each say that the nodes are not in them."""
+    cost = Cost(
+        facility_j=3.6e6, pue=1.2, price=0.4, currency="EUR", co2_g=59.6, because=GPUS_ALONE
+    )
+    assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
+
+
+def test_time_limits_have_one_spelling() -> None:
+    """A limit is `0:10:00` wherever it stands, however the job file spells it."""
+    one = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")
+    job = replace(REPORT.job, time_limit_s=600.0)
+    text = Page(made(replace(REPORT, job=job, advice=(one,)))).text
+    assert "of at most 0:10:00" in text
+    assert "resources.time_limit: 1:00:00 → 0:10:00" in text
+
+
 def test_synthetic_is_said_at_the_top() -> None:
     """A page of made-up measurements says so before anything else, one of real ones does not."""
     synthetic = made()
@@ -76,6 +93,7 @@ def test_synthetic_is_said_at_the_top() -> None:
 
     assert synthetic.index("<strong>synthetic</strong>") < synthetic.index("<h1>")
     assert "<strong>synthetic</strong>" not in real
+    assert "<strong>synthetic</strong>" not in made(replace(REPORT, gpus=()))
 
 
 def test_nothing_is_loaded() -> None:

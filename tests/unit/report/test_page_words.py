@@ -99,6 +99,7 @@ def test_saving_words() -> None:
 def test_little_is_not_rounded_to_nothing() -> None:
     """Some megabytes are not 0 GiB, and a millisecond is not 0 s."""
     assert [words.gib(one) for one in (10_800_000, 0, 2**31)] == ["10 MiB", "0 GiB", "2 GiB"]
+    assert words.gib(445 << 20) == "445 MiB"
     assert [words.duration(one) for one in (0.001, 0.0, 1.3)] == ["1 ms", "0.0 s", "1.3 s"]
 
 

@@ -77,6 +77,27 @@ def test_what_to_do_is_never_cut(width: int) -> None:
         assert text.count(f"→ {begin}") == text.count(f"→ {one.remedy}")
 
 
+def test_free_lines_are_for_the_evidence() -> None:
+    """A cause that stands last in a long evidence is said where the screen has lines for it."""
+    cause = "its rank ran on the CPUs of NUMA node 1, far from its GPU, which is on NUMA node 0"
+    finding = replace(BEHIND, because=f"{BEHIND.because}, the others' 1755 MHz; {cause}")
+    text = said(replace(training(), findings=(finding,), advice=()))
+    assert f"{cause} (0.0308 GPU-hours" in text or f"{cause} → if throttling" in text
+    assert "…" not in text
+
+
+def test_rows_are_whole_where_lines_are_free() -> None:
+    """No row ends in the sign of a cut while the screen has lines that nothing is on."""
+    lines = [
+        f"GPU {number} of a node: a reason of some length that nobody shortens"
+        for number in range(4)
+    ]
+    report = replace(training(), findings=(), advice=(), missing=tuple(lines))
+    report = replace(report, cost=replace(report.cost, because="; ".join(lines[:3])))
+    assert "…" not in said(report)
+    assert lines[2] in said(report)
+
+
 def test_findings_without_room_are_counted() -> None:
     """What is not on the screen is said to be in --json."""
     text = said(with_findings(*[BEHIND] * 20))

@@ -24,6 +24,13 @@ def test_every_block_has_its_good_form_before_one_has_more() -> None:
     assert fitted([LONG, HEAVY], 4) == ["a", "a", "b", "b"]
 
 
+def test_spare_forms_are_for_lines_that_nobody_else_wants() -> None:
+    """What may take free lines takes them after a lighter block has all of its own."""
+    greedy = Block(forms=[["c"], ["c"] * 2, ["c"] * 3], good=0, weight=9, spare=frozenset({2}))
+    assert fitted([greedy, LONG], 5) == ["c", "c", "a", "a", "a"]
+    assert fitted([greedy, LONG], 6) == ["c", "c", "c", "a", "a", "a"]
+
+
 def test_a_row_is_cut_between_words() -> None:
     """What a row leaves out begins with a whole word."""
     parts = ["look", "at", "the", "logs", "(hpckit", "logs)", "and", "end", "the", "job"]
