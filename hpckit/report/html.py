@@ -22,6 +22,7 @@ from hpckit.errors import RenderError
 from hpckit.model.account import JobReport
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
+from hpckit.report.finding_groups import grouped, nodes_of
 from hpckit.report.heat_map import heat_map
 from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
@@ -108,7 +109,7 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "folder": clean(job.folder or ""),
         "facts": page_view.facts(report),
         "pieces": page_view.pieces(report.waste),
-        "findings": page_view.findings(report.findings),
+        "findings": page_view.findings(grouped(report.findings, nodes_of(report))),
         "advice": page_view.advice(report.advice),
         "missing": [clean(sentence) for sentence in report.missing[:100]],
         "bars": page_view.rank_bars(report.ranks),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
+from hpckit.report.finding_groups import grouped, nodes_of
 from hpckit.report.quantities import energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
@@ -36,10 +38,10 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     known = {severity: place for place, severity in enumerate(_SEVERITIES)}
     ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
+    bare = [replace(one, because=_without_repeats(one, ordered)) for one in ordered]
+    ordered = list(grouped(bare, nodes_of(report)))
     shown = ordered[:_MOST_FINDINGS]
-    evidence = [
-        tuple(_ever_less(_without_repeats(one, ordered), _cost(one, report))) for one in shown
-    ]
+    evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
         for at, one in enumerate(shown)

@@ -109,3 +109,11 @@ def test_durations_have_one_spelling() -> None:
     )
     text = said(replace(training(), advice=(one,)))
     assert "8:00:00 → 0:10:00: it took 1:51 of 8:00:00, not 1-08:00:00" in text
+
+
+def test_findings_alike_on_several_nodes_are_one_sentence() -> None:
+    """Both nodes in one subject, in their order, with the sum of what both cost."""
+    other = replace(UNUSED, subject="GPU2 on n013")
+    told = said(with_findings(other, UNUSED), 100)
+    assert "warning GPU2 on n[012-013]: no process computed on it in the 1:51" in told
+    assert "GPU2 on n012" not in told
