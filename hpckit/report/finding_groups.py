@@ -26,7 +26,7 @@ class _Group:
 
 def nodes_of(report: JobReport) -> frozenset[str]:
     """The nodes of a job by which its findings may be grouped."""
-    return frozenset(one.node for one in (*report.nodes, *report.gpus))
+    return frozenset([*(one.node for one in report.nodes), *(one.node for one in report.gpus)])
 
 
 def grouped(findings: Iterable[ReportFinding], nodes: Collection[str]) -> tuple[ReportFinding, ...]:
