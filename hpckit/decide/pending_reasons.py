@@ -209,7 +209,8 @@ WORDS: Final[dict[str, Entry]] = {
         "this job asks for more",
         "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
         "less burst buffer (--set slurm.extra.bb=SPEC); see the limits with: "
-        "sacctmgr -P show assoc user=$USER format=Account,Partition,MaxTRESMins; sacctmgr -P show qos format=Name,MaxTRESMins",
+        "sacctmgr -P show assoc user=$USER format=Account,Partition,MaxTRESMins; "
+        "sacctmgr -P show qos format=Name,MaxTRESMins",
         hopeless=True,
     ),
     # --- why a run ended; such a word may stay until Slurm looks at a requeued job again ---
