@@ -24,6 +24,14 @@ _MOST_SENTENCES: Final = 3
 _ANY: Final = 99
 _SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _LEAST_WORDS: Final = 5
+_QUANTITIES: Final = {
+    "cpu_s": "CPU time",
+    "gpu_s": "GPU time",
+    "elapsed_s": "duration",
+    "energy_j": "GPU energy",
+    "mem_peak_bytes": "memory",
+}
+"""What was predicted, by its name in AdviceOutcome."""
 _TELLING: Final = 8
 _MORE: Final = "and {} more in --json"
 
@@ -157,12 +165,23 @@ def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) ->
 def _outcome(outcome: AdviceOutcome) -> str:
     words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
     said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
-    numbers = [
-        f"{quantity(outcome.quantity, value)} {what}"
-        for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
-        if value is not None
-    ]
-    return _clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
+    return _clocks(f"{said}, {_course(outcome)}{outcome.because}")
+
+
+def _course(outcome: AdviceOutcome) -> str:
+    """What became of the quantity: `CPU time 12:27 → 1:33 (predicted 1:33), `."""
+    if outcome.measured is None:
+        return ""
+
+    def told(value: float) -> str:
+        return quantity(outcome.quantity, value)
+
+    name = _QUANTITIES.get(outcome.quantity, outcome.quantity)
+    was = "" if outcome.before is None else f"{told(outcome.before)} → "
+    predicted = "" if outcome.predicted is None else f" (predicted {told(outcome.predicted)})"
+    # What a limit is advised by is what it is to be in the next run.
+    predicted = "" if outcome.predicted == outcome.before else predicted
+    return f"{name} {was}{told(outcome.measured)}{predicted}, "
 
 
 def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
