@@ -307,7 +307,8 @@ class AdviceOutcome:
     """What became of one prediction of advice that this job was submitted with.
 
     `report` is the job whose report gave the advice; `quantity` is what was predicted, in the unit
-    at its end. `held` is None where this run cannot tell, and `because` says why it is as it is.
+    at its end, and `before` what the measured job had of it. `held` is None where this run cannot
+    tell, and `because` says why it is as it is.
     """
 
     report: str
@@ -318,6 +319,7 @@ class AdviceOutcome:
     measured: float | None
     held: bool | None
     because: str
+    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,5 +200,6 @@ def test_the_next_command_names_the_folder_as_the_shell_takes_it(tmp_path: Path)
     """A folder with a blank in its name can be copied from the screen."""
     folder = tmp_path / "my runs"
     write_accounts(folder, MadeJob(gpus=1, duration_s=10.0))
-    text = " ".join(call("report", "--from", folder).stdout.split())
-    assert text.endswith(f"next hpckit report --from '{folder}' --html report.html")
+    text = "".join(call("report", "--from", folder).stdout.split())  # a long path is wrapped
+    wanted = f"next hpckit report --from '{folder}' --html report.html"
+    assert text.endswith("".join(wanted.split()))
