@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +71,13 @@ def stragglers(
     A GPU of which too little is known (`hpckit.measure.judged`) is neither one nor a peer.
     """
     found: list[Straggler] = []
+    for peers in _compared(gpus):
+        found += _of_group(peers, surroundings or Surroundings())
+    return tuple(sorted(found, key=lambda one: (-one.behind_frac, one.node, one.name)))
+
+
+def _compared(gpus: Iterable[GpuAccount]) -> Iterator[dict[GpuKey, GpuAccount]]:
+    """Groups of two GPUs or more of which each is measured by the others."""
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
         if is_judged(gpu) and (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
@@ -78,8 +85,7 @@ def stragglers(
     for group in groups.values():
         peers = {key_of(gpu): gpu for gpu in _peers(group)}
         if len(peers) > 1:
-            found += _of_group(peers, surroundings or Surroundings())
-    return tuple(sorted(found, key=lambda one: (-one.behind_frac, one.node, one.name)))
+            yield peers
 
 
 def with_behind(
@@ -87,9 +93,10 @@ def with_behind(
 ) -> tuple[RankAccount, ...]:
     """Ranks with `behind_frac`: each is as far behind as its worst GPU.
 
-    None where too little is known of their GPUs.
+    None where none of its GPUs was compared: too little is known of them, they did nothing, or
+    there is no other that did the like.
     """
-    known = {key_of(gpu) for gpu in gpus if is_judged(gpu)}
+    known = {key for peers in _compared(gpus) for key in peers}
     behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
     return tuple(_with_behind(rank, known, behind) for rank in ranks)
 

@@ -12,6 +12,7 @@ from hpckit.model.node_words import gpu_model
 from hpckit.report.page_words import (
     NOT_MEASURED,
     amount,
+    behind_words,
     clean,
     clock_time,
     duration,
@@ -143,6 +144,11 @@ _ENDS: Final = {
 }
 
 
+def _behind(frac: float | None) -> Cell:
+    why = "not compared: it has no peer that computed as long" if frac is None else ""
+    return Cell(text=behind_words(frac), about=why)
+
+
 def _exit(rank: RankAccount) -> Cell:
     return Cell(text="unknown" if rank.exit_code is None else str(rank.exit_code))
 
@@ -154,7 +160,7 @@ _RANK: Final[tuple[tuple[str, Callable[[RankAccount], Cell]], ...]] = (
     ("GPUs", lambda one: Cell(text=str(len(one.gpus)))),
     ("energy", lambda one: Cell(text=energy_words(one.energy), about=source_words(one.energy))),
     ("busy", lambda one: Cell(text=percent(one.busy_frac))),
-    ("behind", lambda one: Cell(text=percent(one.behind_frac))),
+    ("behind", lambda one: _behind(one.behind_frac)),
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
     ("largest process", lambda one: Cell(text=gib(one.max_rss_bytes))),
     ("read", lambda one: Cell(text=transferred(one.read_bytes))),

@@ -21,6 +21,7 @@ from hpckit.report.account_words import why_unknown
 from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.page_words import (
     NOT_MEASURED,
+    behind_words,
     clean,
     duration,
     energy_words,
@@ -248,7 +249,7 @@ def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
 def _bar(rank: RankAccount) -> RankBar:
     behind = rank.behind_frac
     parts = [f"busy {percent(rank.busy_frac)}"]
-    parts.append(f"behind {percent(behind)}")
+    parts.append(f"behind {behind_words(behind)}")
     return RankBar(
         name=f"rank {rank.rank}",
         busy="" if rank.busy_frac is None else f"{min(max(rank.busy_frac, 0), 1) * 100:.2f}",

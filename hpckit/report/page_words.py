@@ -11,6 +11,7 @@ from hpckit.model.node_words import figure, visible
 from hpckit.units import format_duration
 
 NOT_MEASURED: Final = "not measured"
+NOT_COMPARED: Final = "–"
 _WH_J: Final = 3600.0
 _ENERGY_UNITS: Final = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"))
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
@@ -79,6 +80,11 @@ def percent(frac: float | None) -> str:
     value = frac * 100
     digits = 1 if 0 < value < 1 or 99 < value < 100 else 0  # noqa: PLR2004  nearly none or all
     return f"{figure(value, digits)} %"
+
+
+def behind_words(frac: float | None) -> str:
+    """By how much a rank is behind its peers; one that was not compared has no number."""
+    return NOT_COMPARED if frac is None else percent(frac)
 
 
 def amount(value: float | None, unit: str, digits: int = 0) -> str:

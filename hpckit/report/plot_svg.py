@@ -18,8 +18,8 @@ LEFT: Final = 46.0
 _RIGHT: Final = 10.0
 _CAPTION: Final = 20.0
 PANEL: Final = 66.0
-_BELOW: Final = 8.0
-_AXIS: Final = 34.0
+_BELOW: Final = 14.0
+_AXIS: Final = 44.0
 _COLUMNS: Final = 400
 _TICKS: Final = 6
 _STEPS: Final = (1, 2, 5, 10, 15, 20, 30, 60, 100, 120, 200, 500, 1000)
@@ -105,9 +105,9 @@ def _time_axis(group: PlotGroup, y: float) -> Iterator[str]:
     for tick, x in zip(ticks, _x(np.asarray(ticks), group), strict=True):
         text = figure(tick / unit_s, 2)
         yield f'<path class="grid" d="M{_n(x)} {_n(y)}v5"/>'
-        yield f'<text class="tick x" x="{_n(x)}" y="{_n(y + 17)}">{text}</text>'
+        yield f'<text class="tick x" x="{_n(x)}" y="{_n(y + 20)}">{text}</text>'
     middle = LEFT + (WIDTH - LEFT - _RIGHT) / 2
-    yield f'<text class="tick x" x="{_n(middle)}" y="{_n(y + 31)}">{unit} since the start</text>'
+    yield f'<text class="tick x" x="{_n(middle)}" y="{_n(y + 38)}">{unit} since the start</text>'
 
 
 def thinned(panel: Panel, most: int = _COLUMNS) -> Panel:

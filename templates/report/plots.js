@@ -117,6 +117,7 @@
     if (isLast) xAxis.axis_label = `${group.unit} since the start`;
     else { xAxis.major_label_text_font_size = "0px"; xAxis.major_tick_out = 0; xAxis.major_label_standoff = 0; }
     yAxis.ticker = make("FixedTicker", { ticks: [0, panel.top / 2, panel.top] });
+    yAxis.formatter.precision = panel.top >= 4 ? 0 : 2;  // as hpckit/report/plot_svg.py has it
     const grid = { grid_line_color: colour("grid"), grid_line_width: 1 };
     return make("Plot", {
       x_range: shared.range, y_range: make("Range1d", { start: 0, end: panel.top }),

@@ -279,6 +279,46 @@ def test_phone(browser: Chromium, tmp_path: Path, package: str) -> None:
     assert browser.heard.complaints == []
 
 
+def test_ticks_have_few_digits(browser: Chromium, tmp_path: Path) -> None:
+    """An axis that ends at a GPU's memory of 79.647 GiB is marked 40 and 80, as the SVG is."""
+    report = training_report(SMALL)
+    gpus = tuple(replace(gpu, mem_bytes=round(79.647 * 1024**3)) for gpu in report.gpus)
+    show(browser, page(tmp_path, replace(report, gpus=gpus)))
+    plot_shown(browser, "gpu-0")
+
+    marks = browser.value("""modelOf("gpu-0").children.map((plot) => plot.left[0])
+      .map((axis) => axis.formatter.doFormat(axis.ticker.ticks, { loc: 0 }))""")
+    assert ["0", "40", "80"] in marks
+    assert max(len(text) for axis in marks for text in axis) <= 4
+
+
+def test_ticks_do_not_touch_on_a_phone(browser: Chromium, tmp_path: Path) -> None:
+    """The lines of no two figures of a static plot meet, and none sticks out of it."""
+    browser.screen(390, 800, touch=True)
+    browser.open(page(tmp_path, training_report(SMALL), "no_such_package"))
+
+    near = browser.value("""[...document.querySelectorAll("svg.plot")].flatMap((plot) => {
+      const boxes = [...plot.querySelectorAll(".tick")].map((one) => one.getBoundingClientRect());
+      const whole = plot.getBoundingClientRect();
+      const out = boxes.filter((one) => one.left < whole.left || one.bottom > whole.bottom);
+      const pairs = boxes.flatMap((a, at) => boxes.slice(at + 1).map((b) => [a, b]));
+      return [...out, ...pairs.filter(([a, b]) => {
+        const above = Math.max(a.top - b.bottom, b.top - a.bottom);
+        return Math.max(above, a.left - b.right, b.left - a.right) < 0;
+      })];
+    }).length""")
+    assert near == 0
+
+
+def test_the_topology_is_dark_in_the_dark(opened: Chromium) -> None:
+    """A node's picture, which has a light ground, is no white card on a dark page."""
+    filtered = "getComputedStyle(document.querySelector('.topology svg')).filter"
+
+    assert opened.value(filtered) == "none"
+    opened.screen(1280, 900, dark=True)
+    assert opened.value(filtered).startswith("invert(")
+
+
 @pytest.mark.parametrize(("width", "look"), [(390, "narrow"), (800, "narrow"), (1280, "wide")])
 def test_heat_map_fits(browser: Chromium, tmp_path: Path, width: int, look: str) -> None:
     """At every width one heat map is shown, whole, with its scale, in letters of 9 px or more."""

@@ -256,6 +256,19 @@ def test_ranks_get_their_figures() -> None:
     assert [one.behind_frac for one in ranks] == [0.0, pytest.approx(0.2265, abs=1e-3)]
 
 
+def test_a_rank_that_did_nothing_is_not_compared() -> None:
+    """One whose GPU never worked is no 0 % behind those that did."""
+    made = [*waiting(), gpu(3, waste=Share(idle_gpu_s=HELD_S))]
+    ranks = with_behind([rank(0), rank(3)], made, stragglers(made))
+    assert [one.behind_frac for one in ranks] == [0.0, None]
+
+
+def test_a_rank_alone_is_not_compared() -> None:
+    """A rank without another has no peers to be behind."""
+    made = waiting(1)
+    assert with_behind([rank(0)], made, stragglers(made))[0].behind_frac is None
+
+
 def brief(known_s: float, held_s: float) -> list[GpuAccount]:
     """Four GPUs of which one works while the others wait, for so long."""
     made = [

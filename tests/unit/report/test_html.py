@@ -311,3 +311,13 @@ def test_bars_of_ranks() -> None:
 
     assert "busy not measured · behind 1 %" in page
     assert "busy 77 % · behind 9 %" in page
+
+
+def test_a_rank_that_was_not_compared_has_no_number() -> None:
+    """It is neither 0 % behind nor unmeasured."""
+    ranks = tuple(replace(one, behind_frac=None) for one in REPORT.ranks)
+    page = Page(made(replace(REPORT, ranks=ranks)))
+
+    assert "busy 77 % · behind –" in page.text
+    cells = [one["title"] for one in page.all("td") if "title" in one]
+    assert cells.count("not compared: it has no peer that computed as long") == len(ranks)
