@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -24,7 +25,16 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         with _opened(path) as file:
             yield file
     except OSError as error:
-        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+        raise StorageFailed(
+            f"{path} cannot be written: {error.strerror}", hint=_elsewhere(path, error)
+        ) from error
+
+
+def _elsewhere(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        folder = shlex.quote(str(path.parent))
+        return f"mkdir -p {folder} first, or name a file in a folder that there is"
+    return "name a file in a folder that you may write to, with space left"
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ Examples:
     "--parquet",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write all samples as Parquet; needs pyarrow (pip install pyarrow).",
+    help="Write all samples as Parquet; needs pyarrow (hpckit's extra `parquet`).",
 )
 @click.option(
     "--site",
