@@ -10,25 +10,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from hpckit.adapters.pip_line import pip_line
 from hpckit.model.report_page import PlotLibrary
 
 _SCRIPT: Final = Path("server/static/js/bokeh.min.js")
 _OLDEST: Final = (3, 6)
 _NEXT: Final = 4
-_INSTALL: Final = 'pip install "bokeh>=3.6,<4"'
+_WANTED: Final = "bokeh>=3.6,<4"
 
 
 def bokeh_plots(package: str = "bokeh") -> PlotLibrary:
     """BokehJS's core bundle as text; a library without script, and why, where there is none."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        return _without(f"the package {package} is not installed: {_INSTALL}")
+        return _without(f"the package {package} is not installed: {pip_line(_WANTED)}")
     try:
         found = version(package)
     except PackageNotFoundError:
-        return _without(f"the package {package} has no version: {_INSTALL}")
+        return _without(f"the package {package} has no version: {pip_line(_WANTED)}")
     if not _suits(found):
-        return _without(f"bokeh {found} is installed, and 3.6 to 3.x is needed: {_INSTALL}")
+        return _without(
+            f"bokeh {found} is installed, and 3.6 to 3.x is needed: {pip_line(_WANTED)}"
+        )
     path = Path(spec.submodule_search_locations[0]) / _SCRIPT
     try:
         script = path.read_text(encoding="utf-8")

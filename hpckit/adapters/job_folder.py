@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.adapters.injob_archive import pack_injob
 from hpckit.adapters.regular_file import read_regular
 from hpckit.errors import StorageFailed
 from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
@@ -84,6 +83,9 @@ class FileJobFolders:
 
     def pack_agent(self, folder: Path) -> None:
         """Put the rank entry into the folder. Raises StorageFailed."""
+        # Most commands pack nothing.
+        from hpckit.adapters.injob_archive import pack_injob
+
         try:
             pack_injob(folder / AGENT_FILE, self._cache)
         except OSError as error:

@@ -26,6 +26,7 @@ from hpckit.adapters.local_record import (
     write_record,
 )
 from hpckit.adapters.local_status import is_here, local_status
+from hpckit.adapters.pip_line import pip_line
 from hpckit.adapters.process_tree import (
     end_members,
     find_process,
@@ -189,7 +190,7 @@ class _Launch:
             from submitit.local.local import LocalExecutor, LocalJob
         except ImportError as error:
             raise ToolMissing(
-                f"submitit cannot be imported: {error}", hint="pip install submitit"
+                f"submitit cannot be imported: {error}", hint=pip_line("submitit")
             ) from error
         launch = self
 

@@ -97,7 +97,7 @@ class NvmlCalls:
     def gpu_of_slice(self, uuid: str) -> NvmlHandle:
         """The GPU that a MIG device is of. Raises NvmlRefused."""
         mig, handle = ctypes.c_void_p(), ctypes.c_void_p()
-        name = ctypes.c_char_p(uuid.encode())
+        name = ctypes.c_char_p(uuid.encode("utf-8", "surrogateescape"))
         self.call("nvmlDeviceGetHandleByUUID", name, ctypes.byref(mig))
         whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
         self.call(whole, mig, ctypes.byref(handle))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from hpckit.adapters.nvml_calls import NvmlHandle, NvmlRefused
+from hpckit.adapters.nvml_calls import NvmlRefused
 from hpckit.adapters.nvml_devices import opens, opens_others
 from hpckit.decide.sampled_gpus import ShownGpu
 
@@ -43,11 +43,8 @@ def parent_of(nvml: NvmlCalls, mig_uuid: str) -> str | None:
     """The uuid of the GPU that a MIG device is a part of."""
     if mig_uuid.startswith("MIG-GPU-"):  # drivers before 470: MIG-GPU-<uuid>/<instance>/<instance>
         return mig_uuid[len("MIG-") :].partition("/")[0]
-    part, whole = ctypes.c_void_p(), ctypes.c_void_p()
     try:
-        nvml.call("nvmlDeviceGetHandleByUUID", mig_uuid.encode(), ctypes.byref(part))
-        nvml.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part, ctypes.byref(whole))
-        return NvmlHandle(nvml, whole).text("nvmlDeviceGetUUID")
+        return nvml.gpu_of_slice(mig_uuid).text("nvmlDeviceGetUUID")
     except NvmlRefused:
         return None
 

@@ -139,8 +139,8 @@ class NvmlSlow:
         util = self._util
         rates = util.out if self._got(util, "util_pct", "mem_util_pct") else (_U8, _U8)
         self.gauges = (
-            rates[0],
-            rates[1],
+            min(rates[0], _U8),
+            min(rates[1], _U8),
             self._number(self._temp, "temp_c", _U8),
             self._used_mib,
             self._number(self._sm, "sm_mhz", _U16),
@@ -177,7 +177,7 @@ class NvmlSlow:
             else:
                 _, total, _, _, used = _MEMORY.unpack_from(self._memory.out)
             self.memory_bytes = total
-            self._used_mib = used >> _MIB
+            self._used_mib = min(used >> _MIB, _U32)
 
     def _ask_processes(self) -> None:
         self.processes, self._pids = _U8, None

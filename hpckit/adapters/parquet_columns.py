@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hpckit.adapters.pip_line import pip_line
 from hpckit.errors import ToolMissing
 from hpckit.model.samples import GPU_COLUMNS, MISSING
 from hpckit.model.series import GPU_DTYPE, SampleMeta
@@ -33,12 +34,12 @@ def arrow() -> tuple[Any, Any]:
     except ImportError as error:
         raise ToolMissing(
             "Parquet files need pyarrow, which is not installed",
-            hint="pip install pyarrow",
+            hint=pip_line("pyarrow>=16"),
         ) from error
     if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
         raise ToolMissing(
             f"pyarrow {pa.__version__} is too old to describe the file that it writes",
-            hint="pip install --upgrade pyarrow",
+            hint=pip_line("--upgrade", "pyarrow>=16"),
         )
     return pa, pq
 

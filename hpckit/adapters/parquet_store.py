@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hpckit.account_ports import AccountFiles, FoundAccounts
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
+    HOST_GPU,
     HOST_PREFIX,
     KEPT,
     METADATA_KEY,
@@ -38,7 +39,9 @@ _BLOCK_NS: Final = 600 * 10**9
 _BLOCK_ROWS: Final = 100_000
 _MOST_ROWS: Final = 4 * ROWS_A_GROUP
 """Of a row group: a piece of a sample file more than the writer means to put into one."""
-_MOST_CELLS: Final = _MOST_ROWS * 512
+_MOST_CELLS: Final = 1 << 28
+"""2 GiB: a group of ROWS_A_GROUP rows with 256 columns."""
+_NUMBER_BITS: Final = 64
 _MOST_GROUP_BYTES: Final = 1 << 31
 _MOST_RESTART: Final = 2**31 - 1
 _FAULTS: Final = (
@@ -110,7 +113,7 @@ class ParquetStore:
             for number in dict.fromkeys(segment for segment, _ in groups):
                 yield _head(document["segments"][number])
                 for group in (group for segment, group in groups if segment == number):
-                    yield _blocks(_read(file, group), document["segments"][number])
+                    yield _blocks(file, group, document["segments"][number])
         except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
             raise self._damaged(error) from error
 
@@ -120,7 +123,7 @@ class ParquetStore:
         try:
             groups = self._groups(path)
             made = [
-                _blocks(_read(file, group), document["segments"][number])
+                _blocks(file, group, document["segments"][number])
                 for number, group in (groups[0], *groups[-2:])
             ]
             return _head(document["segments"][groups[0][0]]) + made[0], b"".join(made[1:])
@@ -170,14 +173,21 @@ def _restart(value: Any) -> int | None:
     return restart
 
 
-def _read(file: Any, group: int) -> Any:
-    """The table of a row group, where it is not more than was ever written as one."""
+def _read(file: Any, group: int, columns: Sequence[str]) -> Any:
+    """Columns of a row group, where they are not more than was ever written as one.
+
+    What they take in memory is known before: no other columns are read, and none of texts, of
+    which a small file may have one that is long in each of its rows.
+    """
     found = file.metadata.row_group(group)
-    is_large = found.num_rows > _MOST_ROWS or found.num_rows * found.num_columns > _MOST_CELLS
+    is_large = found.num_rows > _MOST_ROWS or found.num_rows * len(columns) > _MOST_CELLS
     if is_large or found.total_byte_size > _MOST_GROUP_BYTES:
         size = f"{found.num_rows:,} rows, {found.total_byte_size:,} bytes"
         raise ValueError(f"row group {group} is too large: {size}")
-    return file.read_row_group(group)
+    for field in map(file.schema_arrow.field, columns):
+        if field.type.bit_width > _NUMBER_BITS:
+            raise ValueError(f"{field.name} is a column of {field.type}")
+    return file.read_row_group(group, columns=list(columns))
 
 
 def _named(
@@ -200,13 +210,15 @@ def _head(segment: Tree) -> bytes:
     return b"".join([*parts, _block(segment, EVENTS, 1, at_ns, events)] if events else parts)
 
 
-def _blocks(table: Any, segment: Tree) -> bytes:
+def _blocks(file: Any, group: int, segment: Tree) -> bytes:
     """A row group as blocks in the order of time."""
+    index = _read(file, group, ["gpu_index"])["gpu_index"]
+    is_host = len(index) > 0 and not index.null_count and bool(np.all(index.to_numpy() == HOST_GPU))
+    names = [HOST_PREFIX + str(one["name"]) for one in segment["meta"]["host_columns"]]
+    table = _read(file, group, ["time_ns", *(names if is_host else ("gpu_index", *KEPT))])
     times = table["time_ns"].cast("int64").to_numpy() - int(segment["realtime_offset_ns"])
     order = np.argsort(times, kind="stable")
-    columns = [str(one["name"]) for one in segment["meta"]["host_columns"]]
-    is_host = len(times) > 0 and table["gpu_uuid"].null_count == len(times)
-    rows = _host_rows(table, columns) if is_host else _gpu_rows(table)
+    rows = _host_rows(table, names) if is_host else _gpu_rows(table)
     times, rows = times[order], rows[order]
     blocks, at = [], 0
     while at < len(times):
@@ -239,7 +251,7 @@ def _host_rows(table: Any, columns: Sequence[str]) -> NDArray[np.void]:
     kinds = [("dt_us", "<u4"), ("zero", "<u4"), ("values", "<u8", (len(columns),))]
     rows = np.zeros(len(table), np.dtype(kinds))
     for place, name in enumerate(columns):
-        rows["values"][:, place] = _whole(table[HOST_PREFIX + name], 8)
+        rows["values"][:, place] = _whole(table[name], 8)
     return rows
 
 

@@ -43,7 +43,8 @@ def listen(*, by_hand: bool) -> frozenset[int]:
     """Make this process deaf to all signals but those that end it, which are blocked, and given.
 
     Of a job's signals TERM alone ends a sampler: `--signal` and scancel may send any other to all
-    steps. By hand the terminal's do too, and Ctrl-Z stops it.
+    steps. By hand the terminal's do too, and Ctrl-Z stops it. The end of a child is seen, whoever
+    started this process: where CHLD is ignored its number may be another's at any moment.
     """
     ends = {signal.SIGTERM}
     kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
@@ -53,7 +54,7 @@ def listen(*, by_hand: bool) -> frozenset[int]:
         kept |= {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
     for number in signal.valid_signals() - kept - ends:
         signal.signal(number, signal.SIG_IGN)
-    for number in ends:
+    for number in ends | {signal.SIGCHLD}:
         # A signal that is ignored is discarded even while it is blocked.
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)

@@ -5,6 +5,7 @@ Only this thread touches the job folder, so that one that hangs stops nobody els
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 SYNC_S = 15.0
 """Between two times that the job folder's disks are waited for; the kernel writes by itself."""
 _TAIL_BYTES = 4 * 1024**2
+_HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What a file system says that has no fdatasync(2)."""
 
 
 class Copier:
@@ -53,6 +56,7 @@ class Copier:
         self._fd: int | None = None
         self._synced_s = 0.0
         self._said = False
+        self._said_lost = False
         self._thread = threading.Thread(target=self._run, name="hpckit-copier", daemon=True)
         self._thread.start()
 
@@ -139,12 +143,19 @@ class Copier:
                 self._size = (self._size or 0) + count
                 self.store.copied(count)
                 data = self.store.next_bytes()
-        now_s = time.monotonic()
-        if self._fd is not None and (self._ending or now_s - self._synced_s >= SYNC_S):
-            os.fdatasync(self._fd)
-            self._synced_s = now_s
+        is_due = self._ending or time.monotonic() - self._synced_s >= SYNC_S
+        if self._fd is not None and is_due:
+            self._sync(self._fd)
         if self._fd is not None and self._ending:
             self._let_go()
+
+    def _sync(self, fd: int) -> None:
+        self._synced_s = time.monotonic()
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            if error.errno not in _HAS_NO_SYNC:
+                self._say_lost(error)
 
     def _ours(self) -> int:
         """The file, open since the last time unless somebody removed it."""
@@ -165,10 +176,15 @@ class Copier:
         if fd is None:
             return
         try:
-            # On NFS this is what tells that a write before it failed.
             os.close(fd)
         except OSError as error:
-            self._say(f"{self._path}: {error.strerror or error}; the last samples are lost")
+            self._say_lost(error)
+
+    def _say_lost(self, error: OSError) -> None:
+        """On NFS it is a sync or a close that tells that a write before it failed."""
+        if not self._said_lost:
+            self._said_lost = True
+            self._say(f"{self._path}: {error.strerror or error}; the last samples may be lost")
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

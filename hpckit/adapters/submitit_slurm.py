@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpckit.adapters.pip_line import pip_line
 from hpckit.errors import StorageFailed, ToolMissing
 from hpckit.parse.sbatch import parse_sbatch
 
@@ -40,7 +41,7 @@ def submit_through_submitit(submission: ScriptSubmission) -> str:
         from submitit.slurm.slurm import SlurmExecutor, SlurmJob
     except ImportError as error:
         raise ToolMissing(
-            f"submitit cannot be imported: {error}", hint="pip install submitit"
+            f"submitit cannot be imported: {error}", hint=pip_line("submitit")
         ) from error
     printed: list[str] = []
 

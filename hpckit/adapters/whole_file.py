@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -17,13 +18,23 @@ from hpckit.errors import StorageFailed
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to; its mode is what the umask leaves. Raises StorageFailed.
 
-    A link is followed. What is no regular file, such as /dev/stdout, is written to as it stands.
+    A link is followed. What is no regular file, and what is this process's output already (such as
+    /dev/stdout after `>> FILE`), is written to as it stands.
     """
     try:
-        with _on_the_spot(path) if _is_odd(path) else _beside(_target(path)) as file:
+        with _opened(path) as file:
             yield file
     except OSError as error:
-        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+        raise StorageFailed(
+            f"{path} cannot be written: {error.strerror}", hint=_elsewhere(path, error)
+        ) from error
+
+
+def _elsewhere(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        folder = shlex.quote(str(path.parent))
+        return f"mkdir -p {folder} first, or name a file in a folder that there is"
+    return "name a file in a folder that you may write to, with space left"
 
 
 @contextlib.contextmanager
@@ -49,10 +60,22 @@ def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _is_odd(path: Path) -> bool:
+def _opened(path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
     try:
-        return not stat.S_ISREG(path.stat().st_mode)
+        found = path.stat()
     except FileNotFoundError:
+        return _beside(_target(path))
+    if not stat.S_ISREG(found.st_mode):
+        return _on_the_spot(path)
+    output = next((fd for fd in (1, 2) if _is_open_as(fd, found)), None)
+    # What takes the place of a file is not what the shell has open, nor behind what is in that.
+    return _beside(_target(path)) if output is None else os.fdopen(os.dup(output), "wb")
+
+
+def _is_open_as(fd: int, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), file)
+    except OSError:
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +18,20 @@ from hpckit.errors import ConfigError, HpckitError, StorageFailed
 from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
 from hpckit.model.advised import AdvisedJob
 from hpckit.model.job import JobSpec
-from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_FILE, INTENT_FILE, JOB_FILE
-from hpckit.model.origin import OriginKind
+from hpckit.model.job_folder import (
+    ADVICE_FILE,
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    JOB_FILE,
+    SCRIPT_FILE,
+)
 from hpckit.parse.document import convert
 from hpckit.ports import JobFolders
 
-_MOST_TYPED = 60
+REPRODUCE = "reproduce:"
+_REPRODUCE_LINE = re.compile(r"^# --- reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
+"""In the header of a script: templates/base.sbatch.j2."""
+_MOST_TYPED = 200
 """Characters of a command that is shown whole."""
 
 
@@ -38,9 +47,10 @@ def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobR
         sentence = "no advice: the job's folder does not say what it asked for"
         return replace(report, missing=(*report.missing, sentence))
     advice = advise(report, spec)
-    told = _outcomes(report, spec, folder, folders)
+    told, missing = _outcomes(report, spec, folder, folders)
     return replace(
         report,
+        missing=(*report.missing, *missing),
         advice=advice,
         advice_patch=_patch(advice, folder, folders),
         advice_options=options_text(advice),
@@ -76,33 +86,38 @@ def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> Advised
 def next_submission(folder: Path, folders: JobFolders, report_id: str) -> str:
     """The command that submits a job like this one with the advice of its report.
 
-    It has the job file as it was given, or the command of a job without one; `JOB` and `…` stand
-    for what the folder does not tell.
+    It is the line of the job's script that reproduces it: with the job file as it was given, its
+    options and its command. Where that is too long to be typed, or is not there, it is named.
     """
     begin, end = "hpckit submit", f"--from-report {report_id}"
+    reproduced = _reproduced(folder, folders)
+    if reproduced is None:
+        return f"{begin} … {end}"
+    options, command = reproduced
+    shown = " ".join([begin, *options, end, *(["--", *command] if command else [])])
+    if len(shown) <= _MOST_TYPED:
+        return shown
+    return f"{begin} … {end} (… as at {REPRODUCE} in: hpckit show {report_id} --script)"
+
+
+def _reproduced(folder: Path, folders: JobFolders) -> tuple[list[str], list[str]] | None:
+    """What was typed after `hpckit submit`: job file and options, and the command, quoted."""
     try:
+        lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
         file = folders.read_json(folder, INTENT_FILE).get("file")
-        effective = folders.read_json(folder, EFFECTIVE_FILE)
-    except StorageFailed:
-        file, effective = None, {}
-    if file == "":
-        command = effective.get("job", {}).get("command") or ()
-        typed = shlex.join(str(word) for word in command)
-        shown = typed if 0 < len(typed) <= _MOST_TYPED else "COMMAND"
-        options = " …" if _has_options(effective) else ""
-        return f"{begin}{options} {end} -- {shown}"
-    name = shlex.quote(file) if isinstance(file, str) and file != "-" else "JOB"
-    return f"{begin} {name} {end}"
-
-
-def _has_options(effective: Mapping[str, Any]) -> bool:
-    """Whether more than the command was typed."""
-    origins = effective.get("origins") or ()
-    return any(
-        one.get("origin") == OriginKind.COMMAND_LINE and one.get("key") != "command"
-        for one in origins
-        if isinstance(one, Mapping)
-    )
+        words = shlex.split(lines[0])
+    except (StorageFailed, ValueError, IndexError):
+        return None
+    at = words.index("--") if "--" in words else len(words)
+    options, command = words[:at], words[at + 1 :]
+    if "--from-report" in options:
+        taken = options.index("--from-report")
+        del options[taken : taken + 2]
+    if options[:1] == [JOB_FILE]:
+        if not isinstance(file, str) or file in ("", "-") or not file.isprintable():
+            return None
+        options[0] = file
+    return [shlex.quote(word) for word in options], [shlex.quote(word) for word in command]
 
 
 def read_advice(text: str, source: str) -> AdvisedJob:
@@ -129,14 +144,18 @@ def read_advice(text: str, source: str) -> AdvisedJob:
 
 def _outcomes(
     report: JobReport, spec: JobSpec, folder: Path, folders: JobFolders
-) -> tuple[AdviceOutcome, ...]:
+) -> tuple[tuple[AdviceOutcome, ...], tuple[str, ...]]:
+    """What became of earlier advice, and that it cannot be told where its file is none."""
     try:
         document: Mapping[str, Any] = folders.read_json(folder, ADVICE_FILE)
     except StorageFailed:
-        return ()
+        return (), ()
     if document.get("schema") != ADVICE_SCHEMA:
-        return ()
-    return outcomes(document, report, spec)
+        return (), ()
+    try:
+        return outcomes(document, report, spec), ()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,19 +27,42 @@ def check_advised(advised: AdvisedJob, layers: Sequence[Layer]) -> None:
     asked = effective_job([layer for layer in layers if layer.kind is not OriginKind.REPORT])
     shape = shape_of(asked.spec)
     measured: Mapping[str, Any] = advised.document.get("shape") or {}
-    other = [
-        f"{key} was {measured.get(key)!r} and is {value!r}"
+    other = {
+        key: (measured.get(key), value)
         for key, value in shape.items()
         if value not in (measured.get(key), advised.values.get(key, measured.get(key)))
-    ]
+    }
     if other:
-        more = f" and {len(other) - _MOST_NAMED} more" if len(other) > _MOST_NAMED else ""
+        said = [f"{key} was {_word(was)} and is {_word(now)}" for key, (was, now) in other.items()]
+        more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
         raise ConfigError(
             f"the report of {advised.report_id} is about another job: "
-            f"{', '.join(other[:_MOST_NAMED])}{more}",
+            f"{', '.join(said[:_MOST_NAMED])}{more}",
             key=OPTION,
-            hint=f"leave {OPTION} out, or submit the job as it was measured",
+            hint=f"submit it as it was measured: {_as_measured(other)}or as typed, "
+            f"at `reproduce:` in: hpckit show {advised.report_id} --script. Else leave "
+            f"{OPTION} out",
         )
+
+
+def _word(value: object) -> str:
+    """A value of the job file as a person writes it."""
+    if value is None or value == {}:
+        return "not set"
+    if isinstance(value, Mapping):
+        return " × ".join(f"{axis} {size}" for axis, size in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _as_measured(other: Mapping[str, tuple[Any, object]]) -> str:
+    """The options that set what was measured; of what was not set then, that it is to be left."""
+    options = [
+        f"--set {shlex.quote(f'{key}={_word(was)}')}"
+        for key, (was, _) in other.items()
+        if was is not None and not isinstance(was, Mapping)
+    ]
+    options += [f"without {key}" for key, (was, _) in other.items() if was is None]
+    return "".join(f"{one}, " for one in options)
 
 
 def applied_keys(effective: EffectiveJob) -> tuple[str, ...]:

@@ -27,13 +27,15 @@ the sampler and the ranks; Slurm's times are whole seconds, and its clock is ano
 RUNNING_GRACE_S: Final = 60.0
 """… at the end of a job that runs: samplers write every few seconds, and a shared file system shows
 that later."""
-_NOTHING_OF: Final = "nothing is known of "
 _MOST_UNSEEN: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """From when to when an incarnation held its nodes, seconds since the epoch."""
+    """From when to when an incarnation held its nodes, seconds since the epoch.
+
+    `is_running` is whether there may be more of it.
+    """
 
     started_s: float
     ended_s: float
@@ -69,10 +71,19 @@ def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Hol
         started_s = min(known.started_s, one.started_s)
         found[one.restart] = Holding(started_s=started_s, ended_s=max(known.ended_s, one.ended_s))
     last = max(found)
-    found[last] = replace(found[last], is_running=facts.is_running)
+    is_over = later_run_s(found, facts) is not None
+    found[last] = replace(found[last], is_running=facts.is_running and not is_over)
     if facts.started_s is not None and facts.started_s < found[last].ended_s:
         found[last] = _as_slurm_has_it(found[last], facts.started_s, facts)
     return found
+
+
+def later_run_s(held: Mapping[int, Holding], facts: JobFacts) -> float | None:
+    """How long after all evidence Slurm began a run that left none; None where it did not."""
+    if facts.started_s is None:
+        return None
+    after_s = facts.started_s - max(one.ended_s for one in held.values())
+    return after_s if after_s > GRACE_S else None
 
 
 def _as_slurm_has_it(found: Holding, started_s: float, facts: JobFacts) -> Holding:
@@ -95,13 +106,13 @@ def with_unseen_time(
     if not unseen_s:
         return list(gpus), node
     held_s = evidence.ended_s - evidence.started_s + unseen_s
-    times = f"{format_duration(unseen_s)} of the {format_duration(held_s)} that it was held"
     held = [_gpu_longer(one, unseen_s) for one in gpus]
     return held, replace(
         node,
         gpu_energy=sum_of_boards(one.energy for one in held),
         energy=_covered(node.energy, 1 - unseen_s / held_s),
-        missing=(*node.missing, f"{_NOTHING_OF}{times}"),
+        unseen_s=unseen_s,
+        missing=(*node.missing, _of_time(unseen_s, held_s)),
     )
 
 
@@ -147,8 +158,9 @@ def _with_unseen(node: NodeAccount, fold: NodeFold, facts: JobFacts) -> NodeAcco
     if asked is None or not is_known or asked <= seen:
         return node
     unseen = asked - seen
-    words = f"{_NOTHING_OF}{unseen} of the {asked} GPUs that the job asked for there"
-    return replace(node, unseen_gpus=unseen, missing=(*node.missing, words))
+    return replace(
+        node, unseen_gpus=unseen, missing=(*node.missing, _of_gpus(unseen, facts.gpus_per_node))
+    )
 
 
 def _is_split(fold: NodeFold) -> bool:
@@ -178,11 +190,22 @@ def _absent(
         )
 
 
-def unseen_words(nodes: Sequence[NodeAccount]) -> Iterator[tuple[str, str]]:
-    """Nodes that left accounts, and what of them is not known."""
+def unseen_words(nodes: Sequence[NodeAccount], facts: JobFacts) -> Iterator[tuple[str, str]]:
+    """Nodes that left accounts, and of how much time and how many GPUs nothing is known."""
     for node in nodes:
-        told = [one for one in node.missing if one.startswith(_NOTHING_OF)]
-        yield from ((node.node, sentence) for sentence in told)
+        if node.unseen_s:
+            yield node.node, _of_time(node.unseen_s, (node.span_s or 0.0) + node.unseen_s)
+        if node.unseen_gpus and node.started_s is not None:
+            yield node.node, _of_gpus(node.unseen_gpus, facts.gpus_per_node)
+
+
+def _of_time(unseen_s: float, held_s: float) -> str:
+    times = f"{format_duration(unseen_s)} of the {format_duration(held_s)} that it was held"
+    return f"nothing is known of {times}"
+
+
+def _of_gpus(unseen: int, asked: int | None) -> str:
+    return f"nothing is known of {unseen} of the {asked} GPUs that the job asked for there"
 
 
 # --- sums ----------------------------------------------------------------------------------------

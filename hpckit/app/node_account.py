@@ -126,13 +126,11 @@ def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Ene
 
 
 def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
-    """The energy of all nodes; not known where that of one is not."""
+    """The energy of all nodes, for as long as they were held; not known where one's is not."""
     for one in nodes:
         if one.energy.value_j is None:
             return one.energy
-    parts = [
-        Part(one.energy, one.node, (one.ended_s or 0.0) - (one.started_s or 0.0)) for one in nodes
-    ]
+    parts = [Part(one.energy, one.node, (one.span_s or 0.0) + one.unseen_s) for one in nodes]
     return dataclasses.replace(sum_of_parts(parts), scope="node")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,9 @@ from hpckit.model.ledger import RankLedger
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
 
+Beginnings = Mapping[tuple[int, str], Sequence[int]]
+"""When the lives of a rank began that had a GPU, by the rank and the GPU, in order."""
+
 
 def claims_of(
     store: SampleStore, evidence: NodeEvidence, *, is_running: bool
@@ -25,7 +29,8 @@ def claims_of(
     the node's last evidence; and only until its GPUs are seen without a process and a kernel for
     good, unless it may still run. `is_running` is whether it may.
     """
-    claims = [_claim(evidence, life, is_running=is_running) for life in evidence.lives]
+    begun_ns = _beginnings(evidence)
+    claims = [_claim(evidence, life, begun_ns, is_running=is_running) for life in evidence.lives]
     cut = [at for at, one in enumerate(claims) if one.ended_by in ("sample", "next-life")]
     uses = _uses(store, evidence, [claims[at] for at in cut])
     for at in cut:
@@ -40,13 +45,15 @@ def shift_ns(chunk: SampleChunk, evidence: NodeEvidence) -> int:
     return chunk.realtime_offset_ns - evidence.realtime_offset_ns
 
 
-def _claim(evidence: NodeEvidence, life: RankLedger, *, is_running: bool) -> RankClaim:
+def _claim(
+    evidence: NodeEvidence, life: RankLedger, begun_ns: Beginnings, *, is_running: bool
+) -> RankClaim:
     begin_ns = evidence.ns_of(life, life.start.at)
     if life.end is not None:
         end_ns, ended_by = evidence.ns_of(life, life.end.at), "ledger"
     else:
         end_ns, ended_by = evidence.end_ns, "running" if is_running else "sample"
-        next_ns = _next_ns(evidence, life)
+        next_ns = _next_ns(life, begin_ns, begun_ns)
         if next_ns is not None:
             end_ns, ended_by = next_ns, "next-life"
     begin_ns = min(max(begin_ns, evidence.begin_ns), evidence.end_ns)
@@ -63,17 +70,22 @@ def _gpus(life: RankLedger) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.uuid for one in life.start.gpus))
 
 
-def _next_ns(evidence: NodeEvidence, life: RankLedger) -> int | None:
+def _beginnings(evidence: NodeEvidence) -> Beginnings:
+    found: dict[tuple[int, str], list[int]] = {}
+    for life in evidence.lives:
+        for uuid in _gpus(life):
+            at_ns = evidence.ns_of(life, life.start.at)
+            found.setdefault((life.start.rank, uuid), []).append(at_ns)
+    return {key: sorted(each) for key, each in found.items()}
+
+
+def _next_ns(life: RankLedger, begin_ns: int, begun_ns: Beginnings) -> int | None:
     """When the rank began again on one of its GPUs; steps at once have others."""
-    begun_ns, gpus = evidence.ns_of(life, life.start.at), set(_gpus(life))
-    later = [
-        at_ns
-        for one in evidence.lives
-        if one.start.rank == life.start.rank
-        and (at_ns := evidence.ns_of(one, one.start.at)) > begun_ns
-        and gpus.intersection(_gpus(one))
-    ]
-    return min(later, default=None)
+    following: list[int] = []
+    for uuid in _gpus(life):
+        times_ns = begun_ns[life.start.rank, uuid]
+        following += times_ns[(at := bisect_right(times_ns, begin_ns)) : at + 1]
+    return min(following, default=None)
 
 
 def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> RankClaim:

@@ -17,6 +17,7 @@ from hpckit.app.holding import (
     energy_of,
     held_run,
     holdings,
+    later_run_s,
     unseen_share,
     unseen_words,
     with_unseen_gpus,
@@ -24,13 +25,12 @@ from hpckit.app.holding import (
 )
 from hpckit.app.node_account import node_account, node_energy, with_slurms
 from hpckit.app.node_fold import FoldRequest, NodeFold, fold_node
-from hpckit.app.report_topologies import node_topologies
 from hpckit.errors import HpckitError
 from hpckit.measure.cost import cost_of, share_sum
 from hpckit.measure.curves import points_for
 from hpckit.measure.findings import report_findings
 from hpckit.measure.straggler_causes import Surroundings
-from hpckit.measure.stragglers import stragglers, with_behind
+from hpckit.measure.stragglers import Straggler, stragglers, with_behind
 from hpckit.model.account import (
     Cost,
     Energy,
@@ -41,7 +41,6 @@ from hpckit.model.account import (
     NodeAccount,
     ReportedJob,
 )
-from hpckit.model.hardware import NodeTopology
 from hpckit.model.site import EnergySite
 from hpckit.units import format_duration, format_indices
 
@@ -100,19 +99,18 @@ def report_of(
     if not evidence:
         raise HpckitError("; ".join(missing) or "there are no accounts of this job")
     started_s, ended_s = _window(evidence, facts)
-    folds = list(_folded(evidence, tools, facts, started_s, curves=curves))
     held = holdings(evidence, facts)
+    folds = list(_folded(evidence, tools, held, started_s, curves=curves))
     gpus, nodes = _held(folds, facts, site, held)
-    topologies, unread = node_topologies(tools.store, found)
-    found_behind = stragglers(gpus, _surroundings(evidence, nodes, topologies))
+    found_behind, unread = _behind(found, tools.store, gpus, _surroundings(evidence, nodes))
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
-    energy = _energy(folds, energy_of(gpus, nodes, held), runs, node_energy(nodes))
-    if not facts.is_running:
-        energy = _with_slurms(energy, tools, folds)
+    job = _with_unseen(_job(facts, folds, gpus), nodes)
+    gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
+    energy = _with_slurms(_energy(folds, gpu, runs, node_energy(nodes)), facts, tools, folds)
     report = JobReport(
-        job=_with_unseen(_job(facts, folds, gpus), nodes),
+        job=job,
         started_s=started_s,
         ended_s=ended_s,
         energy=energy,
@@ -122,7 +120,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, folds, nodes), *twice_named(gpus)),
+        missing=(*missing, *unread, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 
@@ -154,11 +152,26 @@ def _held(
     return gpus, with_unseen_gpus(nodes, folds, facts, held[max(held)])
 
 
-def _surroundings(
-    evidence: Sequence[NodeEvidence],
-    nodes: tuple[NodeAccount, ...],
-    topologies: Mapping[str, NodeTopology],
-) -> Surroundings:
+def _behind(
+    found: FoundAccounts,
+    store: SampleStore,
+    gpus: Sequence[GpuAccount],
+    surroundings: Surroundings,
+) -> tuple[tuple[Straggler, ...], list[str]]:
+    """The stragglers, also by what their nodes look like; a sentence for what cannot be read.
+
+    The topology of a node without one would explain nothing.
+    """
+    behind = stragglers(gpus, surroundings)
+    if not behind:
+        return behind, []
+    from hpckit.app.report_topologies import node_topologies  # noqa: PLC0415  a large module
+
+    topologies, unread = node_topologies(store, found, {one.node for one in behind})
+    return stragglers(gpus, replace(surroundings, topologies=topologies)), unread
+
+
+def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
     lives = [(one.node, life.start) for one in evidence for life in one.lives]
     cpus = {
         (node, gpu.uuid): start.cpus
@@ -166,7 +179,7 @@ def _surroundings(
         for gpu in start.gpus
         if start.cpus is not None
     }
-    return Surroundings(nodes=nodes, topologies=topologies, cpus=cpus)
+    return Surroundings(nodes=nodes, cpus=cpus)
 
 
 def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
@@ -183,21 +196,20 @@ def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
 def _folded(
     evidence: Sequence[NodeEvidence],
     tools: ReportTools,
-    facts: JobFacts,
+    held: Mapping[int, Holding],
     origin_s: float,
     *,
     curves: bool,
 ) -> Iterator[NodeFold]:
     gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
     points = points_for(gpus) if curves else 0
-    last = max(one.restart for one in evidence)
     requests = [
         FoldRequest(
             store=tools.store,
             evidence=one,
             origin_s=origin_s,
             points=points,
-            is_running=facts.is_running and one.restart == last,
+            is_running=held[one.restart].is_running,
         )
         for one in evidence
     ]
@@ -207,17 +219,23 @@ def _folded(
         yield fold
 
 
+def _no_gpu(job: ReportedJob) -> Energy:
+    """Why no account names a GPU, by what a driver answered or what the job asked for."""
+    why = (
+        "resources.gpus_per_node asks for none"
+        if job.gpus_asked == 0
+        else "no rank and no sampler names one"
+    )
+    return Energy(value_j=None, because=job.gpus_because or why)
+
+
 def _energy(
-    folds: Sequence[NodeFold],
-    gpu: Energy,
-    runs: Sequence[Incarnation],
-    node: Energy,
+    folds: Sequence[NodeFold], gpu: Energy, runs: Sequence[Incarnation], node: Energy
 ) -> JobEnergy:
-    has_gpus = any(fold.gpus for fold in folds)
     useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
     lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
-        gpu=gpu if has_gpus else Energy(value_j=None, because="no GPU is named in the accounts"),
+        gpu=gpu,
         node=node,
         useful_gpu_j=_sum(useful),
         lost_gpu_j=_sum(lost),
@@ -225,9 +243,11 @@ def _energy(
     )
 
 
-def _with_slurms(energy: JobEnergy, tools: ReportTools, folds: Sequence[NodeFold]) -> JobEnergy:
-    """The energies with Slurm's for the nodes, where nothing else told it."""
-    if energy.node.value_j is not None or tools.slurm_energy is None:
+def _with_slurms(
+    energy: JobEnergy, facts: JobFacts, tools: ReportTools, folds: Sequence[NodeFold]
+) -> JobEnergy:
+    """The energies with Slurm's for the nodes of an ended job, where nothing else told it."""
+    if facts.is_running or energy.node.value_j is not None or tools.slurm_energy is None:
         return energy
     gpu = energy.gpu if any(fold.gpus for fold in folds) else None
     metas = [fold.meta for fold in folds]
@@ -276,28 +296,36 @@ def _with_unseen(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
     return replace(job, gpus=job.gpus + unseen)
 
 
+def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
+    """That there is nothing of the last run, so that the report is of those before it."""
+    after_s = later_run_s(held, facts)
+    if after_s is not None:
+        yet = "yet" if facts.is_running else "there"
+        yield (
+            f"of the job's run that began {format_duration(after_s)} after this: neither ranks nor"
+            f" a sampler wrote {yet}"
+        )
+
+
 def _missing(
-    facts: JobFacts, folds: Sequence[NodeFold], accounts: Sequence[NodeAccount]
+    facts: JobFacts,
+    held: Mapping[int, Holding],
+    folds: Sequence[NodeFold],
+    accounts: Sequence[NodeAccount],
 ) -> Iterator[str]:
-    """What is not in the report of nodes that were there."""
-    there = {fold.evidence.node for fold in folds}
-    absent = [node for node in facts.nodes if node not in there]
+    """What is not in the report of runs and nodes that were there."""
+    yield from _later_run(held, facts)
+    absent = [node.node for node in accounts if node.started_s is None]
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
-    last = max(fold.evidence.restart for fold in folds)
-    yield from (
-        sentence
-        for fold in folds
-        if not (facts.is_running and fold.evidence.restart == last)
-        for sentence in _cut_short(fold)
-    )
+    yield from (sentence for fold in folds for sentence in _cut_short(fold))
     said: dict[str, list[str]] = {}
     for node, reason in gpus_refused(folds, facts.gpus_asked).items():
         said.setdefault(f"no GPU was measured: {reason}", []).append(node)
     for fold in folds:
         for sentence in fold.missing:
             said.setdefault(sentence, []).append(fold.evidence.node)
-    for node, sentence in unseen_words(accounts):
+    for node, sentence in unseen_words(accounts, facts):
         said.setdefault(sentence, []).append(node)
     for sentence, nodes in said.items():
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"

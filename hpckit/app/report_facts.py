@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,10 @@ from hpckit.model.job_folder import (
     SUBMITTED_FILE,
 )
 from hpckit.model.site import EnergySite, SiteSpec
+from hpckit.model.slurm import JobState
 from hpckit.parse.account_json import writable
 from hpckit.parse.document import convert
-from hpckit.units import parse_slurm_limit_s
+from hpckit.units import format_indices, parse_slurm_limit_s
 
 if TYPE_CHECKING:
     from hpckit.model.slurm import JobEntry, JobStatus
@@ -96,21 +98,29 @@ def no_accounts(
     what = f"job {facts.job_id}" if facts.job_id else f"the folder {folder}"
     if found.array_tasks:
         first = f"{facts.job_id or 'ID'}_{found.array_tasks[0]}"
-        tasks = f"{found.array_tasks[0]} to {found.array_tasks[-1]}"
-        asked = "" if facts.array_task is None else f" {facts.array_task}"
+        tasks = format_indices(found.array_tasks)
+        none = f"is a job array, of which each task has a report of its own: {tasks}"
+        if facts.array_task is not None:
+            none = f"has no accounts of task {facts.array_task}; tasks that have some: {tasks}"
         return HpckitError(
-            f"{what} is a job array whose tasks have accounts of their own ({tasks}); there are "
-            f"none of task{asked or ' and job together'}",
+            f"{what} {none}",
             hint=f"hpckit report {first}, or --from the folder of one task below account/",
         )
     if found.missing:
-        return HpckitError(f"{what} has no account that can be read: {'; '.join(found.missing)}")
+        return HpckitError(
+            f"{what} has no account that can be read: {'; '.join(found.missing)}",
+            hint="files and folders of the job below account/ are expected, readable for you: "
+            f"ls -lR {shlex.quote(str(folder))}",
+        )
     return HpckitError(f"{what} has no accounts: {_why(facts, folders)}", hint=_hint(facts))
 
 
 def _why(facts: JobFacts, folders: JobFolders) -> str:
     if facts.state == "NOT_SUBMITTED":
         return "it never became a job"
+    if _is_waiting(facts):
+        again = "has not run yet" if facts.state == JobState.PENDING else "waits to run again"
+        return f"it {again} ({facts.state})"
     if facts.state is not None and facts.started_s is None and not facts.is_running:
         return f"it did not run ({facts.state})"
     effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
@@ -126,10 +136,18 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
     return f"no rank and no sampler wrote any{where}: {ended}"
 
 
+def _is_waiting(facts: JobFacts) -> bool:
+    return facts.state in set(JobState) and JobState(facts.state).is_waiting
+
+
 def _hint(facts: JobFacts) -> str | None:
     if facts.job_id is None:
         return "a job folder, its account/, or what `hpckit sample --out` wrote is expected"
-    if facts.is_running or (facts.started_s is None and facts.state is not None):
+    if (
+        facts.is_running
+        or _is_waiting(facts)
+        or (facts.started_s is None and facts.state is not None)
+    ):
         return f"hpckit status {facts.job_id}"
     return f"hpckit show {facts.job_id} --script shows what was run"
 
@@ -148,12 +166,14 @@ def _resources(folders: JobFolders, folder: Path) -> Mapping[str, Any] | None:
 
 
 def _gpus_asked(folders: JobFolders, folder: Path) -> int | None:
-    """On all nodes together, None where the folder does not say."""
+    """On all nodes together, None where the folder does not say, or what cannot be."""
     resources = _resources(folders, folder)
     if resources is None:
         return None
-    nodes, each = _whole(resources.get("nodes")), _whole(resources.get("gpus_per_node"))
-    return (nodes or 1) * (each or 0)
+    if resources.get("gpus_per_node") is None:
+        return 0
+    nodes, each = _whole(resources.get("nodes", 1)), _gpus_per_node(folders, folder)
+    return None if nodes is None or nodes < 1 or each is None else nodes * each
 
 
 def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:

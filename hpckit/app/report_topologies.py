@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from hpckit.account_ports import FoundAccounts, SampleStore
@@ -14,16 +15,19 @@ _MOST_TOLD: Final = 4
 
 
 def node_topologies(
-    store: SampleStore, found: FoundAccounts
+    store: SampleStore, found: FoundAccounts, nodes: Collection[str] | None = None
 ) -> tuple[dict[str, NodeTopology], list[str]]:
     """The topologies by node, of the last incarnation; a sentence for what cannot be read.
 
-    A node without such a file is none of them, and nothing is said of it.
+    Those of `nodes` alone where these are named. A node without such a file is none of them, and
+    nothing is said of it.
     """
     topologies: dict[str, NodeTopology] = {}
     refused = []
     for path in (path for files in found.incarnations for path in files.topologies):
         node = node_of_topology(path.name)
+        if nodes is not None and node not in nodes:
+            continue
         try:
             topology = read_snapshot(store.topology(path))
         except StorageFailed as error:

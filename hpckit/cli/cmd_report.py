@@ -51,7 +51,7 @@ Examples:
     "--parquet",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write all samples as Parquet; needs pyarrow (pip install pyarrow).",
+    help="Write all samples as Parquet; needs pyarrow (hpckit's extra `parquet`).",
 )
 @click.option(
     "--site",
@@ -170,13 +170,16 @@ def _show(report: JobReport, params: dict[str, Any]) -> None:
 
 
 def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
-    what = f"--from {params['from_']}" if params["from_"] else report.job.job_id or ""
-    if report.job.array_task is not None and not params["from_"]:
+    import shlex
+
+    given = params["from_"]
+    what = f"--from {shlex.quote(given)}" if given else report.job.job_id or ""
+    if report.job.array_task is not None and not given:
         what = f"{what}_{report.job.array_task}"
-    first = report.job.state in _FAILED and report.job.job_id and not params["from_"]
+    first = report.job.state in _FAILED and report.job.job_id and not given
     commands = [f"hpckit logs {what}"] if first else []
     commands += [] if params["html"] else [f"hpckit report {what} --html report.html"]
-    if report.advice and report.job.job_id and not params["from_"]:
+    if report.advice and report.job.job_id and not given:
         from hpckit import wiring
         from hpckit.app.advice import next_submission
 

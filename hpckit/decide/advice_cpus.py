@@ -6,11 +6,11 @@ would take many times as long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from hpckit.decide.advice_run import MeasuredRun, is_worth_it
-from hpckit.model.account import Advice, NodeAccount
+from hpckit.model.account import Advice
 
 KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
@@ -80,23 +80,25 @@ def _held(run: MeasuredRun) -> int | None:
 def _used_of_a_rank(run: MeasuredRun) -> float | None:
     """CPUs that are enough for the busiest rank; None unless every node tells."""
     shares: list[float] = []
+    rates_on = _rates(run)
     for node in run.nodes:
-        rates = _rates(run, node)
+        rates = list(rates_on.get(node.node, {}).values())
         if node.cpus_enough is None:
             return None
         shares += [_share(node.cpus_enough, rates, run.spec.ntasks_per_node), *rates]
     return max(shares) if shares and run.has_all_nodes else None
 
 
-def _rates(run: MeasuredRun, node: NodeAccount) -> list[float]:
-    """CPUs that each rank of a node kept busy on average, of the ranks that say it."""
-    rates: dict[int, float] = {}
+def _rates(run: MeasuredRun) -> Mapping[str, Mapping[int, float]]:
+    """CPUs that ranks kept busy on average, of those that say it, by node and rank."""
+    rates: dict[str, dict[int, float]] = {}
+    last = run.last_restart
     for rank in run.report.ranks:
-        is_here = (rank.node, rank.restart) == (node.node, node.restart)
-        if is_here and rank.cpu_s is not None and rank.ended_s is not None:
+        if rank.restart == last and rank.cpu_s is not None and rank.ended_s is not None:
             rate = rank.cpu_s / max(rank.ended_s - rank.started_s, 1.0)
-            rates[rank.rank] = max(rate, rates.get(rank.rank, 0.0))
-    return list(rates.values())
+            here = rates.setdefault(rank.node, {})
+            here[rank.rank] = max(rate, here.get(rank.rank, 0.0))
+    return rates
 
 
 def _share(enough: float, rates: Sequence[float], ranks: int) -> float:

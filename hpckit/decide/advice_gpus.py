@@ -77,7 +77,8 @@ def may_drop_nodes(run: MeasuredRun) -> bool:
     plain launch of one rank a node, without a mesh and with no rank seen there, is free of it.
     """
     idle = set(unused_nodes(run))
-    ranks = [rank for rank in run.report.ranks if rank.restart == run.last_restart]
+    last = run.last_restart
+    ranks = [rank for rank in run.report.ranks if rank.restart == last]
     return (
         run.spec.launch.kind is LauncherKind.PLAIN
         and run.spec.mesh_ranks is None

@@ -107,6 +107,7 @@ def _outcomes(
             measured=now.get(quantity),
             held=held,
             because=because,
+            before=before.get(quantity),
         )
 
     limit = _LIMITS.get(key.removeprefix("resources."))

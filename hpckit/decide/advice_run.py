@@ -65,15 +65,17 @@ class MeasuredRun:
     @property
     def gpus(self) -> tuple[GpuAccount, ...]:
         """The GPUs of the last incarnation."""
-        return tuple(gpu for gpu in self.report.gpus if gpu.restart == self.last_restart)
+        last = self.last_restart
+        return tuple(gpu for gpu in self.report.gpus if gpu.restart == last)
 
     @property
     def nodes(self) -> tuple[NodeAccount, ...]:
         """The nodes of the last incarnation that left an account."""
+        last = self.last_restart
         return tuple(
             node
             for node in self.report.nodes
-            if node.restart == self.last_restart and node.started_s is not None
+            if node.restart == last and node.started_s is not None
         )
 
     @property

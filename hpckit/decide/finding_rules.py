@@ -272,7 +272,7 @@ RULES: Final[tuple[Rule, ...]] = (
         name="mig-on",
         severity=Severity.NOTE,
         what="A GPU is divided by MIG: a process uses one part, and parts have no NVLink.",
-        remedy="ask Slurm for parts by their type, --gres=gpu:1g.10gb:1; nvidia-smi -L lists them",
+        remedy="ask for parts: --gpus-per-node 1 --gpu-type 1g.10gb; nvidia-smi -L lists them",
         source="NVIDIA Multi-Instance GPU User Guide",
         check=gpu.mig_on,
     ),

@@ -155,14 +155,16 @@ _WORD: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _RESOURCES: Final = {
-    "cpu": _Resource("how many CPUs", "CPU", "--ntasks or --cpus-per-task"),
-    "mem": _Resource("how much memory", "memory", "--mem, --mem-per-cpu or --mem-per-gpu"),
+    "cpu": _Resource("how many CPUs", "CPU", "--ntasks-per-node or --cpus-per-task"),
+    "mem": _Resource("how much memory", "memory",
+                     "--mem, or --set resources.mem_per_cpu=SIZE or resources.mem_per_gpu=SIZE"),
     "node": _Resource("how many nodes", "node", "--nodes"),
     "energy": _Resource("how much energy", "energy"),
     "gres": _Resource("how many GPUs and other GRES", "GPU (or other GRES)",
-                      "--gpus-per-node or --gres"),
-    "license": _Resource("how many licenses", "license", "--licenses"),
-    "bb": _Resource("how much burst buffer space", "burst buffer", "--bb"),
+                      "--gpus-per-node"),
+    "license": _Resource("how many licenses", "license", "--set slurm.licenses=NAME:N"),
+    "bb": _Resource("how much burst buffer space", "burst buffer",
+                    "--set slurm.extra.bb=SPEC"),
     "billing": _Resource("how much billing (its TRES, weighted)", "billing"),
     "unknown": _Resource("how much of a TRES (the word does not say which)", "TRES"),
 }  # fmt: skip

@@ -37,7 +37,7 @@ _ACCOUNT_CHANGE: Final = f"{_MINE}; then: scontrol update JobId=ID Account=NAME"
 _ENDED: Final = "how it ended: sacct -j ID --format=JobID,State,ExitCode,Elapsed"
 _BB_STATE: Final = "see the stage and its message: scontrol show burstbuffer"
 _NODES: Final = "see why nodes are out: sinfo -R"
-_TOPOLOGY: Final = f"fewer nodes, or without --switches or --segment, may fit; {_LATER}"
+_TOPOLOGY: Final = f"fewer nodes, or without slurm.switches or slurm.segment, may fit; {_LATER}"
 _QOS_LIMITS: Final = "see its limits: sacctmgr -P show qos"
 _ASSOC_LIMITS: Final = "see its limits: sacctmgr -P show assoc tree"
 _ALL_LIMITS: Final = f"{_QOS_LIMITS}; sacctmgr -P show assoc tree"
@@ -155,7 +155,8 @@ WORDS: Final[dict[str, Entry]] = {
     ),
     "MaxMemPerLimit": Entry(
         "the job asks for more memory a CPU or a node than MaxMemPerCPU or MaxMemPerNode allows",
-        "cancel it (scancel ID) and ask for less --mem or --mem-per-cpu; the limit: "
+        "cancel it (scancel ID) and ask for less (--mem SIZE, or "
+        "--set resources.mem_per_cpu=SIZE); the limit: "
         "scontrol show partition, scontrol show config",
         hopeless=True,
     ),
@@ -207,8 +208,9 @@ WORDS: Final[dict[str, Entry]] = {
         "your association, or the QOS, limits how many burst buffer minutes one job may use, and "
         "this job asks for more",
         "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
-        "less --bb; see the limits with: sacctmgr -P show assoc user=$USER "
-        "format=Account,Partition,MaxTRESMins; sacctmgr -P show qos format=Name,MaxTRESMins",
+        "less burst buffer (--set slurm.extra.bb=SPEC); see the limits with: "
+        "sacctmgr -P show assoc user=$USER format=Account,Partition,MaxTRESMins; "
+        "sacctmgr -P show qos format=Name,MaxTRESMins",
         hopeless=True,
     ),
     # --- why a run ended; such a word may stay until Slurm looks at a requeued job again ---
@@ -222,12 +224,12 @@ WORDS: Final[dict[str, Entry]] = {
     "OutOfMemory": Entry("the job needed more memory than it had asked for", _ENDED),
     "SchedDefer": Entry(
         "the job asked to start at once (--immediate), which SchedulerParameters=defer excludes",
-        "submit it again without --immediate",
+        "submit it again without slurm.extra.immediate",
         hopeless=True,
     ),
     "DeadLine": Entry(
         "the job could not end before its --deadline, and Slurm removed it",
-        "submit it again with a later --deadline or a shorter --time",
+        "submit it again with a later slurm.extra.deadline or a shorter --time",
         hopeless=True,
     ),
 }

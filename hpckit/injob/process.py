@@ -66,7 +66,7 @@ def slurmstepd_signals_all(proc: str = "/proc") -> bool:
     22.05 to 26.05; cgroup.conf(5).
     """
     try:
-        with open(f"{proc}/{os.getppid()}/comm", encoding="ascii", errors="replace") as stream:
+        with open(f"{proc}/{os.getppid()}/comm", encoding="utf-8", errors="replace") as stream:
             if not stream.read().startswith("slurmstepd"):
                 return False
         with open(f"{proc}/self/cgroup", encoding="utf-8", errors="replace") as stream:

@@ -256,24 +256,30 @@ class _Run:
             sys.stdout.flush()
         os._exit(0)
 
-    def _hung(self, is_asked: bool) -> None:
-        """What is under way does not return: write what there is, and go on without that GPU."""
-        import threading
+    def _hung(self, is_asked: bool) -> NoReturn:
+        """What is under way does not return: write what there is, and go on without that GPU.
 
+        Whatever fails here this process ends: it would hear no request to end any more.
+        """
         gpu = self._beat.gpu
         wish, left_s = self._wish, self._wish.duration_s
         if left_s is not None and self._loop is not None:
             left_s -= time.monotonic() - self._sampling_since_s
         is_over = is_asked or (left_s is not None and left_s <= 0)
         is_end = is_over or gpu is None or gpu in wish.without
-        # The write may hang too, on this node or in the job folder, where standard error is.
-        last = threading.Thread(target=self._keep_what_there_is, args=(is_end,), daemon=True)
-        last.start()
-        last.join(_LAST_WORDS_S)
-        if is_end or gpu is None:
+        try:
+            _in_time(lambda: self._keep_what_there_is(is_end))
+            if not is_end and gpu is not None:
+                self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
+        finally:
             os._exit(0)
-        wish = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
-        os.execv(sys.executable, [*self._command(), *wish.words()])
+
+    def _begin_again(self, wish: Wish) -> None:
+        try:
+            os.execv(sys.executable, [*self._command(), *wish.words()])
+        except OSError as error:
+            why = f"{sys.executable}: {reason(error)}; sampling ends here"
+            _in_time(lambda: self._say(why))
 
     def _keep_what_there_is(self, is_end: bool) -> None:
         gpu, loop = self._beat.gpu, self._loop
@@ -291,6 +297,15 @@ class _Run:
                 loop.keep_written()
         if self._spool is not None:
             self._close(self._spool)
+
+
+def _in_time(work: Callable[[], None]) -> None:
+    """Do what may hang: on this node, or in the job folder, where standard error is."""
+    import threading
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_LAST_WORDS_S)
 
 
 def _first_to_go() -> None:

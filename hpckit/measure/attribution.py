@@ -16,10 +16,9 @@ from typing import Final, NamedTuple
 from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.model.account import Conservation, Energy, EnergySource
-from hpckit.model.ledger import RankLedger
 
 _CUT: Final = {
-    "sample": "the node's last sample",
+    "sample": "the node's last evidence",
     "processes": "nothing ran on its GPUs any more",
     "next-life": "its rank was started anew",
 }
@@ -46,24 +45,6 @@ class Attribution:
     ranks: tuple[Energy, ...]
     idle_remainder_j: Mapping[str, float]
     conservation: Conservation
-
-
-def claim_of(life: RankLedger, last_sample_ns: int | None, *, is_running: bool) -> RankClaim:
-    """A rank's claim; one without an end held its GPUs until the node's last sample.
-
-    Without a sample nothing is known of what came after its start.
-    """
-    start, end = life.start, life.end
-    started_ns = start.at.monotonic_ns
-    ended_ns = end.at.monotonic_ns if end else max(started_ns, last_sample_ns or started_ns)
-    cut = "running" if is_running else "sample"
-    return RankClaim(
-        rank=start.rank,
-        gpus=tuple(dict.fromkeys(reading.uuid for reading in start.gpus)),
-        started_ns=started_ns,
-        ended_ns=max(started_ns, ended_ns),
-        ended_by="ledger" if end else cut,
-    )
 
 
 def marks_of(claims: Iterable[RankClaim], window_ns: tuple[int, int]) -> tuple[int, ...]:
@@ -107,20 +88,6 @@ def attribute(
     return Attribution(ranks=energies, idle_remainder_j=idle_j, conservation=conservation)
 
 
-def useful_and_lost(incarnations: Sequence[Energy]) -> tuple[float | None, float | None]:
-    """Joules of the last incarnation, and those of all before it: a later one began again.
-
-    What an incarnation saved in a checkpoint is not known, so that lost is the most it can be. None
-    where nothing was measured, 0 lost where there was one alone.
-    """
-    if not incarnations:
-        return None, None
-    lost = [energy.value_j for energy in incarnations[:-1]]
-    known = [value for value in lost if value is not None]
-    is_unknown = len(lost) > 0 and not known
-    return incarnations[-1].value_j, None if is_unknown else math.fsum(known)
-
-
 class _Span(NamedTuple):
     """A stretch of the window in which the same claims hold a GPU; `held` are their places."""
 
@@ -145,7 +112,7 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     """A rank's part of one GPU's energy: its ± are of one board, and add up."""
     known = [span for span in held if span.whole.value_j is not None]
     if not held:
-        return Energy(value_j=0.0, plus_minus_j=0.0, coverage_frac=1.0, scope=gpu.scope)
+        return Energy(value_j=None, scope=gpu.scope, because="of the rank its start alone is known")
     if not known:
         return held[0].whole
     time_s = math.fsum(span.time_s for span in held)

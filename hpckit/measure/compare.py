@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from hpckit.measure.compare_series import QUANTITIES, USEFUL_FRAC, JobSeries, series_of
+from hpckit.measure.compare_why import NOT_MEASURED, which, why_unknown
 from hpckit.measure.spread import (
     Floats,
     Spread,
@@ -22,6 +23,7 @@ from hpckit.measure.spread import (
     t_power,
     t_quantile,
 )
+from hpckit.measure.stragglers import useful_frac
 from hpckit.model.account import SPLIT_GPU, GpuAccount, JobReport
 from hpckit.model.comparison import (
     ComparedJob,
@@ -97,17 +99,18 @@ def _series(side: ComparedSide) -> JobSeries:
 def _sampled(name: str, a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
     one, other = (_spread(series, name, same_boards=same_boards) for series in (a, b))
     if one is None or other is None:
-        means = _mean(a, name), _mean(b, name)
-        which = "A" if one is None else "B"
-        is_known = means[0 if one is None else 1] is not None
-        because = f"{'too short or too even' if is_known else 'not measured'} in {which}"
-        return _unknown(name, *means, because)
+        return _unknown(name, _mean(a, name), _mean(b, name), _why((a, b), name))
     return compared(name, one, other, _method(a, b, same_boards=same_boards))
 
 
 def _spread(series: JobSeries, name: str, *, same_boards: bool) -> Spread | None:
     matrix = series.matrices.get(name)
     return None if matrix is None else spread_of(matrix, same_boards=same_boards)
+
+
+def _why(series: Sequence[JobSeries], name: str, absent: str = NOT_MEASURED) -> str:
+    matrices = [one.matrices.get(name) for one in series]
+    return why_unknown(matrices, [one.bin_s for one in series], absent)
 
 
 def _mean(series: JobSeries, name: str) -> float | None:
@@ -165,8 +168,10 @@ def _unknown(name: str, a: float | None, b: float | None, because: str) -> Compa
 def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
     """Power where each temperature weighs as it does in both: warm silicon takes more."""
     sides = [(one.matrices.get("power_w"), one.matrices.get("temperature_c")) for one in (a, b)]
-    if any(power is None or heat is None for power, heat in sides):
-        return _unknown(EQUAL_TEMPERATURE, None, None, "power or temperature was not measured")
+    absent = which([power is None or heat is None for power, heat in sides])
+    if absent:
+        because = f"power or temperature was not measured in {absent}"
+        return _unknown(EQUAL_TEMPERATURE, None, None, because)
     cells = [
         _strata(power, heat) for power, heat in sides if power is not None and heat is not None
     ]
@@ -177,13 +182,14 @@ def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> C
     if common.sum() < _LEAST_OVERLAP_FRAC:
         because = f"the two were at the same temperature for {common.sum():.0%} of the time"
         return _unknown(EQUAL_TEMPERATURE, None, None, because)
-    spreads = [
-        _weighted(power, strata, common / np.maximum(own, _ROUNDING), same_boards=same_boards)
+    influences = [
+        _influence(power, strata, common / np.maximum(own, _ROUNDING))
         for (power, strata), own in zip(cells, fractions, strict=True)
     ]
-    one, other = spreads
+    one, other = (_weighted(*found, same_boards=same_boards) for found in influences)
     if one is None or other is None:
-        return _unknown(EQUAL_TEMPERATURE, None, None, "measured for too short a time")
+        because = why_unknown([matrix for _, matrix in influences], [a.bin_s, b.bin_s])
+        return _unknown(EQUAL_TEMPERATURE, None, None, because)
     overlap = f"; at temperatures that both had, {common.sum():.0%} of the time"
     method = _method(a, b, same_boards=same_boards) + overlap
     return compared(EQUAL_TEMPERATURE, one, other, method)
@@ -197,13 +203,15 @@ def _strata(power: Floats, heat: Floats) -> tuple[Floats, np.ndarray]:
     return power, strata
 
 
-def _weighted(
-    power: Floats, strata: np.ndarray, weights: Floats, *, same_boards: bool
-) -> Spread | None:
-    """A weighted mean and its variance: that of the mean of its influence values."""
+def _influence(power: Floats, strata: np.ndarray, weights: Floats) -> tuple[float, Floats]:
+    """A weighted mean, and of each moment what it would be by that moment alone."""
     given = np.where(strata >= 0, weights[np.maximum(strata, 0)], np.nan)
     mean = float(np.nansum(given * power) / np.nansum(given))
-    influence = mean + given * (power - mean) / float(np.nanmean(given))
+    return mean, mean + given * (power - mean) / float(np.nanmean(given))
+
+
+def _weighted(mean: float, influence: Floats, *, same_boards: bool) -> Spread | None:
+    """A weighted mean and its variance: that of the mean of its influence values."""
     spread = spread_of(influence, same_boards=same_boards)
     return None if spread is None else spread._replace(mean=mean)
 
@@ -227,14 +235,14 @@ class _OfAccounts:
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
     """Joules for each hour of a GPU in which they were measured."""
-    if gpu.energy.value_j is None or gpu.held_s <= 0:
+    measured_s = _measured_s(gpu)
+    if gpu.energy.value_j is None or measured_s <= 0:
         return None
-    return gpu.energy.value_j / _measured_s(gpu) * _S_PER_H
+    return gpu.energy.value_j / measured_s * _S_PER_H
 
 
 def _measured_s(gpu: GpuAccount) -> float:
-    # A model has no coverage, and is of the whole time.
-    return gpu.held_s * (gpu.energy.coverage_frac or 1.0)
+    return gpu.held_s * gpu.energy.coverage_frac
 
 
 def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None:
@@ -253,17 +261,12 @@ def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None
     return half_j / _HALF_WIDTH / hours if hours > 0 else None
 
 
-def _useful(gpu: GpuAccount) -> float | None:
-    known_s = gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
-    return gpu.waste.useful_gpu_s / known_s if known_s > 0 else None
-
-
 _ACCOUNTS: Final = {
     "energy_per_gpu_hour_j": _OfAccounts(
         sampled="power_w", factor=_S_PER_H, of_gpu=_energy_rate, error=_energy_error
     ),
     USEFUL_FRAC: _OfAccounts(
-        sampled=USEFUL_FRAC, factor=1.0, of_gpu=_useful, error=lambda _gpus, _same: 0.0
+        sampled=USEFUL_FRAC, factor=1.0, of_gpu=useful_frac, error=lambda _gpus, _same: 0.0
     ),
 }
 
@@ -288,7 +291,12 @@ def _of_accounts(
         if mean is not None and spread is not None and error is not None
     ]
     if len(found) < len(means):
-        return _unknown(name, means[0], means[1], _why_not(means, spreads))
+        because = "how far the energy may be off is not known"
+        if absent := which([mean is None for mean in means]):
+            because = NOT_MEASURED.format(absent)
+        elif None in spreads:
+            because = _why([a[1], b[1]], row.sampled, "{} left no samples of it over time")
+        return _unknown(name, means[0], means[1], because)
     (was, by_a, error_a), (is_now, by_b, error_b) = found
     unexplained = is_now - was - row.factor * (by_b.mean - by_a.mean)
     square = row.factor**2
@@ -303,15 +311,6 @@ def _of_accounts(
 def _mean_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
-
-
-def _why_not(means: Sequence[float | None], spreads: Sequence[Spread | None]) -> str:
-    if None in means:
-        return f"not measured in {'A' if means[0] is None else 'B'}"
-    if None in spreads:
-        which = "A" if spreads[0] is None else "B"
-        return f"{which} has no samples that tell how it went over time, or for too short a time"
-    return "how far the energy may be off is not known"
 
 
 def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node
-from hpckit.measure.gpu_words import gpu_name, gpu_names, percent
+from hpckit.measure.gpu_words import gpu_name, gpu_names, percent, place
 from hpckit.measure.judged import known_s
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window
+from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.units import format_duration, format_indices
 
 NEVER_FRAC: Final = 0.01
@@ -54,7 +55,11 @@ DISAGREE_S: Final = 60.0
 UNKNOWN_FRAC: Final = 0.1
 UNKNOWN_S: Final = 10.0
 """A sampler starts and ends within some seconds of its job."""
-BALANCE: Final = "see whether its rank has more to do, as a pipeline's stage may; balance the work"
+MEND: Final = (
+    "mend the cause (CPUs: the job file; else your operator); --exclude the node till then"
+)
+"""What to do about one that something explains."""
+BALANCE: Final = "balance the work, if its rank has more to do than others"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
@@ -134,17 +139,14 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
 
 def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `straggler`."""
-    ranks: dict[tuple[int, str, str], set[int]] = {}
-    for rank in job.report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((rank.restart, rank.node, uuid), set()).add(rank.rank)
+    ranks = ranks_by_gpu(job.report)
     for one in job.stragglers:
-        its = ranks.get((one.restart, one.node, one.uuid), set())
+        its = ranks.get((one.restart, one.node, one.uuid), ())
         what = "rank" if len(its) == 1 else "ranks"
         subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
         why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
         because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
-        remedy = None if one.causes else BALANCE
+        remedy = MEND if one.causes else BALANCE
         yield Evidence(subject, because, one.wasted_gpu_s, remedy=remedy)
 
 
@@ -241,7 +243,7 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
         if node.unseen_gpus and node.samples:
             many = "GPU" if node.unseen_gpus == 1 else "GPUs"
             words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
-            yield Evidence(node.node, f"{words} what ran")
+            yield Evidence(place(node.node, node.restart), f"{words} what ran")
 
 
 # --- shares --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.measure.finding_rule import Evidence, MeasuredJob
-from hpckit.measure.gpu_words import percent
+from hpckit.measure.gpu_words import percent, place
 from hpckit.measure.judged import known_s
 from hpckit.model.account import NodeAccount
 from hpckit.model.hostlist import fold_hosts
@@ -33,7 +33,10 @@ def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
         if node.oom_kills:
             times = "once" if node.oom_kills == 1 else f"{node.oom_kills} times"
             peak = _memory_words(node)
-            yield Evidence(node.node, f"the kernel killed a process of the job {times}{peak}")
+            yield Evidence(
+                place(node.node, node.restart),
+                f"the kernel killed a process of the job {times}{peak}",
+            )
 
 
 def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
@@ -41,7 +44,7 @@ def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     for node in job.report.nodes:
         if _memory_frac(node) >= MEMORY_FRAC and not node.oom_kills:
             words = f"up to {percent(_memory_frac(node))} of the job's memory was in use"
-            yield Evidence(node.node, f"{words}, page cache not counted")
+            yield Evidence(place(node.node, node.restart), f"{words}, page cache not counted")
 
 
 def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
@@ -51,12 +54,12 @@ def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
         pressed = node.psi_frac.get("cpu_some", 0.0)
         if throttled >= THROTTLED_FRAC:
             yield Evidence(
-                node.node,
+                place(node.node, node.restart),
                 f"its CPU quota held the job back for {percent(throttled)} of its CPUs' time",
             )
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
             yield Evidence(
-                node.node,
+                place(node.node, node.restart),
                 f"threads waited for a CPU {percent(pressed)} of the time, and GPUs were idle"
                 f" {percent(waited)}{_cpus(node)}",
             )
@@ -68,7 +71,7 @@ def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
         stalled, waited = node.psi_frac.get("io_full", 0.0), _gpus_waited_frac(job, node)
         if stalled >= IO_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
             yield Evidence(
-                node.node,
+                place(node.node, node.restart),
                 f"all of the job waited for files {percent(stalled)} of the time, and GPUs were"
                 f" idle {percent(waited)}",
             )
@@ -80,7 +83,7 @@ def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
         stalled = node.psi_frac.get("memory_full", 0.0)
         if stalled >= MEMORY_PRESSURE_FRAC:
             yield Evidence(
-                node.node,
+                place(node.node, node.restart),
                 f"all of the job waited for memory to be freed {percent(stalled)} of the time",
             )
 
@@ -103,8 +106,9 @@ def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
         if sampled and (node.restart, node.node) not in sampled:
             why = f": {node.missing[0]}" if node.missing else ""
             alike.setdefault((node.restart, why), []).append(node.node)
-    for (_, why), nodes in alike.items():
-        yield Evidence(fold_hosts(nodes), f"no samples are there, of other nodes there are{why}")
+    for (restart, why), nodes in alike.items():
+        where = place(fold_hosts(nodes), restart)
+        yield Evidence(where, f"no samples are there, of other nodes there are{why}")
 
 
 def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:

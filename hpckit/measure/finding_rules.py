@@ -20,7 +20,7 @@ RULES: Final = (
         severity=Severity.ERROR,
         what="A process of the job used more memory than the job has on a node, and was killed.",
         threshold="once",
-        remedy="ask for more memory: --mem, or --mem-per-cpu",
+        remedy="ask for more memory: --mem SIZE, or --set resources.mem_per_cpu=SIZE",
         source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.events: oom_kill",
         check=node.oom_kill,
     ),
@@ -66,8 +66,7 @@ RULES: Final = (
             " standard deviations; without long stretches in which nothing ran, among GPUs that"
             f" were in use for as long as most ± {percent(stragglers.PEER_FRAC)}"
         ),
-        remedy="if throttling or a link explains it tell your operator, and use --exclude until"
-        f" then; else {gpu.BALANCE}",
+        remedy=f"{gpu.MEND}; without a cause {gpu.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
         check=gpu.straggler,
     ),
@@ -133,7 +132,7 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="The job waited for its own memory to be freed.",
         threshold=f"{percent(node.MEMORY_PRESSURE_FRAC)} of the time",
-        remedy="ask for more memory: --mem",
+        remedy="ask for more memory: --mem SIZE",
         source=_PSI,
         check=node.memory_pressure,
     ),
@@ -190,7 +189,7 @@ RULES: Final = (
         severity=Severity.NOTE,
         what="The job's memory on a node was nearly full.",
         threshold=percent(node.MEMORY_FRAC),
-        remedy="ask for some more: --mem",
+        remedy="ask for some more: --mem SIZE",
         source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.stat",
         check=node.host_memory_high,
     ),

@@ -87,13 +87,6 @@ class GpuEnergy:
         """The integral of the power over the same time as `counter_j`, else over the window."""
         return self._whole("checked_j" if self.counter_j is not None else "integral_j")
 
-    @property
-    def is_disputed(self) -> bool:
-        """Whether counter and integral differ by more than a fifth (zeus#181)."""
-        if len(self.marks_ns) < _ENDS:
-            return False
-        return _is_disputed(self._step(0, -1), self._power_w())
-
     def joules_at(self, at_ns: int) -> float:
         """The energy from an origin to a mark. Raises ValueError for a moment that is no mark."""
         return float(self.columns[0, self._place(at_ns)])

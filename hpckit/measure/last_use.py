@@ -38,11 +38,14 @@ class LastUse:
         self._gone_ns: list[int | None] = [None] * len(stretches_ns)
 
     def add(self, times_ns: Times, rows: Rows) -> None:
-        """The GPU's next rows and their times."""
+        """The GPU's next rows, one at least, and their times."""
         counted = (rows["processes"] != _NONE) & (rows["processes"] > 0)
         used = counted | ((rows["util_pct"] != _NONE) & (rows["util_pct"] > 0))
         empty = (rows["processes"] == 0) & ~used
+        begin_ns, end_ns = int(times_ns.min()), int(times_ns.max())
         for place, (first_ns, last_ns) in enumerate(self._stretches_ns):
+            if last_ns < begin_ns or first_ns > end_ns:
+                continue
             inside = (times_ns >= first_ns) & (times_ns <= last_ns)
             if inside.any():
                 self._had_process[place] |= bool((counted & inside).any())

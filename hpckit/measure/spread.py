@@ -53,24 +53,50 @@ class Spread(NamedTuple):
     df: float
 
 
+class Lack(NamedTuple):
+    """Why a series tells no variance of its mean: it has too few moments, or changes too slowly.
+
+    `independent` is how many samples that do not hang together its moments are worth, None of too
+    few moments.
+    """
+
+    moments: int
+    independent: float | None
+
+
 def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | None:
     """The mean over GPUs (rows) and moments (columns), NaN being no measurement.
 
     None with fewer than LEAST_SAMPLES moments, or LEAST_INDEPENDENT that count.
     """
-    matrix = matrix[np.isfinite(matrix).any(axis=1)]
-    matrix = matrix[:, np.isfinite(matrix).any(axis=0)]
-    if not len(matrix) or matrix.shape[1] < LEAST_SAMPLES:
+    if lack_of(matrix) is not None:
         return None
+    matrix = _known(matrix)
     gpu_means = np.nanmean(matrix, axis=1)
     own = matrix - gpu_means[:, None]
     common = np.nanmean(own, axis=0)
     parts = [variance_of_mean(common)]
-    if float(common.var()) < LEAST_INDEPENDENT * parts[0][0]:
-        return None
     if len(matrix) > 1 and not same_boards:
         parts.append(_between(gpu_means, own - common))
     return summed(float(gpu_means.mean()), parts)
+
+
+def lack_of(matrix: Floats) -> Lack | None:
+    """What a matrix of GPUs and moments lacks for a variance; None where it has one."""
+    matrix = _known(matrix)
+    moments = matrix.shape[1] if len(matrix) else 0
+    if moments < LEAST_SAMPLES:
+        return Lack(moments, None)
+    common = np.nanmean(matrix - np.nanmean(matrix, axis=1)[:, None], axis=0)
+    variance, _ = variance_of_mean(common)
+    if float(common.var()) >= LEAST_INDEPENDENT * variance:
+        return None
+    return Lack(moments, float(common.var()) / variance)
+
+
+def _known(matrix: Floats) -> Floats:
+    matrix = matrix[np.isfinite(matrix).any(axis=1)]
+    return matrix[:, np.isfinite(matrix).any(axis=0)]
 
 
 def summed(mean: float, parts: list[tuple[float, float]]) -> Spread:

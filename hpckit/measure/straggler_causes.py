@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hpckit.measure.gpu_words import percent
+from hpckit.measure.peers import Ordered
 from hpckit.model.account import GpuAccount, NodeAccount
 from hpckit.model.index_list import expand_indices
 
@@ -22,6 +23,7 @@ CAP_FRAC: Final = 0.2
 LIMIT_FRAC: Final = 0.05
 CLOCK_FRAC: Final = 0.05
 CPU_THROTTLED_FRAC: Final = 0.02
+_Measure = Callable[[GpuAccount], float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +38,24 @@ class Surroundings:
     cpus: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
-def causes_of(
-    gpu: GpuAccount, others: Sequence[GpuAccount], surroundings: Surroundings
-) -> tuple[str, ...]:
+class Peers:
+    """The GPUs that one is compared with, and itself, which is left out of what is usual."""
+
+    def __init__(self, gpus: Sequence[GpuAccount]) -> None:
+        self._gpus = gpus
+        self._ordered: dict[_Measure, Ordered] = {}
+
+    def usual(self, measure: _Measure, own: GpuAccount) -> float | None:
+        """The median of the others; None where none has it."""
+        if measure not in self._ordered:
+            known = (value for gpu in self._gpus if (value := measure(gpu)) is not None)
+            self._ordered[measure] = Ordered(known)
+        return self._ordered[measure].median_without(measure(own))
+
+
+def causes_of(gpu: GpuAccount, peers: Peers, surroundings: Surroundings) -> tuple[str, ...]:
     """What explains that a GPU is behind, the surest first."""
-    found = [*_held_down(gpu, others), *_lower(gpu, others)]
+    found = [*_held_down(gpu, peers), *_lower(gpu, peers)]
     topology = surroundings.topologies.get(gpu.node)
     device = None if topology is None else _device(topology, gpu)
     if topology is not None and device is not None:
@@ -49,23 +64,21 @@ def causes_of(
     return (*found, *_cpu_throttling(gpu, surroundings))
 
 
-def _held_down(gpu: GpuAccount, others: Sequence[GpuAccount]) -> Iterator[str]:
-    for words, floor, seconds in _THROTTLING:
-        own = seconds(gpu)
-        theirs = [one for other in others if (one := _frac(seconds(other), other)) is not None]
-        frac = _frac(own, gpu)
+def _held_down(gpu: GpuAccount, peers: Peers) -> Iterator[str]:
+    for words, floor, measure in _THROTTLING:
+        frac = measure(gpu)
         if frac is None:
             continue
-        usual = statistics.median(theirs) if theirs else 0.0
+        usual = peers.usual(measure, gpu) or 0.0
         if frac - usual > floor:
             yield f"{words} {percent(frac)} of the time, the others {percent(usual)}"
 
 
-def _lower(gpu: GpuAccount, others: Sequence[GpuAccount]) -> Iterator[str]:
-    limit_w = _usual(other.power_limit_w for other in others)
+def _lower(gpu: GpuAccount, peers: Peers) -> Iterator[str]:
+    limit_w = peers.usual(_limit_w, gpu)
     if gpu.power_limit_w and limit_w and gpu.power_limit_w < limit_w * (1 - LIMIT_FRAC):
         yield f"its power limit is {gpu.power_limit_w:.0f} W, the others' {limit_w:.0f} W"
-    mhz = _usual(other.sm_mean_mhz for other in others)
+    mhz = peers.usual(_sm_mhz, gpu)
     if gpu.sm_mean_mhz and mhz and gpu.sm_mean_mhz < mhz * (1 - CLOCK_FRAC):
         yield f"its SM clock was {gpu.sm_mean_mhz:.0f} MHz, the others' {mhz:.0f} MHz"
 
@@ -132,8 +145,22 @@ def _frac(seconds: float | None, gpu: GpuAccount) -> float | None:
     return None if seconds is None or gpu.held_s <= 0 else seconds / gpu.held_s
 
 
-_THROTTLING: Final[tuple[tuple[str, float, Callable[[GpuAccount], float | None]], ...]] = (
-    ("heat held its clocks down", HEAT_FRAC, lambda gpu: gpu.throttling.thermal_s),
-    ("the power brake held its clocks down", HEAT_FRAC, lambda gpu: gpu.throttling.power_brake_s),
-    ("its power limit held its clocks down", CAP_FRAC, lambda gpu: gpu.throttling.power_cap_s),
-)
+def _limit_w(gpu: GpuAccount) -> float | None:
+    return gpu.power_limit_w
+
+
+def _sm_mhz(gpu: GpuAccount) -> float | None:
+    return gpu.sm_mean_mhz
+
+
+_THROTTLING: Final[tuple[tuple[str, float, _Measure], ...]] = (
+    ("heat held its clocks down", HEAT_FRAC, lambda gpu: _frac(gpu.throttling.thermal_s, gpu)),
+    (
+        "the power brake held its clocks down", HEAT_FRAC,
+        lambda gpu: _frac(gpu.throttling.power_brake_s, gpu),
+    ),
+    (
+        "its power limit held its clocks down", CAP_FRAC,
+        lambda gpu: _frac(gpu.throttling.power_cap_s, gpu),
+    ),
+)  # fmt: skip

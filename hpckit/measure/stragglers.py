@@ -22,8 +22,8 @@ from typing import Final
 
 from hpckit.measure.gpu_words import gpu_name, percent
 from hpckit.measure.judged import is_judged, known_s
-from hpckit.measure.peers import above, median_of_others
-from hpckit.measure.straggler_causes import Surroundings, causes_of
+from hpckit.measure.peers import Ordered, above
+from hpckit.measure.straggler_causes import Peers, Surroundings, causes_of
 from hpckit.model.account import GpuAccount, RankAccount
 
 BEHIND_FRAC: Final = 0.05
@@ -160,8 +160,9 @@ def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> 
         seen.setdefault(key, one)
     for key, one in _by_clock(gpus).items():
         seen.setdefault(key, one)
+    peers = Peers(tuple(gpus.values()))
     return [
-        dataclasses.replace(one, causes=causes_of(gpus[key], _others(gpus, key), surroundings))
+        dataclasses.replace(one, causes=causes_of(gpus[key], peers, surroundings))
         for key, one in seen.items()
     ]
 
@@ -190,9 +191,9 @@ def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     if len(known) < len(gpus):
         return {}
     middle = statistics.median(known.values())
-    found = {}
+    found, ordered = {}, Ordered(known.values())
     for key in above({key: frac / middle for key, frac in known.items()}, ACTIVITY_BEHIND_FRAC):
-        others = median_of_others(known, key) or middle
+        others = ordered.median_without(known[key]) or middle
         words = f"its SMs were busy {percent(known[key])} of the time, the others' "
         found[key] = _straggler(gpus[key], known[key] / others - 1, words + percent(others))
     return found
@@ -213,9 +214,9 @@ def _by_clock(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
         return {}
     middle = statistics.median(useful.values())
     slowness = {key: statistics.median(known.values()) / mhz for key, mhz in known.items()}
-    found = {}
+    found, ordered = {}, Ordered(known.values())
     for key in above(slowness, CLOCK_BEHIND_FRAC):
-        others = median_of_others(known, key) or known[key]
+        others = ordered.median_without(known[key]) or known[key]
         if useful[key] >= middle - BEHIND_FRAC:
             words = f"its SM clock was {known[key]:.0f} MHz in the mean, the others' {others:.0f}"
             found[key] = _straggler(gpus[key], others / known[key] - 1, words)
@@ -234,7 +235,3 @@ def _straggler(
         because=because,
         wasted_gpu_s=wasted_gpu_s,
     )
-
-
-def _others(gpus: Mapping[GpuKey, GpuAccount], key: GpuKey) -> list[GpuAccount]:
-    return [gpu for one, gpu in gpus.items() if one != key]

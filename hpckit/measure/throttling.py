@@ -57,7 +57,7 @@ class _Cause:
             self._bits_us = (self._bits_us or 0) + on_us
         if grown is None:
             return bits.percents(self._bits)
-        return self._counted(grown, stretch, bits)
+        return self._counted(grown, stretch)
 
     def seconds(self) -> float | None:
         """How long, None where neither says; counters first, as they miss nothing."""
@@ -65,7 +65,7 @@ class _Cause:
             return min(self._counted_ms * US_PER_MS, self._held_us) / 1e6
         return None if self._bits_us is None else self._bits_us / 1e6
 
-    def _counted(self, grown: Growth, stretch: Stretch, bits: Bits) -> Percents:
+    def _counted(self, grown: Growth, stretch: Stretch) -> Percents:
         is_known = int(grown.min()) >= 0
         if int(grown.max()) >= 0:
             known = grown if is_known else np.maximum(grown, 0)
@@ -74,10 +74,8 @@ class _Cause:
             return np.zeros(len(grown))
         shares = grown * (WHOLE_PCT * US_PER_MS) / np.maximum(stretch.apart_us, 1)
         np.minimum(shares, WHOLE_PCT, out=shares)
-        if not is_known:
-            instead = bits.percents(self._bits)
-            shares = np.where(grown >= 0, shares, np.nan if instead is None else instead)
-        return shares
+        # The bit of a moment is no share of the time before the first reading.
+        return shares if is_known else np.where(grown >= 0, shares, np.nan)
 
 
 class Bits:

@@ -163,10 +163,11 @@ class RankAccount:
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
     `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
-    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (the last
-    one there is); `running` has none. `busy_frac` (0 to 1) is the useful part of the time that it
-    had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than its
-    peers', on the worst of its GPUs: 0.16 is 16 % longer, 0 is no straggler, None is not compared.
+    (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (its
+    node's last evidence); `running` has none. `busy_frac` (0 to 1) is the useful part of the time
+    that it had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than
+    its peers', on the worst of its GPUs: 0.16 is 16 % longer, 0 is no straggler, None is not
+    compared.
     """
 
     rank: int
@@ -191,8 +192,9 @@ class RankAccount:
 class NodeAccount:
     """One node in one incarnation. `missing` says what is not there of it, and why.
 
-    `started_s` and `ended_s` are its first and last evidence, None where it left none;
-    `unseen_gpus` are those that the job asked for there and that no account names.
+    `started_s` and `ended_s` are its first and last evidence, None where it left none; `unseen_s`
+    is how much longer it was held, before and after. `unseen_gpus` are those that the job asked for
+    there and that no account names.
     `mem_peak_bytes` is the most of the samples, without page cache: what comes and goes between two
     is not in it. `mem_kernel_peak_bytes` is the kernel's own peak, which misses nothing and counts
     page cache: the need lies between the two. `cpus_enough` are the fewest CPUs on which the job's
@@ -218,6 +220,7 @@ class NodeAccount:
     network_bytes: Mapping[str, int] = field(default_factory=dict)
     sampler_cpu_s: float | None = None
     unseen_gpus: int = 0
+    unseen_s: float = 0.0
     missing: tuple[str, ...] = ()
 
     @property
@@ -304,7 +307,8 @@ class AdviceOutcome:
     """What became of one prediction of advice that this job was submitted with.
 
     `report` is the job whose report gave the advice; `quantity` is what was predicted, in the unit
-    at its end. `held` is None where this run cannot tell, and `because` says why it is as it is.
+    at its end, and `before` what the measured job had of it. `held` is None where this run cannot
+    tell, and `because` says why it is as it is.
     """
 
     report: str
@@ -315,6 +319,7 @@ class AdviceOutcome:
     measured: float | None
     held: bool | None
     because: str
+    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

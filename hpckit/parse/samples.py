@@ -37,7 +37,7 @@ from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
 PIECE_BYTES: Final = 1 << 25
 _HEAD_BYTES = 100
 MOST_EVENTS: Final = 100_000
-"""Of a file: a sampler writes some when a GPU's processes change. The rest is counted."""
+"""Lines of a file: a sampler writes some when a GPU's processes change. The rest is counted."""
 
 Piece = bytes | memoryview
 _Group = list[Blocks]
@@ -214,17 +214,20 @@ class SampleReader:
             group.append(_alone(header.monotonic_ns, payload))
 
     def _take_events(self, payload: memoryview) -> None:
-        for line in bytes(payload).splitlines():
-            if self._events_left <= 0:
-                self._walk.events_left_out += 1
-                continue
+        # Split no further than is read: a block may have 16 million lines.
+        lines = bytes(payload).split(b"\n", self._events_left)
+        rest = lines.pop()
+        if rest and len(lines) < self._events_left:
+            lines, rest = [*lines, rest], b""
+        self._walk.events_left_out += rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
+        self._events_left -= len(lines)
+        for line in lines:
             try:
                 event = load(line.decode())
             except (ValueError, RecursionError):
                 event = None
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 self._now.events.append(event)
-                self._events_left -= 1
             else:
                 self._walk.lost_bytes += len(line)
 

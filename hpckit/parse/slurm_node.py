@@ -34,12 +34,15 @@ def job_cpus(env: Mapping[str, str]) -> int | None:
 def job_memory_bytes(env: Mapping[str, str], cpus: int | None) -> int | None:
     """The job's memory on this node: SLURM_MEM_PER_NODE, or that of a CPU or GPU times these.
 
-    The sampler's step is one without limits: the script gives it the job's own as HPCKIT_MEM_PER_…
-    None where the job has all of the node's, which Slurm writes as 0.
+    The sampler's step is one without limits: the script gives it the job's own as HPCKIT_MEM_PER_…,
+    and where one of these is set Slurm's are not looked at. None where the job has all of the
+    node's, which Slurm writes as 0.
     """
     gpus = _number(env.get("SLURM_GPUS_ON_NODE", ""))
-    for of, count in (("NODE", 1), ("CPU", cpus), ("GPU", gpus)):
-        each = _number(env.get(f"HPCKIT_MEM_PER_{of}") or env.get(f"SLURM_MEM_PER_{of}", ""))
+    counts = {"NODE": 1, "CPU": cpus, "GPU": gpus}
+    whose = "HPCKIT" if any(env.get(f"HPCKIT_MEM_PER_{of}") for of in counts) else "SLURM"
+    for of, count in counts.items():
+        each = _number(env.get(f"{whose}_MEM_PER_{of}", ""))
         if each is not None and count is not None:
             return each * count * _MIB or None
     return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import Final
 
 from hpckit.model.account import GpuAccount, JobReport
+from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.report.steering import without_steering
 
 COLUMNS: Final = (
@@ -58,20 +60,17 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def report_csv(report: JobReport) -> str:
     """RFC 4180 with a header; an empty field is "not measured", 0 a measured zero."""
-    ranks: dict[tuple[int, str], list[int]] = {}
-    for rank in report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((rank.restart, uuid), []).append(rank.rank)
+    ranks = ranks_by_gpu(report)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for gpu in report.gpus:
-        row = _row(report, gpu, ranks.get((gpu.restart, gpu.uuid), []))
+        row = _row(report, gpu, ranks.get((gpu.restart, gpu.node, gpu.uuid), ()))
         writer.writerow([_field(row[column]) for column in COLUMNS])
     return file.getvalue()
 
 
-def _row(report: JobReport, gpu: GpuAccount, ranks: list[int]) -> dict[str, object]:
+def _row(report: JobReport, gpu: GpuAccount, ranks: Sequence[int]) -> dict[str, object]:
     job, energy = report.job, gpu.energy
     row: dict[str, object] = {
         column: getattr(part, column)
@@ -87,7 +86,7 @@ def _row(report: JobReport, gpu: GpuAccount, ranks: list[int]) -> dict[str, obje
             "gpu_index": gpu.index,
             "gpu_uuid": gpu.uuid,
             "gpu_name": gpu.name,
-            "ranks": " ".join(str(rank) for rank in sorted(set(ranks))),
+            "ranks": " ".join(map(str, ranks)),
             "energy_j": energy.value_j,
             "energy_plus_minus_j": energy.plus_minus_j,
             "energy_source": energy.source,

@@ -19,6 +19,7 @@ from hpckit.model.account import (
     RankAccount,
     Share,
 )
+from hpckit.model.gpu_ranks import GpuPlace, ranks_by_gpu
 from hpckit.report.steering import without_steering
 
 Labels = dict[str, str]
@@ -116,7 +117,7 @@ def report_openmetrics(report: JobReport) -> str:
 
 def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sample]]]:
     job = _job_labels(report)
-    uuids = _ranks_by_gpu(report)
+    ranks = ranks_by_gpu(report)
     yield (
         "job_duration",
         "seconds",
@@ -135,7 +136,7 @@ def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sampl
             gpu.name,
             gpu.unit,
             gpu.help,
-            ((job | _gpu_labels(one, uuids), gpu.value(one)) for one in report.gpus),
+            ((job | _gpu_labels(one, ranks), gpu.value(one)) for one in report.gpus),
         )
     for rank in _RANK:
         yield (
@@ -175,22 +176,15 @@ def _shares(share: Share, job: Labels) -> Iterator[Sample]:
         yield job | {"class": word}, getattr(share, f"{word}_gpu_s") if is_told else None
 
 
-def _ranks_by_gpu(report: JobReport) -> dict[tuple[int, str], str]:
-    """The ranks of a GPU, by incarnation and uuid: the label of one with several names them all."""
-    ranks: dict[tuple[int, str], list[int]] = {}
-    for rank in report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((rank.restart, uuid), []).append(rank.rank)
-    return {key: ",".join(map(str, sorted(set(found)))) for key, found in ranks.items()}
-
-
-def _gpu_labels(gpu: GpuAccount, ranks: Mapping[tuple[int, str], str]) -> Labels:
+def _gpu_labels(gpu: GpuAccount, ranks: Mapping[GpuPlace, Sequence[int]]) -> Labels:
+    """The label of a GPU with several ranks names them all."""
+    its = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
     return {
         "node": gpu.node,
         "gpu": "" if gpu.index is None else str(gpu.index),
         "uuid": gpu.uuid,
         "restart": str(gpu.restart),
-        "rank": ranks.get((gpu.restart, gpu.uuid), ""),
+        "rank": ",".join(map(str, its)),
         **_mig(gpu.energy),
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hpckit.model.account import GpuAccount, JobReport, RankAccount, Share
@@ -29,6 +30,7 @@ _BEHIND_FRAC: Final = 0.05
 _HELD_DOWN_FRAC: Final = 0.01
 _UNKNOWN_FRAC: Final = 0.10
 _MOST_NAMED: Final = 3
+_LEAST_S: Final = 1e-3
 _SIGNALLED: Final = 128
 
 
@@ -38,26 +40,42 @@ _SIGNALLED: Final = 128
 def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
-    if total_s <= 0:
+    if total_s < _LEAST_S:
         return ["held for no measurable time"] if report.gpus else []
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
-        return [f"what they did is not known: {_why_unknown(report.gpus, gpu_time(total_s))}"]
+        return [f"what they did is not known: {why_unknown(report.gpus, gpu_time(total_s))}"]
     shares = [_share(report.waste, key, word) for key, word in _CLASSES]
     parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
     parts.append(f"of {gpu_time(total_s)}")
-    blind = sum("spin" in one.refused for one in report.gpus)
+    boards = _boards(report.gpus)
+    blind = sum("spin" in one.refused for one in boards)
     parts += [f"· on {plural(blind, 'GPU')} a spin cannot be seen"] if blind else []
-    odd = _odd_ones(report.gpus)
+    odd = _odd_ones(boards)
     if odd:
         named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
         if len(odd) > _MOST_NAMED:
             named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
-        parts += [*named, f"· … {len(report.gpus) - len(odd):,} alike"]
+        parts += [*named, f"· … {len(boards) - len(odd):,} alike"]
     return parts
 
 
-def _why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+def _boards(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
+    """Each GPU once, with the GPU-seconds of all incarnations."""
+    found: dict[tuple[str, str], GpuAccount] = {}
+    for gpu in gpus:
+        before = found.get((gpu.node, gpu.uuid))
+        found[gpu.node, gpu.uuid] = gpu if before is None else _together(before, gpu)
+    return list(found.values())
+
+
+def _together(one: GpuAccount, other: GpuAccount) -> GpuAccount:
+    spent = {key: getattr(one.waste, key) + getattr(other.waste, key) for key, _ in _CLASSES}
+    return replace(other, waste=Share(**spent), refused={**one.refused, **other.refused})
+
+
+def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
+    """Why it is not known what GPUs did in the time for which they were held."""
     unseen = any("spin" in one.refused for one in gpus)
     return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
 
@@ -109,8 +127,9 @@ def rank_parts(report: JobReport) -> list[str]:
     if len(lives) > _MOST_NAMED:
         ended.append(f"{plural(len(lives) - _MOST_NAMED, 'restart')} before them")
     parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
-    behind = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
-    behind.sort(key=lambda one: -(one.behind_frac or 0.0))
+    slow = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
+    slow.sort(key=lambda one: one.behind_frac or 0.0)
+    behind = list({(one.rank, one.node): one for one in slow}.values())[::-1]
     for one in behind[:_MOST_NAMED]:
         where = f"{one.node}, restart {one.restart}" if len(lives) > 1 else one.node
         parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({where})")
@@ -149,7 +168,7 @@ def _ends(ranks: Sequence[RankAccount]) -> list[str]:
             return [f"1 rank {end}"]
         own = [one for one in failed if (one.exit_code or 0) <= _SIGNALLED]
         first = [f"rank {own[0].rank} first"] if own else []
-        return [f"all {len(ranks):,} {end}", *first]
+        return [f"all {_starts(ranks) or f'{len(ranks):,}'} {end}", *first]
     parts = []
     if failed:
         end = _end_of(failed[0])
@@ -165,16 +184,24 @@ def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
     return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`, or of many their count."""
-    if len(numbers) == 1:
-        return f"rank {numbers[0]}"
-    runs = format_indices(numbers)
-    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(numbers):,} ranks"
+def _ranks(numbers: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`, or of many their count; one that was started anew counts once."""
+    different = set(numbers)
+    runs = format_indices(different)
+    if len(different) == 1:
+        return f"rank {runs}"
+    return f"ranks {runs}" if runs.count(",") < _MOST_NAMED else f"{len(different):,} ranks"
+
+
+def _starts(ranks: Sequence[RankAccount]) -> str:
+    """`4 starts of 2 ranks` where some began anew, or several steps have one number."""
+    different = {one.rank for one in ranks}
+    again = len(different) < len(ranks)
+    return f"{len(ranks):,} starts of {plural(len(different), 'rank')}" if again else ""
 
 
 _CUT_OFF: Final = {
-    "sample": "its end is the last sample's",
+    "sample": "counted to its node's last evidence",
     "processes": "from its end on nothing ran on its GPUs",
     "next-life": "it was started anew",
 }
@@ -197,19 +224,28 @@ def _end_of(one: RankAccount) -> str:
 
 def cpu_parts(report: JobReport) -> list[str]:
     """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
-    known = [(one.cpu_s, one.rank) for one in report.ranks if one.cpu_s is not None]
+    known = [one for one in report.ranks if one.cpu_s is not None]
     if report.gpus or not known:
         return []
-    total_s = math.fsum(cpu_s for cpu_s, _ in known)
-    parts = [f"{duration(total_s)} CPU time in {plural(len({rank for _, rank in known}), 'rank')}"]
+    total_s = math.fsum(one.cpu_s or 0.0 for one in known)
+    told = _starts(known) or plural(len(known), "rank")
+    parts = [f"{duration(total_s)} CPU time in {told}"]
     if len(known) > 1:
-        most_s, rank = max(known, key=lambda pair: pair[0])
-        parts.append(f"· {duration(most_s)} at most (rank {rank})")
-    cpus = sum(one.cpus or 0 for one in report.nodes)
-    held_s = report.ended_s - report.started_s
+        most = max(known, key=lambda one: one.cpu_s or 0.0)
+        parts.append(f"· {duration(most.cpu_s or 0.0)} at most (rank {most.rank})")
+    cpus, held_s = _cpus(report, {one.restart for one in known})
     if cpus and held_s > 0:
         parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
     return parts
+
+
+def _cpus(report: JobReport, restarts: set[int]) -> tuple[int, float]:
+    """How many CPUs the job had at once, and for how long, in these incarnations."""
+    held = [
+        sum(one.cpus or 0 for one in report.nodes if one.restart == restart) for restart in restarts
+    ]
+    runs = [one for one in report.incarnations if one.restart in restarts]
+    return max(held), math.fsum(one.ended_s - one.started_s for one in runs)
 
 
 def throttling_parts(report: JobReport) -> list[str]:
@@ -221,10 +257,10 @@ def throttling_parts(report: JobReport) -> list[str]:
     if not known:
         return ["whether heat slowed them is not known: no samples say it"]
     parts = []
-    for key, word in (("thermal_s", "slowed by heat"), ("power_brake_s", "by the power brake")):
-        parts += _slowed(gpus, key, word)
+    for key, what in (("thermal_s", "heat"), ("power_brake_s", "the power brake")):
+        parts += _slowed(gpus, key, f"slowed by {what}")
     if not parts:
-        parts = [f"not slowed by heat{_as_far_as_known(gpus, known)}"]
+        parts = [f"not slowed by heat{_as_far_as_known(report, known)}"]
     capped = [one for one in gpus if one.throttling.power_cap_s is not None]
     cap_s = sum(one.throttling.power_cap_s or 0.0 for one in capped)
     held_s = sum(one.held_s for one in capped)
@@ -233,23 +269,27 @@ def throttling_parts(report: JobReport) -> list[str]:
     return [part if not at else f"· {part}" for at, part in enumerate(parts)]
 
 
-def _as_far_as_known(gpus: Sequence[GpuAccount], known: Sequence[GpuAccount]) -> str:
+def _as_far_as_known(report: JobReport, known: Sequence[GpuAccount]) -> str:
     """Of how many GPUs it is known, and for how much of the time, where that is not all."""
-    which = f", as far as is known of {len(known)} of {plural(len(gpus), 'GPU')}"
+    told_of = len(_boards(known))
+    all_gpus = max(report.job.gpus, len(_boards(report.gpus)))
+    which = f", as far as is known of {told_of} of {plural(all_gpus, 'GPU')}"
     held_s = math.fsum(one.held_s for one in known)
     # Samples that do not tell a spin from work tell of clocks all the same.
     told = [one.waste for one in known if "spin" not in one.refused]
     unknown_frac = math.fsum(one.unknown_gpu_s for one in told) / held_s if held_s > 0 else 0.0
     when = f" in the {percent(1 - unknown_frac)} of the time that was sampled"
-    return (when if unknown_frac > _UNKNOWN_FRAC else "") + (
-        which if len(known) < len(gpus) else ""
-    )
+    return (when if unknown_frac > _UNKNOWN_FRAC else "") + (which if told_of < all_gpus else "")
 
 
 def _slowed(gpus: Sequence[GpuAccount], key: str, word: str) -> list[str]:
     shares = [
         ((getattr(one.throttling, key) or 0.0) / one.held_s, one) for one in gpus if one.held_s > 0
     ]
-    slow = sorted((pair for pair in shares if pair[0] >= _HELD_DOWN_FRAC), key=lambda p: -p[0])
+    worst: dict[tuple[str, str], tuple[float, GpuAccount]] = {}
+    for share, one in sorted(shares, key=lambda pair: -pair[0]):
+        if share >= _HELD_DOWN_FRAC:
+            worst.setdefault((one.node, one.uuid), (share, one))
+    slow = list(worst.values())
     named = [f"{_gpu_name(one)} {word} {percent(share)} of the time" for share, one in slow[:2]]
     return [*named, f"{len(slow) - 2:,} more {word}"] if len(slow) > 2 else named  # noqa: PLR2004

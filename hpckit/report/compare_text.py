@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hpckit.model.comparison import (
     COMPARISON_SCHEMA,
@@ -18,21 +18,33 @@ from hpckit.report.quantities import number, plural
 from hpckit.units import format_duration
 
 _J_PER_WH: Final = 3600.0
+
+
+class _Title(NamedTuple):
+    """What a quantity is called here, its unit, and the factor to it."""
+
+    name: str
+    unit: str
+    factor: float = 1.0
+
+
 _SHOWN: Final = {
-    "elapsed_s": ("duration", "s", 1.0),
-    "energy_per_gpu_hour_j": ("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
-    "power_w": ("power", "W", 1.0),
-    "power_at_equal_temperature_w": (" at equal temp.", "W", 1.0),
-    "temperature_c": ("temperature", "°C", 1.0),
-    "useful_frac": ("useful", "%", 100.0),
-    "utilization_pct": ("utilization", "%", 1.0),
-    "sm_mhz": ("SM clock", "MHz", 1.0),
-    "tensor_active_frac": ("tensor active", "%", 100.0),
-    "dram_active_frac": ("DRAM active", "%", 100.0),
-    "thermal_throttled_frac": ("thermal throttling", "%", 100.0),
-    "power_capped_frac": ("at power cap", "%", 100.0),
+    "elapsed_s": _Title("duration", "s"),
+    "energy_per_gpu_hour_j": _Title("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
+    "power_w": _Title("power", "W"),
+    "power_at_equal_temperature_w": _Title(" at equal temp.", "W"),
+    "temperature_c": _Title("temperature", "°C"),
+    "useful_frac": _Title("useful of known", "%", 100.0),
+    "utilization_pct": _Title("utilization", "%"),
+    "sm_mhz": _Title("SM clock", "MHz"),
+    "tensor_active_frac": _Title("tensor active", "%", 100.0),
+    "dram_active_frac": _Title("DRAM active", "%", 100.0),
+    "thermal_throttled_frac": _Title("thermal throttling", "%", 100.0),
+    "power_capped_frac": _Title("at power cap", "%", 100.0),
 }
-"""In this order: what each quantity is called here, its unit, and the factor to it."""
+"""In this order."""
+_NAMED: Final = {"power_at_equal_temperature_w": "power at equal temp."}
+"""Away from the row of power."""
 _BRIEF: Final = {"elapsed_s": "one run each"}
 _NO_RATIO: Final = frozenset(
     {"temperature_c"} | {name for name in _SHOWN if name.endswith("_frac")}
@@ -58,18 +70,21 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
         f" {'':<{_NAME}}{'A':>{_VALUE}}{'B':>{_VALUE}}  B − A (95 %)",
     ]
     by_name = {one.name: one for one in comparison.quantities}
-    silent: list[str] = []
-    for name, (title, unit, factor) in _SHOWN.items():
-        one = by_name.get(name)
-        if one is None:
-            continue
-        if one.a is None and one.b is None:
-            silent.append(title.strip())
-            continue
-        lines += _cut([_row(one, title, unit, factor)], width)
-    if silent:
-        lines += _labelled("not known", ", ".join(silent), width)
-    for place, note in enumerate((_LEGEND, *comparison.notes)):
+    shown = [(by_name[name], title) for name, title in _SHOWN.items() if name in by_name]
+    unsaid: dict[str, list[str]] = {}
+    said: set[str] = set()
+    for one, title in shown:
+        row, is_whole = _row(one, title, width)
+        if not is_whole:
+            unsaid.setdefault(one.because, []).append(_NAMED.get(one.name, title.name))
+        if row:
+            lines.append(row)
+            said.add(one.verdict)
+    for place, (because, titles) in enumerate(unsaid.items()):
+        why = f": {because}" if because else ""
+        lines += _labelled("" if place else "not known", f"{', '.join(titles)}{why}", width)
+    legend = [_LEGEND] if Verdict.NOT_SEEN in said else []
+    for place, note in enumerate((*legend, *comparison.notes)):
         lines += _labelled("" if place else "note", note, width)
     return lines
 
@@ -96,12 +111,20 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
     return [line for one in lines for line in one]
 
 
-def _row(one: ComparedQuantity, title: str, unit: str, factor: float) -> str:
-    values = [_value(value, factor) for value in (one.a, one.b)]
-    head = f" {f'{title}, {unit}':<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
-    if one.difference is None:
-        return f"{head}  {_said(one, factor)}"
-    return f"{head}  {_apart(one, factor):<{_APART}}  {_said(one, factor)}".rstrip()
+def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
+    """The line of a quantity, none where neither has it; and whether it says all."""
+    if one.a is None and one.b is None:
+        return "", False
+    values = [_value(value, title.factor) for value in (one.a, one.b)]
+    name = f"{title.name}, {title.unit}"
+    line = f" {name:<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
+    if one.difference is not None:
+        line += f"  {_apart(one, title.factor):<{_APART}}"
+    whole = f"{line}  {_said(one, title.factor)}".rstrip()
+    if len(whole) <= width:
+        return whole, True
+    is_known = one.verdict is not Verdict.NOT_KNOWN
+    return _cut([whole if is_known else f"{line}  not known"], width)[0], is_known
 
 
 def _value(value: float | None, factor: float) -> str:

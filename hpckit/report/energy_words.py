@@ -26,11 +26,16 @@ _SITE_FILE: Final = "set [energy] in the site file"
 def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
-    if not report.gpus and not report.job.gpus_because:
+    if not is_about_gpus(report):
         first, *rest = _node_and_cost(node, report.cost)
         return [first, *(f"· {part}" for part in rest)]
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report)]
     return [*parts, *(f"· {part}" for part in _node_and_cost(node, report.cost))]
+
+
+def is_about_gpus(report: JobReport) -> bool:
+    """Whether the job had GPUs, or wanted some of which none was seen."""
+    return bool(report.gpus or report.job.gpus or report.job.gpus_because)
 
 
 def _node_and_cost(node: Energy, cost: Cost) -> list[str]:

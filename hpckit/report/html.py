@@ -20,8 +20,11 @@ from markupsafe import Markup
 
 from hpckit.errors import RenderError
 from hpckit.model.account import JobReport
+from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
+from hpckit.report.energy_words import is_about_gpus
+from hpckit.report.finding_groups import grouped, nodes_of
 from hpckit.report.heat_map import heat_map
 from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
@@ -107,8 +110,9 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "synthetic": job.synthetic and bool(report.gpus),
         "folder": clean(job.folder or ""),
         "facts": page_view.facts(report),
+        "has_gpus": is_about_gpus(report),
         "pieces": page_view.pieces(report.waste),
-        "findings": page_view.findings(report.findings),
+        "findings": page_view.findings(grouped(report.findings, nodes_of(report))),
         "advice": page_view.advice(report.advice),
         "missing": [clean(sentence) for sentence in report.missing[:100]],
         "bars": page_view.rank_bars(report.ranks),
@@ -119,14 +123,11 @@ def _texts(report: JobReport) -> dict[str, Any]:
 
 
 def _gpu_plots(report: JobReport) -> list[PlotGroup]:
-    ranks: dict[tuple[str, int], list[str]] = {}
-    for rank in report.ranks:
-        for uuid in rank.gpus:
-            ranks.setdefault((uuid, rank.restart), []).append(str(rank.rank))
+    ranks = ranks_by_gpu(report)
     found = []
     for at, (gpu, because) in enumerate(chosen_gpus(report)):
-        of = ranks.get((gpu.uuid, gpu.restart), [])
-        about = f"rank {', '.join(of[:_MOST_NAMED])}" if of else "no rank"
+        of = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+        about = f"rank {', '.join(map(str, of[:_MOST_NAMED]))}" if of else "no rank"
         if gpu.restart:
             about += f", run {gpu.restart}"
         if because:

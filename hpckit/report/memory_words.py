@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpckit.model.account import JobReport
-from hpckit.report.quantities import memory, plural
+from hpckit.report.quantities import memory
 
 _Least = tuple[int, str]
 
@@ -24,9 +24,7 @@ def memory_parts(report: JobReport) -> list[str]:
         parts.append(max(known, key=lambda one: one[0])[1])
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
-        parts.append(
-            f"{plural(kills, 'process')} killed for memory".replace("processs", "processes")
-        )
+        parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
     return [part if not at else f"· {part}" for at, part in enumerate(parts)]
 
 

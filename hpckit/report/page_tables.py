@@ -137,7 +137,7 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
 
 _ENDS: Final = {
     "ledger": "its own record",
-    "sample": "killed: the last sample",
+    "sample": "killed: its node's last evidence",
     "processes": "killed: nothing ran on its GPUs",
     "next-life": "killed: it was started anew",
     "running": "still running",

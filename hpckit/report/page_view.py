@@ -11,11 +11,14 @@ from hpckit.model.account import (
     Advice,
     Conservation,
     Cost,
+    Energy,
     JobReport,
     RankAccount,
     ReportFinding,
     Share,
 )
+from hpckit.report.account_words import why_unknown
+from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.page_words import (
     NOT_MEASURED,
     behind_words,
@@ -122,13 +125,15 @@ def _facts(report: JobReport) -> Iterator[Fact]:
         else f"of at most {format_time_limit(round(job.time_limit_s))}"
     )
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
-    yield Fact(name="GPU energy", value=energy_words(energy.gpu), about=source_words(energy.gpu))
-    yield Fact(name="node energy", value=energy_words(energy.node), about=source_words(energy.node))
+    has_gpus = is_about_gpus(report)
+    if has_gpus:
+        yield _energy("GPU energy", energy.gpu)
+    yield _energy("node energy", energy.node)
     useful = waste.useful_gpu_s / waste.total_gpu_s if waste.is_measured else None
-    hours = f"of {gpu_hours(waste.total_gpu_s)}"
-    yield Fact(
-        name="useful", value=percent(useful), about=hours if useful is not None else "no samples"
-    )
+    hours = gpu_hours(waste.total_gpu_s)
+    if has_gpus:
+        about = f"of {hours}" if useful is not None else why_unknown(report.gpus, hours)
+        yield Fact(name="useful", value=percent(useful), about=about)
     yield from _cost(report.cost)
     if energy.lost_gpu_j:
         yield Fact(
@@ -138,21 +143,26 @@ def _facts(report: JobReport) -> Iterator[Fact]:
         )
 
 
+def _energy(name: str, energy: Energy) -> Fact:
+    return Fact(name=name, value=energy_words(energy), about=source_words(energy))
+
+
 def _cost(cost: Cost) -> Iterator[Fact]:
-    """What it cost; each says of what, where that is not all of the job."""
+    """What the energy costs, each of what, if not of all; the first also what factors lack."""
     because = clean(cost.because)
     alone = GPUS_ALONE if because.startswith(GPUS_ALONE) else ""
+    found = []
     if cost.facility_j is not None:
         pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"
-        about = ", ".join(part for part in ("with cooling", alone) if part)
-        yield Fact(name=f"energy {pue}", value=joules(cost.facility_j), about=about)
+        found.append((f"energy {pue}", joules(cost.facility_j)))
     if cost.price is not None:
-        value = f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()
-        yield Fact(name="cost of energy", value=value, about=because)
+        found.append(("cost of energy", f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()))
     if cost.co2_g is not None:
         kilo = cost.co2_g >= 1000  # noqa: PLR2004  a kilogram
-        value = f"{significant(cost.co2_g / (1000 if kilo else 1))} {'kg' if kilo else 'g'} CO2"
-        yield Fact(name="carbon", value=value, about=because if cost.price is None else alone)
+        mass = significant(cost.co2_g / (1000 if kilo else 1))
+        found.append(("carbon", f"{mass} {'kg' if kilo else 'g'} CO2e"))
+    for at, (name, value) in enumerate(found):
+        yield Fact(name=name, value=value, about=alone if at else because)
 
 
 def pieces(waste: Share) -> tuple[Piece, ...]:

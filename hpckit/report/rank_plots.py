@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from hpckit.model.account import GpuAccount, JobReport, RankAccount
+from hpckit.model.gpu_ranks import GpuPlace
 from hpckit.report.page_words import clean
 from hpckit.report.plot_panels import Numbers, Panel, PlotGroup, gpu_panels, group_of, rounded_up
 
@@ -20,19 +21,25 @@ _SEVERAL: Final = 2
 
 
 def rank_groups(report: JobReport) -> list[PlotGroup]:
-    """The ranks that used several GPUs, at most 8, the farthest behind before the others."""
-    gpus = {(one.uuid, one.restart): one for one in report.gpus if one.curves}
-    many = [one for one in report.ranks if len(_gpus_of(one, gpus)) >= _SEVERAL]
+    """The ranks that used several GPUs, at most 8, the farthest behind before the others.
+
+    One that was started anew on its GPUs is drawn once: their curves are of the whole time.
+    """
+    gpus = {(one.restart, one.node, one.uuid): one for one in report.gpus if one.curves}
+    found = {
+        (one.restart, one.node, one.rank, one.gpus): one
+        for one in report.ranks
+        if len(_gpus_of(one, gpus)) >= _SEVERAL
+    }
+    many = list(found.values())
     if len(many) > _MOST:
         worst = sorted(many, key=lambda one: -(one.behind_frac or 0.0))[:_MOST]
         many = [one for one in many if one in worst]
     return [_group(one, _gpus_of(one, gpus), at) for at, one in enumerate(many)]
 
 
-def _gpus_of(
-    rank: RankAccount, gpus: Mapping[tuple[str, int], GpuAccount]
-) -> tuple[GpuAccount, ...]:
-    keys = ((uuid, rank.restart) for uuid in rank.gpus)
+def _gpus_of(rank: RankAccount, gpus: Mapping[GpuPlace, GpuAccount]) -> tuple[GpuAccount, ...]:
+    keys = ((rank.restart, rank.node, uuid) for uuid in rank.gpus)
     return tuple(gpus[key] for key in keys if key in gpus)
 
 

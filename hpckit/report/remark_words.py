@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
+from hpckit.report.finding_groups import grouped, nodes_of
 from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
@@ -23,6 +25,14 @@ _MOST_SENTENCES: Final = 3
 _SPARE_OF_EACH: Final = 4
 _ANY: Final = 99
 _LEAST_WORDS: Final = 5
+_QUANTITIES: Final = {
+    "cpu_s": "CPU time",
+    "gpu_s": "GPU time",
+    "elapsed_s": "duration",
+    "energy_j": "GPU energy",
+    "mem_peak_bytes": "memory",
+}
+"""What was predicted, by its name in AdviceOutcome."""
 _TELLING: Final = 8
 _MORE: Final = "and {} more in --json"
 
@@ -37,10 +47,10 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     known = {severity: place for place, severity in enumerate(_SEVERITIES)}
     ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
+    bare = [replace(one, because=_without_repeats(one, ordered)) for one in ordered]
+    ordered = list(grouped(bare, nodes_of(report)))
     shown = ordered[:_MOST_FINDINGS]
-    evidence = [
-        tuple(_ever_less(_without_repeats(one, ordered), _cost(one, report))) for one in shown
-    ]
+    evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
         for at, one in enumerate(shown)
@@ -156,12 +166,23 @@ def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) ->
 def _outcome(outcome: AdviceOutcome) -> str:
     words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
     said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
-    numbers = [
-        f"{quantity(outcome.quantity, value)} {what}"
-        for value, what in ((outcome.predicted, "predicted"), (outcome.measured, "measured"))
-        if value is not None
-    ]
-    return clocks(f"{said}, {outcome.because} ({', '.join(numbers)})" if numbers else said)
+    return clocks(f"{said}, {_course(outcome)}{outcome.because}")
+
+
+def _course(outcome: AdviceOutcome) -> str:
+    """What became of the quantity: `CPU time 12:27 → 1:33 (predicted 1:33), `."""
+    if outcome.measured is None:
+        return ""
+
+    def told(value: float) -> str:
+        return quantity(outcome.quantity, value)
+
+    name = _QUANTITIES.get(outcome.quantity, outcome.quantity)
+    was = "" if outcome.before is None else f"{told(outcome.before)} → "
+    predicted = "" if outcome.predicted is None else f" (predicted {told(outcome.predicted)})"
+    # What a limit is advised by is what it is to be in the next run.
+    predicted = "" if outcome.predicted == outcome.before else predicted
+    return f"{name} {was}{told(outcome.measured)}{predicted}, "
 
 
 def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:

@@ -66,7 +66,7 @@ def submission(scratch: Path, number: int, stage: str) -> dict[str, object]:
         "KILL_NOTE": str(note),
     }
     process = subprocess.Popen(
-        ["hpckit", "submit", "--quiet", "--time", "1", "--", "true"],
+        ["hpckit", "submit", "--quiet", "--time", "1", "--no-account", "--", "true"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -37,7 +37,7 @@ FAIL = "case $SLURM_ARRAY_TASK_ID in 7|150) exit 3;; esac"
 def array(cluster: Cluster) -> dict[str, Any]:
     """What `hpckit wait` says of 250 tasks of which two end with 3, and the code it ends with."""
     # Sixteen at once: 250 job steps that begin together are too much for a small machine.
-    few = ("--array", "0-249", "--cpus-per-task", "16")
+    few = ("--array", "0-249", "--cpus-per-task", "16", "--no-account")
     job = submit(cluster, *few, "--", "sh", "-c", f"{SAY}; {FAIL}")
     done = hpckit(cluster, "wait", "--json", job["job_id"], timeout_s=400)
     return {**document(done), "returncode": done.returncode}

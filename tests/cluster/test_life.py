@@ -73,7 +73,7 @@ def words_of(cluster: Cluster, job_id: str) -> str:
 def array(cluster: Cluster) -> dict[str, Any]:
     """What `submit --wait` said of twenty tasks of which the seventh ended with 3, and its code."""
     task = f"echo task $SLURM_ARRAY_TASK_ID; test $SLURM_ARRAY_TASK_ID != {FAILING} || exit 3"
-    words = ("submit", "--json", "--array", f"{TASKS[0]}-{TASKS[-1]}", "--wait")
+    words = ("submit", "--json", "--no-account", "--array", f"{TASKS[0]}-{TASKS[-1]}", "--wait")
     done = hpckit(cluster, *words, "--", "sh", "-c", task)
     return {**document(done), "returncode": done.returncode}
 

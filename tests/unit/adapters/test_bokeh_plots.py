@@ -22,7 +22,7 @@ def test_without_the_package() -> None:
     found = bokeh_plots("no_such_package")
 
     assert found.script is None
-    assert 'pip install "bokeh>=3.6,<4"' in found.because
+    assert f"{sys.executable} -m pip install 'bokeh>=3.6,<4'" in found.because
 
 
 def test_package_without_a_version() -> None:

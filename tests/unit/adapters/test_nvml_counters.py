@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -413,6 +414,35 @@ def test_mig_device_has_a_gpu(machine: Machine, library: Path) -> None:
     assert parent_of(nvml, "MIG-GPU-abc/3/0") == "GPU-abc"
     assert parent_of(nvml, "MIG-no-such") is None
     assert counters_of(nvml).describe()[1]["mig"] is True
+
+
+def test_mig_device_that_is_no_text_has_no_gpu(machine: Machine) -> None:
+    """A byte that is no UTF-8, as the environment may have it, is asked for as it is."""
+    assert parent_of(machine.open(BUSY).nvml, "MIG-\udcff") is None
+
+
+class Nonsense(NvmlCalls):
+    """A library that tells numbers which no column has room for."""
+
+    def function(self, name: str) -> Any:
+        """The function, or one that gives ones only."""
+        if name not in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2"):
+            return super().function(name)
+
+        def answer(_: object, out: Any) -> int:
+            ctypes.memset(out, 0xFF, ctypes.sizeof(out._obj))
+            return 0
+
+        return answer
+
+
+def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) -> None:
+    """Neither a utilization nor memory of ones only ends the sampling of a job."""
+    machine.open(BUSY)
+    nvml = Nonsense(str(library / "libfake-nvml.so"))
+    nvml.call("nvmlShutdown")  # the machine has it open
+    row = rows_of(counters_of(nvml))[0]
+    assert (row["util_pct"], row["mem_util_pct"], row["mem_used_mib"]) == (None, None, None)
 
 
 def test_counter_of_32_bits_goes_on() -> None:

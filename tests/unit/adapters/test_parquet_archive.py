@@ -221,6 +221,28 @@ def test_a_row_group_that_was_never_written_as_one_is_not_read(tmp_path: Path) -
         list(chunks(ParquetStore(other), other))
 
 
+def test_no_column_of_texts_is_read(tmp_path: Path) -> None:
+    """A text of a MiB costs a small file nothing in each of its rows, and memory all of it."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5, ledgers=False))
+    table = pq.read_table(path)
+    table = table.filter(table["gpu_uuid"].is_valid())
+    other = changed(path, table.drop_columns(["gpu_uuid", "node"]), {}, 100)
+    assert sum(len(chunk.gpu) for chunk in chunks(ParquetStore(other), other)) == len(table)
+
+
+def test_rows_with_more_columns_than_a_sampler_has_are_not_read(tmp_path: Path) -> None:
+    """Of a host with 300 columns a million rows are too many."""
+    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5))
+    read = pq.read_table(path)
+    row = read.filter(read["gpu_uuid"].is_null()).slice(0, 1)
+    table = pa.concat_tables([pa.concat_tables([row] * 1000).combine_chunks()] * 1000)
+    segment = json.loads(pq.ParquetFile(path).metadata.metadata[b"hpckit"])["segments"][0]
+    many = [{"name": f"c{at}_us", "kind": "counter"} for at in range(300)]
+    other = changed(path, table, {"meta": segment["meta"] | {"host_columns": many}}, len(table))
+    with pytest.raises(StorageFailed, match="row group 0 is too large: 1,000,000 rows"):
+        list(chunks(ParquetStore(other), other))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("power_mw", float("nan")), ("power_mw", -7), ("gpu_index", None), ("gpu_index", 1.5)],

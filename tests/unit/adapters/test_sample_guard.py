@@ -121,6 +121,23 @@ def test_request_that_nobody_hears_is_seen() -> None:
     assert done.stdout == "[True]\n"
 
 
+LISTENING = """
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from hpckit.adapters.sample_clock import listen
+listen(by_hand=True)
+print(signal.getsignal(signal.SIGCHLD).name)
+"""
+
+
+def test_children_are_waited_for_also_where_their_ends_were_ignored() -> None:
+    """After `trap '' CHLD` a child that has ended would be none, and to kill it an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "SIG_DFL\n"
+
+
 @pytest.mark.usefixtures("usr1")
 def test_signal_ends_waiting() -> None:
     """A signal that came before is heard at once, and only once."""

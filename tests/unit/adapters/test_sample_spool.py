@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,6 +232,43 @@ def test_removed_file_is_begun_anew(place: Place) -> None:
     until(spool.wants_meta)
     assert not spool.wants_meta()
     spool.close(20)
+
+
+def test_file_that_cannot_be_synced_is_written_and_nothing_is_said(place: Place) -> None:
+    """A pipe refuses fdatasync with EINVAL, as some file systems do: all of it has arrived."""
+    place.target.parent.mkdir(parents=True)
+    os.mkfifo(place.target)
+    reader = os.open(place.target, os.O_RDONLY | os.O_NONBLOCK)
+    spool = place.spool()
+    write(spool, "a", "b")
+    assert spool.close(20) is None
+    assert len(list(read_blocks(os.read(reader, 4096)))) == 2
+    os.close(reader)
+    assert place.said == []
+
+
+FAILING_SYNC = """
+import os, sys
+def fdatasync(fd):
+    raise OSError(122, "Disk quota exceeded")
+os.fdatasync = fdatasync
+from hpckit.adapters import sample_copier
+from hpckit.adapters.sample_spool import SampleSpool
+sample_copier.SYNC_S = 0.0
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+for _ in range(3):
+    spool.put(4, 1, (1, 2, 3), b"a")
+    spool.flush()
+print(spool.close(20))
+"""
+
+
+def test_write_that_a_sync_tells_to_have_failed_is_said_once(place: Place) -> None:
+    """What NFS took and a full quota then refused is not said to wait on this node."""
+    words = [sys.executable, "-c", FAILING_SYNC, str(place.job), TARGET]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    said = f"{place.target}: Disk quota exceeded; the last samples may be lost"
+    assert done.stdout.splitlines() == [said, "None"]
 
 
 def test_full_job_folder_keeps_samples_on_the_node(place: Place) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,17 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
     with whole_file(path) as file:
         file.write(b"new")
     assert path.is_char_device()
+
+
+def test_what_is_appended_to_keeps_what_it_has(tmp_path: Path) -> None:
+    """/dev/stdout after `>> FILE` is that file, which no other takes the place of."""
+    path = tmp_path / "all"
+    path.write_bytes(b"old ")
+    code = "import sys; from pathlib import Path; from hpckit.adapters.whole_file import whole_file"
+    code += "\nwith whole_file(Path('/dev/stdout')) as file: file.write(b'new ')\nprint('end')"
+    with path.open("ab") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, timeout=60, check=True)
+    assert path.read_bytes() == b"old new end\n"
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:

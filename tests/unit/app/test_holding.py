@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hpckit.app.holding import RUNNING_GRACE_S
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
 from hpckit.model.site import EnergySite
-from tests.fakes.account_files import EPOCH_NS, MadeJob, write_accounts
+from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, write_accounts
 
 BEGAN_S = EPOCH_NS / 1e9
 LENGTH_S = 60.0
@@ -103,6 +104,18 @@ def test_an_energy_of_a_node_is_covered_as_its_time(tmp_path: Path) -> None:
         assert [round(one.coverage_frac, 2) for one in energies] == [1.0, 0.1]
 
 
+def test_the_nodes_energy_is_covered_as_all_of_their_time(tmp_path: Path) -> None:
+    """A node weighs by how long it was held, not by how long it was seen."""
+    energy = lost_sampler(tmp_path, site=FIGURES).energy
+    assert energy.node.coverage_frac == pytest.approx(0.55, abs=0.01)
+
+
+def test_a_node_says_how_much_longer_it_was_held(tmp_path: Path) -> None:
+    """The time before its first evidence and after its last, 0 where there is none."""
+    nodes = lost_sampler(tmp_path).nodes
+    assert [round(one.unseen_s) for one in nodes] == [0, 540]
+
+
 def test_the_times_of_slurm_are_those_of_the_last_run(tmp_path: Path) -> None:
     """A run before a requeue has the time of its own evidence."""
     write_accounts(tmp_path, MadeJob(gpus=2, duration_s=30.0))
@@ -116,6 +129,9 @@ def test_a_run_without_accounts_does_not_lengthen_the_one_before(tmp_path: Path)
     """Where Slurm's start is after all evidence it is that of another run."""
     report = made(tmp_path, started_s=ENDED_S + 100, ended_s=ENDED_S + 700)
     assert report.waste.total_gpu_s == pytest.approx(2 * LENGTH_S)
+    assert report.missing == (
+        "of the job's run that began 1:40 after this: neither ranks nor a sampler wrote there",
+    )
 
 
 def test_what_is_not_yet_written_is_not_lost(tmp_path: Path) -> None:
@@ -123,7 +139,32 @@ def test_what_is_not_yet_written_is_not_lost(tmp_path: Path) -> None:
     late = {"nodes": ("n000", "n001"), "gpus_per_node": 2, "is_running": True}
     brief = RUNNING_GRACE_S - 5
     report = made(tmp_path, MadeJob(gpus=2, duration_s=brief), started_s=BEGAN_S, **late)
-    assert (report.waste.unknown_gpu_s, len(report.nodes)) == (0.0, 1)
+    assert (report.waste.unknown_gpu_s, len(report.nodes), report.missing) == (0.0, 1, ())
+
+
+def test_findings_of_two_runs_are_told_apart(tmp_path: Path) -> None:
+    """What holds of a GPU in both runs of a requeued job says in which."""
+    for restart in (0, 1):
+        job = MadeJob(gpus=1, duration_s=60.0, shape=unused, begins_s=1000.0 * restart)
+        write_accounts(tmp_path, replace(job, restart=restart))
+    never = [name for rule, name in rules(reported(tmp_path)) if rule == "gpu-never-used"]
+    assert never == ["GPU0 on n000", "GPU0 on n000 (restart 1)"]
+
+
+def test_a_node_that_left_nothing_after_a_requeue_is_said(tmp_path: Path) -> None:
+    """What it wrote before the requeue does not stand for the run after it."""
+    write_accounts(tmp_path, MadeJob(nodes=2, gpus=2, duration_s=30.0))
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, restart=1, begins_s=1000.0))
+    report = reported(tmp_path, nodes=("n000", "n001"), gpus_per_node=2)
+    assert report.nodes[-1].unseen_gpus == 2
+    assert report.missing == ("of n001 there is nothing: neither ranks nor a sampler wrote there",)
+
+
+def test_ranks_of_a_run_before_a_requeue_do_not_run(tmp_path: Path) -> None:
+    """Where the run that Slurm tells of has left nothing yet, the one before it is over."""
+    job = MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1}))
+    report = made(tmp_path, job, started_s=ENDED_S + 100, is_running=True)
+    assert {one.ended_by for one in report.ranks} == {"sample"}
 
 
 def test_a_sampler_that_is_lost_is_seen_while_the_job_runs(tmp_path: Path) -> None:
@@ -176,6 +217,7 @@ def test_nodes_that_call_themselves_otherwise_are_not_lost(tmp_path: Path) -> No
     """Where accounts have as many nodes as Slurm does, none is lost, whatever their names."""
     report = made(tmp_path, nodes=("slurm-a",), gpus_per_node=2)
     assert (len(report.nodes), report.waste.unknown_gpu_s) == (1, 0.0)
+    assert report.missing == ()
 
 
 def test_gpus_that_no_account_names_are_not_known(tmp_path: Path) -> None:

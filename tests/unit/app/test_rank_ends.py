@@ -147,3 +147,14 @@ def test_each_life_is_as_busy_as_its_own_time(tmp_path: Path) -> None:
     start, end = ends_of(place, 0)
     write_ledger(place, 0, start, later(end, -50), later(start, 50), end)
     assert [one.busy_frac for one in reported(tmp_path).ranks] == [0.0, 1.0]
+
+
+def test_a_rank_of_which_there_is_its_start_alone_has_no_energy(tmp_path: Path) -> None:
+    """What it drew after the node's last evidence is not known, and not 0."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=50.0, samples=False))
+    start, end = ends_of(place, 0)
+    write_ledger(place, 0, start, end, later(start, 60))
+    whole, cut = reported(tmp_path).ranks
+    assert whole.energy.value_j is not None
+    assert (cut.ended_by, cut.energy.value_j) == ("sample", None)
+    assert "its start alone" in cut.energy.because

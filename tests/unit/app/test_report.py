@@ -431,13 +431,17 @@ def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:
     """Where GPUs were asked for and none was seen, the report says why, also in `missing`."""
     report = without_gpus(tmp_path, 8)
     assert report.job.gpus_because == "NVML DriverNotLoaded on n000"
+    assert report.energy.gpu.because == report.job.gpus_because
     assert "n000: no GPU was measured: NVML DriverNotLoaded" in report.missing
 
 
 def test_a_job_that_asked_for_no_gpus_lacks_none(tmp_path: Path) -> None:
     """That there is no driver is nothing to say of a job that wanted none."""
     report = without_gpus(tmp_path, 0)
-    assert report.job.gpus_because == ""
+    assert (report.job.gpus_because, report.energy.gpu.because) == (
+        "",
+        "resources.gpus_per_node asks for none",
+    )
     assert not [one for one in report.missing if "GPU" in one]
 
 

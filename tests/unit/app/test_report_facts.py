@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.account_ports import FoundAccounts
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.report import JobFacts
-from hpckit.app.report_facts import facts_of_folder
+from hpckit.app.report_facts import facts_of_folder, no_accounts
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
     INTENT_FILE,
@@ -36,6 +37,25 @@ def test_the_gpus_of_a_node_are_those_of_the_effective_job(tmp_path: Path) -> No
 def test_a_number_that_cannot_be_is_none(tmp_path: Path, asked: object) -> None:
     """A folder may be anybody's, and is not believed."""
     assert gpus_per_node(tmp_path, asked) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        ({"nodes": 2, "gpus_per_node": 4}, 8),
+        ({"nodes": 2}, 0),
+        ({"nodes": 2, "gpus_per_node": -4}, None),
+        ({"nodes": -2, "gpus_per_node": 4}, None),
+        ({"nodes": 2, "gpus_per_node": "4"}, None),
+    ],
+)
+def test_the_gpus_that_were_asked_for(
+    tmp_path: Path, resources: dict[str, object], gpus: int | None
+) -> None:
+    """They are those of all nodes, 0 where none is asked for, and unknown where none can be."""
+    (tmp_path / INTENT_FILE).write_text(json.dumps({"name": "x"}))
+    (tmp_path / EFFECTIVE_FILE).write_text(json.dumps({"job": {"resources": resources}}))
+    assert facts_of_folder(tmp_path, FileJobFolders()).gpus_asked == gpus
 
 
 def facts(folder: Path, result: str, name: str = "x") -> JobFacts:
@@ -75,3 +95,41 @@ def test_an_exit_code_that_no_process_has_is_unknown(tmp_path: Path) -> None:
 def test_a_name_can_be_written(tmp_path: Path) -> None:
     """Half a surrogate pair is replaced."""
     assert facts(tmp_path, '"state": "FAILED"', "a\\ud800").name == "a\ufffd"
+
+
+def why(facts: JobFacts, found: FoundAccounts, folder: Path) -> str:
+    """The error as it is printed."""
+    return str(no_accounts(facts, found, FileJobFolders(), folder))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("PENDING", "it has not run yet (PENDING)"),
+        ("REQUEUED", "it waits to run again (REQUEUED)"),
+        ("CANCELLED", "it did not run (CANCELLED)"),
+        ("A_NEW_WORD", "it did not run (A_NEW_WORD)"),
+    ],
+)
+def test_a_job_that_waits_is_not_said_to_be_over(state: str, words: str, tmp_path: Path) -> None:
+    """What will run is told from what will not, and both name the command that says more."""
+    said = why(JobFacts(job_id="7", state=state), FoundAccounts(), tmp_path)
+    assert words in said
+    assert said.endswith("fix: hpckit status 7")
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (None, "job 7 is a job array, of which each task has a report of its own: 0-2,5"),
+        (4, "job 7 has no accounts of task 4; tasks that have some: 0-2,5"),
+    ],
+)
+def test_an_array_names_the_tasks_that_have_a_report(
+    task: int | None, words: str, tmp_path: Path
+) -> None:
+    """And how one of them is asked for."""
+    found = FoundAccounts(array_tasks=(0, 1, 2, 5))
+    said = why(JobFacts(job_id="7", array_task=task), found, tmp_path)
+    assert said.startswith(words)
+    assert "hpckit report 7_0" in said

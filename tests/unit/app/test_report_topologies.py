@@ -112,9 +112,14 @@ def named(topology: NodeTopology, links: int) -> NodeTopology:
     return replace(topology, gpus=tuple(gpus))
 
 
+def straggling(folder: Path) -> Path:
+    """A job with a straggler; the folder of its incarnation."""
+    return write_accounts(folder, MadeJob(gpus=8, duration_s=120.0, shape=slow_third))
+
+
 def causes(folder: Path, links: int) -> str:
     """What the report says of the straggler of a job."""
-    place = write_accounts(folder, MadeJob(gpus=8, duration_s=120.0, shape=slow_third))
+    place = straggling(folder)
     write_topology(place, "n000", named(dgx_h100(), links))
     return " ".join(one.because for one in report(folder).findings)
 
@@ -130,6 +135,12 @@ def test_links_that_are_all_there_explain_nothing(tmp_path: Path) -> None:
 
 
 def test_a_hostile_topology_is_among_what_is_missing(tmp_path: Path) -> None:
-    """The report says so, and is complete otherwise."""
-    (job(tmp_path) / "node-n000.topology.json").write_text("[")
+    """The report says so where it would explain a straggler, and is complete otherwise."""
+    (straggling(tmp_path) / "node-n000.topology.json").write_text("[")
     assert any("node-n000.topology.json" in one for one in report(tmp_path).missing)
+
+
+def test_a_topology_that_explains_nothing_is_not_read(tmp_path: Path) -> None:
+    """A job without stragglers does not miss what nobody wants to know."""
+    (job(tmp_path) / "node-n000.topology.json").write_text("[")
+    assert report(tmp_path).missing == ()

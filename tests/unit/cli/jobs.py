@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def started_job(
     file_text: str | None = None,
     advised: AdvisedJob | None = None,
     options: Mapping[str, object] | None = None,
+    option_words: Sequence[str] = (),
 ) -> Submission:
     """A job in this user's folders and index that nothing runs."""
     tools = SubmitTools(
@@ -67,7 +68,14 @@ def started_job(
         clock=wiring.clock(),
         interrupts_held=nothing_held,
     )
-    job = prepared(file_text, site="local", command=command, advised=advised, options=options)
+    job = prepared(
+        file_text,
+        site="local",
+        command=command,
+        advised=advised,
+        options=options,
+        option_words=option_words,
+    )
     return submit(job, wiring.caller(), tools)
 
 

@@ -164,7 +164,7 @@ def test_the_report_is_a_patch_of_the_job_file(measured: Submission, file: Path)
     ("change", "word"),
     [
         ("gpus_per_node = 2", "resources.gpus_per_node was 2 and is 4"),
-        ("[resources]", "parallel was {} and is {'data': 1}"),
+        ("[resources]", "parallel was not set and is data 1"),
     ],
 )
 def test_a_report_of_another_job_is_refused(
@@ -235,15 +235,44 @@ def test_the_next_command_names_the_file_as_it_was_given(tmp_path: Path) -> None
     assert intent["file"] == "job.toml"
     (job.folder / "intent.json").write_text(json.dumps({**intent, "file": "my runs/a.toml"}))
     text = words(call("report", job.job_id).stdout)
-    assert text.endswith(f"hpckit submit 'my runs/a.toml' --from-report {job.job_id}")
+    assert text.endswith(f"hpckit submit 'my runs/a.toml' --site local --from-report {job.job_id}")
     assert call("report", "--patch", job.job_id).stdout.startswith("--- my runs/a.toml\n")
 
 
-def test_a_job_without_a_file_is_submitted_by_its_command() -> None:
-    """Without a job file the command is what is submitted again; other options are to be typed."""
+def without_a_file(*command: str) -> Submission:
+    """A measured job that was submitted with options and a command alone."""
     options = {"resources.time_limit": "8:00:00", "resources.gpus_per_node": 2}
-    job = with_accounts(ended(started_job("sleep", "30", options=options)))
+    typed = ("--time", "8:00:00", "--gpus-per-node", "2")
+    job = with_accounts(ended(started_job(*command, options=options, option_words=typed)))
     intent = json.loads((job.folder / "intent.json").read_text())
     (job.folder / "intent.json").write_text(json.dumps({**intent, "file": ""}))
+    return job
+
+
+def test_a_job_without_a_file_is_submitted_by_its_command() -> None:
+    """The next command has all that was typed, and can be typed."""
+    job = without_a_file("sleep", "30 s")
     text = words(call("report", job.job_id).stdout)
-    assert text.endswith(f"hpckit submit … --from-report {job.job_id} -- sleep 30")
+    typed = (
+        f"--site local --time 8:00:00 --gpus-per-node 2 --from-report {job.job_id} -- sleep '30 s'"
+    )
+    assert text.endswith(f"hpckit submit {typed}")
+
+
+def test_a_command_too_long_to_type_is_named_by_its_line() -> None:
+    """Where it is written is said, and the screen is not filled with it."""
+    job = without_a_file("true", "x" * 300)
+    text = words(call("report", job.job_id).stdout)
+    assert text.endswith(f"(… as at reproduce: in: hpckit show {job.job_id} --script)")
+
+
+def test_a_report_of_another_job_says_how_to_submit_as_measured(measured: Submission) -> None:
+    """What differs in words of the job file, and the options that make it the same again."""
+    error = call(
+        "submit", "--dry-run", "--from-report", measured.job_id, "--", "true", refused=True
+    )
+    said = words(str(error.exception))
+    assert "resources.gpus_per_node was 2 and is not set" in said
+    assert "--set resources.gpus_per_node=2" in said
+    assert f"hpckit show {measured.job_id} --script" in said
+    assert "None" not in said

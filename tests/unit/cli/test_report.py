@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import click
@@ -68,7 +69,7 @@ def test_a_running_job_without_accounts_is_early() -> None:
     """Before the first rank there is nothing to report yet."""
     job = started_job("sleep", "1")
     message = refusal(job.job_id).message
-    assert "no rank has begun yet" in message or "it did not run" in message
+    assert "no rank has begun yet" in message or "it has not run yet (PENDING)" in message
 
 
 def test_a_task_of_an_array_is_asked_for() -> None:
@@ -76,9 +77,45 @@ def test_a_task_of_an_array_is_asked_for() -> None:
     job = ended_job()
     write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, array_task="3"))
     error = refusal(job.job_id)
-    assert "is a job array whose tasks have accounts of their own (3 to 3)" in error.message
+    own = "is a job array, of which each task has a report of its own: 3"
+    assert error.message.endswith(own)
     assert error.hint is not None
     assert f"hpckit report {job.job_id}_3" in error.hint
+
+
+@pytest.mark.parametrize("name", ["job.toml", "account/restart-0/rank-0.ledger"])
+def test_a_file_of_a_job_folder_leads_to_the_folder(name: str) -> None:
+    """What is no Parquet is said to be a file where a folder is expected, with the folder."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    file = job.folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    error = refusal("--from", file)
+    assert error.message == f"got the file {file}, expected a folder, or a file of --parquet"
+    assert error.hint == f"hpckit report --from {job.folder}"
+
+
+def test_a_removed_job_folder_says_what_would_help() -> None:
+    """The folder, why it cannot be read, and that a copy can be."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    shutil.rmtree(job.folder)
+    error = refusal(job.job_id)
+    assert str(job.folder) in error.message
+    assert error.hint is not None
+    assert "hpckit report --from" in error.hint
+
+
+def test_accounts_that_cannot_be_read_have_a_remedy() -> None:
+    """Where only what is no file lies below account/, the command that shows it is named."""
+    job = ended_job()
+    (job.folder / "account").mkdir(exist_ok=True)
+    (job.folder / "account" / "restart-0").symlink_to("nowhere")
+    error = refusal(job.job_id)
+    assert "has no account that can be read" in error.message
+    assert error.hint is not None
+    assert f"ls -lR {job.folder}" in error.hint
 
 
 def test_a_folder_needs_no_job(folder: Path) -> None:
@@ -163,6 +200,8 @@ def test_a_place_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path)
     error = refusal("--from", folder, "--html", tmp_path / "gone" / "report.html")
     assert isinstance(error, StorageFailed)
     assert "report.html cannot be written: No such file" in error.message
+    assert error.hint is not None
+    assert error.hint.startswith(f"mkdir -p {tmp_path / 'gone'} first")
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
@@ -194,3 +233,12 @@ def test_the_factors_of_the_jobs_own_site_count() -> None:
 def test_a_name_that_no_file_can_have_is_compared_as_a_job(folder: Path, wanted: str) -> None:
     """What cannot be a path is no bug."""
     assert refusal("--compare", wanted, folder).exit_code
+
+
+def test_the_next_command_names_the_folder_as_the_shell_takes_it(tmp_path: Path) -> None:
+    """A folder with a blank in its name can be copied from the screen."""
+    folder = tmp_path / "my runs"
+    write_accounts(folder, MadeJob(gpus=1, duration_s=10.0))
+    text = "".join(call("report", "--from", folder).stdout.split())  # a long path is wrapped
+    wanted = f"next hpckit report --from '{folder}' --html report.html"
+    assert text.endswith("".join(wanted.split()))

@@ -39,6 +39,7 @@ def test_advice_that_came_true_is_held() -> None:
     }
     gpus = found["gpus_per_node", "gpu_s"]
     assert (gpus.report, gpus.predicted, gpus.measured) == ("4242", 7200.0, 7200.0)
+    assert gpus.before == 14400.0
 
 
 def test_a_run_of_another_length_neither_holds_nor_breaks_a_saving() -> None:

@@ -338,25 +338,62 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_gpu_whose_call_hangs_is_left_out(
-    job: Job, gpus: Callable[[str], dict[str, str]], tmp_path: Path
-) -> None:
-    """The sampler begins again without it, and the other GPU is sampled."""
-    env = gpus(GPUS + '[gpu.1]\nerror.nvmlDeviceGetFieldValues = "Hang"\n')
-    script = tmp_path / "hangs.py"
-    script.write_text(HANGS)
+def hanging(
+    job: Job, env: Mapping[str, str], script: Path, before: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """A sampler that waits 2 s for a driver; `before` is run in it first."""
+    script.write_text(before + HANGS)
     words = ["sample", "--out", str(job.folder), "--hz", "5", "--duration", "1"]
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(script), *words],
         env={**os.environ, **env, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         timeout=LIMIT_S,
         check=False,
     )
+
+
+ONE_HANGS = GPUS + '[gpu.1]\nerror.nvmlDeviceGetFieldValues = "Hang"\n'
+
+
+def test_gpu_whose_call_hangs_is_left_out(
+    job: Job, gpus: Callable[[str], dict[str, str]], tmp_path: Path
+) -> None:
+    """The sampler begins again without it, and the other GPU is sampled."""
+    ran = hanging(job, gpus(ONE_HANGS), tmp_path / "hangs.py")
     assert ran.returncode == 0
     assert b"does not answer" in ran.stderr
     assert [gpu["index"] for gpu in job.meta()["gpus"]] == [0]
     assert "gpu-lost" in {event["event"] for event in job.events()}
+
+
+NO_EXEC = """
+import os
+def execv(*_):
+    raise OSError(7, "Argument list too long")
+os.execv = execv
+"""
+NO_THREAD = """
+import threading
+class Refused(threading.Thread):
+    def start(self):
+        if not self.name.startswith("hpckit-"):
+            raise RuntimeError("can't start new thread")
+        super().start()
+threading.Thread = Refused
+"""
+
+
+@pytest.mark.parametrize(
+    ("lack", "said"), [(NO_EXEC, b"sampling ends here"), (NO_THREAD, b"")], ids=["exec", "thread"]
+)
+def test_what_cannot_begin_again_ends(
+    job: Job, gpus: Callable[[str], dict[str, str]], tmp_path: Path, lack: str, said: bytes
+) -> None:
+    """Beside a call that hangs nothing else hears TERM: without exec or threads it ends at once."""
+    ran = hanging(job, gpus(ONE_HANGS), tmp_path / "hangs.py", lack)
+    assert ran.returncode == 0
+    assert said in ran.stderr
 
 
 def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[str, str]]) -> None:

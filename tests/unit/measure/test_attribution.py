@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.measure.attribution import RankClaim, attribute, claim_of, marks_of, useful_and_lost
+from hpckit.measure.attribution import RankClaim, attribute, marks_of
 from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
-from hpckit.model.account import Energy
-from hpckit.model.ledger import EnergyReading, Moment, RankEnd, RankLedger, RankStart
 from hpckit.model.series import SampledGpu
 from tests.fakes import sensors as fake
 
@@ -75,35 +73,7 @@ def test_a_gpu_that_nobody_measured_is_said() -> None:
     assert found[2].because == "it claims no GPU"
 
 
-def test_a_killed_rank_lasts_to_the_last_sample() -> None:
-    """Without an end a life ends with the node's samples, and says that it was killed."""
-    at = Moment(realtime_ns=0, monotonic_ns=5, boottime_ns=5)
-    reading = EnergyReading(uuid="a", monotonic_ns=5, energy_mj=1)
-    start = RankStart(
-        rank=3, local_rank=0, world_size=1, node="n", pid=1, boot_id=None, at=at,
-        gpus=(reading, reading), claim="visible",
-    )  # fmt: skip
-    life = RankLedger(start=start)
-    cut = claim_of(life, 99, is_running=False)
-    assert (cut.ended_ns, cut.ended_by, cut.gpus) == (99, "sample", ("a",))
-    assert claim_of(life, 99, is_running=True).ended_by == "running"
-    assert claim_of(life, None, is_running=False).ended_ns == 5
-    whole = RankLedger(
-        start=start, end=RankEnd(at=Moment(realtime_ns=0, monotonic_ns=7, boottime_ns=7))
-    )
-    assert (claim_of(whole, 99, is_running=False).ended_ns) == 7
-
-
 def test_that_a_rank_was_killed_is_in_its_energy() -> None:
     """The reason beside the energy tells by what the end is known."""
     claims = [claim(0, 0, 50, "a", ended_by="sample")]
     assert "killed" in attribute(gpus_of(claims, "a"), claims, WINDOW).ranks[0].because
-
-
-def test_what_a_later_incarnation_began_again_is_lost() -> None:
-    """Only the last one's energy is useful; what is unknown is not 0."""
-    one, two, none = (Energy(value_j=value) for value in (5.0, 7.0, None))
-    assert useful_and_lost([one, two]) == (7.0, 5.0)
-    assert useful_and_lost([one]) == (5.0, 0.0)
-    assert useful_and_lost([none, two]) == (7.0, None)
-    assert useful_and_lost([]) == (None, None)

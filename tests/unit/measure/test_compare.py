@@ -83,12 +83,63 @@ def test_what_was_not_measured_has_no_verdict() -> None:
 
 
 def test_what_was_measured_is_not_called_unmeasured() -> None:
-    """Beside values the reason is that they are too few or change too slowly for an interval."""
+    """Beside values the reason is that they change too slowly, with how much more is needed."""
     ramp = np.broadcast_to(np.linspace(50.0, 70.0, TICKS)[:, None], (TICKS, 4)).T
     a, b = ({**power(seed), "temp_c": ramp} for seed in (1, 2))
     found = quantity(compare(side(a), side(b)), "temperature_c")
     assert found.a is not None
-    assert found.because == "too short or too even in A"
+    assert found.because == (
+        "A and B are too short for how slowly this changes: about 49 min more each"
+    )
+
+
+def short(seconds: int, *, first: str = "GPU-", slow: bool = False) -> ComparedSide:
+    """A job of so many seconds, whose power changes from sample to sample, or hardly at all."""
+    given = {"power_mw": 1000 * np.linspace(400.0, 600.0, seconds)[None]} if slow else power(1)
+    columns = {name: values[:1, :seconds] for name, values in given.items()}
+    return ComparedSide(
+        report=report(elapsed_s=float(seconds), gpus=[gpu(first, 0, float(seconds))]),
+        chunks=[chunk_of(columns)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "because"),
+    [
+        (short(20), short(20), "A and B were sampled for too short a time: 16 s more each"),
+        (side(power(1, gpus=1)), short(20), "B was sampled for too short a time: 16 s more"),
+        (
+            short(50, slow=True),
+            short(20),
+            "A is too short for how slowly this changes: about 62 min more; "
+            "B was sampled for too short a time: 16 s more",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_too_short_says_how_much_more(
+    a: ComparedSide, b: ComparedSide, because: str
+) -> None:
+    """Too few moments and too slow ones are told apart, of both jobs where both lack it."""
+    assert quantity(compare(a, b), "power_w").because == because
+
+
+def test_energy_says_what_its_samples_lack() -> None:
+    """Where there are samples the reason is not that there are none."""
+    sides = [dataclasses.replace(accounted(1), chunks=short(20).chunks) for _ in range(2)]
+    found = quantity(compare(*sides), "energy_per_gpu_hour_j")
+    assert found.because == "A and B were sampled for too short a time: 25 s more each"
+
+
+def test_equal_temperature_says_which_lacks_it() -> None:
+    """Both where both have no temperature; and that they are short where that is it."""
+    found = quantity(compare(side(power(1)), side(power(2))), "power_at_equal_temperature_w")
+    assert found.because == "power or temperature was not measured in A and B"
+    brief = [
+        side({"temp_c": np.full((4, 20), 60.0), "power_mw": power(seed)["power_mw"][:, :20]})
+        for seed in (1, 2)
+    ]
+    found = quantity(compare(*brief), "power_at_equal_temperature_w")
+    assert found.because.startswith("A and B were sampled for too short a time")
 
 
 def test_power_is_compared_at_equal_temperature() -> None:
@@ -157,7 +208,10 @@ def accounted(
     for gpu_power, gpu_util, one in zip(power_w, util, made.report.gpus, strict=True):
         joules, useful_s = float(gpu_power.sum()), float((gpu_util > 0).sum())
         known = Energy(
-            value_j=joules, plus_minus_j=half_frac * joules, unseen_j=unseen_frac * joules
+            coverage_frac=1.0,
+            value_j=joules,
+            plus_minus_j=half_frac * joules,
+            unseen_j=unseen_frac * joules,
         )
         waste = Share(useful_gpu_s=useful_s, idle_gpu_s=TICKS - useful_s)
         accounts.append(dataclasses.replace(one, energy=known, waste=waste))
@@ -258,14 +312,16 @@ def test_energy_without_samples_has_no_verdict() -> None:
     found = quantity(compare(*bare), "energy_per_gpu_hour_j")
     assert (found.verdict, found.difference) == (Verdict.NOT_KNOWN, None)
     assert found.a is not None
-    assert "how it went over time" in found.because
+    assert found.because == "A and B left no samples of it over time"
 
 
 def test_energy_that_is_not_known_how_well_has_no_verdict() -> None:
     """A GPU that MIG splits has a number without ±; one without a number has no mean."""
     first = accounted(1)
     for value_j, word in ((1e5, "how far"), (None, "not measured in B")):
-        second = told(first, *(Energy(value_j=value_j) for _ in first.report.gpus))
+        second = told(
+            first, *(Energy(value_j=value_j, coverage_frac=1.0) for _ in first.report.gpus)
+        )
         found = quantity(compare(first, second), "energy_per_gpu_hour_j")
         assert found.verdict is Verdict.NOT_KNOWN
         assert word in found.because

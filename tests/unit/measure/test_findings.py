@@ -148,6 +148,10 @@ def test_communication_is_no_spin() -> None:
     assert rules(gpus=tuple(gpu(at, waste=shares(spin=200)) for at in range(4))) == []
 
 
+ONE_LINE = 90
+"""Characters that a wide screen has beside the label."""
+
+
 def test_straggler() -> None:
     """A GPU that works while the others wait is the straggler, by the name of its rank."""
     waiting = [gpu(index, waste=shares(idle=200)) for index in range(3)]
@@ -163,13 +167,14 @@ def test_a_straggler_that_ranks_share() -> None:
     assert [one.subject for one in found(made)] == ["ranks 3,7, GPU3 on n1"]
 
 
-@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "see whether"), (300.0, "if throttling")])
+@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "balance"), (300.0, "mend the")])
 def test_what_to_do_about_a_straggler(thermal_s: float, what: str) -> None:
     """Where nothing measured explains a straggler its rank's work is looked at, not its node."""
     made = [gpu(index, waste=shares(idle=200)) for index in range(3)]
     odd = gpu(3, waste=shares(idle=20), throttling=Throttling(thermal_s=thermal_s))
     remedies = [one.remedy for one in found(report(gpus=(*made, odd))) if one.rule == "straggler"]
     assert [one.startswith(what) for one in remedies] == [True]
+    assert len(remedies[0]) <= ONE_LINE
 
 
 def test_thermal_throttling() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.measure.peers import above, median_of_others
+from hpckit.measure.peers import Ordered, above
 
 
 def test_one_above_equals() -> None:
@@ -40,4 +40,4 @@ def test_most_of_them() -> None:
 
 def test_alone() -> None:
     """One value has nobody to differ from."""
-    assert (above({"a": 1.0}, 0.1), median_of_others({"a": 1.0}, "a")) == ({}, None)
+    assert (above({"a": 1.0}, 0.1), Ordered([1.0]).median_without(1.0)) == ({}, None)

@@ -265,6 +265,14 @@ def test_throttling_by_counters() -> None:
     assert usage(rows).throttling.thermal_s == 1.5
 
 
+def test_the_first_sample_of_a_counter_is_no_share_of_time() -> None:
+    """What held the clocks at that moment says nothing of the time before it."""
+    rows = counted("sw_power_cap_ms", [at * 250 for at in range(30)])
+    found = usage([{**row, "event_reasons": 0x4} for row in rows])
+    (capped,) = [one for one in found.curves if one.name == "throttled_by_power_cap"]
+    assert set(power_of(capped.highs)) == {25.0}
+
+
 def test_throttling_of_software_and_hardware() -> None:
     """Of heat that both counters count the time counts once."""
     rows = [

@@ -12,8 +12,8 @@ from hpckit.errors import ParseError
 from hpckit.model.ledger import EnergyReading, RankEnd, RankStart
 from hpckit.model.series import HostColumn, SampledGpu, SampleMeta
 from hpckit.parse.account_bounds import BOUNDS
-from hpckit.parse.ledger import parse_ledger
 from hpckit.parse.sample_meta import parse_meta
+from tests.fakes.ledgers import whole_ledger
 from tests.unit.parse.test_ledger import END, GPU, START, lines
 
 BEYOND = ("-1", "1" + "0" * 400)
@@ -97,7 +97,7 @@ def test_a_column_that_begins_again_at_zero_does_at_its_size() -> None:
 def test_what_cannot_be_of_a_ranks_end_is_left_out(key: str, raw: str) -> None:
     """The rest of the ledger stands, with a sentence."""
     text = lines(START, {**END, key: "@"}).replace('"@"', raw)
-    (life,) = parse_ledger(text)
+    (life,) = whole_ledger(text)
     assert life.end is not None
     assert getattr(life.end, key) is None
     assert life.left_out[0].startswith(f"{key} is left out: it is {raw[:9]}")
@@ -106,7 +106,7 @@ def test_what_cannot_be_of_a_ranks_end_is_left_out(key: str, raw: str) -> None:
 @pytest.mark.parametrize("raw", BEYOND_REAL)
 def test_cpu_seconds_are_finite(raw: str) -> None:
     """NaN and infinities of Python's JSON are none."""
-    (life,) = parse_ledger(lines(START, {**END, "cpu_system_s": "@"}).replace('"@"', raw))
+    (life,) = whole_ledger(lines(START, {**END, "cpu_system_s": "@"}).replace('"@"', raw))
     assert life.end is not None
     assert life.end.cpu_system_s is None
 
@@ -115,7 +115,7 @@ def test_cpu_seconds_are_finite(raw: str) -> None:
 def test_an_energy_that_cannot_be_is_refused(raw: str) -> None:
     """A reading without a number says why, as where the driver gave none."""
     text = lines({**START, "gpus": [{**GPU, "energy_mj": "@"}]}).replace('"@"', raw)
-    (life,) = parse_ledger(text)
+    (life,) = whole_ledger(text)
     (reading,) = life.start.gpus
     assert reading.energy_mj is None
     assert "cannot be" in (reading.refused or "")
@@ -125,7 +125,7 @@ def test_an_energy_that_cannot_be_is_refused(raw: str) -> None:
 def test_a_rank_that_cannot_be_is_refused() -> None:
     """What a ledger cannot be without makes it none."""
     with pytest.raises(ParseError, match="rank is -1"):
-        parse_ledger(lines({**START, "rank": -1}))
+        whole_ledger(lines({**START, "rank": -1}))
 
 
 def test_a_long_number_is_shown_in_short() -> None:

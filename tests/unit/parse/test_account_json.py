@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpckit.errors import ParseError
-from hpckit.parse.ledger import parse_ledger
+from tests.fakes.ledgers import whole_ledger
 from tests.unit.parse.test_account_bounds import meta_with
 from tests.unit.parse.test_ledger import START, lines
 
@@ -29,10 +29,10 @@ def test_a_whole_surrogate_pair_is_a_character() -> None:
 
 def test_half_a_surrogate_pair_in_a_ledger_is_replaced() -> None:
     """Texts of a ledger can be written, too; in place of a number they are refused."""
-    (life,) = parse_ledger(lines({**START, "node": "\ud800"}))
+    (life,) = whole_ledger(lines({**START, "node": "\ud800"}))
     assert life.start.node == "\ufffd"
     with pytest.raises(ParseError, match="rank"):
-        parse_ledger(lines({**START, "rank": "\ud800"}))
+        whole_ledger(lines({**START, "rank": "\ud800"}))
 
 
 def test_what_is_nested_deeply_is_refused() -> None:

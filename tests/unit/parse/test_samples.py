@@ -190,6 +190,13 @@ def test_more_events_than_a_file_has_are_counted() -> None:
     assert condition.lost_bytes == 0
 
 
+def test_lines_that_are_no_events_are_not_looked_at_without_end() -> None:
+    """They count among those that are read: of the rest no line is more than counted."""
+    lines = ["x"] * 60_000
+    _, condition = read(meta_block() + events_block(1, 0, *lines) + events_block(2, 1, *lines))
+    assert (condition.lost_bytes, condition.events_left_out) == (100_000, 20_000)
+
+
 def test_an_empty_file_has_nothing() -> None:
     """A sampler that was killed before its first block left nothing, and that is no error."""
     assert read(b"") == ([], FileCondition(

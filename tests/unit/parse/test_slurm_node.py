@@ -35,6 +35,8 @@ def test_cpus_of_this_node(per_node: str, node: str, cpus: int | None) -> None:
         ({"SLURM_MEM_PER_CPU": "100"}, 800 * MIB),
         ({"SLURM_MEM_PER_GPU": "100", "SLURM_GPUS_ON_NODE": "4"}, 400 * MIB),
         ({"SLURM_MEM_PER_NODE": "0", "HPCKIT_MEM_PER_NODE": "1000"}, 1000 * MIB),
+        ({"SLURM_MEM_PER_NODE": "0", "HPCKIT_MEM_PER_CPU": "100"}, 800 * MIB),
+        ({"SLURM_MEM_PER_CPU": "100", "HPCKIT_MEM_PER_NODE": "0"}, None),
         ({}, None),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,14 @@ def prepared(
     resources: FileResources = RESOURCES,
     template: str | None = None,
     advised: AdvisedJob | None = None,
+    option_words: Sequence[str] = (),
 ) -> PreparedJob:
     """The job of a file's `text` without its schema line, with `options` (dotted keys) over it."""
     source = JobSource(
         file_text=None if text is None else f'schema = "hpckit.job/1"\n{text}',
         file_name="job.toml",
         options={key: (value, f"--set {key}") for key, value in (options or {}).items()},
-        option_words=(),
+        option_words=tuple(option_words),
         command=command,
         site_name=site,
         template=template,

@@ -11,6 +11,7 @@ from hpckit.model.account import (
     SPLIT_GPU,
     Advice,
     Cost,
+    Incarnation,
     JobReport,
     ReportFinding,
     Share,
@@ -198,7 +199,7 @@ def test_a_killed_rank_is_named() -> None:
     ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
     text = said(replace(clean(), ranks=ranks))
     assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
-    assert "rank 3 cut off (its end is the last sample's)" in text
+    assert "rank 3 cut off (counted to its node's last evidence)" in text
 
 
 def test_the_rank_that_failed_first_comes_first() -> None:
@@ -254,17 +255,34 @@ def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
     share = Share(useful_gpu_s=100.0 - unknown_s, unknown_gpu_s=unknown_s)
     gpus = [
         replace(
-            gpu_account(0), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
+            gpu_account(at), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
         )
-        for thermal_s in heat_s
+        for at, thermal_s in enumerate(heat_s)
     ]
-    return said(replace(clean(), gpus=tuple(gpus)))
+    return said(replace(clean(), job=replace(clean().job, gpus=len(gpus)), gpus=tuple(gpus)))
+
+
+def test_heat_is_denied_of_no_gpu_that_no_account_names() -> None:
+    """GPUs of a node that left nothing are not said to be cool."""
+    report = clean()
+    seen = tuple(replace(one, throttling=Throttling(thermal_s=0.0)) for one in report.gpus[:8])
+    text = said(replace(report, gpus=seen))
+    assert "not slowed by heat, as far as is known of 8 of 16 GPUs" in text
 
 
 def test_heat_is_denied_of_what_is_known() -> None:
     """GPUs of which nobody knows are not said to be cool."""
     assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
     assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
+
+
+def test_the_power_brake_slows_as_heat_does() -> None:
+    """The sentence stands by itself where there is no heat."""
+    braked = replace(
+        gpu_account(0), held_s=100.0, throttling=Throttling(thermal_s=0.0, power_brake_s=5.0)
+    )
+    text = said(replace(clean(), gpus=(braked,)))
+    assert "clocks GPU0 on n012 slowed by the power brake 5 % of the time" in text
 
 
 def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
@@ -366,6 +384,61 @@ def test_memory_has_one_unit_where_it_has_one() -> None:
     """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
     gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
     assert "GPU 445 MiB of 64 GiB (GPU0 on n012)" in said(replace(clean(), gpus=(gpu,)))
+
+
+def test_a_requeue_doubles_no_cpus() -> None:
+    """Busy CPUs are of those that the job had at once, in the time in which it ran."""
+    runs = [
+        Incarnation(restart=number, started_s=begin_s, ended_s=begin_s + 100.0,
+                    gpu_energy=unknown("none"), gpu_s=0.0, is_lost=number == 0, because="")
+        for number, begin_s in enumerate((0.0, 1000.0))
+    ]  # fmt: skip
+    nodes = [replace(clean().nodes[0], restart=number, cpus=4) for number in (0, 1)]
+    ranks = [replace(clean().ranks[0], restart=number, gpus=(), cpu_s=200.0) for number in (0, 1)]
+    report = replace(
+        clean(), gpus=(), waste=Share(), incarnations=tuple(runs), nodes=tuple(nodes),
+        ranks=tuple(ranks), started_s=0.0, ended_s=1100.0,
+    )  # fmt: skip
+    text = said(report)
+    assert "6:40 CPU time in 2 starts of 1 rank" in text
+    assert "2.00 of 4 CPUs busy in the mean" in text
+
+
+def test_a_requeue_doubles_no_gpus() -> None:
+    """A GPU that the job had in two runs is one, and told once."""
+    idle = replace(gpu_account(3), waste=Share(idle_gpu_s=2467.0), refused={"spin": "why"},
+                   throttling=Throttling(thermal_s=300.0))  # fmt: skip
+    once = [*clean().gpus[:3], idle, *clean().gpus[4:]]
+    text = said(replace(clean(), gpus=(*once, *(replace(one, restart=1) for one in once))))
+    assert "· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike" in text
+    assert text.count("slowed by heat") == 1
+
+
+def test_a_rank_that_was_started_anew_is_one() -> None:
+    """Starts are counted as such, and a rank is behind once, by the most."""
+    ranks = clean().ranks
+    again = [replace(one, behind_frac=0.2 if one.rank == 3 else 0.0) for one in ranks]
+    first = [replace(one, behind_frac=0.1 if one.rank == 3 else 0.0) for one in ranks]
+    text = said(replace(clean(), ranks=(*first, *again)))
+    assert "all 32 starts of 16 ranks ended with 0 · rank 3 is 20 % behind (n012)" in text
+    assert text.count("behind") == 1
+    cut = replace(ranks[0], ended_by="sample", exit_code=None)
+    text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
+    assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
+
+
+def test_gpus_that_no_account_names_have_an_energy_that_is_not_known() -> None:
+    """Where GPUs were asked for and no account names any, their energy is said to be missing."""
+    none = replace(clean().energy, gpu=unknown("no rank and no sampler names one"))
+    text = said(replace(clean(), gpus=(), energy=none))
+    assert "GPU not known: no rank and no sampler names one" in text
+
+
+def test_a_moment_is_no_time() -> None:
+    """Of a rank of which there is its start alone no GPU time is said."""
+    gpus = tuple(replace(one, waste=Share(unknown_gpu_s=1e-9)) for one in clean().gpus)
+    text = said(replace(clean(), gpus=gpus, waste=Share(unknown_gpu_s=1.6e-8)))
+    assert "GPUs held for no measurable time" in text
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:

@@ -71,6 +71,13 @@ def test_a_difference_has_its_size_and_interval() -> None:
     assert row(comparison_lines(made()), "power") == "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"
 
 
+def test_the_useful_share_says_what_it_is_of() -> None:
+    """A report's screen has the share of all of the time, a comparison that of the known time."""
+    useful = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
+    lines = comparison_lines(replace(made(), quantities=(useful,)))
+    assert row(lines, "useful").startswith("useful of known, % 75.0 50.0")
+
+
 def test_no_difference_says_what_would_have_shown() -> None:
     """The smallest difference that such samples show."""
     lines = comparison_lines(made())
@@ -78,8 +85,29 @@ def test_no_difference_says_what_would_have_shown() -> None:
 
 
 def test_what_neither_has_is_one_line() -> None:
-    """Not a row of nothing."""
-    assert row(comparison_lines(made()), "not known") == "not known tensor active"
+    """Not a row of nothing, but with the reason."""
+    line = row(comparison_lines(made()), "not known")
+    assert line == "not known tensor active: not measured in A"
+
+
+def test_long_reasons_stand_below_the_rows_once() -> None:
+    """A reason is never cut: quantities that share one are named together."""
+    because = "A and B are too short for how slowly this changes: about 6 min more each"
+    names = ("power_w", "temperature_c")
+    slow = [ComparedQuantity(name=name, a=60.0, b=60.0, because=because) for name in names]
+    heat = ComparedQuantity(name="power_at_equal_temperature_w", a=None, b=None, because=because)
+    lines = comparison_lines(replace(made(), quantities=(*slow, heat)))
+    assert row(lines, "power, W") == "power, W 60.0 60.0 not known"
+    text = " ".join(" ".join(lines).split())
+    assert f"not known power, power at equal temp., temperature: {because}" in text
+    assert "…" not in text
+
+
+def test_the_legend_is_of_what_is_shown() -> None:
+    """Without a row that says "none seen" nothing explains the word."""
+    assert "none seen (x)" in "\n".join(comparison_lines(made()))
+    lines = comparison_lines(replace(made(), quantities=(POWER,)))
+    assert "none seen (x)" not in "\n".join(lines)
 
 
 def test_recipes_are_compared_in_words() -> None:
@@ -115,12 +143,10 @@ def test_the_document_has_its_schema() -> None:
 
 def test_one_node_is_one_node() -> None:
     """A size is in the singular where it is one, and a reason fits beside the values."""
-    short = ComparedQuantity(
-        name="temperature_c", a=60.2, b=60.2, because="too short or too even in A"
-    )
+    short = ComparedQuantity(name="temperature_c", a=60.2, b=60.2, because="not measured in A")
     one = replace(job("1"), nodes=1, gpus=1)
     lines = comparison_lines(replace(made(), a=one, quantities=(short,)))
     assert "1 GPU on 1 node" in lines[0]
     assert "8 GPUs on 2 nodes" in lines[1]
     (row,) = (line for line in lines if "temperature" in line)
-    assert row.endswith("too short or too even in A")
+    assert row.endswith("not measured in A")

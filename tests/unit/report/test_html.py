@@ -17,6 +17,7 @@ from hpckit.errors import RenderError
 from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
+from hpckit.report.page_view import facts
 from tests.fakes.report_values import Shape, training_report
 
 TEXTS = load_templates(FileResources([packaged_data()])).texts
@@ -151,7 +152,7 @@ def test_library_that_ends_its_element() -> None:
 def test_not_measured_is_said() -> None:
     """What was not measured is said with its reason, and is no 0."""
     bare = JobReport(
-        job=ReportedJob(),
+        job=ReportedJob(gpus_because="no driver"),
         started_s=0,
         ended_s=5,
         energy=replace(
@@ -184,6 +185,36 @@ def test_samples_of_no_job_are_called_so() -> None:
     assert "state unknown" not in page.text
     assert "job without a name" not in page.text
     assert "samples" in page.text
+
+
+def test_a_job_without_gpus_lacks_none() -> None:
+    """Nothing of GPUs is called not measured of a job that had and wanted none."""
+    job = replace(REPORT.job, gpus=0, gpus_asked=0)
+    bare = replace(REPORT, job=job, gpus=(), ranks=(), waste=Share(), findings=(), advice=())
+    assert not [one.name for one in facts(bare) if one.name in ("GPU energy", "useful")]
+    assert "What the GPU-hours went into" not in Page(made(bare)).text
+
+
+def test_a_job_whose_gpus_nobody_saw_lacks_them() -> None:
+    """Of GPUs that no account names the page says that they were not measured."""
+    bare = replace(REPORT, gpus=(), ranks=(), waste=Share(unknown_gpu_s=7200.0))
+    assert "no samples of 2 GPU-hours" in Page(made(bare)).text
+
+
+@pytest.mark.parametrize(
+    "cost", [Cost(facility_j=1.2e6, pue=1.2, because="why"), Cost(co2_g=9.0, because="why")]
+)
+def test_a_cost_says_what_it_is_of(cost: Cost) -> None:
+    """The first figure of the cost has the sentence, whichever the site has factors for."""
+    assert [one.about for one in facts(replace(REPORT, cost=cost))].count("why") == 1
+
+
+def test_samples_that_tell_nothing_are_there() -> None:
+    """Where samples do not tell a spin from work it is not said that there are none."""
+    gpus = tuple(replace(one, refused={"spin": "why"}) for one in REPORT.gpus)
+    report = replace(REPORT, gpus=gpus, waste=Share(unknown_gpu_s=7200.0))
+    (useful,) = [one for one in facts(report) if one.name == "useful"]
+    assert useful.about == "samples of 2 GPU-hours do not tell a spin from work"
 
 
 def test_job_whose_state_nobody_knows() -> None:

@@ -335,7 +335,7 @@ def test_rank_of_several_gpus() -> None:
     pair = REPORT.gpus[0], REPORT.gpus[1]
     rank = replace(REPORT.ranks[0], gpus=tuple(one.uuid for one in pair))
 
-    (found,) = rank_groups(replace(REPORT, ranks=(rank, *REPORT.ranks[2:])))
+    (found,) = rank_groups(replace(REPORT, ranks=(rank, rank, *REPORT.ranks[2:])))
 
     powers = [one.values for gpu in pair for one in gpu_panels(gpu, "Power")]
     busy = [one.values for gpu in pair for one in gpu_panels(gpu, "Utilization")]
@@ -368,7 +368,7 @@ def test_few_of_many_ranks() -> None:
     many = training_report(Shape(gpus=40, nodes=5, points=20))
     pairs = zip(many.gpus[::2], many.gpus[1::2], strict=True)
     ranks = tuple(
-        replace(rank, gpus=(a.uuid, b.uuid))
+        replace(rank, node=a.node, gpus=(a.uuid, b.uuid))
         for rank, (a, b) in zip(many.ranks, pairs, strict=False)
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.model.account import Advice, JobReport, ReportFinding
+from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from tests.fakes.reports import training
 
@@ -130,3 +130,43 @@ def test_durations_have_one_spelling() -> None:
     )
     text = said(replace(training(), advice=(one,)))
     assert "8:00:00 → 0:10:00: it took 1:51 of 8:00:00, not 1-08:00:00" in text
+
+
+def test_findings_alike_on_several_nodes_are_one_sentence() -> None:
+    """Both nodes in one subject, in their order, with the sum of what both cost."""
+    other = replace(UNUSED, subject="GPU2 on n013")
+    told = said(with_findings(other, UNUSED), 100)
+    assert "warning GPU2 on n[012-013]: no process computed on it in the 1:51" in told
+    assert "GPU2 on n012" not in told
+
+
+def outcome(**other: float | str | None) -> AdviceOutcome:
+    """Fewer CPUs, as they were advised."""
+    values = {"quantity": "cpu_s", "before": 747.0, "predicted": 93.0, "measured": 93.0, **other}
+    return AdviceOutcome(
+        report="7",
+        key="resources.cpus_per_task",
+        proposed="1",
+        held=True,
+        because="-88% against the run that the advice is from",
+        **values,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (outcome(), "held, CPU time 12:27 → 1:33 (predicted 1:33), -88% against"),
+        (outcome(before=None), "held, CPU time 1:33 (predicted 1:33), -88% against"),
+        (outcome(measured=None), "held, -88% against"),
+        (
+            outcome(quantity="elapsed_s", before=60.0, predicted=60.0, measured=50.0),
+            "held, duration 1:00 → 50 s, -88% against",
+        ),
+    ],
+)
+def test_an_outcome_says_which_quantity_went_from_what_to_what(
+    told: AdviceOutcome, words: str
+) -> None:
+    """By its name, as 1:33 of CPU time is not how long a job took."""
+    assert words in said(replace(training(), outcomes=(told,), findings=()), 100)

@@ -1,0 +1,36 @@
+"""From when to when ranks held their GPUs."""
+
+from __future__ import annotations
+
+import time
+
+from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import NodeEvidence
+from hpckit.app.rank_claims import claims_of
+from hpckit.model.ledger import EnergyReading, Moment, RankLedger, RankStart
+
+LIVES = 6_000
+
+
+def life(number: int) -> RankLedger:
+    """The life that begins at that many ns, and has no end."""
+    reading = EnergyReading(uuid="GPU-1", monotonic_ns=number, energy_mj=1)
+    at = Moment(realtime_ns=number, monotonic_ns=number, boottime_ns=number)
+    start = RankStart(
+        rank=0, local_rank=0, world_size=1, node="n1", pid=number, boot_id=None, at=at,
+        gpus=(reading,), claim="visible",
+    )  # fmt: skip
+    return RankLedger(start=start)
+
+
+def test_many_lives_end_where_the_next_begins_in_a_time_by_their_number() -> None:
+    """Each is not held against all others: 4,000 took 12 s so, and 6,000 take a part of one."""
+    evidence = NodeEvidence(
+        node="n1", restart=0, begin_ns=0, end_ns=LIVES, realtime_offset_ns=0, boot_id=None,
+        lives=tuple(life(number) for number in range(LIVES)),
+    )  # fmt: skip
+    begun_s = time.process_time()
+    claims = claims_of(FileSampleStore(), evidence, is_running=True)
+    assert time.process_time() - begun_s < 5
+    assert [one.ended_ns for one in claims] == [*range(1, LIVES), LIVES]
+    assert [one.ended_by for one in claims[-2:]] == ["next-life", "running"]
