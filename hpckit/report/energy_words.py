@@ -17,6 +17,11 @@ _G_PER_KG: Final = 1000
 _KEYS: Final = re.compile(r"energy\.\w+ and energy\.\w+")
 _BRIEF: Final = (
     ("no readable meter", "no meter"),
+    (
+        "other jobs may run on this node, and its meters count them too; a share of the node is "
+        "not modelled",
+        "other jobs may run on it too",
+    ),
     ("there are no samples of the host", "not sampled"),
     ("; Slurm gathers none here", ""),
 )

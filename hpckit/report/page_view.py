@@ -243,12 +243,13 @@ def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
     if len(shown) > _MOST_BARS:
         worst = sorted(known, key=lambda one: -(one.behind_frac or 0.0))[:_MOST_BARS]
         shown = sorted(worst, key=lambda one: (one.restart, one.rank))
-    return tuple(map(_bar, shown))
+    has_runs = len({one.restart for one in ranks}) > 1
+    return tuple(_bar(one, f"run {one.restart}" if has_runs else "") for one in shown)
 
 
-def _bar(rank: RankAccount) -> RankBar:
+def _bar(rank: RankAccount, run: str) -> RankBar:
     behind = rank.behind_frac
-    parts = [f"busy {percent(rank.busy_frac)}"]
+    parts = [*([run] if run else []), f"busy {percent(rank.busy_frac)}"]
     parts.append(f"behind {behind_words(behind)}")
     return RankBar(
         name=f"rank {rank.rank}",

@@ -159,6 +159,13 @@ def test_a_site_without_figures_is_told_what_to_do_in_a_line(reason: str, more: 
     assert line.endswith("; set [energy] in the site file")
 
 
+def test_a_node_that_others_use_is_told_in_a_line() -> None:
+    """Why a shared node's energy is not known takes no second line."""
+    shared = "other jobs may run on this node, and its meters count them too"
+    report = of_node(f"{shared}; a share of the node is not modelled", clean().cost)
+    assert "          · node not known: other jobs may run on it too" in screen(report)
+
+
 def test_a_single_key_that_lacks_is_named() -> None:
     """Where the site file has some of its figures the one to add is said."""
     report = of_node("no readable meter; set energy.cpu_core_w in the site file", clean().cost)

@@ -313,6 +313,18 @@ def test_bars_of_ranks() -> None:
     assert "busy 77 % · behind 9 %" in page
 
 
+def test_bars_of_a_requeued_job_say_of_which_run_they_are() -> None:
+    """A rank that ran twice has two bars, which are told apart."""
+    once = "".join(Page(made()).text.split())
+    again = tuple(replace(one, restart=one.restart + 1) for one in REPORT.ranks)
+    both = Page(made(replace(REPORT, ranks=(*REPORT.ranks, *again)))).text
+    first = REPORT.ranks[0].restart
+
+    assert f"run{first}·busy" not in once
+    assert f"run {first} · busy 77 % · behind 9 %" in both
+    assert f"run {first + 1} · busy 77 % · behind 9 %" in both
+
+
 def test_a_rank_that_was_not_compared_has_no_number() -> None:
     """It is neither 0 % behind nor unmeasured."""
     ranks = tuple(replace(one, behind_frac=None) for one in REPORT.ranks)
