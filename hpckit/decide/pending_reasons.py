@@ -155,9 +155,8 @@ WORDS: Final[dict[str, Entry]] = {
     ),
     "MaxMemPerLimit": Entry(
         "the job asks for more memory a CPU or a node than MaxMemPerCPU or MaxMemPerNode allows",
-        "cancel it (scancel ID) and ask for less (--mem SIZE, or "
-        "--set resources.mem_per_cpu=SIZE); the limit: "
-        "scontrol show partition, scontrol show config",
+        "cancel it (scancel ID) and ask for less: --mem, --set resources.mem_per_cpu=SIZE; the "
+        "limit: scontrol show partition, scontrol show config",
         hopeless=True,
     ),
     "ReqNodeNotAvail": Entry(
@@ -208,9 +207,8 @@ WORDS: Final[dict[str, Entry]] = {
         "your association, or the QOS, limits how many burst buffer minutes one job may use, and "
         "this job asks for more",
         "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
-        "less burst buffer (--set slurm.extra.bb=SPEC); see the limits with: "
-        "sacctmgr -P show assoc user=$USER format=Account,Partition,MaxTRESMins; "
-        "sacctmgr -P show qos format=Name,MaxTRESMins",
+        "less --set slurm.extra.bb=SPEC; see the limits with: sacctmgr -P show assoc user=$USER "
+        "format=Account,Partition,MaxTRESMins; sacctmgr -P show qos format=Name,MaxTRESMins",
         hopeless=True,
     ),
     # --- why a run ended; such a word may stay until Slurm looks at a requeued job again ---
