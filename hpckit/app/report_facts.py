@@ -22,7 +22,6 @@ from hpckit.model.job_folder import (
     SUBMITTED_FILE,
 )
 from hpckit.model.site import EnergySite, SiteSpec
-from hpckit.model.slurm import JobState
 from hpckit.parse.account_json import writable
 from hpckit.parse.document import convert
 from hpckit.units import format_indices, parse_slurm_limit_s
@@ -119,7 +118,7 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
     if facts.state == "NOT_SUBMITTED":
         return "it never became a job"
     if _is_waiting(facts):
-        again = "has not run yet" if facts.state == JobState.PENDING else "waits to run again"
+        again = "has not run yet" if facts.state == "PENDING" else "waits to run again"
         return f"it {again} ({facts.state})"
     if facts.state is not None and facts.started_s is None and not facts.is_running:
         return f"it did not run ({facts.state})"
@@ -137,6 +136,8 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
 
 
 def _is_waiting(facts: JobFacts) -> bool:
+    from hpckit.model.slurm import JobState  # noqa: PLC0415  reports that are made do without
+
     return facts.state in set(JobState) and JobState(facts.state).is_waiting
 
 
