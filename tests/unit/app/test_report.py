@@ -538,9 +538,9 @@ def test_more_updates_than_an_entry_writes_cost_no_time(tmp_path: Path) -> None:
     first = start["gpus"][0]
     end["updates"] = [
         {**first, "monotonic_ns": first["monotonic_ns"] + 1_000 * at, "energy_mj": at}
-        for at in range(100_000)
+        for at in range(150_000)
     ]
     path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
     begun_s = time.process_time()
     assert reported(tmp_path).gpus
-    assert time.process_time() - begun_s < 5
+    assert time.process_time() - begun_s < 15
