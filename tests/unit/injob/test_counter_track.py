@@ -55,23 +55,6 @@ def test_a_counter_is_asked_rarely_once_it_is_known() -> None:
     assert counter.asked < 400
 
 
-def test_a_machine_that_is_busy_is_left_in_peace() -> None:
-    """Where each question comes 3 ms late, ten a quarter of a second are asked, not forty."""
-    counter = Ticking(10_000)
-    followed(counter, 250, late_ns=3 * MS)
-    assert counter.asked <= 10
-
-
-def test_changes_are_found_once_a_machine_is_idle() -> None:
-    """Half a second in which all questions came late costs none of the later changes."""
-    counter = Ticking(100)
-    track = CounterTrack(counter.ask, counter.ask())
-    while track.due_ns < 1000 * MS:
-        counter.now_ns = track.due_ns + (3 * MS if track.due_ns < 500 * MS else 0)
-        track.poll()
-    assert [change["monotonic_ns"] // (100 * MS) for change in track.changes()][:2] == [5, 6]
-
-
 def test_the_age_at_the_end_is_known_between_changes_alone() -> None:
     """At a moment at which the counter may just have changed it is not."""
     track = followed(Ticking(100), 1080)
