@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, max_examples=400, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

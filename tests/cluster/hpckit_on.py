@@ -85,7 +85,7 @@ def failed_job(cluster: Cluster) -> str:
     return job_id
 
 
-def reached(cluster: Cluster, job_id: str, *states: str, timeout_s: float = 60) -> dict[str, Any]:
+def reached(cluster: Cluster, job_id: str, *states: str, timeout_s: float = 180) -> dict[str, Any]:
     """The status of the job once its state is one of `states`, which has to come in time."""
     last: dict[str, Any] = {}
 
@@ -113,7 +113,7 @@ def traces(cluster: Cluster) -> tuple[list[str], list[str]]:
 def nothing_lives(cluster: Cluster) -> bool:
     """Whether in a minute at most no job of alice's waits, runs or is being ended."""
     ask = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,COMPLETING"]
-    return eventually(lambda: cluster.check(ask) == "", timeout_s=60)
+    return eventually(lambda: cluster.check(ask) == "", timeout_s=180)
 
 
 def new_path(folder: str = "/shared/alice") -> str:

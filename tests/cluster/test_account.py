@@ -26,8 +26,8 @@ from tests.cluster.hpckit_on import (
 TWO_BY_TWO = ("--nodes", "2", "--ntasks-per-node", "2", "--gpus-per-node", "8")
 SAMPLES = ("node-c1.samples", "node-c2.samples")
 TOPOLOGIES = tuple(f"node-c{number}.topology.json" for number in range(1, 5))
-SCANCEL_S = 15
-"""Far more than scancel takes, and less than KillWait and the time limit."""
+SCANCEL_S = 45
+"""Far more than scancel takes, and less than UnkillableStepTimeout."""
 
 
 def account(cluster: Cluster, job: dict[str, Any], folder: str = "restart-0") -> list[str]:
@@ -82,7 +82,7 @@ def test_a_bare_wait_does_not_wait_for_the_sampler(cluster: Cluster) -> None:
     begun_s = time.monotonic()
     job = submit(cluster, "--time", "5", "--set", setup, "--wait", "--", "sleep", "1")
     assert job["state"] == "COMPLETED"
-    assert time.monotonic() - begun_s < 60
+    assert time.monotonic() - begun_s < 150
     assert SAMPLER_STEP in steps(cluster, job)
 
 
@@ -104,8 +104,8 @@ def test_the_sampler_takes_nothing_that_the_command_needs(
     gate = new_path()
     script = f"{AT_GATE}; echo ended"
     job = submit(cluster, *TWO_BY_TWO, *words, "--time", "2", *gated(script, gate))
-    begun = eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=60)
-    ranks = eventually(lambda: len(account(cluster, job)) == len(SAMPLES) + 4, timeout_s=30)
+    begun = eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=180)
+    ranks = eventually(lambda: len(account(cluster, job)) == len(SAMPLES) + 4, timeout_s=120)
     open_gate(cluster, gate)
     assert begun, cluster.read(f"{job['folder']}/logs/sampler.log")
     assert ranks, log_of(cluster, job["job_id"])
@@ -115,12 +115,12 @@ def test_the_sampler_takes_nothing_that_the_command_needs(
 def test_scancel_is_not_held_up(cluster: Cluster) -> None:
     """The sampler's step ends with the command's, and ranks note that they were asked to end."""
     job = submit(cluster, *TWO_BY_TWO, "--", "sh", "-c", "exec sleep 120")
-    assert eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=60)
+    assert eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=180)
     assert eventually(lambda: "rank-3.ledger" in account(cluster, job))
     begun_s = time.monotonic()
     cluster.check(["scancel", job["job_id"]])
     ask = ["squeue", "-h", "--states=RUNNING,COMPLETING", f"--jobs={job['job_id']}"]
-    assert eventually(lambda: cluster.check(ask) == "", timeout_s=60)
+    assert eventually(lambda: cluster.check(ask) == "", timeout_s=180)
     assert time.monotonic() - begun_s < SCANCEL_S
     assert [ledger(cluster, job, rank)[-1]["exit_code"] for rank in range(4)] == [143] * 4
 
@@ -129,10 +129,10 @@ def test_a_requeued_job_has_an_account_of_each_run(cluster: Cluster) -> None:
     """The first run's files stay as they are, the second has its own folder."""
     gate = new_path()
     job = submit(cluster, "--requeue", *gated(AT_GATE, gate))
-    assert eventually(lambda: "rank-0.ledger" in account(cluster, job), timeout_s=60)
+    assert eventually(lambda: "rank-0.ledger" in account(cluster, job), timeout_s=180)
     cluster.check(["scontrol", "requeue", job["job_id"]])
     open_gate(cluster, gate)
-    again = eventually(lambda: "rank-0.ledger" in account(cluster, job, "restart-1"), timeout_s=90)
+    again = eventually(lambda: "rank-0.ledger" in account(cluster, job, "restart-1"), timeout_s=270)
     assert again
     reached(cluster, job["job_id"], "COMPLETED")
     assert ledger(cluster, job, 0, "restart-1")[-1]["exit_code"] == 0

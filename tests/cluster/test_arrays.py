@@ -99,7 +99,7 @@ def test_a_task_of_a_later_part_is_cancelled(cluster: Cluster) -> None:
     def states() -> Counter[str]:
         return Counter(task["state"] for task in status(cluster, job_id)["tasks"])
 
-    assert eventually(lambda: states() == {"RUNNING": 8}, timeout_s=90), states()
+    assert eventually(lambda: states() == {"RUNNING": 8}, timeout_s=270), states()
     assert hpckit(cluster, "cancel", f"{job_id}_105").returncode == 0
     assert eventually(lambda: states() == {"RUNNING": 7, "CANCELLED": 1}), states()
     (gone,) = [task for task in status(cluster, job_id)["tasks"] if task["state"] == "CANCELLED"]

@@ -112,7 +112,7 @@ def test_one_task_is_cancelled(cluster: Cluster) -> None:
     def states() -> Counter[str]:
         return Counter(task["state"] for task in status(cluster, job_id)["tasks"])
 
-    assert eventually(lambda: states() == {"RUNNING": 8}, timeout_s=90), states()
+    assert eventually(lambda: states() == {"RUNNING": 8}, timeout_s=270), states()
     assert hpckit(cluster, "cancel", f"{job_id}_5").returncode == 0
     assert eventually(lambda: states() == {"RUNNING": 7, "CANCELLED": 1}), states()
     (gone,) = [task for task in status(cluster, job_id)["tasks"] if task["state"] == "CANCELLED"]
@@ -182,7 +182,7 @@ def test_a_signal_reaches_the_ranks(cluster: Cluster) -> None:
     def logs() -> list[str]:
         return [log_of(cluster, job_id, rank) for rank in (0, 1)]
 
-    assert eventually(lambda: logs() == ["ready\n"] * 2, timeout_s=60), logs()
+    assert eventually(lambda: logs() == ["ready\n"] * 2, timeout_s=180), logs()
     assert hpckit(cluster, "cancel", "--signal", "USR1", job_id).returncode == 0
     assert reached(cluster, job_id, "COMPLETED", "FAILED")["exit_code"] == 0
     assert logs() == ["ready\ncaught 1\n"] * 2

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.hpckit_on import reached, submit
 from tests.cluster.played import (
     BEGINS,
     BUSY,
-    BUSY_S,
     EIGHT,
     IN_TROUBLE,
     added_up,
     on,
     pretending,
     report,
+    reports,
     rules,
+    sampled_in_time,
     troubled,
+    wait_until_sampled,
 )
 
 
 def test_a_clean_job_has_no_finding_and_a_troubled_one_has_four(cluster: Cluster) -> None:
     """An unused GPU, a hot one, the rank behind it, an idle end: each is named, and no other."""
-    path = troubled(cluster, "c2")
-    with pretending(cluster, BUSY, "c1", "c4"), pretending(cluster, path, "c2"):
-        sleep = ("--", "sleep", str(BUSY_S))
-        clean = submit(cluster, *EIGHT, "--nodes", "2", *on("c[1,4]"), *sleep)
-        bad = submit(cluster, *EIGHT, *on("c2"), *BEGINS, *sleep)
-        for job in (clean, bad):
-            assert reached(cluster, job["job_id"], "COMPLETED", timeout_s=120)
-        assert rules(report(cluster, clean["job_id"])) == set()
-        assert rules(report(cluster, bad["job_id"])) == IN_TROUBLE
+
+    def play(busy_s: int) -> list[dict[str, Any]]:
+        path = troubled(cluster, "c2", busy_s // 2)
+        with pretending(cluster, BUSY, "c1", "c4"), pretending(cluster, path, "c2"):
+            sleep = ("--", "sleep", str(busy_s))
+            clean = submit(cluster, *EIGHT, "--nodes", "2", *on("c[1,4]"), *sleep)["job_id"]
+            bad = submit(cluster, *EIGHT, *on("c2"), *BEGINS, *sleep)["job_id"]
+            return reports(cluster, clean, bad)
+
+    clean, bad = sampled_in_time(play)
+    assert (rules(clean), rules(bad)) == (set(), IN_TROUBLE)
 
 
 def test_ranks_and_the_rest_add_up_to_the_gpus(cluster: Cluster) -> None:
@@ -43,13 +48,13 @@ def test_ranks_and_the_rest_add_up_to_the_gpus(cluster: Cluster) -> None:
 
 def test_a_requeued_job_reports_both_incarnations(cluster: Cluster) -> None:
     """The first is lost, the second is not, and the job's energy is that of both."""
-    script = "sleep $((6 - 3 * ${SLURM_RESTART_COUNT:-0}))"
-    job = submit(cluster, *EIGHT, "--set", "slurm.requeue=true", "--", "sh", "-c", script)["job_id"]
-    assert reached(cluster, job, "RUNNING")
+    script = 'test -n "$SLURM_RESTART_COUNT" || sleep 200; sleep 3'
+    more = ("--set", "slurm.requeue=true", *on("c1"))
+    job = submit(cluster, *EIGHT, *more, "--", "sh", "-c", script)
+    wait_until_sampled(cluster, job, "c1")
     time.sleep(4)
-    cluster.check(["scontrol", "requeue", job])
-    assert reached(cluster, job, "COMPLETED", timeout_s=120)
-    printed = report(cluster, job)
+    cluster.check(["scontrol", "requeue", job["job_id"]])
+    (printed,) = reports(cluster, job["job_id"])
     lost = [(one["restart"], one["is_lost"]) for one in printed["incarnations"]]
     assert lost == [(0, True), (1, False)]
     energy = printed["energy"]
@@ -61,13 +66,13 @@ def test_a_requeued_job_reports_both_incarnations(cluster: Cluster) -> None:
 def test_a_node_that_dies_costs_its_own_end_alone(cluster: Cluster) -> None:
     """A node that is killed leaves what it had flushed; the report says so, and has the others."""
     more = ("--set", "slurm.requeue=false", *on("c[3-4]"))
-    job = submit(cluster, *EIGHT, "--nodes", "2", *more, "--", "sleep", "60")["job_id"]
-    assert reached(cluster, job, "RUNNING")
+    job = submit(cluster, *EIGHT, "--nodes", "2", *more, "--", "sleep", "200")
+    wait_until_sampled(cluster, job, "c3", "c4")
     time.sleep(9)
     cluster.kill("c4")
     try:
-        assert reached(cluster, job, "NODE_FAIL", "FAILED", "CANCELLED", timeout_s=120)
-        printed = report(cluster, job)
+        reached(cluster, job["job_id"], "NODE_FAIL", "FAILED", "CANCELLED", timeout_s=300)
+        printed = report(cluster, job["job_id"])
         ends = {rank["node"]: rank["ended_by"] for rank in printed["ranks"]}
         assert ends["c4"] == "sample"
         assert {one["node"] for one in printed["gpus"]} == {"c3", "c4"}
@@ -76,7 +81,7 @@ def test_a_node_that_dies_costs_its_own_end_alone(cluster: Cluster) -> None:
         assert min(of_c4) >= 3
     finally:
         cluster.start_host("c4")
-        assert eventually(lambda: "c4" in cluster.check(["sinfo", "-hNt", "idle"]), timeout_s=90)
+        assert eventually(lambda: "c4" in cluster.check(["sinfo", "-hNt", "idle"]), timeout_s=270)
 
 
 def test_the_sampler_is_no_step_of_the_report(cluster: Cluster) -> None:

@@ -161,9 +161,12 @@ def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
         "    print(json.dumps([ran.stdout.strip(), name]))\n"
     )
 
+    untraced = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
+
     def run_worker(number: int) -> str:
         return subprocess.run(
             [sys.executable, "-c", worker, f"w{number}"],
+            env=untraced,
             capture_output=True,
             text=True,
             check=True,

@@ -106,9 +106,9 @@ def test_a_signal_is_counted_as_in_a_shell() -> None:
 def test_a_daemon_does_not_hold_up_the_answer() -> None:
     """A process that was left behind and keeps the output open is not waited for."""
     begun_s = time.monotonic()
-    done = ProcessRunner().run(["sh", "-c", "sleep 8 & echo $!"], 10)
+    done = ProcessRunner().run(["sh", "-c", "sleep 60 & echo $!"], 90)
     psutil.Process(int(done.stdout)).kill()
-    assert time.monotonic() - begun_s < 5
+    assert time.monotonic() - begun_s < 30
 
 
 def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:

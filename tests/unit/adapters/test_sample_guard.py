@@ -144,8 +144,8 @@ def test_signal_ends_waiting() -> None:
     clock = SignalClock({signal.SIGUSR1})
     signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
     begun = time.monotonic()
-    assert clock.wait_until(clock.monotonic_ns() + 20 * 10**9)
-    assert time.monotonic() - begun < 10
+    assert clock.wait_until(clock.monotonic_ns() + 90 * 10**9)
+    assert time.monotonic() - begun < 45
     assert not clock.wait_until(clock.monotonic_ns() + 10**7)
 
 

@@ -112,7 +112,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     begun_s = time.perf_counter()
     assert read_tree(tmp_path, ["fifo", "a", "a/x/y", "absent/*/x", "a/x"]).texts == {"a/x": "1"}
-    assert time.perf_counter() - begun_s < 5
+    assert time.perf_counter() - begun_s < 60
 
 
 def test_long_files_and_bytes(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_this_machine() -> None:
     """The node that the tests run on has a CPU that they may use, and is read in little time."""
     begun_s = time.perf_counter()
     topology = parse_sysfs(read_tree(Path("/"), SYSFS_PATTERNS))
-    assert time.perf_counter() - begun_s < 5
+    assert time.perf_counter() - begun_s < 30
     assert topology.cpu.cpus
     assert topology.cpu.allowed
 

@@ -216,8 +216,8 @@ def test_an_end_that_cannot_be_written_does_not_hold_the_rank(
         _fill(path)
         begun_s = time.monotonic()
         gate.touch()
-        assert process.wait(10) == 5
-        assert 0.9 < time.monotonic() - begun_s < 5
+        assert process.wait(30) == 5
+        assert 0.9 < time.monotonic() - begun_s < 20
     os.close(reader)
 
 

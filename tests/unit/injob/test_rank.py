@@ -27,10 +27,10 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    """Wait until something is so, at most ten seconds."""
-    deadline_s = time.monotonic() + 10
+    """Wait until something is so, at most a minute."""
+    deadline_s = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline_s, "not so within ten seconds"
+        assert time.monotonic() < deadline_s, "not so within a minute"
         time.sleep(0.005)
 
 
@@ -220,7 +220,7 @@ def test_a_grandchild_with_the_pipe_open_holds_nothing_up(
     began_s = time.monotonic()
     done = run(*SLURM, "sh", "-c", "sleep 20 & echo $!", env=rank_env)
     os.kill(int(done.stdout), signal.SIGKILL)
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 15
     assert rank_log(job_folder).read_bytes() == done.stdout
 
 
@@ -230,7 +230,7 @@ def test_a_talking_grandchild_holds_nothing_up(run: Run, rank_env: dict[str, str
     # The left-over process dies of the broken pipe.
     done = run(*SLURM, "sh", "-c", "cat /dev/zero & exit 3", env=rank_env)
     assert done.returncode == 3
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 15
 
 
 def test_the_last_words_of_a_full_pipe_arrive(run: Run, rank_env: dict[str, str]) -> None:
@@ -365,7 +365,7 @@ def test_a_stalled_reader_does_not_hold_up_signals(start: Start, rank_env: dict[
         time.sleep(0.2)
         # The first went to the command, which is gone; the second is for the entry's own wait.
         process.terminate()
-        assert process.wait(timeout=5) == -signal.SIGTERM
+        assert process.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_a_stalled_stream_does_not_hold_up_the_other(
@@ -414,7 +414,7 @@ def test_a_blocked_signal_still_reaches_the_command(
     with start(*words, env=rank_env, preexec_fn=hostile) as process:
         wait_for(lambda: rank_log(job_folder).exists() and rank_log(job_folder).read_bytes())
         process.terminate()
-        assert process.wait(timeout=5) == -signal.SIGTERM
+        assert process.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> None:
@@ -423,4 +423,4 @@ def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> 
         with start(*SLURM, "sleep", "20", env=rank_env) as process:
             time.sleep(delay_ms / 1000)
             process.terminate()
-            assert process.wait(timeout=5) == -signal.SIGTERM
+            assert process.wait(timeout=30) == -signal.SIGTERM

@@ -197,7 +197,7 @@ def test_term_ends_it_quickly(job: Job) -> None:
     begun = time.monotonic()
     process.terminate()
     assert ended(process) == (0, "")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert job.events()[-1]["reason"] == "signal"
 
 
@@ -260,7 +260,7 @@ def test_ranks_are_waited_for(job: Job, rank: Callable[..., subprocess.Popen[byt
     alive.wait()
     begun = time.monotonic()
     assert ended(process)[0] == 0
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_ctrl_c_waits_for_no_ranks(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -271,7 +271,7 @@ def test_ctrl_c_waits_for_no_ranks(job: Job, rank: Callable[..., subprocess.Pope
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 0
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_own_step_is_not_waited_for(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -283,7 +283,7 @@ def test_own_step_is_not_waited_for(job: Job, rank: Callable[..., subprocess.Pop
     begun = time.monotonic()
     process.terminate()
     assert ended(process)[0] == 0
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_end_of_the_parent_ends_it(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -324,7 +324,7 @@ def test_folder_that_hangs_delays_no_end(job: Job) -> None:
     process.terminate()
     code, err = ended(process)
     assert code == 0
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 30
     kept = Path(err.partition("the rest is in ")[2].partition(" on this node")[0])
     assert any(isinstance(one, Block) for one in read_blocks(kept.read_bytes()))
 
@@ -404,7 +404,7 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     begun = time.monotonic()
     process.terminate()
     assert ended(process)[0] == 0
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 DEAD_LOCAL_FOLDER = """

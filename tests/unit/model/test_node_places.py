@@ -13,6 +13,7 @@ from hpckit.model.path import PathKind, PathTable
 from hpckit.model.pci import CLASS_3D, PciAddress
 from tests.fakes.machine_parts import GEN5, bridge, end_point, lanes
 from tests.fakes.machines import cpu_only, dgx_h100, four_gpu_box, gb200_tray, matrix_only
+from tests.pace import slowness
 
 X16 = lanes(GEN5, 16)
 
@@ -89,7 +90,7 @@ def test_thousands_of_nics_without_a_place_take_little_time() -> None:
     nics = tuple(Nic(index=at, name=f"e{at}") for at in range(8000))
     begun_s = time.process_time()
     (found,) = places(_bare(nics=nics))
-    assert time.process_time() - begun_s < 3
+    assert time.process_time() - begun_s < 3 * slowness()
     assert len(found.root.nics) == 8000
 
 

@@ -15,6 +15,7 @@ from hpckit.model.node_limits import MOST_DEVICES, MOST_NUMA_NODES
 from hpckit.model.pci import MOST_PCI_DEVICES
 from hpckit.parse.linked_paths import MOST_NAMES
 from hpckit.parse.sysfs import parse_sysfs
+from tests.pace import slowness
 
 ONLINE = {"sys/devices/system/cpu/online": "0-3\n"}
 NODES = "sys/devices/system/node"
@@ -84,7 +85,7 @@ def test_absurd_trees_take_little_time(tree: Callable[[], FileTree]) -> None:
     given = tree()
     begun_s = time.process_time()
     parse_sysfs(given)
-    assert time.process_time() - begun_s < LIMIT_S
+    assert time.process_time() - begun_s < LIMIT_S * slowness()
 
 
 def test_ways_through_links_are_not_all_remembered() -> None:

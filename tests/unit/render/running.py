@@ -137,7 +137,7 @@ class Stage:
         return self.end(self.start(script, env))
 
 
-def until(fact: Callable[[], bool], timeout_s: float = 10) -> None:
+def until(fact: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait until `fact` holds."""
     deadline_s = time.monotonic() + timeout_s
     while not fact():
