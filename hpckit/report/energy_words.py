@@ -6,14 +6,13 @@ import re
 from typing import Final
 
 from hpckit.model.account import GPUS_ALONE, SPLIT_GPU, Cost, Energy, JobReport
-from hpckit.report.quantities import energy, energy_sum, number, percent
+from hpckit.report.quantities import energy, energy_sum, mass, number, percent
 
 _SCOPES: Final = {
     "module": " module (CPU and memory with it)",
     SPLIT_GPU: ", whole GPUs though MIG splits them",
 }
 _ROUNDING_FRAC: Final = 0.001
-_G_PER_KG: Final = 1000
 _KEYS: Final = re.compile(r"energy\.\w+ and energy\.\w+")
 _BRIEF: Final = (
     ("no readable meter", "no meter"),
@@ -91,7 +90,7 @@ def _cost(cost: Cost) -> list[str]:
     if cost.facility_j is not None and cost.pue is not None:
         parts.append(f"{energy(cost.facility_j)} at PUE {cost.pue:g}")
     if cost.co2_g is not None:
-        parts.append(f"{_mass(cost.co2_g)} CO2e")
+        parts.append(f"{mass(cost.co2_g)} CO2e")
     if cost.price is not None:
         parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
     if not parts:
@@ -101,7 +100,3 @@ def _cost(cost: Cost) -> list[str]:
         parts[0] = f"{GPUS_ALONE}: {parts[0]}"
         because = because.removeprefix(GPUS_ALONE).removeprefix("; ")
     return [*parts, because] if because else parts
-
-
-def _mass(mass_g: float) -> str:
-    return f"{number(mass_g / _G_PER_KG)} kg" if mass_g >= _G_PER_KG else f"{number(mass_g)} g"

@@ -32,7 +32,7 @@ from hpckit.report.page_words import (
     significant,
     source_words,
 )
-from hpckit.report.quantities import clocks
+from hpckit.report.quantities import clocks, mass
 from hpckit.units import format_time_limit
 
 NO_JOB: Final = "samples"
@@ -158,9 +158,7 @@ def _cost(cost: Cost) -> Iterator[Fact]:
     if cost.price is not None:
         found.append(("cost of energy", f"{cost.price:.2f} {clean(cost.currency or '')}".rstrip()))
     if cost.co2_g is not None:
-        kilo = cost.co2_g >= 1000  # noqa: PLR2004  a kilogram
-        mass = significant(cost.co2_g / (1000 if kilo else 1))
-        found.append(("carbon", f"{mass} {'kg' if kilo else 'g'} CO2e"))
+        found.append(("carbon", f"{mass(cost.co2_g, significant)} CO2e"))
     for at, (name, value) in enumerate(found):
         yield Fact(name=name, value=value, about=alone if at else because)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hpckit.units import format_duration
@@ -25,6 +25,7 @@ _MIB: Final = 1024.0**2
 _MOST_MS: Final = 0.1
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
 _SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
+_G_PER_KG: Final = 1000
 _NEARLY_ALL: Final = 0.99
 _LITTLE: Final = 0.01
 
@@ -89,6 +90,13 @@ def memory(size_bytes: float) -> str:
     return (
         f"{number(size_bytes / _GIB)} GiB" if size_bytes < _MANY else f"{size_bytes / _GIB:.0f} GiB"
     )
+
+
+def mass(mass_g: float, figure: Callable[[float], str] = number) -> str:
+    """A mass in g, from 1 kg on in kg; `figure` writes the number."""
+    if mass_g >= _G_PER_KG:
+        return f"{figure(mass_g / _G_PER_KG)} kg"
+    return f"{figure(mass_g)} g"
 
 
 def duration(seconds: float) -> str:
