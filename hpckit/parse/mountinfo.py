@@ -7,13 +7,16 @@ from hpckit.parse.cgroup import unescaped
 _MOUNT_POINT = 4
 NETWORK = frozenset(
     (
-        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.ceph", "fuse.glusterfs"),
-        *("fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "mmfs"),
-        *("ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs"),
-        "wekafs",
+        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "dvs", "fhgfs", "fuse.ceph"),
+        *("fuse.glusterfs", "fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs"),
+        *("lustre", "mmfs", "ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3"),
+        *("smbfs", "virtiofs", "wekafs"),
     )
 )
-"""File systems that another machine serves, by the names that they have there."""
+"""File systems that another machine serves, by the names that they have there.
+
+`dvs` is Cray's Data Virtualization Service, `fhgfs` what BeeGFS was called before 2014.
+"""
 
 
 def file_system_of(mountinfo: bytes, path: str) -> str | None:

@@ -39,3 +39,10 @@ def test_nothing_is_known_without_mounts() -> None:
 def test_nodes_own_file_systems_are_none_of_a_network() -> None:
     """What a node's own disks and memory have is never taken for another machine's."""
     assert not {"ext4", "xfs", "tmpfs", "btrfs", "overlay", "zfs", "f2fs"} & NETWORK
+
+
+@pytest.mark.parametrize("kind", ["dvs", "fhgfs", "beegfs", "lustre"])
+def test_what_compute_nodes_mount_from_servers_is_of_a_network(kind: str) -> None:
+    """A parallel file system and what forwards one are another machine's, by an old name too."""
+    mounts = f"30 27 0:51 / /work rw - {kind} server:/fs rw".encode()
+    assert file_system_of(mounts, "/work/ana") in NETWORK
