@@ -58,7 +58,11 @@ class Ledger:
         name = ledger_file(self._rank)
         try:
             fd = _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
-            _write(fd, self._first_line(found))
+            try:
+                _write(fd, self._first_line(found))
+            except OSError:
+                os.close(fd)
+                raise
             self._fd = fd
             self._io_before = _io_of_children()
         except OSError as error:

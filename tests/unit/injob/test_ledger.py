@@ -200,6 +200,21 @@ def test_a_full_disk_is_one_warning(run: Run, ledger_env: dict[str, str], job_fo
     assert done.stderr.endswith(b"No space left on device\n")
 
 
+def test_a_ledger_that_was_given_up_is_closed(
+    run: Run, ledger_env: dict[str, str], job_folder: Path
+) -> None:
+    """A rank whose first line does not fit has its ledger open no longer."""
+    path = ledger(job_folder)
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/full")
+    out = job_folder / "descriptors"
+    script = "readlink /proc/$PPID/fd/* >$OUT; true"
+    run(*SLURM, "sh", "-c", script, env={**ledger_env, "OUT": str(out)})
+    held = out.read_text(encoding="utf-8").splitlines()
+    assert held
+    assert "/dev/full" not in held
+
+
 def test_an_end_that_cannot_be_written_does_not_hold_the_rank(
     start: Start, ledger_env: dict[str, str], job_folder: Path
 ) -> None:
