@@ -156,10 +156,10 @@ def sample_store() -> SampleStore:
 
 
 def archive_store(path: Path) -> SampleStore:
-    """The accounts in a file that `report --parquet` wrote."""
-    from hpckit.adapters.parquet_store import ParquetStore
+    """The accounts in a file that `report --parquet` wrote. Raises HpckitError for any other."""
+    from hpckit.adapters.parquet_store import archive
 
-    return ParquetStore(path)
+    return archive(path)
 
 
 def account_archive() -> AccountArchive:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,8 +24,9 @@ from hpckit.adapters.parquet_columns import (
     arrow,
 )
 from hpckit.adapters.regular_file import open_regular
-from hpckit.errors import StorageFailed
+from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.account_files import node_of_topology, rank_of, restart_of
+from hpckit.model.job_folder import INTENT_FILE
 from hpckit.model.samples import (
     EVENTS,
     GPU,
@@ -35,6 +38,10 @@ from hpckit.model.samples import (
 )
 from hpckit.model.series import GPU_DTYPE
 
+_MAGIC: Final = b"PAR1"
+"""What every Parquet file begins with (apache/parquet-format, README)."""
+_MOST_ABOVE: Final = 4
+"""A job folder lies no further above its files."""
 _BLOCK_NS: Final = 600 * 10**9
 _BLOCK_ROWS: Final = 100_000
 _MOST_ROWS: Final = 4 * ROWS_A_GROUP
@@ -164,6 +171,33 @@ class ParquetStore:
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the file anew."""
         return ParquetStore, (self._path,)
+
+
+def archive(path: Path) -> ParquetStore:
+    """The accounts in a file. Raises HpckitError for one that is not Parquet by its first bytes.
+
+    One that cannot be read is taken: what reads it says why.
+    """
+    with contextlib.suppress(OSError):
+        if not path.is_file() or _first_bytes(path) != _MAGIC:
+            raise HpckitError(
+                f"got the file {path}, expected a folder, or a file of --parquet",
+                hint=f"hpckit report --from {shlex.quote(str(_folder_of(path)))}",
+            )
+    return ParquetStore(path)
+
+
+def _first_bytes(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read(len(_MAGIC))
+
+
+def _folder_of(path: Path) -> Path:
+    """The job folder in which a file lies, or else the one that it is in."""
+    above = path.absolute().parents
+    with contextlib.suppress(OSError):
+        return next((one for one in above[:_MOST_ABOVE] if (one / INTENT_FILE).is_file()), above[0])
+    return above[0]
 
 
 def _restart(value: Any) -> int | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.errors import HpckitError
-from hpckit.model.job_folder import INTENT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +16,6 @@ if TYPE_CHECKING:
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
     from hpckit.model.site import EnergySite
-
-
-_PARQUET = b"PAR1"
-"""What every Parquet file begins with (apache/parquet-format, README)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,39 +79,9 @@ def _asked(params: dict[str, Any]) -> _Asked:
         return _job(params["job_id"])
     path = Path(params["from_"])
     is_folder = path.is_dir()
-    if not is_folder:
-        _refuse_other_file(path)
-    return _Asked(
-        facts=facts_of_folder(path if is_folder else path.parent, wiring.job_folders()),
-        folder=path,
-        store=wiring.sample_store() if is_folder else wiring.archive_store(path),
-    )
-
-
-def _refuse_other_file(path: Path) -> None:
-    """Raise HpckitError for a file that is not Parquet, by its first bytes."""
-    try:
-        if path.is_file() and _begin(path) == _PARQUET:
-            return
-    except OSError:
-        return  # the store says why it cannot be read
-    raise HpckitError(
-        f"got the file {path}, expected a folder, or a file of --parquet",
-        hint=f"hpckit report --from {shlex.quote(str(_folder_of(path)))}",
-    )
-
-
-def _begin(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(_PARQUET))
-
-
-def _folder_of(path: Path) -> Path:
-    """The job folder in which a file lies, or else the one that it is in."""
-    above = path.absolute().parents
-    with contextlib.suppress(OSError):
-        return next((one for one in above[:4] if (one / INTENT_FILE).is_file()), above[0])
-    return above[0]
+    store = wiring.sample_store() if is_folder else wiring.archive_store(path)
+    folder = path if is_folder else path.parent
+    return _Asked(facts=facts_of_folder(folder, wiring.job_folders()), folder=path, store=store)
 
 
 def _job(job_id: str | None) -> _Asked:
