@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hpckit.model.energy_reason import EnergyReason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFiles:
@@ -78,12 +80,12 @@ class ArchivedFile:
 class SlurmEnergy:
     """Joules of a job's nodes by Slurm's accounting, and the plugin that counted them.
 
-    `value_j` is None where it has none, and `because` says why.
+    `value_j` is None where it has none, and `reasons` say why.
     """
 
     value_j: float | None = None
     plugin: str | None = None
-    because: str = ""
+    reasons: tuple[EnergyReason, ...] = ()
 
 
 class EnergyAccounting(Protocol):

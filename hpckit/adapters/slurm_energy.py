@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import HpckitError
+from hpckit.model.energy_reason import EnergyLack, EnergyReason
 from hpckit.model.slurm import JobId
 from hpckit.ports import ClusterProbe
 
@@ -21,9 +22,13 @@ class SlurmEnergies:
         try:
             plugin = self._probe.look(cluster, needs_partitions=False).config.energy_plugin
             if plugin is None:
-                return SlurmEnergy(because="Slurm gathers none here")
+                return SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
             value_j = self._slurm.energy_j(JobId(job_id), cluster)
         except HpckitError as error:
-            return SlurmEnergy(because=f"Slurm's was not told: {error.message}")
-        because = "" if value_j else f"Slurm's {plugin} counted none"
-        return SlurmEnergy(value_j=value_j, plugin=plugin, because=because)
+            return SlurmEnergy(reasons=(_other(f"Slurm's was not told: {error.message}"),))
+        reasons = () if value_j else (_other(f"Slurm's {plugin} counted none"),)
+        return SlurmEnergy(value_j=value_j, plugin=plugin, reasons=reasons)
+
+
+def _other(text: str) -> EnergyReason:
+    return EnergyReason(text=text)

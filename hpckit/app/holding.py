@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hpckit.measure.energy_sum import Part, sum_of_boards, sum_of_parts
 from hpckit.model.account import Energy, GpuAccount, Incarnation, NodeAccount, Share
+from hpckit.model.energy_reason import EnergyReason
 from hpckit.units import format_duration
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _absent(
             started_s=None,
             ended_s=None,
             gpu_energy=Energy(value_j=None, because=because),
-            energy=Energy(value_j=None, scope="node", because=f"that of {name}: {because}"),
+            energy=Energy.unknown_of_node(EnergyReason(text=f"that of {name}: {because}")),
             unseen_gpus=facts.gpus_per_node or 0,
             missing=(because,),
         )

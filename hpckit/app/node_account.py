@@ -10,10 +10,10 @@ from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
 from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount, NodeAccount
+from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
 from hpckit.model.series import SampleMeta
 from hpckit.model.site import EnergySite
 
-_KEYS = ("node_idle_w", "cpu_core_w")
 _WHOLE = ("node", "module")
 _HOST = (
     "cpus_enough",
@@ -67,20 +67,19 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
     metered = None if fold.host is None else metered_energy(fold.host.energy, gpu)
     if metered is not None and metered.value_j is not None:
         return metered
-    why = fold.host.energy.because if fold.host is not None else "there are no samples of the host"
-    if metered is not None:
-        why = metered.because
-    absent = [key for key in _KEYS if getattr(site, key) is None]
+    reasons: tuple[EnergyReason, ...] = (EnergyReason(kind=EnergyLack.SAMPLES),)
+    if fold.host is not None:
+        reasons = (metered or fold.host.energy).reasons
+    absent = tuple(key for key in MODEL_KEYS if getattr(site, key) is None)
     if fold.meta is not None and fold.meta.exclusive is False:
-        why = f"{why}; a share of the node is not modelled"
+        reasons = (*reasons, EnergyReason(kind=EnergyLack.OWN_SHARE))
     elif absent:
-        keys = " and ".join(f"energy.{key}" for key in absent)
-        why = f"{why}; set {keys} in the site file"
+        reasons = (*reasons, EnergyReason(kind=EnergyLack.SITE_KEYS, keys=absent))
     elif gpu is not None and gpu.value_j is None:
-        why = f"that of its GPUs: {gpu.because}"
+        reasons = (EnergyReason(text=f"that of its GPUs: {gpu.because}"),)
     else:
         return _modelled(fold, gpu, cpu_s, site)
-    return Energy(value_j=None, scope="node", because=why)
+    return Energy.unknown_of_node(*reasons)
 
 
 def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
@@ -94,8 +93,8 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     if meter.scope in _WHOLE or gpu is None:
         return dataclasses.replace(meter, scope="node")
     if gpu.value_j is None:
-        because = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
-        return Energy(value_j=None, scope="node", because=because)
+        text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
+        return Energy.unknown_of_node(EnergyReason(text=text))
     if gpu.scope == "module":
         words = "the GPUs' modules, which have the CPUs in them"
         return dataclasses.replace(gpu, scope="node", because=words)
@@ -139,8 +138,7 @@ def with_slurms(
 ) -> Energy:
     """The nodes' energy where nothing of hpckit's told it: Slurm's, where that is the job's."""
     if told.value_j is None or told.plugin is None:
-        words = f"{energy.because}; {told.because}" if told.because else energy.because
-        return dataclasses.replace(energy, because=words)
+        return Energy.unknown_of_node(*energy.reasons, *told.reasons)
     alone = {None if meta is None else meta.exclusive for meta in metas}
     is_exclusive = False if False in alone else None if None in alone else True
     found = from_slurm(told.value_j, told.plugin, is_exclusive=is_exclusive)

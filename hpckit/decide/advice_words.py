@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpckit.decide.advice_run import MeasuredRun
-from hpckit.model.account import GpuAccount, JobReport, ReportFinding
+from hpckit.model.account import GpuAccount, JobReport
 from hpckit.model.job import JobSpec
+from hpckit.model.report_finding import ReportFinding
 
 GPU_MEMORY_LOW_FRAC = 0.5
 """Frameworks reserve more than they need, so what is free by the driver is free indeed."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount
+from hpckit.model.energy_reason import EnergyReason
 
 _MOST_NOTES: Final = 6
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
@@ -120,7 +121,7 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
     elif is_exclusive is False:
         because = "Slurm's figure is of whole nodes, and the job shared them"
     if because:
-        return Energy(value_j=None, scope="node", because=because)
+        return Energy.unknown_of_node(EnergyReason(text=because))
     what = "CPUs and their memory" if scope == "cpu" else "whole nodes"
     shared = "" if is_exclusive else "; other jobs may have run on them, and are counted too"
     return Energy(

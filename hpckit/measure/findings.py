@@ -11,9 +11,10 @@ from hpckit.measure.finding_rules import RULES
 from hpckit.measure.gpu_words import percent
 from hpckit.measure.judged import JUDGED_S, KNOWN_FRAC
 from hpckit.measure.stragglers import Straggler
-from hpckit.model.account import JobReport, ReportFinding
+from hpckit.model.account import JobReport
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import Severity
+from hpckit.model.report_finding import ReportFinding
 
 _PAGE: Final = """\
 <!-- Written by docs/generate.py. Change the code, then run `make docs`. -->

@@ -24,14 +24,16 @@ from hpckit.measure.host_columns import (
 from hpckit.measure.host_growth import HostCounter, HostGauge, Times, Unsigned
 from hpckit.measure.sample_time import GAP_PERIODS
 from hpckit.model.account import Energy, EnergySource
+from hpckit.model.energy_reason import EnergyLack, EnergyReason
 from hpckit.model.series import HostColumn, SampleChunk, SampleMeta
 
 METER_FRAC: Final = 0.1
 """Half the width of the interval that is stated for these meters: an assumption, as the makers of
 RAPL, hwmon sensors and pm_counters state none in the files that are read."""
 
-_NO_METER: Final = "no readable meter"
-_SHARED: Final = "other jobs may run on this node, and its meters count them too"
+_NO_SAMPLES: Final = EnergyReason(kind=EnergyLack.SAMPLES)
+_NO_METER: Final = EnergyReason(kind=EnergyLack.METER)
+_SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +145,16 @@ class HostFold:
 
     def _energy(self) -> Energy:
         if self._meta is None:
-            return Energy(value_j=None, scope="node", because="there are no samples of the host")
+            return Energy.unknown_of_node(_NO_SAMPLES)
         there = [
             *(name for name, one in self._counters.items() if one.total is not None),
             *(name for name, one in self._gauges.items() if one.integral is not None),
         ]
         meters = meters_of(there)
         if not meters:
-            return Energy(value_j=None, scope="node", because=_NO_METER)
+            return Energy.unknown_of_node(_NO_METER)
         if self._meta.exclusive is False:
-            return Energy(value_j=None, scope="node", because=_SHARED)
+            return Energy.unknown_of_node(_SHARED)
         return self._metered(meters[0])
 
     def _metered(self, meter: Meter) -> Energy:
@@ -177,5 +179,5 @@ class HostFold:
 
     def _missing(self) -> tuple[str, ...]:
         if self._meta is None:
-            return ("there are no samples of the host",)
+            return (str(_NO_SAMPLES),)
         return tuple(f"{what}: {why}" for what, why in sorted(self._meta.host_refused.items()))

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from hpckit.model.energy_reason import EnergyReason
+from hpckit.model.report_finding import ReportFinding
+
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
 SPLIT_GPU: Final = "split-gpu"
@@ -37,7 +40,8 @@ class Energy:
     rest as squares. `coverage_frac` is the share of the time for which something was measured;
     `scope` is `gpu`, `split-gpu` (the whole of a GPU that MIG splits: what the slices of other jobs
     took is in it, and no ± is known), `module` (CPU and memory with it), `cpu`, `node`. Without a
-    value `because` says why there is none, else what it was made of.
+    value `because` says why there is none, of nodes also by kind in `reasons`, else what it was
+    made of.
     """
 
     value_j: float | None
@@ -47,6 +51,13 @@ class Energy:
     coverage_frac: float = 0.0
     scope: str = "gpu"
     because: str = ""
+    reasons: tuple[EnergyReason, ...] = ()
+
+    @classmethod
+    def unknown_of_node(cls, *reasons: EnergyReason) -> Energy:
+        """That of a node, or of nodes, which nothing tells."""
+        because = "; ".join(map(str, reasons))
+        return cls(value_j=None, scope="node", because=because, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,22 +281,6 @@ class Conservation:
     def error_j(self) -> float:
         """What is left over; rounding alone where the accounts are right."""
         return self.gpus_j - self.ranks_j - self.idle_remainder_j
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFinding:
-    """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
-
-    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`.
-    """
-
-    rule: str
-    severity: str
-    subject: str
-    because: str
-    remedy: str = ""
-    wasted_gpu_s: float | None = None
-    wasted_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Final
 
 from hpckit.model.account import GPUS_ALONE, SPLIT_GPU, Cost, Energy, JobReport
+from hpckit.model.energy_reason import EnergyLack
 from hpckit.report.quantities import energy, energy_sum, mass, number, percent
 
 _SCOPES: Final = {
@@ -13,17 +14,13 @@ _SCOPES: Final = {
     SPLIT_GPU: ", whole GPUs though MIG splits them",
 }
 _ROUNDING_FRAC: Final = 0.001
-_KEYS: Final = re.compile(r"energy\.\w+ and energy\.\w+")
-_BRIEF: Final = (
-    ("no readable meter", "no meter"),
-    (
-        "other jobs may run on this node, and its meters count them too; a share of the node is "
-        "not modelled",
-        "other jobs may run on it too",
-    ),
-    ("there are no samples of the host", "not sampled"),
-    ("; Slurm gathers none here", ""),
-)
+_BRIEF: Final[Mapping[EnergyLack, str]] = {
+    EnergyLack.METER: "no meter",
+    EnergyLack.SAMPLES: "not sampled",
+    EnergyLack.OWN_METER: "other jobs may run on it too",
+    EnergyLack.SLURM_PLUGIN: "",
+}
+"""Reasons that are told in fewer words, or not at all, than in --json."""
 _SITE_FILE: Final = "set [energy] in the site file"
 
 
@@ -46,19 +43,23 @@ def _node_and_cost(node: Energy, cost: Cost) -> list[str]:
     """What the nodes took and what it cost; what both lack for want of one table is said once."""
     if node.value_j is not None:
         return [_provenance(node, "node"), *_cost(cost)]
-    why = _briefly(node.because or "nothing was measured")
-    costs = _cost(cost)
-    if why.endswith(_SITE_FILE) and costs == [f"cost not known: {_SITE_FILE}"]:
+    why, costs = _briefly(node), _cost(cost)
+    if any(one.is_all_keys for one in node.reasons) and costs == [f"cost not known: {_SITE_FILE}"]:
         return [f"node, cost not known: {why}"]
     return [f"node not known: {why}", *costs]
 
 
-def _briefly(because: str) -> str:
+def _briefly(node: Energy) -> str:
     """Why a node's energy is not known, on a line: what to do ends it, --json names the keys."""
-    for long, short in _BRIEF:
-        because = because.replace(long, short)
-    before, there, _ = _KEYS.sub("[energy]", because).partition(_SITE_FILE)
-    return before + there
+    kinds = {one.kind for one in node.reasons}
+    words: list[str] = []
+    for reason in node.reasons:
+        if reason.is_all_keys:
+            return "; ".join([*words, _SITE_FILE])
+        is_said = reason.kind is EnergyLack.OWN_SHARE and EnergyLack.OWN_METER in kinds
+        if not is_said and (brief := _BRIEF.get(reason.kind, str(reason))):
+            words.append(brief)
+    return "; ".join(words) or node.because or "nothing was measured"
 
 
 def _held_by_ranks(report: JobReport) -> list[str]:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.model.account import JobReport, ReportFinding
+from hpckit.model.account import JobReport
 from hpckit.model.hostlist import fold_hosts
+from hpckit.model.report_finding import ReportFinding
 
 _FIGURE: Final = re.compile(r"(?<![\w.:,])\d+(?:-\d\d(?::\d\d){2}|(?:[.:,]\d+)*)", re.ASCII)
 _MOST_APART: Final = 2.0

@@ -14,9 +14,9 @@ from hpckit.model.account import (
     Energy,
     JobReport,
     RankAccount,
-    ReportFinding,
     Share,
 )
+from hpckit.model.report_finding import ReportFinding
 from hpckit.report.account_words import why_unknown
 from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.page_words import (

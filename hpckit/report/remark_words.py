@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
+from hpckit.model.account import Advice, AdviceOutcome, JobReport
+from hpckit.model.report_finding import ReportFinding
 from hpckit.report.finding_groups import grouped, nodes_of
 from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row

@@ -24,11 +24,11 @@ from hpckit.model.account import (
     NodeAccount,
     RankAccount,
     ReportedJob,
-    ReportFinding,
     Share,
     Throttling,
     Window,
 )
+from hpckit.model.report_finding import ReportFinding
 
 STARTED_S: Final = 1_795_000_000.0
 _POINTS: Final = 2000

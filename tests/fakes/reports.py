@@ -18,11 +18,11 @@ from hpckit.model.account import (
     NodeAccount,
     RankAccount,
     ReportedJob,
-    ReportFinding,
     Share,
     Throttling,
     Window,
 )
+from hpckit.model.report_finding import ReportFinding
 
 KWH_J = 3.6e6
 STARTED_S = 1_780_000_000.0

@@ -10,6 +10,7 @@ from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_energy import SlurmEnergies
 from hpckit.adapters.slurm_probe import SlurmProbe
+from hpckit.model.energy_reason import EnergyLack
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import Answer, ScriptedRunner, row, said
 
@@ -33,7 +34,8 @@ def slurm(plugin: str, *sacct: Answer) -> ScriptedRunner:
 def test_a_cluster_that_gathers_none_is_not_asked(tmp_path: Path, plugin: str) -> None:
     """Without a plugin for energy no sacct runs, and that is the reason."""
     runner = slurm(plugin)
-    assert energies(runner, tmp_path).of("7", None).because == "Slurm gathers none here"
+    (reason,) = energies(runner, tmp_path).of("7", None).reasons
+    assert reason.kind is EnergyLack.SLURM_PLUGIN
     assert runner.programs == ["scontrol", "sinfo"]
 
 
@@ -46,7 +48,8 @@ def test_the_jobs_own_figure_is_taken(tmp_path: Path) -> None:
 def test_a_figure_of_nothing_is_none(tmp_path: Path) -> None:
     """Slurm's 0 is no measurement, and the plugin is named for it."""
     told = energies(slurm(IPMI, said(row("7", "0"))), tmp_path).of("7", None)
-    assert (told.value_j, told.because) == (None, f"Slurm's {IPMI} counted none")
+    (reason,) = told.reasons
+    assert (told.value_j, str(reason)) == (None, f"Slurm's {IPMI} counted none")
 
 
 def test_accounts_that_do_not_answer_are_said(tmp_path: Path) -> None:
@@ -54,4 +57,4 @@ def test_accounts_that_do_not_answer_are_said(tmp_path: Path) -> None:
     failed = said(code=1, stderr="sacct: error: something else\n")
     told = energies(slurm(IPMI, failed), tmp_path).of("7", None)
     assert told.value_j is None
-    assert told.because.startswith("Slurm's was not told: sacct")
+    assert [str(one).startswith("Slurm's was not told: sacct") for one in told.reasons] == [True]

@@ -16,6 +16,7 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
+from hpckit.model.energy_reason import EnergyLack, EnergyReason
 from hpckit.model.samples import (
     EVENTS,
     HOST,
@@ -321,8 +322,10 @@ def test_slurm_is_not_asked_for_what_is_known(tmp_path: Path) -> None:
 def test_why_slurm_has_no_energy_is_said(tmp_path: Path) -> None:
     """Slurm's reason stands behind hpckit's own."""
     write_accounts(tmp_path, SMALL)
-    energy = reported(tmp_path, slurm=SlurmEnergy(because="Slurm gathers none here")).energy
+    reason = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
+    energy = reported(tmp_path, slurm=SlurmEnergy(reasons=(reason,))).energy
     assert energy.node.because.endswith("; Slurm gathers none here")
+    assert energy.node.reasons[-1] == reason
 
 
 def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hpckit.measure.finding_rules import RULES
 from hpckit.measure.findings import report_findings, report_findings_page
 from hpckit.measure.stragglers import stragglers
-from hpckit.model.account import GpuAccount, JobReport, ReportFinding, Share, Throttling, Window
+from hpckit.model.account import GpuAccount, JobReport, Share, Throttling, Window
+from hpckit.model.report_finding import ReportFinding
 from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares
 from tests.pace import slowness
 

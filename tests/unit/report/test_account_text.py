@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,14 @@ from hpckit.model.account import (
     SPLIT_GPU,
     Advice,
     Cost,
+    Energy,
     Incarnation,
     JobReport,
-    ReportFinding,
     Share,
     Throttling,
 )
+from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
+from hpckit.model.report_finding import ReportFinding
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from hpckit.report.quantities import energy, energy_sum, gpu_time, percent
 from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
@@ -139,21 +142,28 @@ def test_energy_that_nobody_measured_says_why() -> None:
 
 
 NO_FACTORS = "the site file's [energy] has no pue, price_per_kwh, co2_g_per_kwh"
-NO_FIGURES = "set energy.node_idle_w and energy.cpu_core_w in the site file"
+NO_FIGURES = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=MODEL_KEYS)
 
 
-def of_node(because: str, cost: Cost) -> JobReport:
+def of_kind(kind: EnergyLack) -> EnergyReason:
+    """A reason that is no more than its kind."""
+    return EnergyReason(kind=kind)
+
+
+def of_node(reasons: Sequence[EnergyReason], cost: Cost) -> JobReport:
     """A report whose nodes' energy is not known."""
     report = clean()
-    node = unknown(because, "node")
+    node = Energy.unknown_of_node(*reasons)
     return replace(report, energy=replace(report.energy, node=node), cost=cost)
 
 
-@pytest.mark.parametrize("more", ["", "; Slurm gathers none here"])
-@pytest.mark.parametrize("reason", ["no readable meter", "there are no samples of the host"])
-def test_a_site_without_figures_is_told_what_to_do_in_a_line(reason: str, more: str) -> None:
+@pytest.mark.parametrize("more", [(), (of_kind(EnergyLack.SLURM_PLUGIN),)])
+@pytest.mark.parametrize("lack", [EnergyLack.METER, EnergyLack.SAMPLES])
+def test_a_site_without_figures_is_told_what_to_do_in_a_line(
+    lack: EnergyLack, more: tuple[EnergyReason, ...]
+) -> None:
     """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
-    report = of_node(f"{reason}; {NO_FIGURES}{more}", Cost(because=NO_FACTORS))
+    report = of_node((of_kind(lack), NO_FIGURES, *more), Cost(because=NO_FACTORS))
     (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
     assert line.lstrip().startswith("· node, cost not known: ")
     assert line.endswith("; set [energy] in the site file")
@@ -161,14 +171,15 @@ def test_a_site_without_figures_is_told_what_to_do_in_a_line(reason: str, more: 
 
 def test_a_node_that_others_use_is_told_in_a_line() -> None:
     """Why a shared node's energy is not known takes no second line."""
-    shared = "other jobs may run on this node, and its meters count them too"
-    report = of_node(f"{shared}; a share of the node is not modelled", clean().cost)
+    shared = (of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE))
+    report = of_node(shared, clean().cost)
     assert "          · node not known: other jobs may run on it too" in screen(report)
 
 
 def test_a_single_key_that_lacks_is_named() -> None:
     """Where the site file has some of its figures the one to add is said."""
-    report = of_node("no readable meter; set energy.cpu_core_w in the site file", clean().cost)
+    one_key = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
+    report = of_node((of_kind(EnergyLack.METER), one_key), clean().cost)
     assert "node not known: no meter; set energy.cpu_core_w in the site file" in said(report)
 
 
@@ -176,7 +187,7 @@ def test_a_single_key_that_lacks_is_named() -> None:
 def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
     """What it is the cost of stands before it, and is never cut from it."""
     cost = replace(clean().cost, because=f"{GPUS_ALONE}; the site file's [energy] has no x")
-    report = of_node("other jobs may run on this node, and its meters count them too", cost)
+    report = of_node((of_kind(EnergyLack.OWN_METER),), cost)
     text = " ".join(screen(report, width).split())
     assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
 

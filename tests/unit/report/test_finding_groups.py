@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.account import ReportFinding
+from hpckit.model.report_finding import ReportFinding
 from hpckit.report.finding_groups import grouped
 
 NODES = frozenset({"c1", "c2", "c3", "c4", "c10"})

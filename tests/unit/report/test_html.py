@@ -14,16 +14,8 @@ import pytest
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
-from hpckit.model.account import (
-    GPUS_ALONE,
-    Advice,
-    Cost,
-    Energy,
-    JobReport,
-    ReportedJob,
-    ReportFinding,
-    Share,
-)
+from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.report_finding import ReportFinding
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
 from hpckit.report.page_view import facts

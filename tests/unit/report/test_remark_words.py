@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.model.account import Advice, AdviceOutcome, JobReport, ReportFinding
+from hpckit.model.account import Advice, AdviceOutcome, JobReport
+from hpckit.model.report_finding import ReportFinding
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from tests.fakes.reports import training
 
