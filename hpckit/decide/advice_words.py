@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpckit.decide.advice_run import MeasuredRun
 from hpckit.model.account import GpuAccount, JobReport
 from hpckit.model.job import JobSpec
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import ReportFinding, Subject, finding, said, share
 
 GPU_MEMORY_LOW_FRAC = 0.5
 """Frameworks reserve more than they need, so what is free by the driver is free indeed."""
@@ -44,13 +44,13 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
     if (lax := _not_saturated_frac(run.gpus)) < NOT_SATURATED_FRAC:
         return
     factor = GPU_MEMORY_FULL_FRAC / max(used)
-    yield ReportFinding(
-        rule="batch-could-grow",
-        severity="note",
-        subject="GPU memory",
-        because=f"at most {max(used):.0%} of it was in use, and the GPUs idled or waited for "
-        f"{lax:.0%} of their time",
-        remedy=f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
+    words = "at most {} of it was in use, and the GPUs idled or waited for {} of their time"
+    yield finding(
+        "batch-could-grow",
+        "note",
+        Subject(what="GPU memory"),
+        said(words, share(max(used)), share(lax)),
+        f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
     )
 
 
@@ -64,12 +64,12 @@ def _own_end(run: MeasuredRun) -> Iterator[ReportFinding]:
     """A job that ran into its limit although it asks to be told before."""
     signal = run.spec.slurm.signal
     if run.report.job.state == "TIMEOUT" and signal is not None:
-        yield ReportFinding(
-            rule="limit-after-signal",
-            severity="note",
-            subject="time limit",
-            because=f"it was told with --signal={signal} and had not ended when the limit came",
-            remedy="ask for the signal earlier, or for more time, if the checkpoint was not whole",
+        yield finding(
+            "limit-after-signal",
+            "note",
+            Subject(what="time limit"),
+            said("it was told with --signal={} and had not ended when the limit came", str(signal)),
+            "ask for the signal earlier, or for more time, if the checkpoint was not whole",
         )
 
 
@@ -80,11 +80,11 @@ def _whole_node_memory(run: MeasuredRun) -> Iterator[ReportFinding]:
     )
     has_all = run.spec.resources.mem == "0" or run.has_whole_nodes
     if killed and has_all:
-        yield ReportFinding(
-            rule="node-memory-exhausted",
-            severity="error",
-            subject="memory",
-            because="the kernel killed a process for want of memory, and the nodes were whole",
-            remedy="more nodes with fewer ranks on each, or nodes with more memory "
+        yield finding(
+            "node-memory-exhausted",
+            "error",
+            Subject(what="memory"),
+            said("the kernel killed a process for want of memory, and the nodes were whole"),
+            "more nodes with fewer ranks on each, or nodes with more memory "
             "(slurm.constraint, slurm.partition)",
         )

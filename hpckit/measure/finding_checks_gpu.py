@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, by_node
-from hpckit.measure.gpu_words import gpu_name, gpu_names, percent, place
+from hpckit.measure.gpu_words import of_gpu, of_gpus
 from hpckit.measure.judged import known_s
 from hpckit.measure.peers import above
 from hpckit.measure.stragglers import key_of
 from hpckit.model.account import GpuAccount, Window
 from hpckit.model.gpu_ranks import ranks_by_gpu
-from hpckit.units import format_duration, format_indices
+from hpckit.model.report_finding import Figure, Subject, Unit, count, said, seconds, share
 
 NEVER_FRAC: Final = 0.01
 """What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
@@ -72,8 +72,13 @@ def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
         energies = [gpu.energy.value_j for gpu in gpus]
         known = [energy for energy in energies if energy is not None]
         yield Evidence(
-            gpu_names(gpus),
-            f"no process computed on {_it(gpus)} in {_held(gpus)}",
+            of_gpus(gpus),
+            said(
+                "no process computed on {} in the {} that the job had {}",
+                _it(gpus),
+                seconds(_longest_held(gpus)),
+                _it(gpus),
+            ),
             math.fsum(gpu.held_s for gpu in gpus),
             math.fsum(known) if len(known) == len(gpus) else None,
         )
@@ -85,8 +90,14 @@ def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
         is_hidden = any("processes" in gpu.refused for gpu in gpus)
         who = "it was held" if is_hidden else "processes had it open"
         yield Evidence(
-            gpu_names(gpus),
-            f"no kernel ran on {_it(gpus)} in {_held(gpus)}, while {who}",
+            of_gpus(gpus),
+            said(
+                "no kernel ran on {} in the {} that the job had {}, while {}",
+                _it(gpus),
+                seconds(_longest_held(gpus)),
+                _it(gpus),
+                who,
+            ),
             math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
         )
 
@@ -95,12 +106,11 @@ def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `late-idle`."""
     for gpus in by_node(gpu for gpu in job.judged if _late_s(gpu) and not is_unused(gpu)):
         late = [_late_s(gpu) for gpu in gpus]
-        shown = " to ".join(dict.fromkeys(format_duration(one) for one in (min(late), max(late))))
-        yield Evidence(
-            gpu_names(gpus),
-            f"nothing ran in the last {shown} of {format_duration(_longest_held(gpus))}",
-            math.fsum(late),
-        )
+        least, most, held = seconds(min(late)), seconds(max(late)), seconds(_longest_held(gpus))
+        words = said("nothing ran in the last {} to {} of {}", least, most, held)
+        if str(least) == str(most):
+            words = said("nothing ran in the last {} of {}", most, held)
+        yield Evidence(of_gpus(gpus), words, math.fsum(late))
 
 
 def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
@@ -109,20 +119,18 @@ def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
         wasted = math.fsum(_early_s(gpu) for gpu in gpus)
         frac = wasted / math.fsum(gpu.held_s for gpu in gpus)
         longest = max((_length_s(window) for gpu in gpus for window in _early(gpu)), default=0.0)
-        yield Evidence(
-            gpu_names(gpus),
-            f"nothing ran for {percent(frac)} of the time before the end, up to"
-            f" {format_duration(longest)} on end",
-            wasted,
-        )
+        words = "nothing ran for {} of the time before the end, up to {} on end"
+        yield Evidence(of_gpus(gpus), said(words, share(frac), seconds(longest)), wasted)
 
 
 def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `idle-often`."""
     for gpus in by_node(gpu for gpu in job.judged if _rests_often(gpu)):
         mean = statistics.fmean(_pauses_s(gpu) / known_s(gpu) for gpu in gpus)
-        words = f"no kernel ran {percent(mean)} of the time, in short pauses all through the job"
-        yield Evidence(gpu_names(gpus), words, math.fsum(_pauses_s(gpu) for gpu in gpus))
+        words = said(
+            "no kernel ran {} of the time, in short pauses all through the job", share(mean)
+        )
+        yield Evidence(of_gpus(gpus), words, math.fsum(_pauses_s(gpu) for gpu in gpus))
 
 
 def spin(job: MeasuredJob) -> Iterator[Evidence]:
@@ -130,9 +138,12 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
     for gpus in by_node(gpu for gpu in job.judged if _spin_frac(gpu) >= SPIN_FRAC):
         mean = statistics.fmean(_spin_frac(gpu) for gpu in gpus)
         yield Evidence(
-            gpu_names(gpus),
-            f"kernels ran and did next to nothing {percent(mean)} of the time: they waited for"
-            " others or moved data",
+            of_gpus(gpus),
+            said(
+                "kernels ran and did next to nothing {} of the time: they waited for others or"
+                " moved data",
+                share(mean),
+            ),
             math.fsum(gpu.waste.spin_gpu_s for gpu in gpus),
         )
 
@@ -141,13 +152,11 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `straggler`."""
     ranks = ranks_by_gpu(job.report)
     for one in job.stragglers:
-        its = ranks.get((one.restart, one.node, one.uuid), ())
-        what = "rank" if len(its) == 1 else "ranks"
-        subject = f"{what} {format_indices(its)}, {one.name}" if its else one.name
-        why = f"; {'; '.join(one.causes)}" if one.causes else "; nothing measured explains it"
-        because = f"{percent(one.behind_frac)} behind its peers: {one.because}{why}"
+        its = tuple(ranks.get((one.restart, one.node, one.uuid), ()))
+        about = Subject(what=one.name, nodes=(one.node,), restart=one.restart, ranks=its)
+        why = one.causes or said("nothing measured explains it")
         remedy = MEND if one.causes else BALANCE
-        yield Evidence(subject, because, one.wasted_gpu_s, remedy=remedy)
+        yield Evidence(about, (one.because, *why), one.wasted_gpu_s, remedy=remedy)
 
 
 # --- clocks --------------------------------------------------------------------------------------
@@ -158,10 +167,13 @@ def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
     for gpu in job.long_held:
         frac = _frac(gpu.throttling.thermal_s, gpu)
         if frac >= HEAT_FRAC:
-            hottest = "" if gpu.temp_max_c is None else f", at up to {gpu.temp_max_c:.0f} °C"
-            yield Evidence(
-                gpu_name(gpu), f"heat held its clocks down {percent(frac)} of the time{hottest}"
-            )
+            words = said("heat held its clocks down {} of the time", share(frac))
+            if gpu.temp_max_c is not None:
+                hottest = Figure(gpu.temp_max_c, Unit.CELSIUS)
+                words = said(
+                    "heat held its clocks down {} of the time, at up to {}", share(frac), hottest
+                )
+            yield Evidence(of_gpu(gpu), words)
 
 
 def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
@@ -169,8 +181,8 @@ def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
     for gpu in job.long_held:
         frac = _frac(gpu.throttling.power_brake_s, gpu)
         if frac >= BRAKE_FRAC:
-            words = f"the node's power brake held its clocks down {percent(frac)} of the time"
-            yield Evidence(gpu_name(gpu), words)
+            words = "the node's power brake held its clocks down {} of the time"
+            yield Evidence(of_gpu(gpu), said(words, share(frac)))
 
 
 def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
@@ -185,11 +197,8 @@ def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
         for gpu in gpus:
             if key_of(gpu) in odd:
                 own, others = capped[key_of(gpu)], capped[key_of(gpu)] - odd[key_of(gpu)]
-                yield Evidence(
-                    gpu_name(gpu),
-                    f"its power limit held its clocks down {percent(own)} of the time, the others'"
-                    f" {percent(others)}",
-                )
+                words = "its power limit held its clocks down {} of the time, the others' {}"
+                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -199,7 +208,7 @@ def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-high`."""
     for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
         most = max(_memory_frac(gpu) for gpu in gpus)
-        yield Evidence(gpu_names(gpus), f"up to {percent(most)} of the memory was in use")
+        yield Evidence(of_gpus(gpus), said("up to {} of the memory was in use", share(most)))
 
 
 def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
@@ -210,8 +219,8 @@ def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
         for gpu in gpus:
             if key_of(gpu) in odd:
                 own, others = shares[key_of(gpu)], shares[key_of(gpu)] - odd[key_of(gpu)]
-                words = f"it had up to {percent(own)} of its memory in use, the others"
-                yield Evidence(gpu_name(gpu), f"{words} {percent(others)}")
+                words = "it had up to {} of its memory in use, the others {}"
+                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
 
 
 # --- how well it was measured --------------------------------------------------------------------
@@ -226,8 +235,8 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
         apart = (integral_j - counter_j) / counter_j
         if abs(apart) > DISAGREE_FRAC and known_s(gpu) >= (1 - UNKNOWN_FRAC) * gpu.held_s:
             side = "more" if apart > 0 else "less"
-            words = f"power over time gives {percent(abs(apart))} {side} than its energy counter"
-            yield Evidence(gpu_name(gpu), words)
+            words = "power over time gives {} {} than its energy counter"
+            yield Evidence(of_gpu(gpu), said(words, share(abs(apart)), side))
 
 
 def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
@@ -237,13 +246,14 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
         if unknown:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
             why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
-            words = f"of {percent(frac)} of the time it is not known what ran{why}"
-            yield Evidence(gpu_names(unknown), words)
+            words = "of {} of the time it is not known what ran{}"
+            yield Evidence(of_gpus(unknown), said(words, share(frac), why))
     for node in job.report.nodes:
         if node.unseen_gpus and node.samples:
             many = "GPU" if node.unseen_gpus == 1 else "GPUs"
-            words = f"of {node.unseen_gpus} {many} that the job asked for there it is not known"
-            yield Evidence(place(node.node, node.restart), f"{words} what ran")
+            words = "of {} {} that the job asked for there it is not known what ran"
+            where = Subject(nodes=(node.node,), restart=node.restart)
+            yield Evidence(where, said(words, count(node.unseen_gpus), many))
 
 
 # --- shares --------------------------------------------------------------------------------------
@@ -338,7 +348,3 @@ def _it(gpus: list[GpuAccount]) -> str:
 
 def _longest_held(gpus: list[GpuAccount]) -> float:
     return max(gpu.held_s for gpu in gpus)
-
-
-def _held(gpus: list[GpuAccount]) -> str:
-    return f"the {format_duration(_longest_held(gpus))} that the job had {_it(gpus)}"

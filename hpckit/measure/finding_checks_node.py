@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.measure.finding_rule import Evidence, MeasuredJob
-from hpckit.measure.gpu_words import percent, place
 from hpckit.measure.judged import known_s
 from hpckit.model.account import NodeAccount
-from hpckit.model.hostlist import fold_hosts
-from hpckit.units import format_duration
+from hpckit.model.report_finding import Clause, Subject, count, said, seconds, share
 
 THROTTLED_FRAC: Final = 0.05
 """Of the time of the job's CPUs: a quota held it back."""
@@ -31,20 +29,19 @@ def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `oom-kill`."""
     for node in job.report.nodes:
         if node.oom_kills:
-            times = "once" if node.oom_kills == 1 else f"{node.oom_kills} times"
-            peak = _memory_words(node)
-            yield Evidence(
-                place(node.node, node.restart),
-                f"the kernel killed a process of the job {times}{peak}",
-            )
+            killed = said("the kernel killed a process of the job once")
+            if node.oom_kills > 1:
+                words = "the kernel killed a process of the job {} times"
+                killed = said(words, count(node.oom_kills))
+            yield Evidence(_of(node), (*killed, *_memory_words(node)))
 
 
 def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `host-memory-high`."""
     for node in job.report.nodes:
         if _memory_frac(node) >= MEMORY_FRAC and not node.oom_kills:
-            words = f"up to {percent(_memory_frac(node))} of the job's memory was in use"
-            yield Evidence(place(node.node, node.restart), f"{words}, page cache not counted")
+            words = "up to {} of the job's memory was in use, page cache not counted"
+            yield Evidence(_of(node), said(words, share(_memory_frac(node))))
 
 
 def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
@@ -53,16 +50,11 @@ def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
         waited, throttled = _gpus_waited_frac(job, node), node.cpu_throttled_frac or 0.0
         pressed = node.psi_frac.get("cpu_some", 0.0)
         if throttled >= THROTTLED_FRAC:
-            yield Evidence(
-                place(node.node, node.restart),
-                f"its CPU quota held the job back for {percent(throttled)} of its CPUs' time",
-            )
+            words = "its CPU quota held the job back for {} of its CPUs' time"
+            yield Evidence(_of(node), said(words, share(throttled)))
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
-            yield Evidence(
-                place(node.node, node.restart),
-                f"threads waited for a CPU {percent(pressed)} of the time, and GPUs were idle"
-                f" {percent(waited)}{_cpus(node)}",
-            )
+            words = "threads waited for a CPU {} of the time, and GPUs were idle {}"
+            yield Evidence(_of(node), (*said(words, share(pressed), share(waited)), *_cpus(node)))
 
 
 def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
@@ -70,11 +62,8 @@ def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
     for node in job.report.nodes:
         stalled, waited = node.psi_frac.get("io_full", 0.0), _gpus_waited_frac(job, node)
         if stalled >= IO_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
-            yield Evidence(
-                place(node.node, node.restart),
-                f"all of the job waited for files {percent(stalled)} of the time, and GPUs were"
-                f" idle {percent(waited)}",
-            )
+            words = "all of the job waited for files {} of the time, and GPUs were idle {}"
+            yield Evidence(_of(node), said(words, share(stalled), share(waited)))
 
 
 def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
@@ -82,19 +71,17 @@ def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
     for node in job.report.nodes:
         stalled = node.psi_frac.get("memory_full", 0.0)
         if stalled >= MEMORY_PRESSURE_FRAC:
-            yield Evidence(
-                place(node.node, node.restart),
-                f"all of the job waited for memory to be freed {percent(stalled)} of the time",
-            )
+            words = "all of the job waited for memory to be freed {} of the time"
+            yield Evidence(_of(node), said(words, share(stalled)))
 
 
 def restarts_lost(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `restarts-lost`: what was wasted is not known, only that it is no more than all."""
     for run in job.report.incarnations:
         if run.is_lost:
-            length = format_duration(run.ended_s - run.started_s)
             why = f": {run.because}" if run.because else ""
-            yield Evidence(f"restart {run.restart}", f"at most {length} were lost{why}")
+            lost = said("at most {} were lost{}", seconds(run.ended_s - run.started_s), why)
+            yield Evidence(Subject(what=f"restart {run.restart}"), lost)
 
 
 def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
@@ -107,8 +94,12 @@ def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
             why = f": {node.missing[0]}" if node.missing else ""
             alike.setdefault((node.restart, why), []).append(node.node)
     for (restart, why), nodes in alike.items():
-        where = place(fold_hosts(nodes), restart)
-        yield Evidence(where, f"no samples are there, of other nodes there are{why}")
+        where = Subject(nodes=tuple(nodes), restart=restart)
+        yield Evidence(where, said("no samples are there, of other nodes there are{}", why))
+
+
+def _of(node: NodeAccount) -> Subject:
+    return Subject(nodes=(node.node,), restart=node.restart)
 
 
 def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:
@@ -128,10 +119,10 @@ def _memory_frac(node: NodeAccount) -> float:
     return node.mem_peak_bytes / node.mem_limit_bytes
 
 
-def _memory_words(node: NodeAccount) -> str:
+def _memory_words(node: NodeAccount) -> tuple[Clause, ...]:
     frac = _memory_frac(node)
-    return f"; up to {percent(frac)} of its memory was in use" if frac else ""
+    return said("up to {} of its memory was in use", share(frac)) if frac else ()
 
 
-def _cpus(node: NodeAccount) -> str:
-    return f"; the job has {node.cpus} CPUs there" if node.cpus else ""
+def _cpus(node: NodeAccount) -> tuple[Clause, ...]:
+    return said("the job has {} CPUs there", count(node.cpus)) if node.cpus else ()

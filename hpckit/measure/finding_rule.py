@@ -10,16 +10,17 @@ from hpckit.measure.judged import JUDGED_S, is_judged
 from hpckit.measure.stragglers import Straggler
 from hpckit.model.account import GpuAccount, JobReport
 from hpckit.model.node_finding import Severity
+from hpckit.model.report_finding import Clause, Subject
 
 
 class Evidence(NamedTuple):
-    """What a rule is about, such as `GPU3 on n013`, what was seen, and what it cost.
+    """What a rule is about, such as `GPU3 on n013`, what was seen there, and what it cost.
 
     `remedy` stands for the rule's where what was seen calls for another.
     """
 
-    subject: str
-    because: str
+    about: Subject
+    evidence: tuple[Clause, ...]
     wasted_gpu_s: float | None = None
     wasted_j: float | None = None
     remedy: str | None = None

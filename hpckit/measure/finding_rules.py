@@ -8,8 +8,8 @@ from hpckit.measure import finding_checks_gpu as gpu
 from hpckit.measure import finding_checks_node as node
 from hpckit.measure import stragglers
 from hpckit.measure.finding_rule import Rule
-from hpckit.measure.gpu_words import percent
 from hpckit.model.node_finding import Severity
+from hpckit.model.report_finding import share
 
 _PSI: Final = "Linux Documentation/accounting/psi.rst"
 _FIELDS: Final = "nvml.h, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
@@ -28,7 +28,7 @@ RULES: Final = (
         name="gpu-never-used",
         severity=Severity.WARNING,
         what="A GPU was held, and no process ever computed on it.",
-        threshold=f"{percent(1 - gpu.NEVER_FRAC)} of the known time",
+        threshold=f"{share(1 - gpu.NEVER_FRAC)} of the known time",
         remedy="ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
         source="slurm-job-exporter#65; nvml.h, nvmlDeviceGetComputeRunningProcesses",
         check=gpu.gpu_never_used,
@@ -37,7 +37,7 @@ RULES: Final = (
         name="gpu-idle",
         severity=Severity.WARNING,
         what="Processes had a GPU, and no kernel ever ran on it.",
-        threshold=f"kernels in at most {percent(gpu.NEVER_FRAC)} of the known time",
+        threshold=f"kernels in at most {share(gpu.NEVER_FRAC)} of the known time",
         remedy="see whether the program was told to use it (CUDA_VISIBLE_DEVICES, world size)",
         source="nvml.h, nvmlUtilization_t",
         check=gpu.gpu_idle,
@@ -47,8 +47,8 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="GPUs worked, then did nothing to the end: a rank hung, or the rest needs no GPU.",
         threshold=(
-            f"{gpu.LATE_S:.0f} s that are {percent(gpu.LATE_FRAC)} of the job,"
-            f" {gpu.LATE_SHORT_S:.0f} s that are {percent(gpu.LATE_SHORT_FRAC)} of a short one,"
+            f"{gpu.LATE_S:.0f} s that are {share(gpu.LATE_FRAC)} of the job,"
+            f" {gpu.LATE_SHORT_S:.0f} s that are {share(gpu.LATE_SHORT_FRAC)} of a short one,"
             f" or {gpu.LATE_LONG_S / 60:.0f} min"
         ),
         remedy="look at the end of the logs (hpckit logs); end the job when its GPUs are done",
@@ -60,11 +60,11 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="The others of the job waited for one GPU.",
         threshold=(
-            f"{percent(stragglers.BEHIND_FRAC)} more useful time,"
-            f" {percent(stragglers.ACTIVITY_BEHIND_FRAC)} busier SMs or a clock that is"
-            f" {percent(stragglers.CLOCK_BEHIND_FRAC)} lower than the others', and beyond 5 robust"
+            f"{share(stragglers.BEHIND_FRAC)} more useful time,"
+            f" {share(stragglers.ACTIVITY_BEHIND_FRAC)} busier SMs or a clock that is"
+            f" {share(stragglers.CLOCK_BEHIND_FRAC)} lower than the others', and beyond 5 robust"
             " standard deviations; without long stretches in which nothing ran, among GPUs that"
-            f" were in use for as long as most ± {percent(stragglers.PEER_FRAC)}"
+            f" were in use for as long as most ± {share(stragglers.PEER_FRAC)}"
         ),
         remedy=f"{gpu.MEND}; without a cause {gpu.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
@@ -74,7 +74,7 @@ RULES: Final = (
         name="spin",
         severity=Severity.WARNING,
         what="Kernels ran, and did next to nothing: they waited in communication or moved data.",
-        threshold=f"{percent(gpu.SPIN_FRAC)} of the known time",
+        threshold=f"{share(gpu.SPIN_FRAC)} of the known time",
         remedy="larger batches per GPU, fewer nodes, or communication that overlaps with work",
         source="accounting by GPM or power: hpckit/measure/states.py",
         check=gpu.spin,
@@ -83,7 +83,7 @@ RULES: Final = (
         name="idle-stretch",
         severity=Severity.WARNING,
         what="GPUs were held and did nothing for long before they worked, or in between.",
-        threshold=f"{percent(gpu.STRETCH_FRAC)} of the job and {gpu.STRETCH_S:.0f} s",
+        threshold=f"{share(gpu.STRETCH_FRAC)} of the job and {gpu.STRETCH_S:.0f} s",
         remedy="prepare data and download models in a job without GPUs before this one",
         source="slurm-job-exporter#65, jobstats#28",
         check=gpu.idle_stretch,
@@ -92,7 +92,7 @@ RULES: Final = (
         name="thermal-throttling",
         severity=Severity.WARNING,
         what="Heat held a GPU's clocks down.",
-        threshold=f"{percent(gpu.HEAT_FRAC)} of the time",
+        threshold=f"{share(gpu.HEAT_FRAC)} of the time",
         remedy="tell your operator: cooling, dust, a fan; --exclude the node until then",
         source=_FIELDS,
         check=gpu.thermal_throttling,
@@ -101,7 +101,7 @@ RULES: Final = (
         name="power-brake",
         severity=Severity.WARNING,
         what="The node's power supply held a GPU's clocks down.",
-        threshold=f"{percent(gpu.BRAKE_FRAC)} of the time",
+        threshold=f"{share(gpu.BRAKE_FRAC)} of the time",
         remedy="tell your operator: a power supply may have failed",
         source=_FIELDS,
         check=gpu.power_brake,
@@ -111,8 +111,8 @@ RULES: Final = (
         severity=Severity.WARNING,
         what="The job had too few CPUs on a node.",
         threshold=(
-            f"quota in {percent(node.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
-            f" {percent(node.CPU_PRESSURE_FRAC)} beside idle GPUs"
+            f"quota in {share(node.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
+            f" {share(node.CPU_PRESSURE_FRAC)} beside idle GPUs"
         ),
         remedy="more CPUs a task (--cpus-per-task), or fewer loader threads",
         source=_PSI,
@@ -122,7 +122,7 @@ RULES: Final = (
         name="io-wait",
         severity=Severity.WARNING,
         what="The job waited for files while its GPUs were idle.",
-        threshold=f"{percent(node.IO_PRESSURE_FRAC)} of the time",
+        threshold=f"{share(node.IO_PRESSURE_FRAC)} of the time",
         remedy="fewer and larger files, node-local copies, more loader workers",
         source=_PSI,
         check=node.io_wait,
@@ -131,7 +131,7 @@ RULES: Final = (
         name="memory-pressure",
         severity=Severity.WARNING,
         what="The job waited for its own memory to be freed.",
-        threshold=f"{percent(node.MEMORY_PRESSURE_FRAC)} of the time",
+        threshold=f"{share(node.MEMORY_PRESSURE_FRAC)} of the time",
         remedy="ask for more memory: --mem SIZE",
         source=_PSI,
         check=node.memory_pressure,
@@ -150,8 +150,8 @@ RULES: Final = (
         severity=Severity.NOTE,
         what="GPUs rested in many short pauses: for input, for the CPU, or for another rank.",
         threshold=(
-            f"{percent(gpu.OFTEN_FRAC)} of the known time, unless"
-            f" {percent(gpu.NEEDED_MEMORY_FRAC)} of the memory is in use"
+            f"{share(gpu.OFTEN_FRAC)} of the known time, unless"
+            f" {share(gpu.NEEDED_MEMORY_FRAC)} of the memory is in use"
         ),
         remedy="more loader workers, or larger batches; see cpu-starved, io-wait and straggler",
         source="nvml.h, nvmlUtilization_t; job_defense_shield#2",
@@ -161,7 +161,7 @@ RULES: Final = (
         name="power-cap-uneven",
         severity=Severity.NOTE,
         what="The power limit held one GPU's clocks down far longer than those of its peers.",
-        threshold=f"{percent(gpu.CAP_ABOVE_FRAC)} of the time more; by itself it is normal",
+        threshold=f"{share(gpu.CAP_ABOVE_FRAC)} of the time more; by itself it is normal",
         remedy="tell your operator: nvidia-smi -q -d POWER shows each GPU's limit",
         source=f"DCGM#285; {_FIELDS}",
         check=gpu.power_cap_uneven,
@@ -170,7 +170,7 @@ RULES: Final = (
         name="gpu-memory-high",
         severity=Severity.NOTE,
         what="A GPU's memory was nearly full; frameworks may reserve more than they need.",
-        threshold=percent(gpu.MEMORY_FRAC),
+        threshold=str(share(gpu.MEMORY_FRAC)),
         remedy="nothing to do if it ran; a longer sequence or larger batch may not fit",
         source="nvml.h, nvmlMemory_v2_t",
         check=gpu.gpu_memory_high,
@@ -179,7 +179,7 @@ RULES: Final = (
         name="gpu-memory-uneven",
         severity=Severity.NOTE,
         what="One GPU needed far more memory than its peers, and sets what fits.",
-        threshold=f"{percent(gpu.MEMORY_ABOVE_FRAC)} of the memory more than the others",
+        threshold=f"{share(gpu.MEMORY_ABOVE_FRAC)} of the memory more than the others",
         remedy="balance stages or shards; let one rank not hold what all need",
         source="median absolute deviation",
         check=gpu.gpu_memory_uneven,
@@ -188,7 +188,7 @@ RULES: Final = (
         name="host-memory-high",
         severity=Severity.NOTE,
         what="The job's memory on a node was nearly full.",
-        threshold=percent(node.MEMORY_FRAC),
+        threshold=str(share(node.MEMORY_FRAC)),
         remedy="ask for some more: --mem SIZE",
         source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.stat",
         check=node.host_memory_high,
@@ -197,7 +197,7 @@ RULES: Final = (
         name="counter-disagrees",
         severity=Severity.NOTE,
         what="A GPU's energy counter and its power over time do not agree: one of them is wrong.",
-        threshold=f"{percent(gpu.DISAGREE_FRAC)} over {gpu.DISAGREE_S:.0f} s or more",
+        threshold=f"{share(gpu.DISAGREE_FRAC)} over {gpu.DISAGREE_S:.0f} s or more",
         remedy="nothing in the job; take this GPU's energy with care",
         source="zeus#181; arXiv 2312.02741",
         check=gpu.counter_disagrees,
@@ -215,7 +215,7 @@ RULES: Final = (
         name="coverage-low",
         severity=Severity.NOTE,
         what="Samples cover part of the time only; what is said is of that part.",
-        threshold=f"{percent(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown;"
+        threshold=f"{share(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown;"
         " a GPU that was asked for and that no account names",
         remedy="nothing in the job; a full file system, a node that was lost, or much that the"
         " script does before the sampler starts may be the reason",

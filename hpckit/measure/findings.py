@@ -8,13 +8,12 @@ from typing import Final
 from hpckit.measure import states
 from hpckit.measure.finding_rule import Evidence, MeasuredJob, Rule
 from hpckit.measure.finding_rules import RULES
-from hpckit.measure.gpu_words import percent
 from hpckit.measure.judged import JUDGED_S, KNOWN_FRAC
 from hpckit.measure.stragglers import Straggler
 from hpckit.model.account import JobReport
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_finding import Severity
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import ReportFinding, finding, share
 
 _PAGE: Final = """\
 <!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
@@ -72,7 +71,7 @@ def report_findings_page() -> str:
     rows = "\n".join(_row(rule) for rule in RULES)
     return _PAGE.format(
         rows=rows,
-        known=percent(KNOWN_FRAC),
+        known=share(KNOWN_FRAC),
         judged=JUDGED_S,
         util=states.SPIN_UTIL_PCT,
         tensor=states.SPIN_TENSOR_PCT100 / 100,
@@ -80,33 +79,31 @@ def report_findings_page() -> str:
         dram=states.SPIN_DRAM_PCT100 / 100,
         transfer=states.TRANSFER_DRAM_PCT100 / 100,
         rate=states.TRANSFER_MIB_PER_S / 1024,
-        power=percent(states.QUIET_POWER_FRAC),
-        untold=percent(
-            states.IDLE_MOST_FRAC + states.QUIET_POWER_FRAC * (1 - states.IDLE_MOST_FRAC)
-        ),
+        power=share(states.QUIET_POWER_FRAC),
+        untold=share(states.IDLE_MOST_FRAC + states.QUIET_POWER_FRAC * (1 - states.IDLE_MOST_FRAC)),
     )
 
 
 def _finding(rule: Rule, seen: Evidence) -> ReportFinding:
-    return ReportFinding(
-        rule=rule.name,
-        severity=rule.severity.value,
-        subject=seen.subject,
-        because=seen.because,
-        remedy=rule.remedy if seen.remedy is None else seen.remedy,
+    return finding(
+        rule.name,
+        rule.severity.value,
+        seen.about,
+        seen.evidence,
+        rule.remedy if seen.remedy is None else seen.remedy,
         wasted_gpu_s=seen.wasted_gpu_s,
         wasted_j=seen.wasted_j,
     )
 
 
-def _place(finding: ReportFinding) -> tuple[object, ...]:
-    severity = Severity(finding.severity).rank
+def _place(found: ReportFinding) -> tuple[object, ...]:
+    severity = Severity(found.severity).rank
     return (
         -severity,
-        -(finding.wasted_gpu_s or 0.0),
-        finding.rule,
-        natural_order(finding.subject),
-        finding.because,
+        -(found.wasted_gpu_s or 0.0),
+        found.rule,
+        natural_order(found.subject),
+        found.because,
     )
 
 

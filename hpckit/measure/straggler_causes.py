@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hpckit.measure.gpu_words import percent
 from hpckit.measure.peers import Ordered
 from hpckit.model.account import GpuAccount, NodeAccount
 from hpckit.model.index_list import expand_indices
+from hpckit.model.report_finding import Clause, Figure, Unit, count, said, share
 
 if TYPE_CHECKING:  # large modules, which a report without topologies does not need
     from hpckit.model.hardware import Gpu, NodeTopology
@@ -53,7 +53,7 @@ class Peers:
         return self._ordered[measure].median_without(measure(own))
 
 
-def causes_of(gpu: GpuAccount, peers: Peers, surroundings: Surroundings) -> tuple[str, ...]:
+def causes_of(gpu: GpuAccount, peers: Peers, surroundings: Surroundings) -> tuple[Clause, ...]:
     """What explains that a GPU is behind, the surest first."""
     found = [*_held_down(gpu, peers), *_lower(gpu, peers)]
     topology = surroundings.topologies.get(gpu.node)
@@ -64,36 +64,40 @@ def causes_of(gpu: GpuAccount, peers: Peers, surroundings: Surroundings) -> tupl
     return (*found, *_cpu_throttling(gpu, surroundings))
 
 
-def _held_down(gpu: GpuAccount, peers: Peers) -> Iterator[str]:
-    for words, floor, measure in _THROTTLING:
+def _held_down(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
+    for words, rule, floor, measure in _THROTTLING:
         frac = measure(gpu)
         if frac is None:
             continue
         usual = peers.usual(measure, gpu) or 0.0
         if frac - usual > floor:
-            yield f"{words} {percent(frac)} of the time, the others {percent(usual)}"
+            held = f"{words} {{}} of the time, the others {{}}"
+            yield from said(held, share(frac), share(usual), rule=rule)
 
 
-def _lower(gpu: GpuAccount, peers: Peers) -> Iterator[str]:
+def _lower(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
     limit_w = peers.usual(_limit_w, gpu)
     if gpu.power_limit_w and limit_w and gpu.power_limit_w < limit_w * (1 - LIMIT_FRAC):
-        yield f"its power limit is {gpu.power_limit_w:.0f} W, the others' {limit_w:.0f} W"
+        watts = Figure(gpu.power_limit_w, Unit.WATTS), Figure(limit_w, Unit.WATTS)
+        yield from said("its power limit is {}, the others' {}", *watts)
     mhz = peers.usual(_sm_mhz, gpu)
     if gpu.sm_mean_mhz and mhz and gpu.sm_mean_mhz < mhz * (1 - CLOCK_FRAC):
-        yield f"its SM clock was {gpu.sm_mean_mhz:.0f} MHz, the others' {mhz:.0f} MHz"
+        clocks = Figure(gpu.sm_mean_mhz, Unit.MHZ), Figure(mhz, Unit.MHZ)
+        yield from said("its SM clock was {}, the others' {}", *clocks)
 
 
-def _links(topology: NodeTopology, device: Gpu) -> Iterator[str]:
+def _links(topology: NodeTopology, device: Gpu) -> Iterator[Clause]:
     others = [one for one in topology.gpus if one is not device and one.name == device.name]
     own, usual = _nvlinks(device), _usual(_nvlinks(one) for one in others)
     if own is not None and usual is not None and own < usual:
-        yield f"it has {own} active NVLinks, the others {usual:.0f}"
+        yield from said("it has {} active NVLinks, the others {}", count(own), count(usual))
     lanes, others_lanes = _lanes(topology, device), _usual(_lanes(topology, one) for one in others)
     if lanes is not None and others_lanes is not None and lanes < others_lanes:
-        yield f"its PCIe link has {lanes} lanes, the others' {others_lanes:.0f}"
+        widths = count(lanes), count(others_lanes)
+        yield from said("its PCIe link has {} lanes, the others' {}", *widths)
 
 
-def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterator[str]:
+def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterator[Clause]:
     allowed = surroundings.cpus.get((gpu.node, gpu.uuid))
     if not allowed or not device.cpus:
         return
@@ -102,16 +106,18 @@ def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterat
     except ValueError:
         return
     if own and local and not own & local:
-        yield f"its rank ran on CPUs {allowed}, none of which is beside it ({device.cpus} are)"
+        words = "its rank ran on CPUs {}, none of which is beside it ({} are)"
+        yield from said(words, allowed, device.cpus)
 
 
-def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[str]:
+def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[Clause]:
     for node in surroundings.nodes:
         if (node.node, node.restart) != (gpu.node, gpu.restart):
             continue
         frac = node.cpu_throttled_frac
         if frac is not None and frac > CPU_THROTTLED_FRAC:
-            yield f"the job's CPUs on {node.node} were held back {percent(frac)} of their time"
+            words = "the job's CPUs on {} were held back {} of their time"
+            yield from said(words, node.node, share(frac))
 
 
 def _device(topology: NodeTopology, gpu: GpuAccount) -> Gpu | None:
@@ -153,14 +159,18 @@ def _sm_mhz(gpu: GpuAccount) -> float | None:
     return gpu.sm_mean_mhz
 
 
-_THROTTLING: Final[tuple[tuple[str, float, _Measure], ...]] = (
-    ("heat held its clocks down", HEAT_FRAC, lambda gpu: _frac(gpu.throttling.thermal_s, gpu)),
+_THROTTLING: Final[tuple[tuple[str, str, float, _Measure], ...]] = (
     (
-        "the power brake held its clocks down", HEAT_FRAC,
+        "heat held its clocks down", "thermal-throttling", HEAT_FRAC,
+        lambda gpu: _frac(gpu.throttling.thermal_s, gpu),
+    ),
+    (
+        "the power brake held its clocks down", "power-brake", HEAT_FRAC,
         lambda gpu: _frac(gpu.throttling.power_brake_s, gpu),
     ),
     (
-        "its power limit held its clocks down", CAP_FRAC,
+        "its power limit held its clocks down", "power-cap-uneven", CAP_FRAC,
         lambda gpu: _frac(gpu.throttling.power_cap_s, gpu),
     ),
 )  # fmt: skip
+"""What holds clocks down, and the rule that finds it on a GPU by itself."""

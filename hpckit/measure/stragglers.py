@@ -20,11 +20,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.measure.gpu_words import gpu_name, percent
+from hpckit.measure.gpu_words import gpu_name
 from hpckit.measure.judged import is_judged, known_s
 from hpckit.measure.peers import Ordered, above
 from hpckit.measure.straggler_causes import Peers, Surroundings, causes_of
 from hpckit.model.account import GpuAccount, RankAccount
+from hpckit.model.report_finding import Clause, Figure, Unit, said, share
 
 BEHIND_FRAC: Final = 0.05
 """Below this share of the time a straggler is not worth a name: steps scatter by some percent."""
@@ -58,8 +59,8 @@ class Straggler:
     uuid: str
     name: str
     behind_frac: float
-    because: str
-    causes: tuple[str, ...] = ()
+    because: Clause
+    causes: tuple[Clause, ...] = ()
     wasted_gpu_s: float | None = None
 
 
@@ -178,9 +179,9 @@ def _by_waiting(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     found = {}
     for key, excess in excesses.items():
         others = useful[key] - excess
-        words = f"it worked {percent(useful[key])} of the time, the others {percent(others)} and"
-        wasted_s = waited_s * excess / all_excess
-        found[key] = _straggler(gpus[key], excess / others, f"{words} waited", wasted_s)
+        words = "it worked {} of the time, the others {} and waited"
+        one = _straggler(gpus[key], excess / others, words, share(useful[key]), share(others))
+        found[key] = dataclasses.replace(one, wasted_gpu_s=waited_s * excess / all_excess)
     return found
 
 
@@ -194,8 +195,8 @@ def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     found, ordered = {}, Ordered(known.values())
     for key in above({key: frac / middle for key, frac in known.items()}, ACTIVITY_BEHIND_FRAC):
         others = ordered.median_without(known[key]) or middle
-        words = f"its SMs were busy {percent(known[key])} of the time, the others' "
-        found[key] = _straggler(gpus[key], known[key] / others - 1, words + percent(others))
+        words, own = "its SMs were busy {} of the time, the others' {}", known[key]
+        found[key] = _straggler(gpus[key], own / others - 1, words, share(own), share(others))
     return found
 
 
@@ -218,14 +219,14 @@ def _by_clock(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     for key in above(slowness, CLOCK_BEHIND_FRAC):
         others = ordered.median_without(known[key]) or known[key]
         if useful[key] >= middle - BEHIND_FRAC:
-            words = f"its SM clock was {known[key]:.0f} MHz in the mean, the others' {others:.0f}"
-            found[key] = _straggler(gpus[key], others / known[key] - 1, words)
+            words = "its SM clock was {} in the mean, the others' {}"
+            both = Figure(known[key], Unit.MHZ), Figure(others, Unit.MHZ)
+            found[key] = _straggler(gpus[key], others / known[key] - 1, words, *both)
     return found
 
 
-def _straggler(
-    gpu: GpuAccount, behind_frac: float, because: str, wasted_gpu_s: float | None = None
-) -> Straggler:
+def _straggler(gpu: GpuAccount, behind_frac: float, words: str, *figures: Figure) -> Straggler:
+    (because,) = said(f"{{}} behind its peers: {words}", share(behind_frac), *figures)
     return Straggler(
         restart=gpu.restart,
         node=gpu.node,
@@ -233,5 +234,4 @@ def _straggler(
         name=gpu_name(gpu),
         behind_frac=behind_frac,
         because=because,
-        wasted_gpu_s=wasted_gpu_s,
     )

@@ -1,15 +1,147 @@
-"""What is worth knowing of a job."""
+"""What is worth knowing of a job: fields, and the sentences that are made of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
+
+from hpckit.model.hostlist import fold_hosts
+from hpckit.units import format_duration, format_indices
+
+
+class Unit(StrEnum):
+    """What a figure is in; `frac` is a share of 0 to 1, `count` a number of things."""
+
+    SECONDS = "s"
+    FRAC = "frac"
+    MHZ = "MHz"
+    WATTS = "W"
+    CELSIUS = "°C"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a sentence, as it was measured."""
+
+    value: float
+    unit: Unit
+
+    def __str__(self) -> str:
+        """The figure with its unit, as it is told."""
+        if self.unit is Unit.SECONDS:
+            return format_duration(self.value)
+        if self.unit is Unit.FRAC:
+            return _percent(self.value)
+        number = f"{self.value:.0f}"
+        return number if self.unit is Unit.COUNT else f"{number} {self.unit}"
+
+
+def _percent(frac: float) -> str:
+    """`9 %`; a small share that is not 0 does not read 0."""
+    shown = frac * 100
+    return f"{shown:.0f} %" if shown == 0 or shown >= 1 else f"{shown:.1f} %"
+
+
+def seconds(value_s: float) -> Figure:
+    """A duration."""
+    return Figure(value_s, Unit.SECONDS)
+
+
+def share(frac: float) -> Figure:
+    """A share of 0 to 1."""
+    return Figure(frac, Unit.FRAC)
+
+
+def count(number: float) -> Figure:
+    """A number of things."""
+    return Figure(number, Unit.COUNT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A part of a sentence: `words` around `figures`, of which there is one less.
+
+    `rule` names the rule that finds the same by itself, and has its own remedy for it.
+    """
+
+    words: tuple[str, ...]
+    figures: tuple[Figure, ...] = ()
+    rule: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse figures that have no place among the words."""
+        if len(self.words) != len(self.figures) + 1:
+            raise ValueError(f"{len(self.words)} words cannot hold {len(self.figures)} figures")
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it has in common with clauses that differ in the values of figures alone."""
+        return self.words, tuple(figure.unit for figure in self.figures), self.rule
+
+    def told(self, figures: Iterable[object]) -> str:
+        """The clause with these for its figures."""
+        first, *rest = self.words
+        return first + "".join(f"{one}{word}" for one, word in zip(figures, rest, strict=True))
+
+    def __str__(self) -> str:
+        """The clause in words."""
+        return self.told(self.figures)
+
+
+def said(template: str, *parts: Figure | str, rule: str = "") -> tuple[Clause]:
+    """A clause by its words, in which each `{}` is the place of a figure or of a text."""
+    first, *rest = template.split("{}")
+    words, figures = [first], []
+    for part, after in zip(parts, rest, strict=True):
+        if isinstance(part, Figure):
+            figures.append(part)
+            words.append(after)
+        else:
+            words[-1] += part + after
+    return (Clause(words=tuple(words), figures=tuple(figures), rule=rule),)
+
+
+def sentence(clauses: Iterable[Clause | str]) -> str:
+    """Clauses as one text."""
+    return "; ".join(map(str, clauses))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a finding is about: a thing on nodes, nodes, or, without nodes, something of the job.
+
+    `what` is such as `GPU0-3`, and `ranks` are those that had it. `restart` is the incarnation: a
+    job may have a node again after a requeue.
+    """
+
+    what: str = ""
+    nodes: tuple[str, ...] = ()
+    restart: int = 0
+    ranks: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """`rank 3, GPU3 on n013`, `n[012-013] (restart 1)`, `time limit`."""
+        ranks = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {format_indices(self.ranks)}"
+        what = ", ".join(part for part in (ranks if self.ranks else "", self.what) if part)
+        if not self.nodes:
+            return what
+        where = fold_hosts(self.nodes) + (f" (restart {self.restart})" if self.restart else "")
+        return f"{what} on {where}" if what else where
+
+    def is_of(self, other: Subject) -> bool:
+        """Whether it is the other's thing, or one of the nodes on which that is."""
+        is_there = bool(self.nodes) and set(other.nodes) <= set(self.nodes)
+        return is_there and self.restart == other.restart and self.what in ("", other.what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFinding:
     """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
 
-    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`.
+    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`. The words
+    of these two are those of `about` and `evidence`, which have the same as fields.
     """
 
     rule: str
@@ -19,3 +151,29 @@ class ReportFinding:
     remedy: str = ""
     wasted_gpu_s: float | None = None
     wasted_j: float | None = None
+    about: Subject = Subject()
+    evidence: tuple[Clause, ...] = ()
+
+
+def finding(
+    rule: str,
+    severity: str,
+    about: Subject,
+    evidence: tuple[Clause, ...],
+    remedy: str = "",
+    *,
+    wasted_gpu_s: float | None = None,
+    wasted_j: float | None = None,
+) -> ReportFinding:
+    """A finding with the words for what it is about and for its evidence."""
+    return ReportFinding(
+        rule=rule,
+        severity=severity,
+        subject=str(about),
+        because=sentence(evidence),
+        remedy=remedy,
+        wasted_gpu_s=wasted_gpu_s,
+        wasted_j=wasted_j,
+        about=about,
+        evidence=evidence,
+    )

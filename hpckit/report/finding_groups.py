@@ -3,108 +3,102 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.model.account import JobReport
-from hpckit.model.hostlist import fold_hosts
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import Clause, Figure, ReportFinding, sentence
 
-_FIGURE: Final = re.compile(r"(?<![\w.:,])\d+(?:-\d\d(?::\d\d){2}|(?:[.:,]\d+)*)", re.ASCII)
 _MOST_APART: Final = 2.0
 """Of figures that are further apart each says something else."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Findings that are alike, by their node."""
+    """Findings that are alike, and the nodes that they are about."""
 
-    first: ReportFinding
-    by_node: dict[str, ReportFinding]
-
-
-def nodes_of(report: JobReport) -> frozenset[str]:
-    """The nodes of a job by which its findings may be grouped."""
-    return frozenset([*(one.node for one in report.nodes), *(one.node for one in report.gpus)])
+    findings: list[ReportFinding]
+    nodes: set[str]
 
 
-def grouped(findings: Iterable[ReportFinding], nodes: Collection[str]) -> tuple[ReportFinding, ...]:
-    """The findings, those that differ in their node and little in their figures as one.
+def grouped(findings: Iterable[ReportFinding]) -> tuple[ReportFinding, ...]:
+    """The findings, those that differ in their nodes and little in their figures as one.
 
     A group stands where its first stands; its cost is the sum of theirs, its figures are from the
-    least to the most. `nodes` are the job's.
+    least to the most.
     """
     groups: list[_Group] = []
-    by_kind: dict[tuple[str, ...], list[_Group]] = {}
+    by_kind: dict[tuple[object, ...], list[_Group]] = {}
     for finding in findings:
-        node = _node(finding.subject, nodes)
-        if node is None:
-            groups.append(_Group(first=finding, by_node={}))
-            continue
-        alike = by_kind.setdefault(_kind(finding, node), [])
-        group = next((one for one in alike if _may_join(one, finding, node)), None)
+        is_of_nodes = finding.about.nodes and finding.evidence
+        alike = by_kind.setdefault(_kind(finding), []) if is_of_nodes else []
+        group = next((one for one in alike if _may_join(one, finding)), None)
         if group is None:
-            group = _Group(first=finding, by_node={})
+            group = _Group(findings=[], nodes=set())
             groups.append(group)
             alike.append(group)
-        group.by_node[node] = finding
+        group.findings.append(finding)
+        group.nodes.update(finding.about.nodes)
     return tuple(_as_one(group) for group in groups)
 
 
-def _node(subject: str, nodes: Collection[str]) -> str | None:
-    """The node with whose name a subject ends."""
-    last = subject.rpartition(" ")[2]
-    return last if last in nodes else None
-
-
-def _kind(finding: ReportFinding, node: str) -> tuple[str, ...]:
+def _kind(finding: ReportFinding) -> tuple[object, ...]:
     """What findings of a group have in common."""
     return (
         finding.rule,
         finding.severity,
-        finding.subject.removesuffix(node),
+        replace(finding.about, nodes=()),
         finding.remedy,
-        _FIGURE.sub("#", finding.because),
+        tuple(clause.kind for clause in finding.evidence),
     )
 
 
-def _may_join(group: _Group, finding: ReportFinding, node: str) -> bool:
-    if node in group.by_node:
+def _figures(finding: ReportFinding) -> list[Figure]:
+    return [figure for clause in finding.evidence for figure in clause.figures]
+
+
+def _may_join(group: _Group, finding: ReportFinding) -> bool:
+    """Whether it is of other nodes, and its figures are near those of the first."""
+    if not group.nodes.isdisjoint(finding.about.nodes):
         return False
-    because = group.first.because, finding.because
-    pairs = zip(*(_FIGURE.findall(one) for one in because), strict=True)
-    values = (sorted(map(_value, pair)) for pair in pairs)
-    return all(most <= _MOST_APART * least for least, most in values)
+    pairs = zip(_figures(group.findings[0]), _figures(finding), strict=True)
+    return all(_is_near(*pair) for pair in pairs)
+
+
+def _is_near(one: Figure, other: Figure) -> bool:
+    least, most = sorted((one.value, other.value))
+    return most <= _MOST_APART * least or str(one) == str(other)
 
 
 def _as_one(group: _Group) -> ReportFinding:
-    first, alike = group.first, tuple(group.by_node.values())
-    if len(alike) <= 1:
+    first, alike = group.findings[0], group.findings
+    if len(alike) == 1:
         return first
-    figures = zip(*(_FIGURE.findall(one.because) for one in alike), strict=True)
-    shown = iter([_range(texts) for texts in figures])
+    about = replace(first.about, nodes=tuple(sorted(group.nodes)))
+    clauses = zip(*(one.evidence for one in alike), strict=True)
     return replace(
         first,
-        subject=first.subject.removesuffix(next(iter(group.by_node))) + fold_hosts(group.by_node),
-        because=_FIGURE.sub(lambda _: next(shown), first.because),
+        about=about,
+        subject=str(about),
+        because=sentence(map(_with_ranges, clauses)),
         wasted_gpu_s=_sum([one.wasted_gpu_s for one in alike]),
         wasted_j=_sum([one.wasted_j for one in alike]),
     )
 
 
-def _range(texts: Sequence[str]) -> str:
-    least, most = min(texts, key=_value), max(texts, key=_value)
-    return least if least == most else f"{least}–{most}"
+def _with_ranges(clauses: Sequence[Clause]) -> str:
+    """Clauses of one kind in words."""
+    return clauses[0].told(map(_range, zip(*(one.figures for one in clauses), strict=True)))
 
 
-def _value(figure: str) -> float:
-    """A number that orders figures, times among them: 5:30 is 330."""
-    value = 0.0
-    for part in figure.replace(",", "").replace("-", ":").split(":"):
-        value = 60 * value + float(part)
-    return value
+def _range(figures: Sequence[Figure]) -> str:
+    """`9–12 %`; a unit that both ends have is said once."""
+    ends = (min, max)
+    least, most = (str(end(figures, key=lambda one: one.value)) for end in ends)
+    if least == most:
+        return least
+    number, _, unit = least.partition(" ")
+    return f"{number if most.endswith(f' {unit}') else least}–{most}"
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

@@ -24,7 +24,7 @@ from hpckit.model.gpu_ranks import ranks_by_gpu
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report import page_view
 from hpckit.report.energy_words import is_about_gpus
-from hpckit.report.finding_groups import grouped, nodes_of
+from hpckit.report.finding_groups import grouped
 from hpckit.report.heat_map import heat_map
 from hpckit.report.page_tables import tables
 from hpckit.report.page_words import clean, clock_time, gpu_words
@@ -112,7 +112,7 @@ def _texts(report: JobReport) -> dict[str, Any]:
         "facts": page_view.facts(report),
         "has_gpus": is_about_gpus(report),
         "pieces": page_view.pieces(report.waste),
-        "findings": page_view.findings(grouped(report.findings, nodes_of(report))),
+        "findings": page_view.findings(grouped(report.findings)),
         "advice": page_view.advice(report.advice),
         "missing": [clean(sentence) for sentence in report.missing[:100]],
         "bars": page_view.rank_bars(report.ranks),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
-from hpckit.model.report_finding import ReportFinding
-from hpckit.report.finding_groups import grouped, nodes_of
+from hpckit.model.report_finding import ReportFinding, sentence
+from hpckit.report.finding_groups import grouped
 from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
@@ -34,7 +33,6 @@ _QUANTITIES: Final = {
     "mem_peak_bytes": "memory",
 }
 """What was predicted, by its name in AdviceOutcome."""
-_TELLING: Final = 8
 _MORE: Final = "and {} more in --json"
 
 
@@ -48,8 +46,7 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     known = {severity: place for place, severity in enumerate(_SEVERITIES)}
     ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
-    bare = [replace(one, because=_without_repeats(one, ordered)) for one in ordered]
-    ordered = list(grouped(bare, nodes_of(report)))
+    ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
     shown = ordered[:_MOST_FINDINGS]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
@@ -77,23 +74,13 @@ def _more(count: int, width: int) -> list[str]:
     return row("", _MORE.format(count).split(" "), width, most=1) if count else []
 
 
-def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) -> str:
-    """The evidence without what another finding on the same thing says with its own remedy."""
-    clauses = finding.because.split("; ")
-    others = [
-        _begin(one.because)
-        for one in findings
-        if one is not finding and one.subject and finding.subject.endswith(one.subject)
-    ]
-    kept = [clauses[0], *(one for one in clauses[1:] if _begin(one) not in others)]
-    return "; ".join(kept)
-
-
-def _begin(clause: str) -> str:
-    """A clause up to its first figure; nothing where that is too little to tell it by."""
-    words = re.match(r"\D*", clause)
-    begin = words[0] if words else ""
-    return begin if len(begin) >= _TELLING else clause
+def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) -> ReportFinding:
+    """The finding without the evidence that another on the same thing has, with its own remedy."""
+    if not any(clause.rule for clause in finding.evidence):
+        return finding
+    others = {one.rule for one in findings if one.about.is_of(finding.about)}
+    kept = tuple(clause for clause in finding.evidence if clause.rule not in others)
+    return replace(finding, because=sentence(kept), evidence=kept)
 
 
 def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hpckit.measure.finding_rules import RULES
 from hpckit.measure.straggler_causes import Surroundings
 from hpckit.measure.stragglers import Straggler, stragglers, with_behind
 from hpckit.model.account import GpuAccount, Share, Throttling, Window
@@ -25,6 +26,11 @@ def behind(surroundings: Surroundings | None = None, **changes: Any) -> Straggle
     odd = gpu(3, **{"waste": shares(idle=20), **changes})
     (one,) = stragglers([*waiting(), odd], surroundings)
     return one
+
+
+def told(straggler: Straggler) -> tuple[str, ...]:
+    """What explains it, in words."""
+    return tuple(map(str, straggler.causes))
 
 
 def topology(**changes: Any) -> NodeTopology:
@@ -119,8 +125,15 @@ def test_no_cause() -> None:
 
 def test_heat() -> None:
     """Heat that held its clocks down explains it."""
-    causes = behind(throttling=Throttling(thermal_s=220.0, power_cap_s=300.0)).causes
+    causes = told(behind(throttling=Throttling(thermal_s=220.0, power_cap_s=300.0)))
     assert causes == ("heat held its clocks down 22 % of the time, the others 0 %",)
+
+
+@pytest.mark.parametrize("held", ["thermal_s", "power_brake_s", "power_cap_s"])
+def test_what_held_clocks_down_names_the_rule_that_finds_it(held: str) -> None:
+    """A cause that has a finding of its own says by which rule, and such a rule there is."""
+    (cause,) = behind(throttling=Throttling(**{"power_cap_s": 300.0, held: 900.0})).causes
+    assert cause.rule in {rule.name for rule in RULES}
 
 
 def test_usual_power_cap_is_no_cause() -> None:
@@ -130,26 +143,26 @@ def test_usual_power_cap_is_no_cause() -> None:
 
 def test_power_cap() -> None:
     """A power limit that holds it far longer than the others explains it."""
-    (cause,) = behind(throttling=Throttling(power_cap_s=900.0)).causes
+    (cause,) = told(behind(throttling=Throttling(power_cap_s=900.0)))
     assert "90 % of the time, the others 32 %" in cause
 
 
 def test_lower_limit() -> None:
     """A lower power limit explains it."""
-    (cause,) = behind(power_limit_w=400.0).causes
+    (cause,) = told(behind(power_limit_w=400.0))
     assert cause == "its power limit is 400 W, the others' 700 W"
 
 
 def test_lower_clock() -> None:
     """A lower clock explains it."""
-    assert behind(sm_mean_mhz=1500.0).causes == ("its SM clock was 1500 MHz, the others' 1890 MHz",)
+    assert told(behind(sm_mean_mhz=1500.0)) == ("its SM clock was 1500 MHz, the others' 1890 MHz",)
 
 
 def test_fewer_nvlinks() -> None:
     """Fewer active NVLinks than its peers explain it."""
     links = tuple(NvLink(index=at, is_active=at != 11) for at in range(18))
     made = topology(nvlinks=links)
-    causes = behind(Surroundings(topologies={"n1": made})).causes
+    causes = told(behind(Surroundings(topologies={"n1": made})))
     assert causes == ("it has 17 active NVLinks, the others 18",)
 
 
@@ -165,14 +178,14 @@ def test_narrow_pcie() -> None:
         for at, address in enumerate(addresses)
     ]
     made = NodeTopology(source=Source(format="synthetic"), gpus=tuple(devices), pci=tuple(tree))
-    causes = behind(Surroundings(topologies={"n1": made})).causes
+    causes = told(behind(Surroundings(topologies={"n1": made})))
     assert causes == ("its PCIe link has 8 lanes, the others' 16",)
 
 
 def test_wrong_cpus() -> None:
     """A rank whose CPUs are all on the far side of its GPU explains it."""
     far = Surroundings(topologies={"n1": topology()}, cpus={("n1", "GPU-3"): "0-7"})
-    (cause,) = behind(far).causes
+    (cause,) = told(behind(far))
     assert cause == "its rank ran on CPUs 0-7, none of which is beside it (32-63 are)"
 
 
@@ -191,7 +204,7 @@ def test_odd_cpus() -> None:
 def test_cpu_quota() -> None:
     """A quota on its node's CPUs explains it."""
     held = Surroundings(nodes=(node("n1", cpu_throttled_s=3200.0),))
-    assert behind(held).causes == ("the job's CPUs on n1 were held back 10 % of their time",)
+    assert told(behind(held)) == ("the job's CPUs on n1 were held back 10 % of their time",)
 
 
 def test_a_moment_of_a_cpu_quota() -> None:

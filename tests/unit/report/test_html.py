@@ -15,7 +15,7 @@ from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
 from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import Subject, finding, said
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
 from hpckit.report.page_view import facts
@@ -338,12 +338,10 @@ def test_a_rank_that_was_not_compared_has_no_number() -> None:
 
 def test_findings_alike_on_several_nodes_are_one() -> None:
     """As on the screen: the nodes folded, in their order."""
-    node = REPORT.nodes[0]
-    nodes = (replace(node, node="c1"), replace(node, node="c2"))
     alike = [
-        ReportFinding(rule="late-idle", severity="warning", subject=f"GPU0-7 on {one}", because="x")
+        finding("late-idle", "warning", Subject(what="GPU0-7", nodes=(one,)), said("x"))
         for one in ("c2", "c1")
     ]
-    page = made(replace(REPORT, nodes=nodes, findings=tuple(alike)))
+    page = made(replace(REPORT, findings=tuple(alike)))
     assert page.count("<strong>GPU0-7 on c[1-2]</strong>") == 1
     assert "<strong>GPU0-7 on c2</strong>" not in page

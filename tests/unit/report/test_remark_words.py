@@ -7,33 +7,50 @@ from dataclasses import replace
 import pytest
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import (
+    Figure,
+    ReportFinding,
+    Subject,
+    Unit,
+    finding,
+    said,
+    seconds,
+    share,
+)
 from hpckit.report.account_text import SCREEN_LINES, report_lines
 from tests.fakes.reports import training
 
-UNUSED = ReportFinding(
-    rule="gpu-never-used",
-    severity="warning",
-    subject="GPU2 on n012",
-    because="no process computed on it in the 1:51 that the job had it",
-    remedy="ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
+UNUSED = finding(
+    "gpu-never-used",
+    "warning",
+    Subject(what="GPU2", nodes=("n012",)),
+    said("no process computed on it in the {} that the job had it", seconds(111)),
+    "ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
     wasted_gpu_s=111.0,
     wasted_j=7970.0,
 )
-BEHIND = ReportFinding(
-    rule="straggler",
-    severity="warning",
-    subject="rank 11, GPU3 on n013",
-    because="16 % behind its peers: its SMs were busy 95 % of the time, the others' 82 %; heat "
-    "held its clocks down 54 % of the time, the others 0 %; its SM clock was 1200 MHz",
-    remedy="if throttling or a link explains it tell your operator, and use --exclude until then",
+BEHIND = finding(
+    "straggler",
+    "warning",
+    Subject(what="GPU3", nodes=("n013",), ranks=(11,)),
+    said(
+        "{} behind its peers: its SMs were busy {} of the time, the others' {}",
+        *map(share, (0.16, 0.95, 0.82)),
+    )
+    + said(
+        "heat held its clocks down {} of the time, the others {}",
+        *map(share, (0.54, 0.0)),
+        rule="thermal-throttling",
+    )
+    + said("its SM clock was {}", Figure(1200, Unit.MHZ)),
+    "if throttling or a link explains it tell your operator, and use --exclude until then",
 )
-HOT = ReportFinding(
-    rule="thermal-throttling",
-    severity="warning",
-    subject="GPU3 on n013",
-    because="heat held its clocks down 54 % of the time, at up to 87 °C",
-    remedy="tell your operator: cooling, dust, a fan; --exclude the node until then",
+HOT = finding(
+    "thermal-throttling",
+    "warning",
+    Subject(what="GPU3", nodes=("n013",)),
+    said("heat held its clocks down {} of the time, at up to 87 °C", share(0.54)),
+    "tell your operator: cooling, dust, a fan; --exclude the node until then",
 )
 ADVICE = tuple(
     Advice(key=key, now=now, proposed=proposed, because="a reason of some length " * 8)
@@ -45,7 +62,7 @@ ADVICE = tuple(
 )
 
 
-def said(report: JobReport, width: int = 80) -> str:
+def screen(report: JobReport, width: int = 80) -> str:
     """The screen with its line breaks undone."""
     lines = report_lines(report, width=width, next_commands=["hpckit report 4242 --html r.html"])
     assert len(lines) <= SCREEN_LINES
@@ -62,7 +79,7 @@ def with_findings(*findings: ReportFinding) -> JobReport:
 @pytest.mark.parametrize("count", [0, 4, 20])
 def test_advice_is_on_every_screen(width: int, count: int) -> None:
     """However many findings there are, each change that is advised is said."""
-    text = said(with_findings(*[UNUSED] * count), width)
+    text = screen(with_findings(*[UNUSED] * count), width)
     for one in ADVICE:
         was = f"{one.now} → " if one.now else ""
         assert f"{one.key} {was}{one.proposed}" in text
@@ -71,7 +88,7 @@ def test_advice_is_on_every_screen(width: int, count: int) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_what_to_do_is_never_cut(width: int) -> None:
     """The evidence of a finding is shortened, its remedy is not."""
-    text = said(with_findings(UNUSED, BEHIND, HOT, UNUSED, BEHIND, HOT), width)
+    text = screen(with_findings(UNUSED, BEHIND, HOT, UNUSED, BEHIND, HOT), width)
     assert text.count(" → if throttling") + text.count(" → tell your") + text.count(" → ask") >= 2
     for one in (UNUSED, BEHIND, HOT):
         begin = " ".join(one.remedy.split()[:3])
@@ -81,8 +98,9 @@ def test_what_to_do_is_never_cut(width: int) -> None:
 def test_free_lines_are_for_the_evidence() -> None:
     """A cause that stands last in a long evidence is said where the screen has lines for it."""
     cause = "its rank ran on the CPUs of NUMA node 1, far from its GPU, which is on NUMA node 0"
-    finding = replace(BEHIND, because=f"{BEHIND.because}, the others' 1755 MHz; {cause}")
-    text = said(replace(training(), findings=(finding,), advice=()))
+    evidence = (*BEHIND.evidence, *said(cause))
+    one = finding(BEHIND.rule, BEHIND.severity, BEHIND.about, evidence, BEHIND.remedy)
+    text = screen(replace(training(), findings=(one,), advice=()))
     assert f"{cause} (0.0308 GPU-hours" in text or f"{cause} → if throttling" in text
     assert "…" not in text
 
@@ -95,29 +113,29 @@ def test_rows_are_whole_where_lines_are_free() -> None:
     ]
     report = replace(training(), findings=(), advice=(), missing=tuple(lines))
     report = replace(report, cost=replace(report.cost, because="; ".join(lines[:3])))
-    assert "…" not in said(report)
-    assert lines[2] in said(report)
+    assert "…" not in screen(report)
+    assert lines[2] in screen(report)
 
 
 def test_findings_without_room_are_counted() -> None:
     """What is not on the screen is said to be in --json."""
-    text = said(with_findings(*[BEHIND] * 20))
+    text = screen(with_findings(*[BEHIND] * 20))
     assert f"and {20 - text.count('warning rank 11')} more in --json" in text
 
 
 def test_a_finding_says_something_of_its_evidence() -> None:
     """However long a remedy is, what it is for stands before it."""
-    text = said(with_findings(*[UNUSED] * 20), 60)
+    text = screen(with_findings(*[UNUSED] * 20), 60)
     assert "GPU2 on n012: no process computed on" in text
 
 
 def test_a_cause_with_a_finding_of_its_own_is_said_once() -> None:
     """What explains a straggler is left out where the same GPU has a finding about it."""
-    text = said(replace(with_findings(BEHIND, HOT), advice=()))
+    text = screen(replace(with_findings(BEHIND, HOT), advice=()))
     assert text.count("heat held its clocks down") == 1
     assert "its SM clock was 1200 MHz" in text
-    other = replace(HOT, subject="GPU4 on n013")
-    text = said(replace(with_findings(BEHIND, other), advice=()))
+    other = finding(HOT.rule, HOT.severity, replace(HOT.about, what="GPU4"), HOT.evidence)
+    text = screen(replace(with_findings(BEHIND, other), advice=()))
     assert text.count("heat held its clocks down") == 2
 
 
@@ -129,14 +147,14 @@ def test_durations_have_one_spelling() -> None:
         proposed="00:10:00",
         because="it took 1:51 of 08:00:00, not 1-08:00:00",
     )
-    text = said(replace(training(), advice=(one,)))
+    text = screen(replace(training(), advice=(one,)))
     assert "8:00:00 → 0:10:00: it took 1:51 of 8:00:00, not 1-08:00:00" in text
 
 
 def test_findings_alike_on_several_nodes_are_one_sentence() -> None:
     """Both nodes in one subject, in their order, with the sum of what both cost."""
-    other = replace(UNUSED, subject="GPU2 on n013")
-    told = said(with_findings(other, UNUSED), 100)
+    other = replace(UNUSED, about=replace(UNUSED.about, nodes=("n013",)))
+    told = screen(with_findings(other, UNUSED), 100)
     assert "warning GPU2 on n[012-013]: no process computed on it in the 1:51" in told
     assert "GPU2 on n012" not in told
 
@@ -170,4 +188,4 @@ def test_an_outcome_says_which_quantity_went_from_what_to_what(
     told: AdviceOutcome, words: str
 ) -> None:
     """By its name, as 1:33 of CPU time is not how long a job took."""
-    assert words in said(replace(training(), outcomes=(told,), findings=()), 100)
+    assert words in screen(replace(training(), outcomes=(told,), findings=()), 100)
