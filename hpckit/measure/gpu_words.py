@@ -9,14 +9,9 @@ from hpckit.model.index_list import index_list
 from hpckit.model.report_finding import Subject
 
 
-def gpu_name(gpu: GpuAccount) -> str:
-    """`GPU3`; a GPU that only a ledger names goes by its uuid."""
-    return gpu.uuid if gpu.index is None else f"GPU{gpu.index}"
-
-
-def of_gpu(gpu: GpuAccount, ranks: tuple[int, ...] = ()) -> Subject:
+def of_gpu(gpu: GpuAccount) -> Subject:
     """`GPU3 on n013`."""
-    return Subject(what=gpu_name(gpu), nodes=(gpu.node,), restart=gpu.restart, ranks=ranks)
+    return Subject(what=gpu.label, nodes=(gpu.node,), restart=gpu.restart)
 
 
 def of_gpus(gpus: Iterable[GpuAccount]) -> Subject:

@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.measure.gpu_words import gpu_name
 from hpckit.measure.judged import is_judged, known_s
 from hpckit.measure.peers import Ordered, above
 from hpckit.measure.straggler_causes import Peers, Surroundings, causes_of
@@ -231,7 +230,7 @@ def _straggler(gpu: GpuAccount, behind_frac: float, words: str, *figures: Figure
         restart=gpu.restart,
         node=gpu.node,
         uuid=gpu.uuid,
-        name=gpu_name(gpu),
+        name=gpu.label,
         behind_frac=behind_frac,
         because=because,
     )

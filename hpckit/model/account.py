@@ -168,6 +168,11 @@ class GpuAccount:
     curves: tuple[Curve, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """`GPU3`; a GPU that only a ledger names goes by its uuid."""
+        return self.uuid if self.index is None else f"GPU{self.index}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankAccount:

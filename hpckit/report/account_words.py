@@ -111,7 +111,7 @@ def _odd_ones(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
 
 
 def _gpu_name(gpu: GpuAccount) -> str:
-    which = gpu.uuid if gpu.index is None else f"GPU{gpu.index}"
+    which = gpu.label
     return f"{which} on {gpu.node}"
 
 

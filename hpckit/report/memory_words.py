@@ -16,7 +16,7 @@ def memory_parts(report: JobReport) -> list[str]:
     used = [one for one in report.gpus if one.mem_peak_bytes is not None]
     if used:
         top = max(used, key=lambda one: one.mem_peak_bytes or 0)
-        which = top.uuid if top.index is None else f"GPU{top.index}"
+        which = top.label
         of = _of(top.mem_peak_bytes or 0, top.mem_bytes)
         parts.append(f"GPU {of} ({which} on {top.node})")
     known = [*_sampled(report), *_processes(report)]

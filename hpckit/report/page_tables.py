@@ -103,7 +103,7 @@ def _both(first: float | None, second: float | None) -> str:
 
 
 _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
-    ("GPU", lambda one: _word(one.uuid if one.index is None else f"GPU{one.index}")),
+    ("GPU", lambda one: _word(one.label)),
     ("node", lambda one: _word(one.node)),
     ("run", lambda one: Cell(text=str(one.restart))),
     ("model", lambda one: _word(gpu_model(one.name) if one.name else "unknown")),

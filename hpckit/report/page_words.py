@@ -129,8 +129,7 @@ def clock_time(epoch_s: float | None) -> str:
 
 def gpu_words(gpu: GpuAccount) -> str:
     """`GPU3 on n013`; without an index the UUID."""
-    name = clean(gpu.uuid) if gpu.index is None else f"GPU{gpu.index}"
-    return f"{name} on {clean(gpu.node)}"
+    return f"{clean(gpu.label)} on {clean(gpu.node)}"
 
 
 _SAVINGS: Final = {

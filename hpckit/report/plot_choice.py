@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from hpckit.model.account import GpuAccount, JobReport
-from hpckit.report.page_words import gpu_words
 
 FEW: Final = 16
 _MOST: Final = 12
@@ -41,17 +39,12 @@ def chosen_gpus(report: JobReport) -> tuple[tuple[GpuAccount, str], ...]:
 
 
 def _candidates(report: JobReport, gpus: Sequence[GpuAccount]) -> Iterator[tuple[int, str]]:
-    by_name: dict[str, int] = {gpu_words(gpu): at for at, gpu in enumerate(gpus)}
-    by_uuid = {gpu.uuid: at for at, gpu in enumerate(gpus)}
-    of_rank = {f"rank {one.rank}": one.gpus for one in report.ranks}
+    by_name = {(gpu.label, gpu.node, gpu.restart): at for at, gpu in enumerate(gpus)}
     for finding in report.findings:
-        text = f"{finding.subject} {finding.because}"
-        for name in re.findall(r"GPU\d+ on \S+", text):
-            if (at := by_name.get(name.rstrip(",.:;"))) is not None:
+        about = finding.about
+        for node in about.nodes:
+            if (at := by_name.get((about.what, node, about.restart))) is not None:
                 yield at, f"finding {finding.rule}"
-        for uuid in (finding.subject, *of_rank.get(finding.subject, ())):
-            if uuid in by_uuid:
-                yield by_uuid[uuid], f"finding {finding.rule}"
     for reason, value, is_most in _EXTREMES:
         found = [(one, at) for at, gpu in enumerate(gpus) if (one := value(gpu)) is not None]
         if found:

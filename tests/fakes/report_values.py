@@ -28,7 +28,7 @@ from hpckit.model.account import (
     Throttling,
     Window,
 )
-from hpckit.model.report_finding import ReportFinding
+from hpckit.model.report_finding import ReportFinding, Subject, finding, said, seconds, share
 
 STARTED_S: Final = 1_795_000_000.0
 _POINTS: Final = 2000
@@ -337,38 +337,42 @@ def _node(shape: Shape, number: int) -> NodeAccount:
 
 def _findings(node: str) -> tuple[ReportFinding, ...]:
     return (
-        ReportFinding(
-            rule="gpu-unused",
-            severity="error",
-            subject=f"GPU7 on {node}",
-            because="no process computed on it in 1:00:00",
-            remedy="ask for 7 GPUs, or start a rank on it",
+        finding(
+            "gpu-unused",
+            "error",
+            Subject(what="GPU7", nodes=(node,), restart=1),
+            said("no process computed on it in {}", seconds(3600)),
+            "ask for 7 GPUs, or start a rank on it",
             wasted_gpu_s=3600.0,
             wasted_j=3.3e5,
         ),
-        ReportFinding(
-            rule="straggler",
-            severity="warning",
-            subject="rank 3",
-            because=f"9 % behind its peers: GPU3 on {node} was thermally slowed 22 % of the time",
-            remedy=f"tell your operator: {node} GPU3 reached 88 °C",
+        finding(
+            "straggler",
+            "warning",
+            Subject(what="GPU3", nodes=(node,), restart=1, ranks=(3,)),
+            said(
+                "{} behind its peers: it was slowed by heat {} of the time",
+                share(0.09),
+                share(0.22),
+            ),
+            f"tell your operator: {node} GPU3 reached 88 °C",
             wasted_gpu_s=1900.0,
         ),
-        ReportFinding(
-            rule="late-idle",
-            severity="warning",
-            subject="all GPUs",
-            because="nothing ran in the last 7:12",
-            remedy="let the job end with the training",
+        finding(
+            "late-idle",
+            "warning",
+            Subject(what="all GPUs"),
+            said("nothing ran in the last {}", seconds(432)),
+            "let the job end with the training",
             wasted_gpu_s=3024.0,
             wasted_j=2.8e5,
         ),
-        ReportFinding(
-            rule="head-room",
-            severity="note",
-            subject="GPU memory",
-            because="63.5 of 80 GiB at most",
-            remedy="micro-batch 3 would fit",
+        finding(
+            "head-room",
+            "note",
+            Subject(what="GPU memory"),
+            said("63.5 of 80 GiB at most"),
+            "micro-batch 3 would fit",
         ),
     )
 

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hpckit.model.account import Curve, GpuAccount, Window
+from hpckit.model.report_finding import Subject, finding, said
 from hpckit.report.heat_map import heat_map, png
 from hpckit.report.plot_choice import chosen_gpus
 from hpckit.report.plot_data import plot_data
@@ -323,11 +324,13 @@ def test_few_of_many_gpus() -> None:
 def test_finding_by_uuid() -> None:
     """A finding may name a GPU by its UUID."""
     many = training_report(Shape(gpus=64, nodes=8, points=20))
-    named = replace(many.findings[0], subject=many.gpus[40].uuid, because="")
+    gpus = [replace(one, index=None) if at == 40 else one for at, one in enumerate(many.gpus)]
+    about = Subject(what=gpus[40].uuid, nodes=(gpus[40].node,), restart=gpus[40].restart)
+    named = finding("late-idle", "warning", about, said("nothing ran"))
 
-    chosen = chosen_gpus(replace(many, findings=(named,)))
+    chosen = chosen_gpus(replace(many, gpus=tuple(gpus), findings=(named,)))
 
-    assert many.gpus[40] in [one for one, _ in chosen]
+    assert (gpus[40], "finding late-idle") in chosen
 
 
 def test_rank_of_several_gpus() -> None:
