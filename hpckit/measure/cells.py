@@ -217,7 +217,9 @@ class Cells:
         sigma_s, part = self.knots.sigma_s, lead_s / span_s
         edges_s2 = ((1 - part) * sigma_s[cell]) ** 2 + (part * sigma_s[cell + 1]) ** 2
         unsure_s2 = (_SHAPE_FRAC * np.minimum(lead_s, span_s - lead_s)) ** 2
-        most_w = np.maximum(np.maximum(power_w, step_j / span_s), self._unsure_w)
+        least_s = _ONE_PERIOD * self._frame.counter_period_s
+        cell_w = step_j / np.maximum(span_s, least_s)
+        most_w = np.maximum(np.maximum(power_w, cell_w), self._unsure_w)
         variance: Floats = most_w**2 * (edges_s2 + unsure_s2)
         return variance
 
@@ -309,10 +311,14 @@ class Cells:
             variance[near] = max(power_w, self._unsure_w) ** 2 * unsure_s2
 
     def _slope_w(self, edge: int) -> float:
-        """The mean power of the cell at an edge; 0 where there is none that is good."""
+        """The mean power of the cell at an edge; 0 where there is none that is good.
+
+        A shorter cell than a period is no power: its knots are not where they are thought to be.
+        """
         if not len(self._span_s) or not self._is_good[edge]:
             return 0.0
-        return float(self._step_j[edge] / self._span_s[edge])
+        least_s = _ONE_PERIOD * self._frame.counter_period_s
+        return float(self._step_j[edge] / max(self._span_s[edge], least_s))
 
     def faults(self, *, is_last: bool) -> dict[str, int]:
         """How often what went wrong, by the names of Counts."""
