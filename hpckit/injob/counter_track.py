@@ -15,6 +15,9 @@ if TYPE_CHECKING:
         energy_mj: int | None
         refused: str | None
 
+    Change = tuple[Reading, Reading]
+    """The last reading with one number, and the first with another."""
+
 
 NEVER_NS = 1 << 62
 WATCHED_NS = 20_000_000_000
@@ -24,11 +27,14 @@ AFTER_NS = 45_000_000
 AFTER_STEP_NS = 2_000_000
 
 _SEEN_WITHIN_NS = 4_000_000  # docs/reference/account-files.md, `updates`
-# Not rarer on a busy node either: a change that is missed makes a period look twice as long, and
-# of a counter that is then early little is believed (tried: a rank in 40 was known to ± 1200 %).
+_NEARLY_WITHIN_NS = 30_000_000
 _COARSE_NS = 3_000_000
 _FINE_NS = 1_000_000
 _LOOK_NS = 250_000_000
+# Where other processes have the CPU, as when many ranks start at once, questions are best left:
+# they come late, and take it from those.
+_LATE_NS = 2_000_000
+_CROWDED_NS = 25_000_000
 _UNSURE_NS = 2_000_000
 _UNSURE_COARSE_NS = 5_000_000
 _UNCLEAR_NS = 8_000_000
@@ -36,16 +42,74 @@ _UNCLEAR_NS = 8_000_000
 _LEAST_PERIOD_NS = 8_000_000
 _REST_NS = 50_000_000
 _REST_PART = 10
-_MISSES = 3
-_FIRST_KEPT = 4
-_KEPT = 8
+_MISSES_IN_PHASE = 3
+_MISSES = 6
+_KEPT = 4
+_KEPT_LOOSE = 2
+
+
+class Lives:
+    """How long numbers of a counter lived: a number that was seen lives one period.
+
+    That holds however late it was read: numbers in between that nobody saw have lives of their own.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.most_ns = NEVER_NS
+        self.best: list[Change] = []
+        self._born: Change | None = None
+        self._bounds_ns = (0, NEVER_NS)
+
+    def add(self, change: Change) -> None:
+        """One number ends, and the next one begins."""
+        born, self._born = self._born, change
+        if born is None:
+            return
+        least_ns = change[0]["monotonic_ns"] - born[1]["monotonic_ns"]
+        most_ns = change[1]["monotonic_ns"] - born[0]["monotonic_ns"]
+        self.most_ns = min(self.most_ns, most_ns)
+        if most_ns - least_ns < self._bounds_ns[1] - self._bounds_ns[0]:
+            self._bounds_ns, self.best = (least_ns, most_ns), [born, change]
+
+    def period_ns(self) -> float:
+        """The period, 0 where no life was seen well enough."""
+        least_ns, most_ns = self._bounds_ns
+        is_clear = most_ns - least_ns <= 2 * _SEEN_WITHIN_NS and least_ns > most_ns - least_ns
+        return (least_ns + most_ns) / 2 if is_clear else 0.0
+
+
+class Kept:
+    """The changes that a ledger has: the first and the last that were seen in time, or nearly."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._tight: list[Change] = []
+        self._loose: list[Change] = []
+
+    def add(self, change: Change) -> None:
+        """Keep it if it tells anything."""
+        width_ns = width(change)
+        if width_ns <= _SEEN_WITHIN_NS:
+            self._tight.append(change)
+            del self._tight[_KEPT:-_KEPT]
+        elif width_ns <= _NEARLY_WITHIN_NS:
+            self._loose.append(change)
+            del self._loose[_KEPT_LOOSE:-_KEPT_LOOSE]
+
+    def with_also(self, more: list[Change]) -> list[Change]:
+        """These and others, in order of time."""
+        found = [*self._tight, *self._loose]
+        found += [one for one in more if one not in found]
+        return sorted(found, key=_seen_ns)
 
 
 class CounterTrack:
     """One counter from the start of a rank on; `due_ns` is when it wants to be polled.
 
-    First each change is looked for, every 3 ms; from the third on only where it is due, every ms,
-    and the more rarely the longer the rank is: there is always one in the last tenth of its time.
+    First each change is looked for, every 3 ms, until one number was seen from its first moment to
+    its last; from then on only where a change is due, every ms, and the more rarely the longer the
+    rank is: there is always one in the last tenth of its time.
     """
 
     def __init__(self, ask: Callable[[], Reading], first: Reading) -> None:
@@ -53,20 +117,28 @@ class CounterTrack:
         self._ask = ask
         self._begun_ns = first["monotonic_ns"]
         self._last = first
-        self._changes: list[Reading] = []
+        self._lives, self._kept = Lives(), Kept()
+        self._noted_ns = 0
         self._period_ns = 0.0
         self._base_ns = 0
         self._periods = -1
         self._misses = 0
-        self._is_fine = False
+        self._is_fine = self._is_late = False
         self._step_ns, self._until_ns = _COARSE_NS, NEVER_NS
         self.due_ns = NEVER_NS
         if first["energy_mj"] is not None:
             self._look(self._begun_ns)
 
     def changes(self) -> list[Reading]:
-        """The first changes and the last that were seen within 4 ms, in their order."""
-        return list(self._changes)
+        """Changes that were seen within 4 ms: first ones, last ones, and what tells the period."""
+        return updates_of(self._told())
+
+    def readings(self) -> list[Reading]:
+        """What was read just before them, and around changes that were seen later than that."""
+        return readings_of(self._told())
+
+    def _told(self) -> list[Change]:
+        return self._kept.with_also(self._lives.best)
 
     def poll(self) -> None:
         """Read, and decide when to read next."""
@@ -77,13 +149,17 @@ class CounterTrack:
             self.due_ns = NEVER_NS
             return
         is_changed = now["energy_mj"] != before["energy_mj"]
+        if is_changed:
+            self._lives.add((before, now))
+            self._kept.add((before, now))
+            if not self._is_fine:
+                self._until_ns = min(now_ns + _LOOK_NS, self._begun_ns + WATCHED_NS)
         if is_changed and now_ns - before["monotonic_ns"] <= _SEEN_WITHIN_NS:
-            self._note(now)
+            self._note(now_ns)
         elif now_ns <= self._until_ns:
-            self.due_ns = now_ns + self._step_ns
+            self._step(now_ns)
         elif self._is_fine:
-            self._misses += 1
-            self._look(now_ns)
+            self._miss(now_ns)
         else:
             self.due_ns = NEVER_NS
 
@@ -91,8 +167,25 @@ class CounterTrack:
         """Whether it is clear how old the counter is at a moment, with nothing more read."""
         if not self._is_fine or self._periods < 1:
             return False
-        since_ns = (at_ns - self._changes[-1]["monotonic_ns"]) % self._period_ns
+        since_ns = (at_ns - self._noted_ns) % self._period_ns
         return min(since_ns, self._period_ns - since_ns) > _UNCLEAR_NS
+
+    def _step(self, now_ns: int) -> None:
+        """Poll again soon; where polls come late again and again, not so soon, but as often."""
+        was_late, late_ns, pause_ns = self._is_late, now_ns - self.due_ns, 0
+        self._is_late = late_ns > _LATE_NS
+        if self._is_late and was_late and not self._is_fine:
+            pause_ns = _CROWDED_NS
+            self._until_ns += late_ns + pause_ns
+        self.due_ns = now_ns + pause_ns + self._step_ns
+
+    def _miss(self, now_ns: int) -> None:
+        """A change that was due was not seen in time: look for the next, or for any."""
+        self._misses += 1
+        if self._periods >= 1 and self._misses <= _MISSES_IN_PHASE:
+            self._plan(now_ns)
+        else:
+            self._look(now_ns)
 
     def _look(self, now_ns: int) -> None:
         """Poll in coarse steps; give up for good when that was too often in vain."""
@@ -100,30 +193,27 @@ class CounterTrack:
         self._step_ns, self._until_ns = _COARSE_NS, now_ns + _LOOK_NS
         self.due_ns = now_ns + _COARSE_NS if self._misses <= _MISSES else NEVER_NS
 
-    def _note(self, change: Reading) -> None:
-        now_ns = change["monotonic_ns"]
-        before_ns = self._changes[-1]["monotonic_ns"] if self._changes else None
-        self._changes.append(change)
-        if len(self._changes) > _KEPT:
-            del self._changes[_FIRST_KEPT]
-        if before_ns is None:
-            self._look(now_ns)
-            return
-        self._learn(now_ns, now_ns - before_ns)
-        is_over = now_ns - self._begun_ns > WATCHED_NS or self._period_ns < _LEAST_PERIOD_NS
-        if is_over:
+    def _note(self, now_ns: int) -> None:
+        """Take a change that was seen in time."""
+        span_ns, self._noted_ns = now_ns - self._noted_ns, now_ns
+        if self._is_fine:
+            self._misses = 0
+            self._learn(now_ns, span_ns)
+        elif not self._period_ns:
+            self._period_ns = self._lives.period_ns()
+        if now_ns - self._begun_ns > WATCHED_NS or self._lives.most_ns < _LEAST_PERIOD_NS:
             self.due_ns = NEVER_NS
-        else:
+        elif self._period_ns:
             self._plan(now_ns)
+        else:
+            self._look(now_ns)
 
     def _learn(self, now_ns: int, span_ns: int) -> None:
-        """Two changes in a row are a period; later ones, seen within a ms, tell it better."""
-        if not self._period_ns:
-            self._period_ns = span_ns
+        """Changes some periods apart, each seen within a ms, tell the period better."""
         if self._periods >= 0:
             self._periods += max(1, round(span_ns / self._period_ns))
             self._period_ns = (now_ns - self._base_ns) / self._periods
-        elif self._is_fine:
+        else:
             self._base_ns, self._periods = now_ns, 0
 
     def _plan(self, now_ns: int) -> None:
@@ -131,9 +221,10 @@ class CounterTrack:
         skipped, unsure_ns = 1, _UNSURE_COARSE_NS
         if self._periods >= 1:
             rest_ns = max(_REST_NS, (now_ns - self._begun_ns) // _REST_PART)
-            skipped = max(1, int(rest_ns / self._period_ns))
+            skipped = 1 if self._misses else max(1, int(rest_ns / self._period_ns))
+            skipped += round((now_ns - self._noted_ns) / self._period_ns)
             unsure_ns = _UNSURE_NS + skipped * _FINE_NS // self._periods
-        next_ns = now_ns + round(skipped * self._period_ns)
+        next_ns = self._noted_ns + round(skipped * self._period_ns)
         self._is_fine, self._step_ns = True, _FINE_NS
         self.due_ns, self._until_ns = next_ns - unsure_ns, next_ns + unsure_ns
 
@@ -143,8 +234,8 @@ class AfterEnd:
 
     def __init__(self, ask: Callable[[], Reading], last: Reading) -> None:
         """`last` is the reading at the end."""
-        self._ask, self._last = ask, last
-        self.found: Reading | None = None
+        self._ask, self._last, self._before = ask, last, last
+        self._found: Reading | None = None
         self.is_done = last["energy_mj"] is None
 
     def poll(self) -> None:
@@ -153,5 +244,41 @@ class AfterEnd:
         if now["energy_mj"] is None:
             self.is_done = True
             return
-        self.found = now
-        self.is_done = now["energy_mj"] != self._last["energy_mj"]
+        self.is_done = now["energy_mj"] != self._before["energy_mj"]
+        if self.is_done:
+            self._found = now
+        else:
+            self._before = now
+
+    def changes(self) -> list[Reading]:
+        """The change if it was seen within 4 ms."""
+        return [] if self._found is None else updates_of([(self._before, self._found)])
+
+    def readings(self) -> list[Reading]:
+        """What was read last with the number of the end, and a change that was seen later."""
+        seen = [self._before]
+        if self._found is not None:
+            seen = readings_of([(self._before, self._found)])
+        return [one for one in seen if one is not self._last]
+
+
+def width(change: Change) -> int:
+    """How late a change may have been seen, in ns."""
+    return change[1]["monotonic_ns"] - change[0]["monotonic_ns"]
+
+
+def updates_of(changes: list[Change]) -> list[Reading]:
+    """The ledger's `updates` of some changes."""
+    return [change[1] for change in changes if width(change) <= _SEEN_WITHIN_NS]
+
+
+def readings_of(changes: list[Change]) -> list[Reading]:
+    """The ledger's `readings` of some changes; none is there twice."""
+    updates, found = updates_of(changes), []
+    for change in changes:
+        found += [one for one in change if one not in updates and one not in found]
+    return found
+
+
+def _seen_ns(change: Change) -> int:
+    return change[1]["monotonic_ns"]

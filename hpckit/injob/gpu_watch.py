@@ -81,7 +81,7 @@ class GpuWatch:
         self._first: list[Reading] = []
         self._tracks: list[CounterTrack] = []
         self._last: list[Reading] = []
-        self._after: list[Reading] = []
+        self._after: list[AfterEnd] = []
         self._deadline_s = time.monotonic() + START_LIMIT_S
         try:
             _thread.start_new_thread(self._run, ())
@@ -113,11 +113,14 @@ class GpuWatch:
         if is_late and not gpus:
             now_ns = time.monotonic_ns()
             gpus = [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine]
-        changes = [change for track in self._tracks for change in track.changes()]
+        seen: list[CounterTrack | AfterEnd] = [*self._tracks, *([] if is_late else self._after)]
         return {
             "gpus": gpus,
-            "updates": changes if is_late else [*changes, *self._after],
-            "readings": self._first if self._is_late else [],
+            "updates": [one for part in seen for one in part.changes()],
+            "readings": [
+                *(self._first if self._is_late else []),
+                *(one for part in seen for one in part.readings()),
+            ],
         }
 
     def _run(self) -> None:
@@ -178,7 +181,7 @@ class GpuWatch:
             for one in asked:
                 if not one.is_done:
                     one.poll()
-        self._after = [one.found for one in asked if one.found is not None]
+        self._after = asked
 
 
 def _asking(gpu: Gpu) -> Callable[[], Reading]:

@@ -26,10 +26,13 @@ _SPAN_SIGMA_S: Final = 0.004 / 6**0.5
 _LEAST_TOLD_S: Final = 0.001
 _MOST_TOLD_S: Final = 0.3
 """No counter is renewed more rarely: a longer span has changes in it that were not seen."""
+_CLEAR_FRAC: Final = 0.33
+"""A life that is known to so much of itself leaves no doubt how many periods a span has."""
+_SIGMAS_WIDE: Final = 2 * 6**0.5
+"""Between the bounds of a life: as many standard deviations as 8 ms are of `_SPAN_SIGMA_S`."""
 _UPDATE_RANGE_S = (0.005, 1.5)
 _ALIKE_FRAC = 0.25
 _LEAST_EQUAL_FRAC = 0.3
-
 
 _Index = slice | NDArray[np.bool_]
 
@@ -96,21 +99,55 @@ class Knots(NamedTuple):
         )
 
 
-def clockwork_of(updates_s: Floats) -> Clockwork:
-    """The clockwork as the changes show it that ranks' entries saw, in order of time.
+class Lives(NamedTuple):
+    """Bounds of how long numbers of a counter lived; each that was seen lived one period.
 
-    The shortest spans that agree are one period; longer ones are whole numbers of them for as long
-    as that is clear, and tell it better.
+    However late it was read, and whatever numbers before and behind it were not read at all.
     """
-    spans = np.diff(updates_s)
-    spans = spans[spans < _MOST_TOLD_S]
+
+    least_s: Floats
+    most_s: Floats
+
+    @staticmethod
+    def of(seen: Readings) -> Lives:
+        """Those of the numbers between the first and the last."""
+        begin = np.flatnonzero(np.diff(seen.energy_j) != 0) + 1
+        first_s, before_s = seen.at_s[begin], seen.at_s[begin - 1]
+        least_s = before_s[1:] - first_s[:-1]
+        before_s = np.where(
+            seen.is_update[begin], np.maximum(before_s, first_s - SEEN_WITHIN_S), before_s
+        )
+        return Lives(least_s, first_s[1:] - before_s[:-1])
+
+    def period(self) -> tuple[float, float]:
+        """The period and its standard deviation, which is 0 where that is not clear.
+
+        The shortest that agree are one period: a counter may miss a renewal.
+        """
+        most_s = float(self.most_s.min(initial=_MOST_TOLD_S))
+        is_one = self.least_s < (1 + _ALIKE_FRAC) * most_s
+        least_s = float(self.least_s[is_one].max(initial=0.0))
+        width_s = max(abs(most_s - least_s), _LEAST_TOLD_S)
+        if width_s < _CLEAR_FRAC * most_s:
+            return (least_s + most_s) / 2, width_s / _SIGMAS_WIDE
+        return max(min(most_s, USUAL_UPDATE_S), _LEAST_TOLD_S), 0.0
+
+
+def clockwork_of(seen: Readings) -> Clockwork:
+    """The clockwork as the readings of ranks' entries show it, in order of time.
+
+    The numbers' lives tell the period, never the spans between changes that were seen: others may
+    have been between them. Longer spans are whole numbers of periods for as long as that is clear,
+    and tell it better.
+    """
+    updates_s = seen.at_s[seen.is_update]
     anchors_s = tuple(updates_s.tolist())
-    if not len(spans):
-        return Clockwork(anchors_s=anchors_s)
-    alike = spans[spans < (1 + _ALIKE_FRAC) * spans.min()]
-    period_s, periods = max(float(np.median(alike)), _LEAST_TOLD_S), 1
-    begin_s = updates_s[0]
-    for at_s in updates_s[1:].tolist():
+    period_s, sigma_s = Lives.of(seen).period()
+    if not sigma_s or not anchors_s:
+        return Clockwork(period_s, 0.0, anchors_s)
+    periods = _SPAN_SIGMA_S / sigma_s
+    begin_s = anchors_s[0]
+    for at_s in anchors_s[1:]:
         count = round((at_s - begin_s) / period_s)
         is_clear = count * _SPAN_SIGMA_S < periods * period_s / 12
         off_s = abs(at_s - begin_s - count * period_s)

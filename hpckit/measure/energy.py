@@ -85,7 +85,9 @@ class GpuEnergyFold:
         self._due_rows = _SETTLE_ROWS
         self._period_now_s = period_s or 1.0
         self._sensor = sensor_of(gpu)
-        self._updates_s = self._seconds(self._ledger["ns"][self._ledger["update"]])
+        self._told = Readings(
+            self._seconds(self._ledger["ns"]), self._ledger["mj"] / 1000, self._ledger["update"]
+        )
         self._boottime_offset_ns: int | None = None
         self._counts = Counts()
 
@@ -239,10 +241,9 @@ class GpuEnergyFold:
         return carry.then(knots.at(is_new))
 
     def _first_clockwork(self, readings: Readings) -> Clockwork:
-        seen = clockwork_seen(readings)
-        if not len(self._updates_s):
-            return seen or Clockwork()
-        told = clockwork_of(self._updates_s)
+        """As ranks' entries saw it; where that is not clear, as samples show it."""
+        seen = clockwork_seen(readings.at(~np.isin(readings.at_s, self._told.at_s)))
+        told = clockwork_of(without_glitches(self._told, self._most_w)[0])
         if told.sigma_s or seen is None:
             return told
         return dataclasses.replace(told, period_s=seen.period_s)
@@ -317,11 +318,12 @@ def _ledger(
     An update of the same number as the reading before it says that the counter had not changed.
     """
     found = {
-        (one.monotonic_ns, one.energy_mj, is_update)
+        (one.monotonic_ns, one.energy_mj): is_update
         for is_update, group in ((False, readings), (True, updates))
         for one in group
         if one.energy_mj is not None
     }
-    ledger = np.array(sorted(found), _LEDGER_DTYPE)
+    rows = sorted((ns, mj, is_update) for (ns, mj), is_update in found.items())
+    ledger = np.array(rows, _LEDGER_DTYPE)
     ledger["update"][1:] &= np.diff(ledger["mj"]) != 0
     return ledger

@@ -64,8 +64,9 @@ class RankEnd:
     `updates` are changes of the counters, at the moment they were seen at, within 4 ms: the first
     after the start, the last before the end, and the one after the end. One of the energy that
     `gpus` has, at a later moment, is no change: the counter was still the same then. `readings`
-    are other readings between start and end: the first ones where the start says `late`. `pid` is
-    that of the start, which tells whose end it is; older files have none.
+    are other readings: the first ones where the start says `late`, and what was read just before
+    changes, by which it is known whether any between two of them was missed. `pid` is that of the
+    start, which tells whose end it is; older files have none.
     """
 
     at: Moment

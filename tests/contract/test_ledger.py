@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hpckit.adapters.injob_archive import pack_injob
@@ -126,17 +126,49 @@ def test_a_lost_gpu_takes_the_energy_of_its_own_rank_alone(
         assert [one["energy_mj"] is None for one in readings] == [bool(why) for why in refused]
 
 
-def test_a_counter_is_followed_to_the_end(kept: Kept) -> None:
-    """Of a counter that is renewed every 100 ms the last update is known that the end read."""
+def test_what_is_kept_of_a_counter_is_true_however_late_it_was_read(kept: Kept) -> None:
+    """Of a counter of 100 ms each update is within 4 ms behind a renewal, each reading of its own.
+
+    That holds on a machine that is busy too: there, fewer are kept.
+    """
     text = f"{FOUR}energy_update_ms = 100\nsensor_phase_ms = 37\n"
     _, (start, end) = kept(text, "sleep", "0.7")
+    offset_ns = realtime_offset_ns()
     for first, last in zip(start["gpus"], end["gpus"], strict=True):
-        seen = [one for one in end["updates"] if one["uuid"] == first["uuid"]]
-        spans_ms = np.diff([one["monotonic_ns"] for one in seen]) / 1e6
-        assert len(seen) >= 2
-        assert last["monotonic_ns"] - seen[-1]["monotonic_ns"] < 400e6
-        # A machine under load sees one or the other late.
-        assert np.median(np.abs(spans_ms / 100 - np.round(spans_ms / 100))) < 0.2
+        updates, readings = (
+            [one for one in end[name] if one["uuid"] == first["uuid"]]
+            for name in ("updates", "readings")
+        )
+        assert updates or readings
+        for one in updates:
+            assert (one["monotonic_ns"] + offset_ns - 37e6) % 100e6 < 5e6
+        told = sorted([first, *updates, *readings, last], key=lambda one: one["monotonic_ns"])
+        for one, other in pairwise(told):
+            renewed = [(at["monotonic_ns"] + offset_ns - 37e6) // 100e6 for at in (one, other)]
+            steps = (other["energy_mj"] - one["energy_mj"]) / 20e3
+            assert abs(steps - (renewed[1] - renewed[0])) <= 1
+
+
+def test_each_update_is_kept_with_the_reading_before_it(kept: Kept) -> None:
+    """Without it nobody could tell whether a change between two of them was missed."""
+    _, (start, end) = kept(f"{FOUR}energy_update_ms = 100\n", "sleep", "0.7")
+    read = [*start["gpus"], *end["gpus"], *end["readings"], *end["updates"]]
+    for one in end["updates"]:
+        before_ns = [
+            one["monotonic_ns"] - other["monotonic_ns"]
+            for other in read
+            if other["uuid"] == one["uuid"] and other["energy_mj"] < one["energy_mj"]
+        ]
+        assert min(before_ns) <= 4e6
+
+
+def realtime_offset_ns() -> int:
+    """CLOCK_REALTIME less CLOCK_MONOTONIC, of the pair that was read within the least time."""
+    pairs = []
+    for _ in range(100):
+        before_ns, now_ns = time.monotonic_ns(), time.time_ns()
+        pairs.append((time.monotonic_ns() - before_ns, now_ns - before_ns))
+    return min(pairs)[1]
 
 
 def test_a_gpu_that_may_not_be_opened_is_not_counted(kept: Kept) -> None:

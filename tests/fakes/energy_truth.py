@@ -57,20 +57,20 @@ def reading_half_width(energy: Energy) -> float:
 
 def counter_job(
     seed: int, waveform: str, length_s: float, *, has_samples: bool, update_s: float = 0.1,
-    gain: float = 1.0,
+    gain: float = 1.0, late_ns: fake.Late = fake.late_by_little,
 ) -> tuple[float, Energy]:  # fmt: skip
     """The truth of a job and what is reported: ledger at both ends."""
     rng = np.random.default_rng(seed)
     begin_s, end_s = 20.0, 20.0 + length_s
     wave = fake.WAVEFORMS[waveform](rng, begin_s, end_s)
     counter = fake.FakeCounter(update_s=update_s, phase_s=rng.uniform(0, update_s), gain=gain)
-    ends, seen = counter.rank(rng, wave, begin_s, end_s)
+    ends, read, seen = counter.rank(rng, wave, begin_s, end_s, late_ns)
     marks = [one.monotonic_ns for one in ends]
     gpu = SampledGpu(
         uuid=fake.UUID, index=0, energy="counter", power="average",
         power_limit_w=fake.LIMIT_W if has_samples else None,
     )  # fmt: skip
-    fold = GpuEnergyFold(gpu, ends, marks, updates=seen, period_s=1.0)
+    fold = GpuEnergyFold(gpu, [*ends, *read], marks, updates=seen, period_s=1.0)
     if has_samples:
         at_s = fake.ticks(rng, begin_s - 3, end_s + 2, 1.0)
         sensor = fake.FakeSensor(window_s=1.0, update_s=0.1, phase_s=rng.uniform(0, 0.1), gain=gain)

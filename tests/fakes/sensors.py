@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ UUID: Final = "GPU-synthetic"
 IDLE_W: Final = 100.0
 BUSY_W: Final = 600.0
 LIMIT_W: Final = 700.0
+_CHANCE_FREE: Final = 0.8
 ORIGIN_NS: Final = 5_000_000_000_000
 """CLOCK_MONOTONIC at second 0."""
 
@@ -57,6 +58,7 @@ class Waveform:
 
 
 Maker = Callable[[np.random.Generator, float, float], Waveform]
+Late = Callable[[np.random.Generator], int]
 
 
 def _framed(inner: Waveform, begin_s: float, end_s: float) -> Waveform:
@@ -150,6 +152,24 @@ class FakeSensor:
         return read
 
 
+class Watched(NamedTuple):
+    """What a rank's ledger has of a counter: at both ends, in between, and changes seen in time."""
+
+    ends: list[EnergyReading]
+    readings: list[EnergyReading]
+    updates: list[EnergyReading]
+
+
+def late_by_little(rng: np.random.Generator) -> int:
+    """How late a question is on a machine with CPUs to spare, in ns."""
+    return round(rng.uniform(50e3, 500e3))
+
+
+def late_by_chance(rng: np.random.Generator) -> int:
+    """How late it is where one in five finds the CPU taken."""
+    return late_by_little(rng) if rng.random() < _CHANCE_FREE else round(rng.exponential(15e6))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeCounter:
     """An energy counter that is renewed every `update_s` from `phase_s`, times the board's gain."""
@@ -171,9 +191,14 @@ class FakeCounter:
         return EnergyReading(uuid=UUID, monotonic_ns=moment_ns(at_s), energy_mj=value)
 
     def rank(
-        self, rng: np.random.Generator, waveform: Waveform, begin_s: float, end_s: float
-    ) -> tuple[list[EnergyReading], list[EnergyReading]]:
-        """What a rank's entry reads at both ends, and the changes that it sees, up to 0.5 ms late.
+        self,
+        rng: np.random.Generator,
+        waveform: Waveform,
+        begin_s: float,
+        end_s: float,
+        late_ns: Late = late_by_little,
+    ) -> Watched:
+        """What a rank's entry has of the counter when each of its questions is late.
 
         It asks as the real one does: hpckit/injob/counter_track.py.
         """
@@ -185,7 +210,7 @@ class FakeCounter:
             return {"uuid": UUID, "monotonic_ns": now_ns, "energy_mj": value, "refused": None}
 
         def later(at_ns: int) -> int:
-            return at_ns + round(rng.uniform(50e3, 500e3))
+            return at_ns + late_ns(rng)
 
         first, end_ns = ask(), moment_ns(end_s)
         track = CounterTrack(ask, first)
@@ -199,10 +224,11 @@ class FakeCounter:
         while not after.is_done and now_ns + AFTER_STEP_NS < end_ns + AFTER_NS:
             now_ns = later(now_ns + AFTER_STEP_NS)
             after.poll()
-        seen = [*track.changes(), *([after.found] if after.found else [])]
-        return [EnergyReading(**one) for one in (first, last)], [
-            EnergyReading(**one) for one in seen
-        ]
+        return Watched(
+            [EnergyReading(**one) for one in (first, last)],
+            [EnergyReading(**one) for one in (*track.readings(), *after.readings())],
+            [EnergyReading(**one) for one in (*track.changes(), *after.changes())],
+        )
 
 
 def _renewed_at(at_s: float, update_s: float, phase_s: float) -> float:

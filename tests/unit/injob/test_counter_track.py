@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pytest
+
 from hpckit.injob.counter_track import NEVER_NS, AfterEnd, CounterTrack
+from tests.fakes.sensors import late_by_chance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hpckit.injob.counter_track import Reading
 
 MS = 1_000_000
@@ -26,14 +33,39 @@ class Ticking:
         return {"uuid": "a", "monotonic_ns": self.now_ns, "energy_mj": value, "refused": None}
 
 
-def followed(counter: Ticking, until_ms: int, late_ns: int = 300_000) -> CounterTrack:
-    """A track that was polled when it asked to be, each time a little late."""
+def a_little(_due_ns: int) -> int:
+    """How late questions are on an idle machine."""
+    return 300_000
+
+
+def followed(
+    counter: Ticking, until_ms: int, late_ns: Callable[[int], int] = a_little
+) -> CounterTrack:
+    """A track that was polled when it asked to be, each time late by so much."""
     track = CounterTrack(counter.ask, counter.ask())
-    while track.due_ns + late_ns < until_ms * MS:
-        counter.now_ns = max(track.due_ns, counter.now_ns) + late_ns
+    while (asked_ns := max(track.due_ns, counter.now_ns)) < until_ms * MS:
+        counter.now_ns = asked_ns + late_ns(asked_ns)
+        if counter.now_ns >= until_ms * MS:
+            break
         track.poll()
     counter.now_ns = until_ms * MS
     return track
+
+
+def by_chance(seed: int) -> Callable[[int], int]:
+    """A machine on which one question in five comes late, by 15 ms in the mean."""
+    rng = np.random.default_rng(seed)
+    return lambda _: late_by_chance(rng)
+
+
+def lives_ms(track: CounterTrack) -> list[tuple[float, float]]:
+    """How long each number was read at least and at most, by what the ledger has of it."""
+    read = sorted(
+        (one["monotonic_ns"] / MS, one["energy_mj"] or 0)
+        for one in (*track.changes(), *track.readings())
+    )
+    changes = [(a[0], b[0]) for a, b in pairwise(read) if a[1] != b[1]]
+    return [(end[0] - begin[1], end[1] - begin[0]) for begin, end in pairwise(changes)]
 
 
 def test_changes_are_seen_soon() -> None:
@@ -53,6 +85,48 @@ def test_a_counter_is_asked_rarely_once_it_is_known() -> None:
     counter = Ticking(100)
     followed(counter, 20_000)
     assert counter.asked < 400
+
+
+def test_a_machine_that_is_busy_is_left_in_peace() -> None:
+    """Where each question comes 3 ms late, ten a quarter of a second are asked, not forty."""
+    counter = Ticking(10_000)
+    followed(counter, 250, lambda _: 3 * MS)
+    assert counter.asked <= 10
+
+
+def test_changes_are_found_once_a_machine_is_idle() -> None:
+    """Half a second in which all questions came late costs none of the later changes."""
+    track = followed(Ticking(100), 1000, lambda at_ns: 3 * MS if at_ns < 500 * MS else 300_000)
+    seen = [change["monotonic_ns"] // (100 * MS) for change in track.changes()]
+    assert [at for at in seen if at >= 5][:2] == [5, 6]
+
+
+def test_a_change_that_was_missed_does_not_double_the_period() -> None:
+    """Two changes of which one between was not seen in time are no period: the next is awaited."""
+    track = followed(
+        Ticking(100), 1500, lambda at_ns: 9 * MS if 128 <= at_ns / MS < 145 else 300_000
+    )
+    spans = [b["monotonic_ns"] - a["monotonic_ns"] for a, b in pairwise(track.changes())]
+    assert min(spans) < 104 * MS
+
+
+@pytest.mark.parametrize("period_ms", [20, 25, 100])
+def test_what_is_kept_bounds_the_period_however_late_it_was_read(period_ms: int) -> None:
+    """No number seems to have lived for longer or shorter than it did, and most are known well."""
+    known = 0
+    for seed in range(50):
+        lives = lives_ms(followed(Ticking(period_ms), 1000, by_chance(seed)))
+        assert all(least <= period_ms <= most for least, most in lives)
+        known += any(most - least <= max(8, period_ms / 4) for least, most in lives)
+    assert known >= 40
+
+
+def test_what_is_kept_is_not_kept_twice() -> None:
+    """A ledger has 28 updates and readings of a counter at most, each once."""
+    for seed in range(20):
+        track = followed(Ticking(20), 5000, by_chance(seed))
+        kept = [*track.changes(), *track.readings()]
+        assert len({one["monotonic_ns"] for one in kept}) == len(kept) <= 28
 
 
 def test_the_age_at_the_end_is_known_between_changes_alone() -> None:
@@ -79,5 +153,15 @@ def test_the_first_change_after_the_end_is_found() -> None:
     while not after.is_done:
         counter.now_ns += 2 * MS
         after.poll()
-    assert after.found is not None
-    assert after.found["monotonic_ns"] == 38 * MS
+    assert [one["monotonic_ns"] for one in after.changes()] == [38 * MS]
+    assert [one["monotonic_ns"] for one in after.readings()] == [36 * MS]
+
+
+def test_a_change_after_the_end_that_was_seen_late_is_no_update() -> None:
+    """It is a reading, as is the last one before it."""
+    counter = Ticking(100)
+    after = AfterEnd(counter.ask, counter.ask())
+    for counter.now_ns in (30 * MS, 50 * MS):
+        after.poll()
+    assert (after.is_done, after.changes()) == (True, [])
+    assert [one["monotonic_ns"] for one in after.readings()] == [30 * MS, 50 * MS]
