@@ -123,7 +123,7 @@ class CounterTrack:
         self._base_ns = 0
         self._periods = -1
         self._misses = 0
-        self._is_fine = self._is_late = False
+        self._is_fine = False
         self._step_ns, self._until_ns = _COARSE_NS, NEVER_NS
         self.due_ns = NEVER_NS
         if first["energy_mj"] is not None:
@@ -171,10 +171,9 @@ class CounterTrack:
         return min(since_ns, self._period_ns - since_ns) > _UNCLEAR_NS
 
     def _step(self, now_ns: int) -> None:
-        """Poll again soon; where polls come late again and again, not so soon, but as often."""
-        was_late, late_ns, pause_ns = self._is_late, now_ns - self.due_ns, 0
-        self._is_late = late_ns > _LATE_NS
-        if self._is_late and was_late and not self._is_fine:
+        """Poll again soon; where polls come late, not so soon, but as often."""
+        late_ns, pause_ns = now_ns - self.due_ns, 0
+        if late_ns > _LATE_NS and not self._is_fine:
             pause_ns = _CROWDED_NS
             self._until_ns += late_ns + pause_ns
         self.due_ns = now_ns + pause_ns + self._step_ns

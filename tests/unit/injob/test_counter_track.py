@@ -115,10 +115,10 @@ def test_what_is_kept_bounds_the_period_however_late_it_was_read(period_ms: int)
     """No number seems to have lived for longer or shorter than it did, and most are known well."""
     known = 0
     for seed in range(50):
-        lives = lives_ms(followed(Ticking(period_ms), 1000, by_chance(seed)))
+        lives = lives_ms(followed(Ticking(period_ms), 2000, by_chance(seed)))
         assert all(least <= period_ms <= most for least, most in lives)
         known += any(most - least <= max(8, period_ms / 4) for least, most in lives)
-    assert known >= 40
+    assert known >= 30
 
 
 def test_what_is_kept_is_not_kept_twice() -> None:
