@@ -78,6 +78,7 @@ def command(**params: Any) -> None:
     explained in docs/howto/account-a-job.md and docs/reference/report.md of hpckit's sources.
     """
     _check(params)
+    _keep_blas_alone()
     from hpckit.cli.report_made import made_report
 
     if params["compare"]:
@@ -97,6 +98,16 @@ def command(**params: Any) -> None:
 
         write_html(made, Path(params["html"]))
     _print(made.report, params)
+
+
+def _keep_blas_alone() -> None:
+    """Have numpy's BLAS start no threads: it gets small products alone, and they wait spinning.
+
+    In this process and its workers; before numpy is imported, which is when they start.
+    """
+    import os
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _check(params: dict[str, Any]) -> None:

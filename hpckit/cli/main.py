@@ -18,8 +18,6 @@ from hpckit.errors import AdapterError, HpckitError
 BUG_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
-# Imports make many objects and no garbage: the usual threshold costs a twentieth of a command.
-_GC_THRESHOLD = 50_000
 
 COMMANDS = {
     "inspect": "Show what a node looks like, and what is odd about it.",
@@ -90,7 +88,6 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; the exit code is the error class's own."""
-    gc.set_threshold(_GC_THRESHOLD)
     # `hpckit jobs | head -1` ends as every other tool does when its reader has gone.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if os.environ.get("NO_COLOR"):
@@ -103,6 +100,8 @@ def main() -> NoReturn:
         traceback.print_exc()
         _say(f"this is a bug in hpckit {hpckit.__version__}; please report the lines above")
         code = BUG_EXIT_CODE
+    # What is left goes with the process: to look through it for cycles first takes a tenth of it.
+    gc.freeze()
     sys.exit(code)
 
 
