@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpckit.model.samples import HEADER_BYTES, MAGIC
+from hpckit.parse.crc_columns import FRESH, through_block
 
 MOST_CLOCK_NS: Final = 1 << 62
 """146 years; a header with more is damage, and int64 holds the sum of it and any `dt_us`."""
 _LEAST_RUNS: Final = 4
-_CRC_BYTES: Final = 4
 _HEADER_DTYPE = np.dtype(
     [("form", "<u4", (3,)), ("sequence", "<u4"), ("ns", "<u8", (3,)), ("crc", "<u4")]
 )
+_WORDS_DTYPE = np.dtype(("<u4", (HEADER_BYTES // 4,)))
 """`form` is magic, kind, bytes of a record and of the payload; `ns` are the clocks."""
 
 
@@ -66,8 +67,7 @@ def run_at(
     heads = [_strided(view, one.at, count, period, _HEADER_DTYPE) for one in forms]
     for place, head in enumerate(heads):
         count = min(count, _sound(head, sequence + place, len(forms)))
-    for form, head in zip(forms, heads, strict=True):
-        count = min(count, _whole(view, form, period, head["crc"][:count]))
+    count = _whole(view, forms, period, count)
     if not count:
         return {}, 0
     blocks = {}
@@ -121,13 +121,15 @@ def _sound(head: NDArray[Any], sequence: int, step: int) -> int:
     return _until_false(is_sound)
 
 
-def _whole(view: memoryview, form: Form, period: int, crcs: NDArray[np.uint32]) -> int:
-    """How many of the blocks from the first on have the CRC that their header says."""
-    begins = range(form.at, form.at + len(crcs) * period, period)
-    after, end = HEADER_BYTES, HEADER_BYTES + form.payload_bytes
-    heads = map(zlib.crc32, [view[at : at + after - _CRC_BYTES] for at in begins])
-    found = map(zlib.crc32, [view[at + after : at + end] for at in begins], heads)
-    return _until_false(np.fromiter(found, np.uint32, len(crcs)) == crcs)
+def _whole(view: memoryview, forms: tuple[Form, ...], period: int, count: int) -> int:
+    """In how many periods from the first on all blocks have the CRC that their headers say."""
+    registers = np.full(count, FRESH)
+    for form in forms:
+        words = _strided(view, form.at, count, period, _WORDS_DTYPE)
+        registers = through_block(registers, words, form.payload_bytes)
+    begins = range(forms[0].at, forms[0].at + count * period, period)
+    found = map(zlib.crc32, [view[at : at + period] for at in begins])
+    return _until_false(np.fromiter(found, np.uint32, count) == ~registers)
 
 
 def _until_false(values: NDArray[np.bool_]) -> int:

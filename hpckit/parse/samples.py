@@ -106,7 +106,8 @@ class SampleReader:
         )
 
     def __iter__(self) -> Iterator[SampleChunk]:
-        for piece, is_last in _with_last(self._pieces):
+        for whole, is_last in _with_last(self._pieces):
+            piece = memoryview(whole)  # a part of bytes would be a copy
             self._walk.bytes_read += len(piece)
             self._head += bytes(piece[: _HEAD_BYTES - len(self._head)])
             cut = _completing(self._walk.rest, piece)
