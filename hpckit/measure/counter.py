@@ -176,6 +176,8 @@ def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
     none. A counter that stays down began anew, and is kept.
     """
     energy_j = readings.energy_j
+    if bool((energy_j[1:] >= energy_j[:-1]).all()):
+        return readings, 0  # both kinds have a fall beside them
     before, here, after = energy_j[:-2], energy_j[1:-1], energy_j[2:]
     is_dip = (here < before) & (after >= before)
     room_j = 1.2 * most_w * (readings.at_s[1:-1] - readings.at_s[:-2] + 1.0)

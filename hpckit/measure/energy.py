@@ -236,9 +236,11 @@ class GpuEnergyFold:
         if carry is None:
             return knots
         begin = 1 if self._is_carry_read else 0
-        is_new = knots.at_s > carry.at_s[0]
-        is_new[:begin] = False
-        return carry.then(knots.at(is_new))
+        is_new = knots.at_s[begin:] > carry.at_s[0]
+        first = begin + int(is_new.argmax()) if len(is_new) else begin
+        if is_new[first - begin :].all():
+            return carry.then(knots.at(slice(first, None)))  # views, where a mask copies
+        return carry.then(knots.at(slice(begin, None)).at(is_new))
 
     def _first_clockwork(self, readings: Readings) -> Clockwork:
         """As ranks' entries saw it; where that is not clear, as samples show it."""

@@ -64,7 +64,12 @@ class Counter:
         peak = int(growth.max())
         if peak and (peak > SLACK_US * self._most_per_us or self._leaves(last[1], at_us)):
             growth = self._believed(growth, values, np.diff(at_us, prepend=last[1]), at_us)
-        self.total = (self.total or 0) + (int(growth.sum(dtype=np.int64)) if peak else 0)
+            grown = int(growth.sum(dtype=np.int64))
+        elif peak * len(growth) < _SIZE:
+            grown = (int(values[-1]) - last[0]) % _SIZE
+        else:
+            grown = int(growth.sum(dtype=np.int64))
+        self.total = (self.total or 0) + grown
         return growth.view(np.int32)
 
     def _leaves(self, first_us: int, at_us: Numbers) -> bool:

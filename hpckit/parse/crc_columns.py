@@ -35,7 +35,8 @@ def through_block(registers: Registers, words: Registers, payload_bytes: int) ->
         head = _through_zeros(head ^ word, _WORD_BYTES)
     before = _through_zeros(registers ^ FRESH, len(head_words) * _WORD_BYTES) ^ head
     before = _through_zeros(before ^ crcs, _WORD_BYTES)
-    return _through_zeros(before ^ head, payload_bytes) ^ ~crcs
+    after: Registers = _through_zeros(before ^ head, payload_bytes) ^ ~crcs
+    return after
 
 
 def _through_zeros(registers: Registers, count: int) -> Registers:
