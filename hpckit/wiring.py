@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from hpckit.errors import StorageFailed
-from hpckit.model.site import SubmitterKind
 from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
     from hpckit.model.report_page import PlotLibrary
+    from hpckit.model.site import SubmitterKind
     from hpckit.model.slurm import JobEntry
     from hpckit.ports import (
         Clock,
@@ -104,6 +104,8 @@ def state_folder() -> Path:
 
 def submitter(kind: SubmitterKind) -> Submitter:
     """What starts jobs at a site."""
+    from hpckit.model.site import SubmitterKind
+
     if kind is SubmitterKind.SLURM:
         from hpckit.adapters.slurm_submitter import SlurmSubmitter
 
@@ -226,6 +228,7 @@ def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     """Everything that a submission uses; without `checks` the cluster is not looked at first."""
     from hpckit.adapters.interrupts import interrupts_held
     from hpckit.app.submit import SubmitTools
+    from hpckit.model.site import SubmitterKind
 
     return SubmitTools(
         submitter=submitter(kind),

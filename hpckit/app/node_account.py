@@ -11,8 +11,8 @@ from hpckit.app.node_fold import NodeFold
 from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount, NodeAccount
 from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
+from hpckit.model.energy_site import EnergySite
 from hpckit.model.series import SampleMeta
-from hpckit.model.site import EnergySite
 
 _WHOLE = ("node", "module")
 _HOST = (

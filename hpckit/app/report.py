@@ -41,7 +41,7 @@ from hpckit.model.account import (
     NodeAccount,
     ReportedJob,
 )
-from hpckit.model.site import EnergySite
+from hpckit.model.energy_site import EnergySite
 from hpckit.units import format_duration, format_indices
 
 _MOST_NAMED = 4

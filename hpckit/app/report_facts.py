@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpckit.account_ports import FoundAccounts
 from hpckit.app.report import JobFacts
 from hpckit.errors import ConfigError, HpckitError, StorageFailed
+from hpckit.model.energy_site import EnergySite
 from hpckit.model.hostlist import expand_hosts
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
@@ -21,9 +22,7 @@ from hpckit.model.job_folder import (
     SITE_FILE,
     SUBMITTED_FILE,
 )
-from hpckit.model.site import EnergySite, SiteSpec
 from hpckit.parse.account_json import writable
-from hpckit.parse.document import convert
 from hpckit.units import format_indices, parse_slurm_limit_s
 
 if TYPE_CHECKING:
@@ -85,6 +84,11 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
 def energy_site(folder: Path, folders: JobFolders) -> EnergySite:
     """The energy factors of the site that the job was submitted to, none where it does not say."""
     document = _document(folders, folder, SITE_FILE)
+    if not document:
+        return EnergySite()
+    from hpckit.model.site import SiteSpec  # noqa: PLC0415  what `hpckit sample` wrote has none
+    from hpckit.parse.document import convert  # noqa: PLC0415
+
     with contextlib.suppress(ConfigError):
         return convert(dict(document), SiteSpec, SITE_FILE).energy
     return EnergySite()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -254,6 +253,8 @@ def _toml_value(text: str) -> object:
 
     A job file holds no dates: what TOML would read as one (00:30:00) is text here.
     """
+    import tomllib
+
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

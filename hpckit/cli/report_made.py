@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
-    from hpckit.model.site import EnergySite
+    from hpckit.model.energy_site import EnergySite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import JobReport
+from hpckit.model.energy_site import EnergySite
 from hpckit.model.hostlist import expand_hosts, fold_hosts
 from hpckit.model.samples import META, BlockHeader, encode_block
-from hpckit.model.site import EnergySite
 from hpckit.report.account_csv import report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics

@@ -13,7 +13,7 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.holding import RUNNING_GRACE_S
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
-from hpckit.model.site import EnergySite
+from hpckit.model.energy_site import EnergySite
 from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, write_accounts
 
 BEGAN_S = EPOCH_NS / 1e9

@@ -13,7 +13,7 @@ import pytest
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
-from hpckit.model.site import EnergySite
+from hpckit.model.energy_site import EnergySite
 from tests.fakes.account_files import Columns, MadeJob, busy, write_accounts
 
 

@@ -17,6 +17,7 @@ from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
 from hpckit.model.energy_reason import EnergyLack, EnergyReason
+from hpckit.model.energy_site import EnergySite
 from hpckit.model.samples import (
     EVENTS,
     HOST,
@@ -27,7 +28,6 @@ from hpckit.model.samples import (
     encode_block,
     read_blocks,
 )
-from hpckit.model.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
     Columns,

@@ -13,8 +13,8 @@ from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.app.report_topologies import node_topologies
 from hpckit.model.account import JobReport
+from hpckit.model.energy_site import EnergySite
 from hpckit.model.hardware import GpuUuid, NodeTopology
-from hpckit.model.site import EnergySite
 from tests.fakes.account_files import (
     Columns,
     MadeJob,
