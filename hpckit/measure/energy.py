@@ -130,8 +130,9 @@ class GpuEnergyFold:
         )
 
     def _count(self, **more: int) -> None:
-        now = {name: getattr(self._counts, name) + count for name, count in more.items()}
-        self._counts = dataclasses.replace(self._counts, **now)
+        now = {name: getattr(self._counts, name) + count for name, count in more.items() if count}
+        if now:
+            self._counts = dataclasses.replace(self._counts, **now)
 
     def _seconds(self, times_ns: Times) -> Floats:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9

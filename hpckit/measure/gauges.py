@@ -32,24 +32,28 @@ def measured_mask(values: Column) -> Mask:
 class Table:
     """Gauges of a block, a row each: `whole` have no gap, `partial` are with the mask of theirs.
 
-    `places` are where in the list of all gauges the rows of `values` belong; what was measured
-    nowhere in the block has no row.
+    `places` are where in the list of all gauges the rows of `values` belong, `most` is the greatest
+    of each; what was measured nowhere in the block has no row.
     """
 
     def __init__(self, names: Sequence[str], columns: Mapping[str, Column | None]) -> None:
-        whole: list[int] = []
+        whole: list[tuple[int, Column]] = []
         self.partial: list[tuple[int, Floats, NDArray[np.bool_]]] = []
         for place, name in enumerate(names):
             column = columns[name]
+            if column is None:
+                continue
             mask = _mask(column)
             if mask is ALL:
-                whole.append(place)
-            elif column is not None and mask.any():
+                whole.append((place, column))
+            elif mask.any():
                 self.partial.append((place, column.astype(np.float64), mask))
-        self.places = np.array(whole, np.intp)
+        self.places = np.array([place for place, _ in whole], np.intp)
         self.values = np.empty((len(whole), _rows(columns)))
-        for row, place in enumerate(whole):
-            self.values[row] = columns[names[place]]
+        self.most = np.empty(len(whole))
+        for row, (_, column) in enumerate(whole):
+            self.values[row] = column
+            self.most[row] = column.max()  # of its own numbers, which are smaller
 
 
 class GaugeTable:
@@ -68,10 +72,11 @@ class GaugeTable:
     def add(self, table: Table, weight_us: Numbers) -> None:
         """The next block."""
         if len(table.places):
-            self._add(table.places, table.values, weight_us.astype(np.float64))
+            self._add(table.places, table.values, table.most, weight_us.astype(np.float64))
         for place, values, mask in table.partial:
             where = np.array([place], np.intp)
-            self._add(where, values[mask][None, :], weight_us[mask].astype(np.float64))
+            known = values[mask][None, :]
+            self._add(where, known, known.max(axis=1), weight_us[mask].astype(np.float64))
 
     def mean(self, name: str, unit: float = 1.0) -> float | None:
         """The mean × `unit`, None where nothing was measured."""
@@ -87,18 +92,18 @@ class GaugeTable:
         most = float(self._most[self._places[name]])
         return None if most == -np.inf else most
 
-    def _add(self, places: NDArray[np.intp], values: Floats, weight_us: Floats) -> None:
+    def _add(
+        self, places: NDArray[np.intp], values: Floats, most: Floats, weight_us: Floats
+    ) -> None:
         self._sum[places] += values @ weight_us
         self._weight_us[places] += weight_us.sum()
         if not self._weight_us[places].all():
             self._plain_sum[places] += values.sum(axis=1)
             self._plain[places] += values.shape[1]
-        self._most[places] = np.maximum(self._most[places], values.max(axis=1))
+        self._most[places] = np.maximum(self._most[places], most)
 
 
-def _mask(column: Column | None) -> NDArray[np.bool_] | None:
-    if column is None:
-        return np.zeros(0, np.bool_)
+def _mask(column: Column) -> Mask:
     if column.dtype.kind != "f":
         return measured_mask(column)
     missing = np.isnan(column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +23,18 @@ class StateSpans:
     def __init__(self, spans_us: Sequence[Span]) -> None:
         self._state_us = {span: np.zeros(STATES) for span in spans_us}
 
-    def add(self, states: States, stretch: Stretch) -> None:
-        """More samples, one at least."""
+    def add(self, states: States, stretch: Stretch, state_us: NDArray[Any]) -> None:
+        """More samples, one at least; `state_us` is the time of all of them in each state."""
         first_us, last_us = int(stretch.from_us[0]), int(stretch.at_us[-1])
         for begin_us, end_us in self._state_us:
             if begin_us >= last_us or end_us <= first_us:
                 continue
-            inside = stretch.weight_us
+            inside_us = state_us
             if begin_us > first_us or end_us < last_us:
                 until = np.minimum(stretch.at_us, end_us)
                 inside = np.maximum(0, until - np.maximum(stretch.from_us, begin_us))
-            self._state_us[begin_us, end_us] += np.bincount(states, inside, STATES)
+                inside_us = np.bincount(states, inside, STATES)
+            self._state_us[begin_us, end_us] += inside_us
 
     def add_tail(self, state: int, from_us: int, tail_us: int) -> None:
         """The time after the last sample, for which that one stands."""

@@ -157,7 +157,9 @@ class GpuUsageFold:
         rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
         states = states_of(rows, self._transfer(stretch, rows))
         self._windows.add(states, stretch)
-        self._spans.add(states, stretch)
+        state_us = np.bincount(states, stretch.weight_us, STATES)
+        self._state_us += state_us
+        self._spans.add(states, stretch, state_us)
         self._weigh(states, rows, stretch.weight_us)
         drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
         table = Table(_GAUGES, drawn)
@@ -167,7 +169,6 @@ class GpuUsageFold:
         self._last_state = int(states[-1])
 
     def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
-        self._state_us += np.bincount(states, weight_us, STATES)
         if not int(rows["processes"].min()):
             ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
             self._hidden_us += int(weight_us[ran].sum())
