@@ -23,8 +23,9 @@ _LEAST_RUNS: Final = 4
 _HEADER_DTYPE = np.dtype(
     [("form", "<u4", (3,)), ("sequence", "<u4"), ("ns", "<u8", (3,)), ("crc", "<u4")]
 )
-_WORDS_DTYPE = np.dtype(("<u4", (HEADER_BYTES // 4,)))
 """`form` is magic, kind, bytes of a record and of the payload; `ns` are the clocks."""
+_WORDS_DTYPE = np.dtype(("<u4", (HEADER_BYTES // 4,)))
+"""The same header as numbers of 32 bits, the last of which is the CRC."""
 
 
 class Blocks(NamedTuple):
