@@ -128,6 +128,8 @@ class CounterTrack:
         self.due_ns = NEVER_NS
         if first["energy_mj"] is not None:
             self._look(self._begun_ns)
+            # The command starts in these ms, and those of other ranks: the CPU is theirs.
+            self.due_ns += _CROWDED_NS
 
     def changes(self) -> list[Reading]:
         """Changes that were seen within 4 ms: first ones, last ones, and what tells the period."""

@@ -68,6 +68,13 @@ def lives_ms(track: CounterTrack) -> list[tuple[float, float]]:
     return [(end[0] - begin[1], end[1] - begin[0]) for begin, end in pairwise(changes)]
 
 
+def test_the_start_of_the_command_is_left_in_peace() -> None:
+    """In its first 25 ms, when ranks beside it start too, nothing is asked."""
+    counter = Ticking(20)
+    followed(counter, 25)
+    assert counter.asked == 1
+
+
 def test_changes_are_seen_soon() -> None:
     """Each change is noted within 4 ms of the renewal."""
     changes = followed(Ticking(100), 5000).changes()
