@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         energy_mj: int | None
         refused: str | None
 
+    Ask = Callable[[], tuple[Reading, int]]
+    """A reading, and how many ns the driver took for it."""
     Change = tuple[Reading, Reading]
     """The last reading with one number, and the first with another."""
 
@@ -35,6 +37,11 @@ _LOOK_NS = 250_000_000
 # they come late, and take it from those.
 _LATE_NS = 2_000_000
 _CROWDED_NS = 25_000_000
+_START_NS = 15_000_000
+# What a driver took longer for may be of any moment of that time; one that does so has other work.
+_SLOW_NS = 2_000_000
+_SLOW_PARTS = 20
+_MOST_SLOW = 5
 _UNSURE_NS = 2_000_000
 _UNSURE_COARSE_NS = 5_000_000
 _UNCLEAR_NS = 8_000_000
@@ -112,7 +119,7 @@ class CounterTrack:
     rank is: there is always one in the last tenth of its time.
     """
 
-    def __init__(self, ask: Callable[[], Reading], first: Reading) -> None:
+    def __init__(self, ask: Ask, first: Reading) -> None:
         """Follow what `ask` reads; `first` was read before."""
         self._ask = ask
         self._begun_ns = first["monotonic_ns"]
@@ -122,34 +129,39 @@ class CounterTrack:
         self._period_ns = 0.0
         self._base_ns = 0
         self._periods = -1
-        self._misses = 0
+        self._misses, self._slow = 0, 0
         self._is_fine = False
         self._step_ns, self._until_ns = _COARSE_NS, NEVER_NS
         self.due_ns = NEVER_NS
         if first["energy_mj"] is not None:
             self._look(self._begun_ns)
             # The command starts in these ms, and those of other ranks: the CPU is theirs.
-            self.due_ns += _CROWDED_NS
+            self.due_ns += _START_NS
 
-    def changes(self) -> list[Reading]:
-        """Changes that were seen within 4 ms: first ones, last ones, and what tells the period."""
-        return updates_of(self._told())
-
-    def readings(self) -> list[Reading]:
-        """What was read just before them, and around changes that were seen later than that."""
-        return readings_of(self._told())
-
-    def _told(self) -> list[Change]:
+    def changes(self) -> list[Change]:
+        """The first ones, the last ones, and those that tell the period."""
         return self._kept.with_also(self._lives.best)
 
     def poll(self) -> None:
         """Read, and decide when to read next."""
-        before, now = self._last, self._ask()
-        self._last = now
+        now, took_ns = self._ask()
         now_ns = now["monotonic_ns"]
         if now["energy_mj"] is None:
             self.due_ns = NEVER_NS
-            return
+        elif took_ns > _SLOW_NS:
+            self._leave(now_ns + took_ns // 2, took_ns)
+        else:
+            self._take(now)
+
+    def _leave(self, now_ns: int, took_ns: int) -> None:
+        """Ask a driver that was slow much later, and not too often."""
+        self._slow += 1
+        rest_ns = max(_CROWDED_NS, _SLOW_PARTS * took_ns)
+        self._until_ns += took_ns + rest_ns
+        self.due_ns = now_ns + rest_ns if self._slow <= _MOST_SLOW else NEVER_NS
+
+    def _take(self, now: Reading) -> None:
+        before, self._last, now_ns = self._last, now, now["monotonic_ns"]
         is_changed = now["energy_mj"] != before["energy_mj"]
         if is_changed:
             self._lives.add((before, now))
@@ -233,16 +245,16 @@ class CounterTrack:
 class AfterEnd:
     """What a counter does after the end: changed when, or still the same when last read."""
 
-    def __init__(self, ask: Callable[[], Reading], last: Reading) -> None:
+    def __init__(self, ask: Ask, last: Reading) -> None:
         """`last` is the reading at the end."""
         self._ask, self._last, self._before = ask, last, last
         self._found: Reading | None = None
         self.is_done = last["energy_mj"] is None
 
     def poll(self) -> None:
-        """Read once more."""
-        now = self._ask()
-        if now["energy_mj"] is None:
+        """Read once more; a slow driver is not asked again."""
+        now, took_ns = self._ask()
+        if now["energy_mj"] is None or took_ns > _SLOW_NS:
             self.is_done = True
             return
         self.is_done = now["energy_mj"] != self._before["energy_mj"]
@@ -251,16 +263,14 @@ class AfterEnd:
         else:
             self._before = now
 
-    def changes(self) -> list[Reading]:
-        """The change if it was seen within 4 ms."""
-        return [] if self._found is None else updates_of([(self._before, self._found)])
+    def changes(self) -> list[Change]:
+        """The first change, if it was seen."""
+        return [] if self._found is None else [(self._before, self._found)]
 
-    def readings(self) -> list[Reading]:
-        """What was read last with the number of the end, and a change that was seen later."""
-        seen = [self._before]
-        if self._found is not None:
-            seen = readings_of([(self._before, self._found)])
-        return [one for one in seen if one is not self._last]
+    def still(self) -> list[Reading]:
+        """What was read last with the number of the end, where no change was seen."""
+        is_more = self._found is None and self._before is not self._last
+        return [self._before] if is_more else []
 
 
 def width(change: Change) -> int:

@@ -13,6 +13,8 @@ from hpckit.injob.counter_track import (
     WATCHED_NS,
     AfterEnd,
     CounterTrack,
+    readings_of,
+    updates_of,
 )
 from hpckit.injob.gpu_claim import Claim, claim, may_have_gpus, visible_devices
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from hpckit.injob.counter_track import Reading
+    from hpckit.injob.counter_track import Ask, Reading
     from hpckit.injob.identity import Identity
 
     Find = Callable[[str | None], tuple[list["Gpu"], str | None]]
@@ -113,14 +115,18 @@ class GpuWatch:
         if is_late and not gpus:
             now_ns = time.monotonic_ns()
             gpus = [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine]
-        seen: list[CounterTrack | AfterEnd] = [*self._tracks, *([] if is_late else self._after)]
+        after = [] if is_late else self._after
+        # Each asked once: a thread that is late may still find more.
+        seen = [one.changes() for one in self._tracks] + [one.changes() for one in after]
+        readings = [
+            *(self._first if self._is_late else []),
+            *(one for changes in seen for one in readings_of(changes)),
+            *(one for part in after for one in part.still()),
+        ]
         return {
             "gpus": gpus,
-            "updates": [one for part in seen for one in part.changes()],
-            "readings": [
-                *(self._first if self._is_late else []),
-                *(one for part in seen for one in part.readings()),
-            ],
+            "updates": [one for changes in seen for one in updates_of(changes)],
+            "readings": [one for one in readings if one not in gpus],
         }
 
     def _run(self) -> None:
@@ -184,12 +190,16 @@ class GpuWatch:
         self._after = asked
 
 
-def _asking(gpu: Gpu) -> Callable[[], Reading]:
-    return lambda: read(gpu)
+def _asking(gpu: Gpu) -> Ask:
+    return lambda: _timed(gpu)
 
 
 def read(gpu: Gpu) -> Reading:
     """One reading of a counter, at the middle of the time that it took."""
+    return _timed(gpu)[0]
+
+
+def _timed(gpu: Gpu) -> tuple[Reading, int]:
     before_ns = time.monotonic_ns()
     energy_mj, refused = None, None
     try:
@@ -198,8 +208,8 @@ def read(gpu: Gpu) -> Reading:
         refused = str(error)
     except (OSError, ValueError) as error:
         refused = getattr(error, "strerror", None) or str(error)
-    at_ns = (before_ns + time.monotonic_ns()) // 2
-    return _reading(gpu.uuid, at_ns, energy_mj, refused)
+    took_ns = time.monotonic_ns() - before_ns
+    return _reading(gpu.uuid, before_ns + took_ns // 2, energy_mj, refused), took_ns
 
 
 def _reading(uuid: str, at_ns: int, energy_mj: int | None, refused: str | None) -> Reading:

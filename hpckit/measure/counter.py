@@ -30,6 +30,8 @@ _CLEAR_FRAC: Final = 0.33
 """A life that is known to so much of itself leaves no doubt how many periods a span has."""
 _SIGMAS_WIDE: Final = 2 * 6**0.5
 """Between the bounds of a life: as many standard deviations as 8 ms are of `_SPAN_SIGMA_S`."""
+_MOST_LIVES: Final = 256
+"""More do not tell more."""
 _UPDATE_RANGE_S = (0.005, 1.5)
 _ALIKE_FRAC = 0.25
 _LEAST_EQUAL_FRAC = 0.3
@@ -102,7 +104,8 @@ class Knots(NamedTuple):
 class Lives(NamedTuple):
     """Bounds of how long numbers of a counter lived; each that was seen lived one period.
 
-    However late it was read, and whatever numbers before and behind it were not read at all.
+    However late it was read, and whatever numbers before and behind it were not read at all. A
+    number beside a fall is none: the counter began anew, or a reading is older than it looks.
     """
 
     least_s: Floats
@@ -111,26 +114,43 @@ class Lives(NamedTuple):
     @staticmethod
     def of(seen: Readings) -> Lives:
         """Those of the numbers between the first and the last."""
+        seen = seen.at(~_is_behind(seen.energy_j))
         begin = np.flatnonzero(np.diff(seen.energy_j) != 0) + 1
+        is_rise = seen.energy_j[begin] > seen.energy_j[begin - 1]
+        is_whole = is_rise[:-1] & is_rise[1:]
         first_s, before_s = seen.at_s[begin], seen.at_s[begin - 1]
         least_s = before_s[1:] - first_s[:-1]
         before_s = np.where(
             seen.is_update[begin], np.maximum(before_s, first_s - SEEN_WITHIN_S), before_s
         )
-        return Lives(least_s, first_s[1:] - before_s[:-1])
+        is_whole &= least_s <= _MOST_TOLD_S
+        return Lives(least_s[is_whole], (first_s[1:] - before_s[:-1])[is_whole])
 
     def period(self) -> tuple[float, float]:
         """The period and its standard deviation, which is 0 where that is not clear.
 
-        The shortest that agree are one period: a counter may miss a renewal.
+        It is what most lives can have had; a counter that misses a renewal has longer ones.
         """
-        most_s = float(self.most_s.min(initial=_MOST_TOLD_S))
-        is_one = self.least_s < (1 + _ALIKE_FRAC) * most_s
-        least_s = float(self.least_s[is_one].max(initial=0.0))
+        known = np.argsort(self.most_s - self.least_s)[:_MOST_LIVES]
+        least, most = self.least_s[known] - _LEAST_TOLD_S, self.most_s[known]
+        if not len(most):
+            return USUAL_UPDATE_S, 0.0
+        votes = ((least[:, None] <= most) & (most <= most[:, None])).sum(axis=0)
+        is_possible = (votes == votes.max()) & (most >= _UPDATE_RANGE_S[0])
+        most_s = float((most[is_possible] if is_possible.any() else most).min())
+        is_one = (least <= most_s) & (most_s <= most)
+        least_s = float(least[is_one].max()) + _LEAST_TOLD_S
         width_s = max(abs(most_s - least_s), _LEAST_TOLD_S)
         if width_s < _CLEAR_FRAC * most_s:
             return (least_s + most_s) / 2, width_s / _SIGMAS_WIDE
         return max(min(most_s, USUAL_UPDATE_S), _LEAST_TOLD_S), 0.0
+
+
+def _is_behind(energy_j: Floats) -> NDArray[np.bool_]:
+    """Which readings have an older number than one before them, that came back after them."""
+    top_j = np.maximum.accumulate(energy_j)
+    later_j = np.maximum.accumulate(energy_j[::-1])[::-1]
+    return (energy_j < top_j) & (later_j >= top_j)
 
 
 def clockwork_of(seen: Readings) -> Clockwork:

@@ -57,14 +57,14 @@ def reading_half_width(energy: Energy) -> float:
 
 def counter_job(
     seed: int, waveform: str, length_s: float, *, has_samples: bool, update_s: float = 0.1,
-    gain: float = 1.0, late_ns: fake.Late = fake.late_by_little,
+    gain: float = 1.0, late_ns: fake.Late = fake.late_by_little, took_ns: fake.Late = fake.at_once,
 ) -> tuple[float, Energy]:  # fmt: skip
     """The truth of a job and what is reported: ledger at both ends."""
     rng = np.random.default_rng(seed)
     begin_s, end_s = 20.0, 20.0 + length_s
     wave = fake.WAVEFORMS[waveform](rng, begin_s, end_s)
     counter = fake.FakeCounter(update_s=update_s, phase_s=rng.uniform(0, update_s), gain=gain)
-    ends, read, seen = counter.rank(rng, wave, begin_s, end_s, late_ns)
+    ends, read, seen = counter.rank(rng, wave, begin_s, end_s, late_ns=late_ns, took_ns=took_ns)
     marks = [one.monotonic_ns for one in ends]
     gpu = SampledGpu(
         uuid=fake.UUID, index=0, energy="counter", power="average",

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.injob.counter_track import AFTER_NS, AFTER_STEP_NS, AfterEnd, CounterTrack
+from hpckit.injob.counter_track import (
+    AFTER_NS,
+    AFTER_STEP_NS,
+    AfterEnd,
+    CounterTrack,
+    readings_of,
+    updates_of,
+)
 from hpckit.model.ledger import EnergyReading
 from hpckit.model.samples import GPU_COLUMNS, MISSING
 from hpckit.model.series import GPU_DTYPE
@@ -165,6 +172,16 @@ def late_by_little(rng: np.random.Generator) -> int:
     return round(rng.uniform(50e3, 500e3))
 
 
+def at_once(_rng: np.random.Generator) -> int:
+    """What a driver takes that has nothing else to do."""
+    return 0
+
+
+def slow_by_chance(rng: np.random.Generator) -> int:
+    """What a driver takes that one in five times works for others first."""
+    return 0 if rng.random() < _CHANCE_FREE else round(rng.exponential(60e6))
+
+
 def late_by_chance(rng: np.random.Generator) -> int:
     """How late it is where one in five finds the CPU taken."""
     return late_by_little(rng) if rng.random() < _CHANCE_FREE else round(rng.exponential(15e6))
@@ -196,15 +213,25 @@ class FakeCounter:
         waveform: Waveform,
         begin_s: float,
         end_s: float,
+        *,
         late_ns: Late = late_by_little,
+        took_ns: Late = at_once,
     ) -> Watched:
         """What a rank's entry has of the counter when each of its questions is late.
+
+        The driver takes `took_ns` for each but the first and the last, and answers at the end.
 
         It asks as the real one does: hpckit/injob/counter_track.py.
         """
         now_ns = moment_ns(begin_s)
 
-        def ask() -> Reading:
+        def ask() -> tuple[Reading, int]:
+            nonlocal now_ns
+            begun_ns, took = now_ns, took_ns(rng)
+            now_ns += took
+            return {**said(), "monotonic_ns": begun_ns + took // 2}, took
+
+        def said() -> Reading:
             renewed_s = _renewed_at((now_ns - ORIGIN_NS) / 1e9, self.update_s, self.phase_s)
             value = math.floor(1000 * self.gain * waveform.energy_at(renewed_s)) + self.base_mj
             return {"uuid": UUID, "monotonic_ns": now_ns, "energy_mj": value, "refused": None}
@@ -212,22 +239,23 @@ class FakeCounter:
         def later(at_ns: int) -> int:
             return at_ns + late_ns(rng)
 
-        first, end_ns = ask(), moment_ns(end_s)
+        first, end_ns = said(), moment_ns(end_s)
         track = CounterTrack(ask, first)
         while later(max(track.due_ns, now_ns)) < end_ns:
             now_ns = later(max(track.due_ns, now_ns))
             track.poll()
-        now_ns = end_ns
-        last = ask()
+        now_ns = max(end_ns, now_ns)
+        last = said()
         after = AfterEnd(ask, last)
         after.is_done = after.is_done or track.knows(end_ns)
         while not after.is_done and now_ns + AFTER_STEP_NS < end_ns + AFTER_NS:
             now_ns = later(now_ns + AFTER_STEP_NS)
             after.poll()
+        changes = [*track.changes(), *after.changes()]
         return Watched(
             [EnergyReading(**one) for one in (first, last)],
-            [EnergyReading(**one) for one in (*track.readings(), *after.readings())],
-            [EnergyReading(**one) for one in (*track.changes(), *after.changes())],
+            [EnergyReading(**one) for one in (*readings_of(changes), *after.still())],
+            [EnergyReading(**one) for one in updates_of(changes)],
         )
 
 

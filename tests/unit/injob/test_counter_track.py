@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hpckit.injob.counter_track import NEVER_NS, AfterEnd, CounterTrack
+from hpckit.injob.counter_track import (
+    NEVER_NS,
+    AfterEnd,
+    CounterTrack,
+    readings_of,
+    updates_of,
+)
 from tests.fakes.sensors import late_by_chance
 
 if TYPE_CHECKING:
@@ -22,15 +28,28 @@ MS = 1_000_000
 class Ticking:
     """A counter that is renewed every `period_ms`, asked at `now_ns`."""
 
-    def __init__(self, period_ms: int, phase_ms: int = 37) -> None:
+    def __init__(self, period_ms: int, phase_ms: int = 37, took_ms: int = 0) -> None:
         self.now_ns, self.asked = 0, 0
+        self._took_ns = took_ms * MS
         self._period_ns, self._phase_ns = period_ms * MS, phase_ms * MS
 
-    def ask(self) -> Reading:
+    def quicken(self) -> None:
+        """From now on the driver answers at once."""
+        self._took_ns = 0
+
+    def first(self) -> Reading:
         """What it says now."""
-        self.asked += 1
         value = (self.now_ns - self._phase_ns) // self._period_ns
         return {"uuid": "a", "monotonic_ns": self.now_ns, "energy_mj": value, "refused": None}
+
+    def ask(self) -> tuple[Reading, int]:
+        """What it says when the driver has it, stamped at the middle of the time that it took."""
+        self.asked += 1
+        begun_ns = self.now_ns
+        self.now_ns += self._took_ns
+        said = self.first()
+        said["monotonic_ns"] = (begun_ns + self.now_ns) // 2
+        return said, self._took_ns
 
 
 def a_little(_due_ns: int) -> int:
@@ -42,7 +61,7 @@ def followed(
     counter: Ticking, until_ms: int, late_ns: Callable[[int], int] = a_little
 ) -> CounterTrack:
     """A track that was polled when it asked to be, each time late by so much."""
-    track = CounterTrack(counter.ask, counter.ask())
+    track = CounterTrack(counter.ask, counter.first())
     while (asked_ns := max(track.due_ns, counter.now_ns)) < until_ms * MS:
         counter.now_ns = asked_ns + late_ns(asked_ns)
         if counter.now_ns >= until_ms * MS:
@@ -50,6 +69,11 @@ def followed(
         track.poll()
     counter.now_ns = until_ms * MS
     return track
+
+
+def updates(track: CounterTrack) -> list[Reading]:
+    """The ledger's `updates` of a counter."""
+    return updates_of(track.changes())
 
 
 def by_chance(seed: int) -> Callable[[int], int]:
@@ -62,29 +86,29 @@ def lives_ms(track: CounterTrack) -> list[tuple[float, float]]:
     """How long each number was read at least and at most, by what the ledger has of it."""
     read = sorted(
         (one["monotonic_ns"] / MS, one["energy_mj"] or 0)
-        for one in (*track.changes(), *track.readings())
+        for one in (*updates(track), *readings_of(track.changes()))
     )
     changes = [(a[0], b[0]) for a, b in pairwise(read) if a[1] != b[1]]
     return [(end[0] - begin[1], end[1] - begin[0]) for begin, end in pairwise(changes)]
 
 
 def test_the_start_of_the_command_is_left_in_peace() -> None:
-    """In its first 25 ms, when ranks beside it start too, nothing is asked."""
+    """In its first 15 ms, when ranks beside it start too, nothing is asked."""
     counter = Ticking(20)
-    followed(counter, 25)
-    assert counter.asked == 1
+    followed(counter, 15)
+    assert counter.asked == 0
 
 
 def test_changes_are_seen_soon() -> None:
     """Each change is noted within 4 ms of the renewal."""
-    changes = followed(Ticking(100), 5000).changes()
+    changes = updates(followed(Ticking(100), 5000))
     assert all((one["monotonic_ns"] - 37 * MS) % (100 * MS) <= 4 * MS for one in changes)
 
 
 def test_the_last_change_is_not_long_ago() -> None:
     """In the last tenth of a rank's time, and one look more, there is a change that was seen."""
     track = followed(Ticking(100), 5000)
-    assert 5000 * MS - track.changes()[-1]["monotonic_ns"] < 650 * MS
+    assert 5000 * MS - updates(track)[-1]["monotonic_ns"] < 650 * MS
 
 
 def test_a_counter_is_asked_rarely_once_it_is_known() -> None:
@@ -104,7 +128,7 @@ def test_a_machine_that_is_busy_is_left_in_peace() -> None:
 def test_changes_are_found_once_a_machine_is_idle() -> None:
     """Half a second in which all questions came late costs none of the later changes."""
     track = followed(Ticking(100), 1000, lambda at_ns: 3 * MS if at_ns < 500 * MS else 300_000)
-    seen = [change["monotonic_ns"] // (100 * MS) for change in track.changes()]
+    seen = [change["monotonic_ns"] // (100 * MS) for change in updates(track)]
     assert [at for at in seen if at >= 5][:2] == [5, 6]
 
 
@@ -113,7 +137,7 @@ def test_a_change_that_was_missed_does_not_double_the_period() -> None:
     track = followed(
         Ticking(100), 1500, lambda at_ns: 9 * MS if 128 <= at_ns / MS < 145 else 300_000
     )
-    spans = [b["monotonic_ns"] - a["monotonic_ns"] for a, b in pairwise(track.changes())]
+    spans = [b["monotonic_ns"] - a["monotonic_ns"] for a, b in pairwise(updates(track))]
     assert min(spans) < 104 * MS
 
 
@@ -132,7 +156,7 @@ def test_what_is_kept_is_not_kept_twice() -> None:
     """A ledger has 28 updates and readings of a counter at most, each once."""
     for seed in range(20):
         track = followed(Ticking(20), 5000, by_chance(seed))
-        kept = [*track.changes(), *track.readings()]
+        kept = [*updates(track), *readings_of(track.changes())]
         assert len({one["monotonic_ns"] for one in kept}) == len(kept) <= 28
 
 
@@ -156,19 +180,59 @@ def test_a_counter_that_always_changes_is_given_up() -> None:
 def test_the_first_change_after_the_end_is_found() -> None:
     """It is the one whose energy differs from the end's."""
     counter = Ticking(100)
-    after = AfterEnd(counter.ask, counter.ask())
+    after = AfterEnd(counter.ask, counter.first())
     while not after.is_done:
         counter.now_ns += 2 * MS
         after.poll()
-    assert [one["monotonic_ns"] for one in after.changes()] == [38 * MS]
-    assert [one["monotonic_ns"] for one in after.readings()] == [36 * MS]
+    assert [one["monotonic_ns"] for one in updates_of(after.changes())] == [38 * MS]
+    assert [one["monotonic_ns"] for one in readings_of(after.changes())] == [36 * MS]
 
 
 def test_a_change_after_the_end_that_was_seen_late_is_no_update() -> None:
     """It is a reading, as is the last one before it."""
     counter = Ticking(100)
-    after = AfterEnd(counter.ask, counter.ask())
+    after = AfterEnd(counter.ask, counter.first())
     for counter.now_ns in (30 * MS, 50 * MS):
         after.poll()
-    assert (after.is_done, after.changes()) == (True, [])
-    assert [one["monotonic_ns"] for one in after.readings()] == [30 * MS, 50 * MS]
+    assert (after.is_done, updates_of(after.changes())) == (True, [])
+    assert [one["monotonic_ns"] for one in readings_of(after.changes())] == [30 * MS, 50 * MS]
+
+
+def test_a_counter_that_stands_still_after_the_end_is_a_reading() -> None:
+    """The last one with the end's number says for how long it was there."""
+    counter = Ticking(100)
+    after = AfterEnd(counter.ask, counter.first())
+    for counter.now_ns in (10 * MS, 20 * MS):
+        after.poll()
+    assert (after.is_done, [one["monotonic_ns"] for one in after.still()]) == (False, [20 * MS])
+
+
+@pytest.mark.parametrize("took_ms", [3, 10, 100, 2000])
+def test_a_slow_driver_is_left_in_peace(took_ms: int) -> None:
+    """Of 20 s it is asked for little, and what it says tells no change."""
+    counter = Ticking(25, took_ms=took_ms)
+    track = followed(counter, 20_000)
+    assert counter.asked <= 6
+    assert track.changes() == []
+
+
+def test_a_driver_that_was_slow_once_is_asked_again() -> None:
+    """One slow answer costs the changes of a while, and makes no false ones."""
+    counter = Ticking(100, took_ms=30)
+    track = CounterTrack(counter.ask, counter.first())
+    counter.now_ns = track.due_ns
+    track.poll()
+    counter.quicken()
+    while track.due_ns < 3000 * MS:
+        counter.now_ns = track.due_ns
+        track.poll()
+    assert len(updates(track)) >= 4
+    assert all((one["monotonic_ns"] - 37 * MS) % (100 * MS) <= 4 * MS for one in updates(track))
+
+
+def test_a_slow_driver_is_asked_once_after_the_end() -> None:
+    """The end waits for one answer at most, which tells nothing."""
+    counter = Ticking(25, took_ms=30)
+    after = AfterEnd(counter.ask, counter.first())
+    after.poll()
+    assert (after.is_done, after.changes(), after.still()) == (True, [], [])
