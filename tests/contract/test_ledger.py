@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,10 @@ def kept(library: Path, tmp_path: Path) -> Kept:
             **(env or {}),
         }
         rank = (sys.executable, "-I", str(archive), "rank", "--from", "env", "--", *command)
+        path = tmp_path / "account" / "restart-0" / "rank-1.ledger"
+        path.unlink(missing_ok=True)
         done = subprocess.run(rank, env=given, capture_output=True, timeout=60, check=False)
         assert done.stderr == b""
-        path = tmp_path / "account" / "restart-0" / "rank-1.ledger"
         return done.returncode, [json.loads(line) for line in path.read_text().splitlines()]
 
     return keep
@@ -132,34 +133,56 @@ def test_what_is_kept_of_a_counter_is_true_however_late_it_was_read(kept: Kept) 
     That holds on a machine that is busy too: there, fewer are kept.
     """
     text = f"{FOUR}energy_update_ms = 100\nsensor_phase_ms = 37\n"
-    _, (start, end) = kept(text, "sleep", "0.7")
-    offset_ns = realtime_offset_ns()
-    for first, last in zip(start["gpus"], end["gpus"], strict=True):
-        updates, readings = (
-            [one for one in end[name] if one["uuid"] == first["uuid"]]
-            for name in ("updates", "readings")
-        )
-        assert updates or readings
-        for one in updates:
-            assert (one["monotonic_ns"] + offset_ns - 37e6) % 100e6 < 5e6
-        told = sorted([first, *updates, *readings, last], key=lambda one: one["monotonic_ns"])
-        for one, other in pairwise(told):
-            renewed = [(at["monotonic_ns"] + offset_ns - 37e6) // 100e6 for at in (one, other)]
-            steps = (other["energy_mj"] - one["energy_mj"]) / 20e3
-            assert abs(steps - (renewed[1] - renewed[0])) <= 1
+    for start, end in until_followed(kept, text):
+        offset_ns = realtime_offset_ns()
+        for first, last in zip(start["gpus"], end["gpus"], strict=True):
+            updates, readings = (told_of(first, end[name]) for name in ("updates", "readings"))
+            assert updates or readings
+            for one in updates:
+                assert (one["monotonic_ns"] + offset_ns - 37e6) % 100e6 < 5e6
+            told = sorted([first, *updates, *readings, last], key=lambda one: one["monotonic_ns"])
+            for one, other in pairwise(told):
+                renewed = [(at["monotonic_ns"] + offset_ns - 37e6) // 100e6 for at in (one, other)]
+                steps = (other["energy_mj"] - one["energy_mj"]) / 20e3
+                assert abs(steps - (renewed[1] - renewed[0])) <= 1
 
 
 def test_each_update_is_kept_with_the_reading_before_it(kept: Kept) -> None:
     """Without it nobody could tell whether a change between two of them was missed."""
-    _, (start, end) = kept(f"{FOUR}energy_update_ms = 100\n", "sleep", "0.7")
-    read = [*start["gpus"], *end["gpus"], *end["readings"], *end["updates"]]
-    for one in end["updates"]:
-        before_ns = [
-            one["monotonic_ns"] - other["monotonic_ns"]
-            for other in read
-            if other["uuid"] == one["uuid"] and other["energy_mj"] < one["energy_mj"]
-        ]
-        assert min(before_ns) <= 4e6
+    for start, end in until_followed(kept, f"{FOUR}energy_update_ms = 100\n"):
+        read = [*start["gpus"], *end["gpus"], *end["readings"], *end["updates"]]
+        for one in end["updates"]:
+            before_ns = [
+                one["monotonic_ns"] - other["monotonic_ns"]
+                for other in told_of(one, read)
+                if other["energy_mj"] < one["energy_mj"]
+            ]
+            assert min(before_ns) <= 4e6
+
+
+def until_followed(kept: Kept, text: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Both lines of runs of 0.7 s, until one has seen all counters change, and near its end.
+
+    A busy machine may see no change of a run in time; five such runs are a failure.
+    """
+    for _ in range(5):
+        _, (start, end) = kept(text, "sleep", "0.7")
+        yield start, end
+        if all(is_followed(last, end["updates"]) for last in end["gpus"]):
+            return
+    pytest.fail(f"no run has two updates of each GPU, one of them late: {end['updates']}")
+
+
+def is_followed(last: dict[str, Any], updates: list[dict[str, Any]]) -> bool:
+    """Whether two updates of a GPU came before its last reading, one in the 400 ms before it."""
+    ages_ns = [last["monotonic_ns"] - one["monotonic_ns"] for one in told_of(last, updates)]
+    before_ns = [age_ns for age_ns in ages_ns if age_ns >= 0]
+    return len(before_ns) >= 2 and min(before_ns) < 400e6
+
+
+def told_of(gpu: dict[str, Any], readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the same GPU."""
+    return [one for one in readings if one["uuid"] == gpu["uuid"]]
 
 
 def realtime_offset_ns() -> int:
