@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
-from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
+from hpckit.measure.energy_sum import Part, from_slurm, reasons_of, sum_of_boards, sum_of_parts
 from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount, NodeAccount
 from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
 from hpckit.model.energy_site import EnergySite
@@ -138,7 +138,7 @@ def with_slurms(
 ) -> Energy:
     """The nodes' energy where nothing of hpckit's told it: Slurm's, where that is the job's."""
     if told.value_j is None or told.plugin is None:
-        return Energy.unknown_of_node(*energy.reasons, *told.reasons)
+        return Energy.unknown_of_node(*reasons_of(energy), *told.reasons)
     alone = {None if meta is None else meta.exclusive for meta in metas}
     is_exclusive = False if False in alone else None if None in alone else True
     found = from_slurm(told.value_j, told.plugin, is_exclusive=is_exclusive)

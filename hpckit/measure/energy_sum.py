@@ -43,8 +43,13 @@ def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
     known = [one for one in energies if one.value_j is not None]
     scope = _one({one.scope for one in energies}, "gpu")
     if not known:
-        reasons = dict.fromkeys(one.because for one in energies if one.because)
-        return Energy(value_j=None, scope=scope, because="; ".join(reasons) or "nothing to sum")
+        words = list(dict.fromkeys(one.because for one in energies if one.because))
+        return Energy(
+            value_j=None,
+            scope=scope,
+            because="; ".join(words) or "nothing to sum",
+            reasons=_reasons(energies),
+        )
     words = [because] if because else _notes(known)
     if len(known) < len(parts):
         words.append(f"{len(parts) - len(known)} of {len(parts)} are not measured")
@@ -58,6 +63,20 @@ def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
         scope=scope,
         because="; ".join(words),
     )
+
+
+def reasons_of(energy: Energy) -> tuple[EnergyReason, ...]:
+    """Why an energy is not known; its words are the reason where it has no other."""
+    if energy.reasons or not energy.because:
+        return energy.reasons
+    return (EnergyReason(text=energy.because),)
+
+
+def _reasons(energies: Sequence[Energy]) -> tuple[EnergyReason, ...]:
+    """Those of all, each once; none where the parts have words alone, as those of GPUs do."""
+    if not any(one.reasons for one in energies):
+        return ()
+    return tuple(dict.fromkeys(reason for one in energies for reason in reasons_of(one)))
 
 
 def _half_width(parts: Sequence[Part]) -> float | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.app.node_account import node_energy
+from hpckit.account_ports import SlurmEnergy
+from hpckit.app.node_account import node_energy, with_slurms
 from hpckit.model.account import Energy, EnergySource
+from hpckit.model.energy_reason import EnergyLack, EnergyReason
 from tests.unit.decide.measured import node
 
 
@@ -34,3 +36,11 @@ def test_the_coverage_of_nodes_is_of_their_time() -> None:
     half = Energy(value_j=1.0, source=EnergySource.MODELLED, coverage_frac=0.5, scope="node")
     total = node_energy([node("n1", 900.0, energy=half), node("n2", 100.0, energy=metered(1.0))])
     assert total.coverage_frac == pytest.approx(0.55)
+
+
+def test_slurms_reasons_stand_behind_words_alone() -> None:
+    """Why nothing of hpckit's told it is kept, of an energy without reasons by kind too."""
+    slurms = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
+    energy = with_slurms(node_energy([]), None, SlurmEnergy(reasons=(slurms,)), [])
+    assert energy.reasons == (EnergyReason(text="nothing to sum"), slurms)
+    assert energy.because == "nothing to sum; Slurm gathers none here"

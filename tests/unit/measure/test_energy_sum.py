@@ -6,6 +6,7 @@ import pytest
 
 from hpckit.measure.energy_sum import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.model.account import Energy, EnergySource
+from hpckit.model.energy_reason import EnergyLack, EnergyReason
 
 
 def energy(value_j: float | None, half_j: float | None = None, **more: object) -> Energy:
@@ -78,6 +79,14 @@ def test_nothing_measured_has_no_value() -> None:
     assert sum_of_boards([energy(None)]).value_j is None
     assert sum_of_boards([energy(None)]).because == "no driver"
     assert sum_of_boards([]).because
+
+
+def test_nothing_measured_has_the_reasons_of_all_parts() -> None:
+    """Each once, in their order; the words of a part without one are a reason too."""
+    samples, meter = (EnergyReason(kind=kind) for kind in (EnergyLack.SAMPLES, EnergyLack.METER))
+    nodes = [Energy.unknown_of_node(*each) for each in ((samples, meter), (meter,))]
+    total = sum_of_boards([nodes[0], energy(None), nodes[1]])
+    assert total.reasons == (samples, meter, EnergyReason(text="no driver"))
 
 
 def test_sources_that_differ_are_mixed() -> None:
