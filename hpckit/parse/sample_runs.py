@@ -68,6 +68,8 @@ def run_at(
     heads = [_strided(view, one.at, count, period, _HEADER_DTYPE) for one in forms]
     for place, head in enumerate(heads):
         count = min(count, _sound(head, sequence + place, len(forms)))
+    if count < _LEAST_RUNS:
+        return {}, 0
     count = _whole(view, forms, period, count)
     if not count:
         return {}, 0
