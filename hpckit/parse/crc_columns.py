@@ -2,7 +2,8 @@
 
 A CRC is a register that bytes go through: what so many zero bytes make of it is a linear function
 of its bits, and other bytes are added to it (zlib.h, crc32_combine). So the CRC of several blocks
-together follows from those that their headers say, and need not be asked for block by block.
+together follows from those that their headers say, and need not be asked for block by block; only
+damage of several of them may cancel out, which is missed once in 2^32.
 """
 
 from __future__ import annotations
