@@ -106,5 +106,15 @@ def added_up(printed: dict[str, Any]) -> tuple[int, int]:
     assert abs(ranks_j - parts["ranks_j"]) < 1e-6 * gpu["value_j"]
     total_j = parts["ranks_j"] + parts["idle_remainder_j"]
     assert abs(total_j - gpu["value_j"]) < 1e-6 * gpu["value_j"]
-    assert parts["ranks_j"] > 0
+    assert parts["ranks_j"] >= 0.5 * gpu["value_j"] * share_with_ranks(printed)
     return len(printed["gpus"]), len(printed["ranks"])
+
+
+def share_with_ranks(printed: dict[str, Any]) -> float:
+    """Which part of the time that GPUs were held ranks had them, of those whose end is known."""
+    ended = [one for one in printed["ranks"] if one["ended_s"] is not None]
+    assert ended, "no rank has an end"
+    had_s = sum((one["ended_s"] - one["started_s"]) * len(one["gpus"]) for one in ended)
+    assert had_s > 0
+    share: float = had_s / sum(one["held_s"] for one in printed["gpus"])
+    return share
