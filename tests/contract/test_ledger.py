@@ -161,23 +161,23 @@ def test_each_update_is_kept_with_the_reading_before_it(kept: Kept) -> None:
 
 
 def until_followed(kept: Kept, text: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Both lines of runs of 0.7 s, until one has seen all counters change, and near its end.
+    """Both lines of longer and longer runs, until all counters were seen to change near the end.
 
-    A busy machine may see no change of a run in time; five such runs are a failure.
+    A busy machine may see no change of a run in time.
     """
-    for _ in range(5):
-        _, (start, end) = kept(text, "sleep", "0.7")
+    for length_s in (0.7, 0.7, 1.5, 3, 6, 12):
+        _, (start, end) = kept(text, "sleep", f"{length_s}")
         yield start, end
         if all(is_followed(last, end["updates"]) for last in end["gpus"]):
             return
-    pytest.fail(f"no run has two updates of each GPU, one of them late: {end['updates']}")
+    pytest.fail("no run has two updates of each GPU, one of them late")
 
 
 def is_followed(last: dict[str, Any], updates: list[dict[str, Any]]) -> bool:
-    """Whether two updates of a GPU came before its last reading, one in the 400 ms before it."""
+    """Whether two updates of a GPU came before its last reading, one not long before it."""
     ages_ns = [last["monotonic_ns"] - one["monotonic_ns"] for one in told_of(last, updates)]
     before_ns = [age_ns for age_ns in ages_ns if age_ns >= 0]
-    return len(before_ns) >= 2 and min(before_ns) < 400e6
+    return len(before_ns) >= 2 and min(before_ns) < 1e9
 
 
 def told_of(gpu: dict[str, Any], readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
