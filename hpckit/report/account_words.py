@@ -111,8 +111,7 @@ def _odd_ones(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
 
 
 def _gpu_name(gpu: GpuAccount) -> str:
-    which = gpu.label
-    return f"{which} on {gpu.node}"
+    return f"{gpu.label} on {gpu.node}"
 
 
 # --- ranks ---------------------------------------------------------------------------------------
