@@ -459,7 +459,8 @@ def report_page() -> str:
 def _document_page(head: str, root: type) -> str:
     parts = [_NOTE, head]
     for cls in dict.fromkeys(_model_classes(root)):
-        rows = [(f"`{field.name}`", _model_words(hint)) for field, hint in field_types(cls)]
+        hints = typing.get_type_hints(cls)
+        rows = [(f"`{name}`", _model_words(hint)) for name, hint in hints.items()]
         title = "The document" if cls is root else cls.__name__
         doc = _unwrapped(inspect.cleandoc(cls.__doc__ or ""))
         parts.append(f"## {title}\n\n{doc}\n\n{_table(('key', 'type'), rows)}\n")
@@ -475,10 +476,16 @@ def node_picture() -> str:
 
 def _model_classes(cls: type) -> Iterator[type]:
     yield cls
-    for _, hint in field_types(cls):
+    for hint in typing.get_type_hints(cls).values():
         for one in _parts_of(hint):
-            if dataclasses.is_dataclass(one):
+            if _is_record(one):
                 yield from _model_classes(one)
+
+
+def _is_record(hint: Any) -> bool:
+    """Whether it is one of our own classes with fields."""
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or dataclasses.is_dataclass(hint)
 
 
 def _parts_of(hint: Any) -> Iterator[Any]:
@@ -497,7 +504,7 @@ def _model_words(hint: Any) -> str:
         return f"{' or '.join(words)}, or `null`"
     if typing.get_origin(hint) is tuple:
         return f"list of {_model_words(typing.get_args(hint)[0])}"
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     return _type_words(getattr(hint, "__supertype__", hint))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from hpckit.model.energy_reason import EnergyReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFiles:
+class AccountFiles(Struct, frozen=True, kw_only=True):
     """What one incarnation left: its ledgers, by rank, its sample files and topologies, by node.
 
     `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
@@ -24,8 +24,7 @@ class AccountFiles:
     topologies: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundAccounts:
+class FoundAccounts(Struct, frozen=True, kw_only=True):
     """The accounts of a job, or of one task of an array, by incarnation.
 
     `missing` has a sentence for each thing that lies there and cannot be read. `array_tasks` are
@@ -64,8 +63,7 @@ class SampleStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedFile:
+class ArchivedFile(Struct, frozen=True, kw_only=True):
     """A sample file for an archive: the incarnation that it is of (None: its META says).
 
     `pieces` reads it anew each time that it is called.
@@ -76,8 +74,7 @@ class ArchivedFile:
     pieces: Callable[[], Iterable[bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmEnergy:
+class SlurmEnergy(Struct, frozen=True, kw_only=True):
     """Joules of a job's nodes by Slurm's accounting, and the plugin that counted them.
 
     `value_j` is None where it has none, and `reasons` say why.

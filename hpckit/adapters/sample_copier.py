@@ -135,6 +135,8 @@ class Copier:
             self._said = False
 
     def _copy(self) -> None:
+        # Asked before what there is: an end that comes later has a turn of its own.
+        ending = self._ending
         data = self.store.next_bytes()
         if data:
             fd = self._ours()
@@ -143,10 +145,10 @@ class Copier:
                 self._size = (self._size or 0) + count
                 self.store.copied(count)
                 data = self.store.next_bytes()
-        is_due = self._ending or time.monotonic() - self._synced_s >= SYNC_S
+        is_due = ending or time.monotonic() - self._synced_s >= SYNC_S
         if self._fd is not None and is_due:
             self._sync(self._fd)
-        if self._fd is not None and self._ending:
+        if self._fd is not None and ending:
             self._let_go()
 
     def _sync(self, fd: int) -> None:

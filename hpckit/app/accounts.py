@@ -7,8 +7,9 @@ its sampler, or of its ranks where there was none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from hpckit.account_ports import AccountFiles, FoundAccounts, SampleStore
 from hpckit.errors import ParseError, StorageFailed
@@ -25,8 +26,7 @@ _DT_BYTES = 4
 _MOST_NS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleSpan:
+class SampleSpan(Struct, frozen=True, kw_only=True):
     """A sample file, and from when to when it goes, on the clock of its first boot."""
 
     path: Path
@@ -41,8 +41,7 @@ class SampleSpan:
         return self.meta.node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEvidence:
+class NodeEvidence(Struct, frozen=True, kw_only=True):
     """All that is known of one node in one incarnation.
 
     `begin_ns` and `end_ns` are the first and last evidence on CLOCK_MONOTONIC, `realtime_offset_ns`
@@ -97,8 +96,7 @@ class NodeEvidence:
         ]
 
 
-@dataclass(slots=True)
-class _Gathering:
+class _Gathering(Struct):
     """Evidence while it is gathered, by restart and node."""
 
     lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=dict)

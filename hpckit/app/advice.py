@@ -6,9 +6,10 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from hpckit.decide.advice import advise, values_of
 from hpckit.decide.advice_outcome import advice_document, outcomes

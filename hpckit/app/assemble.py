@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,11 +23,11 @@ from hpckit.model.account import (
 )
 from hpckit.model.ledger import RankEnd, RankLedger
 
-_USAGE = frozenset(one.name for one in dataclasses.fields(GpuUsage))
+_USAGE = frozenset(GpuUsage.__struct_fields__)
 _TAKEN = tuple(
-    one.name
-    for one in dataclasses.fields(GpuAccount)
-    if one.name in _USAGE and one.name not in ("held_s", "waste", "throttling", "refused")
+    name
+    for name in GpuAccount.__struct_fields__
+    if name in _USAGE and name not in ("held_s", "waste", "throttling", "refused")
 )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.measure.energy_sum import Part, sum_of_boards, sum_of_parts
 from hpckit.model.account import Energy, GpuAccount, Incarnation, NodeAccount, Share
@@ -31,8 +33,7 @@ that later."""
 _MOST_UNSEEN: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class Holding(Struct, frozen=True, kw_only=True):
     """From when to when an incarnation held its nodes, seconds since the epoch.
 
     `is_running` is whether there may be more of it.

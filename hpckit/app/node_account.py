@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
@@ -91,15 +92,15 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     if meter.value_j is None:
         return None
     if meter.scope in _WHOLE or gpu is None:
-        return dataclasses.replace(meter, scope="node")
+        return replace(meter, scope="node")
     if gpu.value_j is None:
         text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
         return Energy.unknown_of_node(EnergyReason(text=text))
     if gpu.scope == "module":
         words = "the GPUs' modules, which have the CPUs in them"
-        return dataclasses.replace(gpu, scope="node", because=words)
+        return replace(gpu, scope="node", because=words)
     words = f"{meter.because}, and the {_gpus(gpu)}; without NICs, disks, fans and losses"
-    return dataclasses.replace(sum_of_boards([meter, gpu], because=words), scope="node")
+    return replace(sum_of_boards([meter, gpu], because=words), scope="node")
 
 
 def _gpus(gpu: Energy | None) -> str:
@@ -130,7 +131,7 @@ def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
         if one.energy.value_j is None:
             return one.energy
     parts = [Part(one.energy, one.node, (one.span_s or 0.0) + one.unseen_s) for one in nodes]
-    return dataclasses.replace(sum_of_parts(parts), scope="node")
+    return replace(sum_of_parts(parts), scope="node")
 
 
 def with_slurms(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hpckit.account_ports import SampleStore
 from hpckit.app.accounts import NodeEvidence, SampleSpan
@@ -34,8 +35,7 @@ _MOST_UPDATES = 16
 """Of a GPU's counter at either end of a life: an entry writes five there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFold:
+class GpuFold(Struct, frozen=True, kw_only=True):
     """What was found of one GPU; `usage` None where no samples are of it."""
 
     gpu: SampledGpu
@@ -48,8 +48,7 @@ class GpuFold:
         return None if self.gpu.index == _UNKNOWN_INDEX else self.gpu.index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFold:
+class NodeFold(Struct, frozen=True, kw_only=True):
     """What was found of one node in one incarnation; `meta` None where no sampler ran."""
 
     evidence: NodeEvidence
@@ -62,8 +61,7 @@ class NodeFold:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldRequest:
+class FoldRequest(Struct, frozen=True, kw_only=True):
     """A node to be folded; curves of `points` points begin where `origin_s` (epoch) is.
 
     `is_running` is whether a rank without an end may go on.
@@ -76,8 +74,7 @@ class FoldRequest:
     is_running: bool = False
 
 
-@dataclass(slots=True)
-class _Folds:
+class _Folds(Struct):
     """The folds of a node's GPUs, made when a GPU is first seen.
 
     Rows of a GPU wait in a block of its own: copied together once, both folds pass through them

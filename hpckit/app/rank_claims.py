@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hpckit.account_ports import SampleStore
 from hpckit.app.accounts import NodeEvidence, SampleSpan

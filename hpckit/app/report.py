@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
 from hpckit.app.accounts import NodeEvidence, gather
@@ -49,8 +51,7 @@ FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], I
 """Gives the folds in the order of the requests, computed here or by other processes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True, kw_only=True):
     """What is known of a job besides its accounts; all of it may be missing.
 
     `nodes` are those of the allocation, `gpus_per_node` are the GPUs that the job file asks for on
@@ -72,8 +73,7 @@ class JobFacts:
     is_running: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportTools:
+class ReportTools(Struct, frozen=True, kw_only=True):
     """What a report is made with.
 
     `progress` hears of each node that is done, and of how many; `slurm_energy` is asked where

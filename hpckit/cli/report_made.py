@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hpckit.errors import HpckitError
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from hpckit.model.energy_site import EnergySite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeReport:
+class MadeReport(Struct, frozen=True, kw_only=True):
     """The report, and the accounts that it is of."""
 
     report: JobReport
@@ -61,8 +61,7 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
     return MadeReport(report=report, found=found, store=store)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """What is known of the job, where its accounts lie, and what reads them."""
 
     facts: JobFacts

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from hpckit.decide.advice_cpus import cpu_advice
 from hpckit.decide.advice_gpus import gpu_advice
 from hpckit.decide.advice_memory import memory_advice
@@ -47,7 +49,7 @@ def _one_at_a_time(
     if not are_fewer or not time:
         return cpus, time
     words = "the time limit stays until a run on these has shown its time"
-    return tuple(replace(one, because=f"{one.because}; {words}") for one in cpus), ()
+    return tuple(structs.replace(one, because=f"{one.because}; {words}") for one in cpus), ()
 
 
 def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:

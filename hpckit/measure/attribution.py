@@ -6,12 +6,13 @@ while no rank holds it is the idle remainder. So ranks and remainder add up to t
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.measure.energy_sum import sum_of_boards
 from hpckit.measure.gpu_energy import GpuEnergy
@@ -24,8 +25,7 @@ _CUT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankClaim:
+class RankClaim(Struct, frozen=True, kw_only=True):
     """A life of a rank on one node: the GPUs that it held, from when to when (CLOCK_MONOTONIC).
 
     `ended_by` is as in hpckit.model.account.RankAccount.
@@ -38,8 +38,7 @@ class RankClaim:
     ended_by: str = "ledger"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
+class Attribution(Struct, frozen=True, kw_only=True):
     """Energies by rank's life (in the order of the claims) and idle remainders by GPU."""
 
     ranks: tuple[Energy, ...]
@@ -153,4 +152,4 @@ def _of_rank(
     words = [total.because] if total.because else []
     if claim.ended_by in _CUT:
         words.append(f"it was killed: until {_CUT[claim.ended_by]}")
-    return dataclasses.replace(total, value_j=math.fsum(joules), because="; ".join(words))
+    return replace(total, value_j=math.fsum(joules), because="; ".join(words))

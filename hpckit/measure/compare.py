@@ -7,11 +7,11 @@ them. `measure/spread` says what they are made of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from hpckit.measure.compare_series import QUANTITIES, USEFUL_FRAC, JobSeries, series_of
 from hpckit.measure.compare_why import NOT_MEASURED, which, why_unknown
@@ -48,8 +48,7 @@ _HALF_WIDTH: Final = 1.96
 _S_PER_H: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedSide:
+class ComparedSide(Struct, frozen=True, kw_only=True):
     """One of the jobs: its report, its samples, and what it was asked to be, by dotted key.
 
     Chunks of all incarnations may come; the last one counts. `recipe` None is not known.
@@ -219,8 +218,7 @@ def _weighted(mean: float, influence: Floats, *, same_boards: bool) -> Spread | 
 # --- what the accounts say -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfAccounts:
+class _OfAccounts(Struct, frozen=True, kw_only=True):
     """A quantity of which accounts have one number a GPU: `of_gpu`; None is not known.
 
     Its course in time is that of the series `sampled`, times `factor`. `error` is what its

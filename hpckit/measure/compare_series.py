@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from hpckit.measure.compare_states import WaitingPower, shares_of, states_in, useful_shares
 from hpckit.measure.rows import Rows, Times, counter_steps, measured, rows_by_gpu
@@ -41,8 +41,7 @@ USEFUL_FRAC: Final = "useful_frac"
 _QUIET_FRAC: Final = "quiet_frac"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSeries:
+class JobSeries(Struct, frozen=True, kw_only=True):
     """By quantity a matrix of GPUs × moments, NaN where nothing was measured."""
 
     uuids: tuple[str, ...]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.measure.rows import Floats, median
@@ -63,8 +63,7 @@ class Readings(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Clockwork:
+class Clockwork(Struct, frozen=True):
     """When a counter is renewed: every `period_s`; at `anchors_s` it was."""
 
     period_s: float = USUAL_UPDATE_S

@@ -6,11 +6,11 @@ energies of times that follow one another add up exactly.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.measure.cells import COLUMNS, Cells, Frame
@@ -132,7 +132,7 @@ class GpuEnergyFold:
     def _count(self, **more: int) -> None:
         now = {name: getattr(self._counts, name) + count for name, count in more.items() if count}
         if now:
-            self._counts = dataclasses.replace(self._counts, **now)
+            self._counts = replace(self._counts, **now)
 
     def _seconds(self, times_ns: Times) -> Floats:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
@@ -249,7 +249,7 @@ class GpuEnergyFold:
         told = clockwork_of(without_glitches(self._told, self._most_w)[0])
         if told.sigma_s or seen is None:
             return told
-        return dataclasses.replace(told, period_s=seen.period_s)
+        return replace(told, period_s=seen.period_s)
 
     def _closed(self, knots: Knots, curve: PowerCurve | None) -> Knots:
         """The knots up to the last that lies within the power, too; none where there is no cell."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from hpckit.measure.judged import JUDGED_S, is_judged
 from hpckit.measure.stragglers import Straggler
@@ -26,22 +28,21 @@ class Evidence(NamedTuple):
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredJob:
+class MeasuredJob(Struct, frozen=True, kw_only=True, dict=True):
     """A report without findings, and its stragglers."""
 
     report: JobReport
     stragglers: tuple[Straggler, ...] = ()
-    judged: tuple[GpuAccount, ...] = field(init=False)
-    """The GPUs of which enough is known to say something about how they were used."""
-    judged_on: Mapping[tuple[int, str], Sequence[GpuAccount]] = field(init=False)
-    """The same by incarnation and node."""
 
-    def __post_init__(self) -> None:
-        """Judge the GPUs once: checks ask for each node."""
-        judged = tuple(gpu for gpu in self.report.gpus if is_judged(gpu))
-        object.__setattr__(self, "judged", judged)
-        object.__setattr__(self, "judged_on", _by_node(judged))
+    @cached_property
+    def judged(self) -> tuple[GpuAccount, ...]:
+        """The GPUs of which enough is known to say something about how they were used."""
+        return tuple(gpu for gpu in self.report.gpus if is_judged(gpu))
+
+    @cached_property
+    def judged_on(self) -> Mapping[tuple[int, str], Sequence[GpuAccount]]:
+        """The same by incarnation and node: checks ask for each node."""
+        return _by_node(self.judged)
 
     @property
     def long_held(self) -> tuple[GpuAccount, ...]:
@@ -52,8 +53,7 @@ class MeasuredJob:
 Check = Callable[[MeasuredJob], Iterable[Evidence]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """One thing that may be worth knowing of a job.
 
     `what` says what it means, `threshold` from when on it is found and why, `source` where it or

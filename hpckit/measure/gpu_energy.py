@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.measure.cells import COLUMNS
@@ -26,8 +26,7 @@ _ENDS: Final = 2
 _LEAST_COVERED: Final = 0.995
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """What was wrong with a GPU's rows, how often.
 
     `duplicates`: rows of a time that was there; `backwards`: of a time before it; `glitches`:
@@ -47,8 +46,7 @@ class Counts:
     no_power: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuEnergy:
+class GpuEnergy(Struct, frozen=True, kw_only=True):
     """The energy of one GPU in one boot.
 
     `joules` and the like are by `marks_ns`. `energy` is that from the first mark to the last;

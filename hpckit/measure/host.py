@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from hpckit.measure.cpu_need import CpuNeed
 from hpckit.measure.host_columns import (
@@ -36,8 +36,7 @@ _NO_METER: Final = EnergyReason(kind=EnergyLack.METER)
 _SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostUsage:
+class HostUsage(Struct, frozen=True, kw_only=True):
     """What the host columns say; names and units as in NodeAccount.
 
     `energy` is of the best meter that there is, and its `scope` says what that includes: `node`

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from hpckit.measure.peers import Ordered
 from hpckit.model.account import GpuAccount, NodeAccount
@@ -26,8 +27,7 @@ CPU_THROTTLED_FRAC: Final = 0.02
 _Measure = Callable[[GpuAccount], float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What else is known: nodes' accounts, their topologies by name, and ranks' CPUs.
 
     `cpus` are those that the rank of a GPU may run on, by (node, uuid), in Linux's list format.

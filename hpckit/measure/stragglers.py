@@ -13,12 +13,13 @@ has more to do draws more.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.measure.judged import is_judged, known_s
 from hpckit.measure.peers import Ordered, above
@@ -44,8 +45,7 @@ GpuKey = tuple[int, str, str]
 """Restart, node and uuid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Straggler:
+class Straggler(Struct, frozen=True, kw_only=True):
     """A GPU behind its peers: `behind_frac` is by how much its work takes longer than theirs.
 
     `because` is the evidence, `causes` what explains it, the surest first; none where nothing
@@ -151,7 +151,7 @@ def _with_behind(
     keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
     if not any(key in known for key in keys):
         return rank
-    return dataclasses.replace(rank, behind_frac=max(behind.get(key, 0.0) for key in keys))
+    return replace(rank, behind_frac=max(behind.get(key, 0.0) for key in keys))
 
 
 def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> list[Straggler]:
@@ -162,8 +162,7 @@ def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> 
         seen.setdefault(key, one)
     peers = Peers(tuple(gpus.values()))
     return [
-        dataclasses.replace(one, causes=causes_of(gpus[key], peers, surroundings))
-        for key, one in seen.items()
+        replace(one, causes=causes_of(gpus[key], peers, surroundings)) for key, one in seen.items()
     ]
 
 
@@ -180,7 +179,7 @@ def _by_waiting(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
         others = useful[key] - excess
         words = "it worked {} of the time, the others {} and waited"
         one = _straggler(gpus[key], excess / others, words, share(useful[key]), share(others))
-        found[key] = dataclasses.replace(one, wasted_gpu_s=waited_s * excess / all_excess)
+        found[key] = replace(one, wasted_gpu_s=waited_s * excess / all_excess)
     return found
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from hpckit.measure.curves import MOST_POINTS, CurveTable, Series
@@ -62,8 +62,7 @@ _PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not 
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuUsage:
+class GpuUsage(Struct, frozen=True, kw_only=True):
     """What one GPU did in the time that it was held; names and units as in GpuAccount.
 
     `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why

@@ -7,9 +7,10 @@ joules, times seconds since the epoch, durations seconds, shares 0 to 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from hpckit.model.energy_reason import EnergyReason
 from hpckit.model.report_finding import ReportFinding
@@ -31,8 +32,7 @@ class EnergySource(StrEnum):
     MIXED = "mixed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Energy:
+class Energy(Struct, frozen=True, kw_only=True):
     """An energy with its provenance.
 
     `plus_minus_j` is the half width of the 95 % interval, and `unseen_j` the part of it for what a
@@ -60,8 +60,7 @@ class Energy:
         return cls(value_j=None, scope="node", because=because, reasons=reasons)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """How GPU-seconds were spent, in GPU-seconds; `unknown` is time without a measurement.
 
     `no_process`: held, and nothing computed on it; `idle`: a process, and no kernel ran; `spin`:
@@ -87,8 +86,7 @@ class Share:
         return self.total_gpu_s > self.unknown_gpu_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttling:
+class Throttling(Struct, frozen=True, kw_only=True):
     """Seconds for which the clocks were held down, None where the driver does not say."""
 
     power_cap_s: float | None = None
@@ -96,8 +94,7 @@ class Throttling:
     power_brake_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """A stretch of time in which a GPU was held and did nothing; `kind` no-process or idle.
 
     `started_s` and `ended_s` are seconds since the epoch, as the report's own are. `is_late` where
@@ -110,8 +107,7 @@ class Window:
     is_late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Struct, frozen=True, kw_only=True):
     """A quantity over time, thinned for drawing: `at_s` seconds after the report's `started_s`.
 
     `values` are means, `lows` and `highs` the extremes of what each point stands for; None is a
@@ -126,8 +122,7 @@ class Curve:
     highs: tuple[float | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuAccount:
+class GpuAccount(Struct, frozen=True, kw_only=True):
     """One GPU in one incarnation of the job.
 
     `energy.value_j` is the number to use: the counter's where it counted, the integral of the power
@@ -174,8 +169,7 @@ class GpuAccount:
         return self.uuid if self.index is None else f"GPU{self.index}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankAccount:
+class RankAccount(Struct, frozen=True, kw_only=True):
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.model.ledger.RankStart.
 
     `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
@@ -204,8 +198,7 @@ class RankAccount:
     write_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAccount:
+class NodeAccount(Struct, frozen=True, kw_only=True):
     """One node in one incarnation. `missing` says what is not there of it, and why.
 
     `started_s` and `ended_s` are its first and last evidence, None where it left none; `unseen_s`
@@ -258,8 +251,7 @@ class NodeAccount:
         return min(1.0, self.cpu_throttled_s / (self.cpus * self.span_s))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True, kw_only=True):
     """One run of the job between two requeues.
 
     `is_lost` where a later one followed: what no checkpoint kept of it was lost, all of it at most.
@@ -274,8 +266,7 @@ class Incarnation:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conservation:
+class Conservation(Struct, frozen=True, kw_only=True):
     """Σ ranks + idle remainder = Σ GPUs, checked: `error_j` is what is left over."""
 
     ranks_j: float
@@ -288,8 +279,7 @@ class Conservation:
         return self.gpus_j - self.ranks_j - self.idle_remainder_j
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Struct, frozen=True, kw_only=True):
     """A change to the job file: key (dotted), value now and proposed in the file's spelling.
 
     `saving` is what it is predicted to save, by quantity (`gpu_s`, `energy_j`, `mem_bytes` …).
@@ -302,8 +292,7 @@ class Advice:
     saving: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceOutcome:
+class AdviceOutcome(Struct, frozen=True, kw_only=True):
     """What became of one prediction of advice that this job was submitted with.
 
     `report` is the job whose report gave the advice; `quantity` is what was predicted, in the unit
@@ -322,8 +311,7 @@ class AdviceOutcome:
     before: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """What the energy cost, with the site's factors; None where the site file has no factor."""
 
     facility_j: float | None = None
@@ -334,8 +322,7 @@ class Cost:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedJob:
+class ReportedJob(Struct, frozen=True, kw_only=True):
     """The job that the report is about, as far as it is known.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
@@ -358,8 +345,7 @@ class ReportedJob:
     synthetic: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnergy:
+class JobEnergy(Struct, frozen=True, kw_only=True):
     """The energies of the whole job: all incarnations.
 
     `lost_gpu_j` is that of incarnations before a requeue, the most that can have been lost.
@@ -372,8 +358,7 @@ class JobEnergy:
     conservation: Conservation | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobReport:
+class JobReport(Struct, frozen=True, kw_only=True):
     """The whole report. `missing` says what is not in it, a sentence each.
 
     `advice_patch` is the advice as a unified diff of the job file, None where there is no file or

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 COMPARISON_SCHEMA: Final = "hpckit.comparison/1"
 
@@ -20,8 +21,7 @@ class Verdict(StrEnum):
     NOT_KNOWN = "not-known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Struct, frozen=True, kw_only=True):
     """A value and its 95 % interval, None where there is none."""
 
     value: float
@@ -29,8 +29,7 @@ class Interval:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedQuantity:
+class ComparedQuantity(Struct, frozen=True, kw_only=True):
     """One quantity of both jobs; its unit is at the end of the name.
 
     `smallest_seen` is the smallest true difference that such samples would have shown in 8 of 10
@@ -48,8 +47,7 @@ class ComparedQuantity:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedJob:
+class ComparedJob(Struct, frozen=True, kw_only=True):
     """One of the two jobs."""
 
     job_id: str | None
@@ -61,8 +59,7 @@ class ComparedJob:
     synthetic: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """Two jobs compared.
 
     `recipe` names what was asked differently, a sentence each; None: nobody knows what was asked.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 MODEL_KEYS: Final = ("node_idle_w", "cpu_core_w")
 """The keys of the site file's [energy] by which a node without a meter is modelled."""
@@ -27,8 +28,7 @@ class EnergyLack(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyReason:
+class EnergyReason(Struct, frozen=True, kw_only=True):
     """One reason: `keys` are those of `site-keys`, and `text` is what `other` says."""
 
     kind: EnergyLack = EnergyLack.OTHER

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import names_shown, numbers_shown, visible
@@ -13,8 +14,7 @@ _WHOLE_NODE: Final = ("GPUs",)
 _PLURALS: Final = {"has": "have", "is": "are", "runs": "run", "had": "had"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingGroup:
+class FindingGroup(Struct, frozen=True, kw_only=True):
     """Findings that differ in their subject alone.
 
     `because` is the evidence of the first, which may begin with its subject.

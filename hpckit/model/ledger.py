@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(Struct, frozen=True, kw_only=True):
     """One moment in nanoseconds: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME."""
 
     realtime_ns: int
@@ -14,8 +13,7 @@ class Moment:
     boottime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyReading:
+class EnergyReading(Struct, frozen=True, kw_only=True):
     """A GPU's energy counter at a moment of the monotonic clock.
 
     `energy_mj` is millijoules since the driver was loaded, None with the reason in `refused`
@@ -28,8 +26,7 @@ class EnergyReading:
     refused: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankStart:
+class RankStart(Struct, frozen=True, kw_only=True):
     """A rank's first line. `gpus` are those that are taken to be this rank's; `claim` says by what.
 
     `claim` is `visible` (it sees these alone), `local-rank` (it sees its node's GPUs, and has the
@@ -55,8 +52,7 @@ class RankStart:
     nvml_refused: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
+class RankEnd(Struct, frozen=True, kw_only=True):
     """A rank's last line; what could not be read is None.
 
     CPU seconds, memory peak (bytes, the largest process) and IO (bytes, /proc/PID/io) are of the
@@ -84,8 +80,7 @@ class RankEnd:
     write_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankLedger:
+class RankLedger(Struct, frozen=True, kw_only=True):
     """Both ends of a rank; `end` None is one that was killed, or still runs.
 
     `left_out` has a sentence for each number of theirs that cannot be, and is None for that.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration, format_indices
@@ -21,8 +22,7 @@ class Unit(StrEnum):
     COUNT = "count"
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A figure of a sentence, as it was measured."""
 
     value: float
@@ -59,8 +59,7 @@ def count(number: float) -> Figure:
     return Figure(number, Unit.COUNT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
+class Clause(Struct, frozen=True, kw_only=True):
     """A part of a sentence: `words` around `figures`, of which there is one less.
 
     `rule` names the rule that finds the same by itself, and has its own remedy for it.
@@ -108,8 +107,7 @@ def sentence(clauses: Iterable[Clause | str]) -> str:
     return "; ".join(map(str, clauses))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """What a finding is about: a thing on nodes, nodes, or, without nodes, something of the job.
 
     `what` is such as `GPU0-3`, and `ranks` are those that had it. `restart` is the incarnation: a
@@ -136,8 +134,7 @@ class Subject:
         return is_there and self.restart == other.restart and self.what in ("", other.what)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFinding:
+class ReportFinding(Struct, frozen=True, kw_only=True):
     """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
 
     `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`. The words

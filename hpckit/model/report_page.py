@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePicture:
+class NodePicture(Struct, frozen=True, kw_only=True):
     """A kind of node as an SVG file in itself, and the nodes of the job that are of that kind."""
 
     nodes: tuple[str, ...]
     svg: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotLibrary:
+class PlotLibrary(Struct, frozen=True, kw_only=True):
     """A library that draws in the browser: the whole of its JavaScript; None where it is missing.
 
     Without `script`, `because` says why, and what would change it.
@@ -27,8 +26,7 @@ class PlotLibrary:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageParts:
+class PageParts(Struct, frozen=True, kw_only=True):
     """What a page is made of besides its report.
 
     `texts` are the templates by name (`report/page.html.j2`, `report/report.css`,

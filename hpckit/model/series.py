@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from hpckit.model.samples import GPU_COLUMNS
@@ -16,8 +16,7 @@ GPU_DTYPE = np.dtype([(column.name, _NUMPY_CODES[column.code]) for column in GPU
 """A record of `hpckit.model.samples.GPU_RECORD` for numpy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostColumn:
+class HostColumn(Struct, frozen=True, kw_only=True):
     """A column of the host records.
 
     `name` is `cgroup.cpu_usage_us`, `psi.memory_full_us`, `ib.mlx5_0.1.tx_bytes`,
@@ -30,8 +29,7 @@ class HostColumn:
     wraps_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledGpu:
+class SampledGpu(Struct, frozen=True, kw_only=True):
     """A GPU of a sample file, in the order of the column `gpu`.
 
     `energy` is `counter` or None, `power` is `average` (of one second), `instant`, `usage` (whose
@@ -54,8 +52,7 @@ class SampledGpu:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleMeta:
+class SampleMeta(Struct, frozen=True, kw_only=True):
     """The META block of a sample file. `rest` is what this version does not know."""
 
     node: str
@@ -75,8 +72,7 @@ class SampleMeta:
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleChunk:
+class SampleChunk(Struct, frozen=True, kw_only=True):
     """Some consecutive blocks of one file.
 
     `gpu_ns` (int64, CLOCK_MONOTONIC) has the time of each row of `gpu` (GPU_DTYPE); `host_ns` and
@@ -96,8 +92,7 @@ class SampleChunk:
     events: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileCondition:
+class FileCondition(Struct, frozen=True, kw_only=True):
     """How whole a sample file was: bytes that were no block, and blocks that are not there.
 
     `events_left_out` are more than a file has.

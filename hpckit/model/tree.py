@@ -17,6 +17,9 @@ def to_tree(value: Any) -> Any:
             file_key(field): to_tree(getattr(value, field.name))
             for field in dataclasses.fields(value)
         }
+    names: tuple[str, ...] | None = getattr(type(value), "__struct_fields__", None)
+    if names is not None:  # told by what it has: inside a job there is no msgspec
+        return {name: to_tree(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(name): to_tree(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

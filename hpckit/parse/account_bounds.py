@@ -7,7 +7,6 @@ can leave out the one record that is beyond them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -78,7 +77,7 @@ _PARTS: Final[Mapping[type, Mapping[str, type]]] = {
     RankEnd: {"gpus": EnergyReading, "updates": EnergyReading, "readings": EnergyReading},
 }
 _MAY_BE_NONE: Final = {
-    (cls, one.name) for cls in BOUNDS for one in dataclasses.fields(cls) if "None" in str(one.type)
+    (cls, name) for cls in BOUNDS for name, of in cls.__annotations__.items() if "None" in of
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, Final
 
@@ -17,9 +16,9 @@ from hpckit.parse.excerpt import refusal
 
 TOOL: Final = "sample file"
 
-_META_KEYS: Final = {one.name for one in dataclasses.fields(SampleMeta)} - {"rest"}
-_GPU_KEYS: Final = {one.name for one in dataclasses.fields(SampledGpu)}
-_COLUMN_KEYS: Final = {one.name for one in dataclasses.fields(HostColumn)}
+_META_KEYS: Final = set(SampleMeta.__struct_fields__) - {"rest"}
+_GPU_KEYS: Final = set(SampledGpu.__struct_fields__)
+_COLUMN_KEYS: Final = set(HostColumn.__struct_fields__)
 
 
 def parse_meta(payload: bytes) -> SampleMeta:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.model.samples import HEADER_BYTES, MAGIC
@@ -36,8 +36,7 @@ class Blocks(NamedTuple):
     payloads: NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """What the header of a block says of it, and where it begins."""
 
     at: int

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from hpckit.model.samples import (
@@ -50,8 +50,7 @@ def pieces_of(data: Piece) -> Iterator[memoryview]:
         yield view[at : at + PIECE_BYTES]
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """Where in the file the reader is, and what it found to be lost."""
 
     bytes_read: int = 0
@@ -64,8 +63,7 @@ class _Walk:
     rest: bytes = b""
 
 
-@dataclass(slots=True)
-class _Gathered:
+class _Gathered(Struct):
     """The blocks of one chunk, while it grows."""
 
     gpu: _Group = field(default_factory=list)

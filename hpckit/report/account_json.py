@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
+
+from msgspec.structs import replace
 
 from hpckit.model.account import REPORT_SCHEMA, JobReport
 from hpckit.model.tree import to_tree
@@ -16,8 +17,8 @@ def report_document(report: JobReport, version: str, *, curves: bool = False) ->
     A number that JSON has no word for (no such may come out of a measurement) is null.
     """
     if not curves:
-        gpus = tuple(dataclasses.replace(one, curves=()) for one in report.gpus)
-        report = dataclasses.replace(report, gpus=gpus)
+        gpus = tuple(replace(one, curves=()) for one in report.gpus)
+        report = replace(report, gpus=gpus)
     return {"schema": REPORT_SCHEMA, "hpckit": version, **_finite(to_tree(report))}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from hpckit.model.account import GpuAccount, JobReport, RankAccount, Share
 from hpckit.report.quantities import (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.model.report_finding import Clause, Figure, ReportFinding, sentence
 
@@ -13,8 +15,7 @@ _MOST_APART: Final = 2.0
 """Of figures that are further apart each says something else."""
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Findings that are alike, and the nodes that they are about."""
 
     findings: list[ReportFinding]

@@ -10,11 +10,11 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.model.account import GpuAccount
@@ -45,8 +45,7 @@ _LEAST_S: Final = 1e-3
 """A map of one moment is as long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True, kw_only=True):
     """A picture and what it shows; `note` says what of it is not drawn."""
 
     svg: str
@@ -63,8 +62,7 @@ def heat_map(gpus: Sequence[GpuAccount]) -> HeatMap | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Struct, frozen=True, kw_only=True):
     node: str
     name: str
     unit: str

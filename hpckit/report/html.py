@@ -12,11 +12,11 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
+from msgspec import Struct
 
 from hpckit.errors import RenderError
 from hpckit.model.account import JobReport
@@ -77,8 +77,7 @@ def report_html(
     return _rendered(parts.texts[PAGE], values, cache)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Drawn:
+class _Drawn(Struct, frozen=True, kw_only=True):
     key: str
     title: str
     about: str

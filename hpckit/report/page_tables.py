@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from hpckit.model.account import GpuAccount, Incarnation, JobReport, NodeAccount, RankAccount, Share
 from hpckit.model.node_words import gpu_model
@@ -28,8 +29,7 @@ _MOST_NOTES: Final = 12
 _Row = TypeVar("_Row")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """A cell of a row or of the head; `about` says more of it on pointing, such as a reason."""
 
     text: str
@@ -42,8 +42,7 @@ class Cell:
         return self.text == NOT_MEASURED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A table; the first cell of a row names what it is about."""
 
     key: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from hpckit.model.account import (
     GPUS_ALONE,
@@ -42,8 +43,7 @@ _MOST_BARS: Final = 64
 _KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Struct, frozen=True, kw_only=True):
     """One of the answers at the top: a name, its value, and what it rests on."""
 
     name: str
@@ -56,8 +56,7 @@ class Fact:
         return self.value == NOT_MEASURED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """A part of the bar of GPU-hours: `first` and `width` in percent of the bar."""
 
     look: str
@@ -69,8 +68,7 @@ class Piece:
     width: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(Struct, frozen=True, kw_only=True):
     """A finding or an advice."""
 
     severity: str
@@ -80,8 +78,7 @@ class Remark:
     cost: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankBar:
+class RankBar(Struct, frozen=True, kw_only=True):
     """A rank's busy share as a bar; `busy` and `behind` in percent of the bar, "" unmeasured."""
 
     name: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.model.account import Curve, GpuAccount, Window
@@ -46,8 +46,7 @@ _PERCENT_TOP: Final = 100.0
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True):
     """One quantity over time in the unit that it is shown in; not-a-number is a gap.
 
     `look` names its colour in the style sheet; `top` is where its axis ends, from 0; `limit` a
@@ -76,8 +75,7 @@ class Panel:
         return f"{with_unit} · mean {_short(float(known.mean()))} · max {_short(most)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
+class Shade(Struct, frozen=True, kw_only=True):
     """A stretch of time, seconds after the report's start, in which a GPU did nothing."""
 
     kind: str
@@ -85,8 +83,7 @@ class Shade:
     last_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotGroup:
+class PlotGroup(Struct, frozen=True, kw_only=True):
     """The panels of one GPU or rank, which share their axis of time from `first_s` to `last_s`."""
 
     key: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.model.node_words import figure

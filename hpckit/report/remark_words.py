@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Final
+
+from msgspec.structs import replace
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
 from hpckit.model.report_finding import ReportFinding, sentence

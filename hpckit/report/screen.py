@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from hpckit.model.text_width import columns
 from hpckit.report.line import wrapped
@@ -14,8 +15,7 @@ _CUT: Final = " …"
 _LEAST: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A part of the screen in several forms, the shortest first, each with more to say.
 
     `good` is the form that every block gets before any gets a longer one; `weight` says which

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hpckit.adapters.bokeh_plots import bokeh_plots
 from hpckit.adapters.resources import FileResources, packaged_data

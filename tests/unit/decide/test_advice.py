@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hpckit.decide.advice import advise, values_of, with_advice
 from hpckit.decide.advice_time import sensible_limit_s

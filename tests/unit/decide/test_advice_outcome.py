@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hpckit.decide.advice import advise, with_advice
 from hpckit.decide.advice_outcome import advice_document, outcomes

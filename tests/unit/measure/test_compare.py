@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hpckit.measure.compare import ComparedSide, compare
 from hpckit.measure.compare_series import series_of
@@ -125,7 +125,7 @@ def test_what_is_too_short_says_how_much_more(
 
 def test_energy_says_what_its_samples_lack() -> None:
     """Where there are samples the reason is not that there are none."""
-    sides = [dataclasses.replace(accounted(1), chunks=short(20).chunks) for _ in range(2)]
+    sides = [replace(accounted(1), chunks=short(20).chunks) for _ in range(2)]
     found = quantity(compare(*sides), "energy_per_gpu_hour_j")
     assert found.because == "A and B were sampled for too short a time: 25 s more each"
 
@@ -214,9 +214,9 @@ def accounted(
             unseen_j=unseen_frac * joules,
         )
         waste = Share(useful_gpu_s=useful_s, idle_gpu_s=TICKS - useful_s)
-        accounts.append(dataclasses.replace(one, energy=known, waste=waste))
-    report = dataclasses.replace(made.report, gpus=tuple(accounts))
-    return dataclasses.replace(made, report=report)
+        accounts.append(replace(one, energy=known, waste=waste))
+    report = replace(made.report, gpus=tuple(accounts))
+    return replace(made, report=report)
 
 
 @functools.cache
@@ -261,19 +261,15 @@ def test_what_the_sensors_do_not_see_may_be_the_difference() -> None:
 def test_one_board_beside_another_may_differ_by_its_gain() -> None:
     """The gain of 12 % cancels on the same board, and not on another."""
     same, other = accounted(1, gpus=1), accounted(2, 50.0, gpus=1)
-    moved = [dataclasses.replace(one, uuid="GPU-other") for one in other.report.gpus]
+    moved = [replace(one, uuid="GPU-other") for one in other.report.gpus]
     chunks = [
-        dataclasses.replace(
+        replace(
             one,
-            meta=dataclasses.replace(
-                one.meta, gpus=(dataclasses.replace(one.meta.gpus[0], uuid="GPU-other"),)
-            ),
+            meta=replace(one.meta, gpus=(replace(one.meta.gpus[0], uuid="GPU-other"),)),
         )
         for one in other.chunks
     ]
-    elsewhere = dataclasses.replace(
-        other, report=dataclasses.replace(other.report, gpus=tuple(moved)), chunks=chunks
-    )
+    elsewhere = replace(other, report=replace(other.report, gpus=tuple(moved)), chunks=chunks)
     found = [
         quantity(compare(same, one), "energy_per_gpu_hour_j").verdict for one in (other, elsewhere)
     ]
@@ -283,15 +279,15 @@ def test_one_board_beside_another_may_differ_by_its_gain() -> None:
 def told(made: ComparedSide, *energies: Energy) -> ComparedSide:
     """The same job with other energies in its report."""
     pairs = zip(made.report.gpus, energies, strict=True)
-    gpus = tuple(dataclasses.replace(one, energy=energy) for one, energy in pairs)
-    return dataclasses.replace(made, report=dataclasses.replace(made.report, gpus=gpus))
+    gpus = tuple(replace(one, energy=energy) for one, energy in pairs)
+    return replace(made, report=replace(made.report, gpus=gpus))
 
 
 def test_a_difference_that_no_sample_shows_is_none() -> None:
     """10 % more joules with the same power are of the start, or of what was not sampled."""
     first, second = accounted(1), accounted(2)
     known = [one.energy for one in second.report.gpus]
-    more = [dataclasses.replace(one, value_j=1.1 * (one.value_j or 0.0)) for one in known]
+    more = [replace(one, value_j=1.1 * (one.value_j or 0.0)) for one in known]
     found = quantity(compare(first, told(second, *more)), "energy_per_gpu_hour_j")
     assert found.verdict is Verdict.NOT_SEEN
 
@@ -299,8 +295,8 @@ def test_a_difference_that_no_sample_shows_is_none() -> None:
 def test_energy_is_of_the_time_in_which_it_was_measured() -> None:
     """A GPU that was held for twice as long as it was measured took no less for it."""
     first, second = accounted(1), accounted(2)
-    known = [dataclasses.replace(one.energy, coverage_frac=0.5) for one in second.report.gpus]
-    halved = [dataclasses.replace(one, value_j=0.5 * (one.value_j or 0.0)) for one in known]
+    known = [replace(one.energy, coverage_frac=0.5) for one in second.report.gpus]
+    halved = [replace(one, value_j=0.5 * (one.value_j or 0.0)) for one in known]
     whole = quantity(compare(first, second), "energy_per_gpu_hour_j").b
     half = quantity(compare(first, told(second, *halved)), "energy_per_gpu_hour_j").b
     assert half == pytest.approx(whole)
@@ -308,7 +304,7 @@ def test_energy_is_of_the_time_in_which_it_was_measured() -> None:
 
 def test_energy_without_samples_has_no_verdict() -> None:
     """Two counters tell how much, and not how it went over time."""
-    bare = [dataclasses.replace(accounted(seed), chunks=()) for seed in (1, 2)]
+    bare = [replace(accounted(seed), chunks=()) for seed in (1, 2)]
     found = quantity(compare(*bare), "energy_per_gpu_hour_j")
     assert (found.verdict, found.difference) == (Verdict.NOT_KNOWN, None)
     assert found.a is not None
@@ -345,8 +341,8 @@ def test_waiting_with_a_quiet_memory_is_told_by_its_power() -> None:
         "mem_util_pct": np.zeros((1, TICKS)),
     }
     chunk = chunk_of(columns)
-    limited = dataclasses.replace(chunk.meta.gpus[0], power_limit_w=700.0)
-    chunk = dataclasses.replace(chunk, meta=dataclasses.replace(chunk.meta, gpus=(limited,)))
+    limited = replace(chunk.meta.gpus[0], power_limit_w=700.0)
+    chunk = replace(chunk, meta=replace(chunk.meta, gpus=(limited,)))
     found = series_of([chunk], STARTED_S, STARTED_S + TICKS, 1).matrices["useful_frac"]
     assert np.nanmean(found) == pytest.approx(1 / 3, abs=0.02)
 
@@ -368,7 +364,7 @@ def test_a_busy_link_makes_waiting_of_moderate_traffic() -> None:
 
 def test_energy_of_split_gpus_is_said_to_be_of_the_whole() -> None:
     """A note says what else is in the energy."""
-    split = dataclasses.replace(energy(1e5), scope=SPLIT_GPU, plus_minus_j=None)
+    split = replace(energy(1e5), scope=SPLIT_GPU, plus_minus_j=None)
     notes = compare(side(power(1), energy=split), side(power(2))).notes
     assert any("MIG" in note for note in notes)
     assert not any("MIG" in note for note in compare(side(power(1)), side(power(2))).notes)

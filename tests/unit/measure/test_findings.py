@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hpckit.measure.finding_rules import RULES
 from hpckit.measure.findings import report_findings, report_findings_page

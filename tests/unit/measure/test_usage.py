@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.series import SampledGpu

@@ -8,11 +8,11 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from docs.generate import report_schema
 from hpckit.model.account import SPLIT_GPU, JobReport, Share

@@ -7,12 +7,12 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.model.account import Curve, GpuAccount, Window

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
 from hpckit.model.report_finding import (
