@@ -107,9 +107,25 @@ class Cells:
             is_frozen[at] = self._is_asleep(at)
         return Judged(
             is_reset=~(step_j >= 0),
-            is_impossible=step_j > frame.most_w * (self._span_s + frame.counter_period_s),
+            is_impossible=self._is_too_much(),
             is_frozen=is_frozen,
         )
+
+    def _is_too_much(self) -> NDArray[np.bool_]:
+        """Whether no GPU draws what these cells say, alone and together with the cell before.
+
+        A counter that missed renewals catches up at the next; its number was older than a period.
+        """
+        frame, step_j, span_s = self._frame, self._step_j, self._span_s
+        most_w, period_s = frame.most_w, frame.counter_period_s
+        is_too_much = step_j > most_w * (span_s + period_s)
+        at = np.flatnonzero(is_too_much[1:]) + 1
+        if len(at):
+            before_j, both_s = step_j[at - 1], span_s[at] + span_s[at - 1]
+            aged_s = np.minimum(both_s, span_s[at] + frame.still_s)
+            fits = (step_j[at] <= most_w * (aged_s + period_s)) & (before_j >= 0)
+            is_too_much[at] = ~(fits & (step_j[at] + before_j <= most_w * (both_s + period_s)))
+        return is_too_much
 
     def _is_asleep(self, at: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether these cells, whose counter stood still, have more power than it says."""

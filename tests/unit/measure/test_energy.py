@@ -157,6 +157,15 @@ def test_a_counter_that_stops_for_good_is_replaced() -> None:
     assert result.energy.value_j == pytest.approx(12_000, rel=0.02)
 
 
+def test_a_counter_that_catches_up_is_believed() -> None:
+    """A step that is too much for the time since a number was read is that of the time before."""
+    missed = (reading(30.497, 600 * 30.1), reading(30.502, 600 * 30.5))
+    at_mj = np.round(1000 * 600 * SECONDS).astype(np.uint64)
+    result = folded(power_w=steady(600.0), energy_mj=at_mj, readings=missed)
+    assert result.counts.impossible == 0
+    assert result.energy.value_j == pytest.approx(24_000, rel=1e-6)
+
+
 def test_an_impossible_step_is_not_taken() -> None:
     """A step above the power limit × 1.2 is integrated over, and counted."""
     counter = counter_mj(SECONDS)
