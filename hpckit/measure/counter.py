@@ -32,8 +32,9 @@ _SIGMAS_WIDE: Final = 2 * 6**0.5
 """Between the bounds of a life: as many standard deviations as 8 ms are of `_SPAN_SIGMA_S`."""
 _MOST_LIVES: Final = 256
 """More do not tell more."""
+_NEAREST: Final = 4
+"""So many updates on each side of a reading tell how old it is: a ledger has no more at an end."""
 _UPDATE_RANGE_S = (0.005, 1.5)
-_ALIKE_FRAC = 0.25
 _LEAST_EQUAL_FRAC = 0.3
 
 _Index = slice | NDArray[np.bool_]
@@ -270,17 +271,34 @@ def _put_in_phase(knots: Knots, read_s: Floats, late_s: Floats, clockwork: Clock
 
     `still_s` of these knots is for how long the same number was read after each.
     """
-    period_s, sigma_s = clockwork.period_s, knots.sigma_s
-    for anchor_s in clockwork.anchors_s:
-        reach_s = period_s * period_s / (12 * clockwork.sigma_s)
-        low, high = np.searchsorted(read_s, (anchor_s - reach_s, anchor_s + reach_s))
-        for at in range(int(low), int(high)):
-            periods = (read_s[at] - anchor_s) / period_s
-            unsure_s = 2 * abs(periods) * clockwork.sigma_s + SEEN_WITHIN_S
-            old_s = (periods + _LATE_S / period_s) % 1.0 * period_s
-            if knots.still_s[at] > 2 * unsure_s and old_s > period_s - unsure_s:
-                old_s = 0.0  # it would have changed soon, and did not: it just had
-            elif knots.still_s[at] <= 2 * unsure_s and not unsure_s < old_s < period_s - unsure_s:
-                continue
-            if old_s <= late_s[at] and unsure_s / 2 < sigma_s[at]:
-                knots.at_s[at], sigma_s[at] = read_s[at] - old_s, unsure_s / 2
+    period_s, anchors_s = clockwork.period_s, np.array(clockwork.anchors_s)
+    reach_s = period_s * period_s / (12 * clockwork.sigma_s)
+    near = _near(read_s, anchors_s, reach_s)
+    after = np.searchsorted(anchors_s, read_s[near])
+    for place in range(-_NEAREST, _NEAREST if len(near) else -_NEAREST):
+        anchor = after + place
+        is_there = (anchor >= 0) & (anchor < len(anchors_s))
+        at, anchor = near[is_there], anchor[is_there]
+        periods = (read_s[at] - anchors_s[anchor]) / period_s
+        unsure_s = 2 * np.abs(periods) * clockwork.sigma_s + SEEN_WITHIN_S
+        old_s = (periods + _LATE_S / period_s) % 1.0 * period_s
+        stays = knots.still_s[at] > 2 * unsure_s
+        # One that would have changed soon, and did not, just had.
+        old_s[stays & (old_s > period_s - unsure_s)] = 0.0
+        is_told = stays | ((unsure_s < old_s) & (old_s < period_s - unsure_s))
+        is_told &= np.abs(periods) * period_s <= reach_s
+        is_told &= (old_s <= late_s[at]) & (unsure_s / 2 < knots.sigma_s[at])
+        told = at[is_told]
+        knots.at_s[told] = read_s[told] - old_s[is_told]
+        knots.sigma_s[told] = unsure_s[is_told] / 2
+
+
+def _near(at_s: Floats, anchors_s: Floats, reach_s: float) -> NDArray[np.intp]:
+    """The places of moments that have an anchor so near; both are in order."""
+    begin = np.searchsorted(at_s, anchors_s - reach_s)
+    end = np.searchsorted(at_s, anchors_s + reach_s)
+    if bool((begin == end).all()):
+        return np.zeros(0, np.intp)
+    count = len(at_s) + 1
+    open_now = np.cumsum(np.bincount(begin, minlength=count) - np.bincount(end, minlength=count))
+    return np.flatnonzero(open_now)

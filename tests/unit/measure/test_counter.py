@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 from hpckit.measure.counter import Clockwork, Readings, clockwork_of, knots_of
+from tests.pace import slowness
 
 
 def readings(*rows: tuple[float, float, bool]) -> Readings:
@@ -93,3 +96,16 @@ def test_a_counter_that_stays_had_just_changed() -> None:
     rows = ((0.831, 1.0, True), (0.9295, 2.0, False), (0.9745, 2.0, False))
     knots = knots_of(readings(*rows), clockwork())
     assert knots.at_s[-1] == pytest.approx(0.9295, abs=0.003)
+
+
+def test_many_steps_take_time_in_proportion() -> None:
+    """Readings among ten thousand updates, all of which are in phase, are put in well under 1 s."""
+    updates_s = np.round(np.arange(0.031, 10_000, 1.0), 3)
+    clock = Clockwork(0.1, 1e-7, tuple(updates_s.tolist()))
+    at_s = np.arange(0.0, 10_000, 0.33)
+    energy_j = np.floor(10 * (at_s - 0.031))
+    steady = Readings(at_s, energy_j, np.zeros(len(at_s), np.bool_))
+    begun_s = time.process_time()
+    knots = knots_of(steady, clock)
+    assert time.process_time() - begun_s < 0.5 * slowness()
+    assert np.median(knots.sigma_s) < 0.003
