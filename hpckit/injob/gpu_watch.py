@@ -111,10 +111,8 @@ class GpuWatch:
         if self._is_late and not self._started.acquire(blocking=False):
             return {"gpus": [], "updates": [], "readings": []}
         is_late = not self._ended.acquire(timeout=END_LIMIT_S)
-        gpus = self._last
-        if is_late and not gpus:
-            now_ns = time.monotonic_ns()
-            gpus = [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine]
+        gpus, now_ns = list(self._last), time.monotonic_ns()
+        gpus += [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine[len(gpus) :]]
         after = [] if is_late else self._after
         # Each asked once: a thread that is late may still find more.
         seen = [one.changes() for one in self._tracks] + [one.changes() for one in after]
@@ -143,7 +141,8 @@ class GpuWatch:
         self._started.release()
         if not self._watch():
             self._ending.acquire()
-        self._last = [read(gpu) for gpu in self._mine]
+        for gpu in self._mine:
+            self._last.append(read(gpu))  # one by one: the next may never answer
         if time.monotonic_ns() - begun_ns < WATCHED_NS:
             self._look_after()
         self._ended.release()
@@ -162,17 +161,17 @@ class GpuWatch:
         """Look for the counters' changes; True when the end comes before that is done."""
         begun_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
         while True:
-            due_ns = min((track.due_ns for track in self._tracks), default=NEVER_NS)
+            # One at a time: the end is not to wait for as many answers as there are GPUs.
+            track = min(self._tracks, key=_due_ns, default=None)
+            due_ns = NEVER_NS if track is None else track.due_ns
             now_ns = time.monotonic_ns()
             spent_ns = time.thread_time_ns() - used_ns
-            if due_ns == NEVER_NS or spent_ns > _CPU_NS + (now_ns - begun_ns) // _CPU_PART:
+            is_enough = spent_ns > _CPU_NS + (now_ns - begun_ns) // _CPU_PART
+            if track is None or due_ns == NEVER_NS or is_enough:
                 return False
             if self._ending.acquire(timeout=max(0, due_ns - now_ns) / _NS_A_S):
                 return True
-            now_ns = time.monotonic_ns()
-            for track in self._tracks:
-                if track.due_ns <= now_ns:
-                    track.poll()
+            track.poll()
 
     def _look_after(self) -> None:
         """Where it is not clear how old the last readings are: wait for the next change."""
@@ -185,9 +184,13 @@ class GpuWatch:
         while not all(one.is_done for one in asked) and time.monotonic_ns() < until_ns:
             time.sleep(AFTER_STEP_NS / _NS_A_S)
             for one in asked:
-                if not one.is_done:
+                if not one.is_done and time.monotonic_ns() < until_ns:
                     one.poll()
         self._after = asked
+
+
+def _due_ns(track: CounterTrack) -> int:
+    return track.due_ns
 
 
 def _asking(gpu: Gpu) -> Ask:

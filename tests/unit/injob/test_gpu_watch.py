@@ -192,3 +192,41 @@ def test_a_driver_that_hangs_at_the_end_is_late_there() -> None:
     gate.set()
     assert isinstance(last["gpus"], list)
     assert [(gpu["uuid"], gpu["refused"]) for gpu in last["gpus"]] == [("GPU-a", "late")]
+
+
+def test_what_was_read_before_a_driver_hangs_is_kept() -> None:
+    """Of two GPUs of which the second does not answer at the end, the first has its counter."""
+    gate = threading.Event()
+    watch = watching(ScriptedGpu([5], "GPU-b"), HangingGpu(gate))
+    assert energies(watch.first()["gpus"]) == [5, 3]
+    last = watch.last()
+    gate.set()
+    assert isinstance(last["gpus"], list)
+    assert [(gpu["energy_mj"], gpu["refused"]) for gpu in last["gpus"]] == [
+        (5, None), (None, "late"),
+    ]  # fmt: skip
+
+
+class SlowGpu(ScriptedGpu):
+    """A GPU that answers after 60 ms, and notes when it was asked."""
+
+    def __init__(self, asked_s: list[float]) -> None:
+        super().__init__([3])
+        self._asked_s = asked_s
+
+    def energy_mj(self) -> int:
+        """The same value, late."""
+        self._asked_s.append(time.monotonic())
+        time.sleep(0.06)
+        return super().energy_mj()
+
+
+def test_the_end_waits_for_few_answers_of_a_slow_driver() -> None:
+    """One for each GPU, one that may be under way, and one more: not one more for each."""
+    asked_s: list[float] = []
+    watch = watching(*(SlowGpu(asked_s) for _ in range(4)))
+    watch.first()
+    time.sleep(0.1)
+    ended_s = time.monotonic()
+    watch.last()
+    assert sum(at_s > ended_s for at_s in asked_s) <= 4 + 2
