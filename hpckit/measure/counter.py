@@ -30,6 +30,8 @@ _CLEAR_FRAC: Final = 0.33
 """A life that is known to so much of itself leaves no doubt how many periods a span has."""
 _SIGMAS_WIDE: Final = 2 * 6**0.5
 """Between the bounds of a life: as many standard deviations as 8 ms are of `_SPAN_SIGMA_S`."""
+_STALE_S: Final = 0.5
+"""No answer of a driver is older."""
 _MOST_LIVES: Final = 256
 """More do not tell more."""
 _NEAREST: Final = 4
@@ -153,6 +155,13 @@ def _is_behind(energy_j: Floats) -> NDArray[np.bool_]:
     return (energy_j < top_j) & (later_j >= top_j)
 
 
+def _is_stale(energy_j: Floats, most_w: float) -> NDArray[np.bool_]:
+    """Which readings are behind by so little that they are old: a new beginning is near 0."""
+    top_j = np.maximum.accumulate(energy_j)
+    is_near = energy_j >= np.maximum(top_j - most_w * _STALE_S, top_j / 2)
+    return _is_behind(energy_j) & is_near
+
+
 def clockwork_of(seen: Readings) -> Clockwork:
     """The clockwork as the readings of ranks' entries show it, in order of time.
 
@@ -192,17 +201,18 @@ def clockwork_seen(readings: Readings) -> Clockwork | None:
 def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
     """The readings without those that their neighbours contradict, and how many these were.
 
-    Two processes read at almost the same moment, and one reads the older number; or one number is
-    none. A counter that stays down began anew, and is kept.
+    Processes read at almost the same moment, or wait for the answer, and some have an older number
+    than others before them; or one number is none. A counter that stays down began anew, and is
+    kept.
     """
     energy_j = readings.energy_j
     if bool((energy_j[1:] >= energy_j[:-1]).all()):
-        return readings, 0  # both kinds have a fall beside them
+        return readings, 0  # all kinds have a fall beside them
     before, here, after = energy_j[:-2], energy_j[1:-1], energy_j[2:]
     is_dip = (here < before) & (after >= before)
     room_j = 1.2 * most_w * (readings.at_s[1:-1] - readings.at_s[:-2] + 1.0)
     is_spike = (here > after) & (after >= before) & (here - before > room_j)
-    is_bad = is_dip | is_spike
+    is_bad = is_dip | is_spike | _is_stale(energy_j, most_w)[1:-1]
     if not is_bad.any():
         return readings, 0
     kept = np.concatenate(([True], ~is_bad, [True]))

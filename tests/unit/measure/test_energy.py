@@ -133,6 +133,14 @@ def test_a_reset_without_power_lowers_the_coverage() -> None:
     assert energy.value_j == pytest.approx(39 * WATTS, rel=0.01)
 
 
+def test_older_readings_of_two_slow_answers_are_no_reset() -> None:
+    """Nor are two of them, one after the other."""
+    old = (reading(30.01, 10**6 + 29.97 * WATTS), reading(30.02, 10**6 + 29.98 * WATTS))
+    result = folded(power_w=steady(), energy_mj=counter_mj(SECONDS), readings=old)
+    assert (result.counts.resets, result.counts.glitches) == (0, 2)
+    assert result.energy.value_j == pytest.approx(12_000, rel=1e-3)
+
+
 def test_a_counter_that_stands_still_is_not_believed() -> None:
     """While power says otherwise a frozen counter counts as none."""
     counter = counter_mj(SECONDS)
