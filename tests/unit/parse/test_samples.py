@@ -230,3 +230,15 @@ def test_clocks_beyond_belief_are_damage() -> None:
     chunks, condition = read(meta_block() + odd + host_block(2, 0, [1]))
     assert len(chunks[0].gpu) == 0
     assert condition.lost_bytes == len(odd)
+
+
+def test_short_runs_of_equal_blocks_take_time_in_proportion() -> None:
+    """Blocks whose size changes after every fifth are not looked through to the end each time."""
+    parts = [meta_block(), host_block(1, 0, range(2))]
+    for run in range(6000):
+        payload = bytes(GPU_RECORD.size * (run % 2 + 1))
+        parts += [block(GPU, GPU_RECORD.size, payload, len(parts) + at) for at in range(5)]
+    begun_s = time.process_time()
+    chunks, condition = read(b"".join(parts), 1 << 25)
+    assert time.process_time() - begun_s < 6 * slowness()
+    assert (sum(len(chunk.gpu) for chunk in chunks), condition.lost_bytes) == (45_000, 0)
