@@ -7,6 +7,7 @@ while no rank holds it is the idle remainder. So ranks and remainder add up to t
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -64,13 +65,15 @@ def attribute(
     shares: list[list[Energy]] = [[] for _ in claims]
     joules: list[list[float]] = [[] for _ in claims]
     idle_j: dict[str, float] = {}
+    places = _places(claims)
     for uuid, gpu in gpus.items():
-        mine = [at for at, claim in enumerate(claims) if uuid in claim.gpus]
-        spans = _spans(gpu, [claims[at] for at in mine], window_ns)
-        idle_j[uuid] = math.fsum(span.joules for span in spans if not span.held)
-        for place, at in enumerate(mine):
-            held = [span for span in spans if place in span.held]
-            joules[at] += [span.joules / len(span.held) for span in held]
+        mine = [claims[at] for at in places.get(uuid, ())]
+        times = marks_of(mine, window_ns)
+        spans = _spans(gpu, mine, times)
+        idle_j[uuid] = math.fsum(span.joules for span in spans if not span.holders)
+        for at, claim in zip(places.get(uuid, ()), mine, strict=True):
+            held = spans[bisect_left(times, claim.started_ns) : bisect_left(times, claim.ended_ns)]
+            joules[at].append(math.fsum(span.joules / span.holders for span in held))
             shares[at].append(_share(gpu, held))
     energies = tuple(
         _of_rank(claim, of_gpus, parts, set(gpus))
@@ -87,23 +90,38 @@ def attribute(
     return Attribution(ranks=energies, idle_remainder_j=idle_j, conservation=conservation)
 
 
+def _places(claims: Sequence[RankClaim]) -> dict[str, list[int]]:
+    """Which claims are of a GPU, by uuid."""
+    found: dict[str, list[int]] = {}
+    for at, claim in enumerate(claims):
+        for uuid in dict.fromkeys(claim.gpus):
+            found.setdefault(uuid, []).append(at)
+    return found
+
+
 class _Span(NamedTuple):
-    """A stretch of the window in which the same claims hold a GPU; `held` are their places."""
+    """A stretch of the window in which the same claims hold a GPU, and how many these are."""
 
     joules: float
     time_s: float
     whole: Energy
-    held: frozenset[int]
+    holders: int
 
 
-def _spans(gpu: GpuEnergy, claims: Sequence[RankClaim], window_ns: tuple[int, int]) -> list[_Span]:
-    times, spans = marks_of(claims, window_ns), []
+def _spans(gpu: GpuEnergy, claims: Sequence[RankClaim], times: Sequence[int]) -> list[_Span]:
+    """The stretches between moments, among which are those at which claims begin and end.
+
+    A claim holds those from its beginning to its end. They are counted, not asked claim by claim:
+    a job may start a rank thousands of times.
+    """
+    lasting = [one for one in claims if one.started_ns < one.ended_ns]
+    begun = sorted(one.started_ns for one in lasting)
+    ended = sorted(one.ended_ns for one in lasting)
+    spans = []
     for begin, end in pairwise(times):
-        held = frozenset(
-            place for place, one in enumerate(claims) if one.started_ns <= begin < one.ended_ns
-        )
+        holders = bisect_right(begun, begin) - bisect_right(ended, begin)
         joules = gpu.joules_at(end) - gpu.joules_at(begin)
-        spans.append(_Span(joules, (end - begin) / 1e9, gpu.energy_between(begin, end), held))
+        spans.append(_Span(joules, (end - begin) / 1e9, gpu.energy_between(begin, end), holders))
     return spans
 
 
@@ -118,12 +136,12 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     covered_s = math.fsum(span.whole.coverage_frac * span.time_s for span in held)
     sources = {span.whole.source for span in known}
     longest = max(known, key=lambda span: span.time_s)
-    most = max(len(span.held) for span in held)
+    most = max(span.holders for span in held)
     shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
     return Energy(
-        value_j=math.fsum(span.joules / len(span.held) for span in held),
+        value_j=math.fsum(span.joules / span.holders for span in held),
         plus_minus_j=_half_width(known),
-        unseen_j=math.fsum(span.whole.unseen_j / len(span.held) for span in known),
+        unseen_j=math.fsum(span.whole.unseen_j / span.holders for span in known),
         source=sources.pop() if len(sources) == 1 else EnergySource.MIXED,
         coverage_frac=covered_s / time_s,
         scope=gpu.scope,
@@ -133,7 +151,7 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
 
 def _half_width(spans: Sequence[_Span]) -> float | None:
     """That of a rank's part of them; None where one has none."""
-    halves = [(span.whole.plus_minus_j, len(span.held)) for span in spans]
+    halves = [(span.whole.plus_minus_j, span.holders) for span in spans]
     known = [half_j / ranks for half_j, ranks in halves if half_j is not None]
     return math.fsum(known) if len(known) == len(halves) else None
 

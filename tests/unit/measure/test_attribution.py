@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.model.series import SampledGpu
 from tests.fakes import sensors as fake
+from tests.pace import slowness
 
 WATTS = 100.0
 WINDOW = (fake.moment_ns(0), fake.moment_ns(100))
@@ -52,6 +56,24 @@ def test_ranks_on_one_gpu_share_the_time_that_they_share() -> None:
     found = attribute(gpus_of(claims, "a"), claims, WINDOW)
     assert [one.value_j for one in found.ranks] == pytest.approx([5000, 5000], rel=1e-3)
     assert "even share" in found.ranks[0].because
+
+
+def test_a_rank_that_began_thousands_of_times() -> None:
+    """Time grows with the lives, not with their square: a step after the other on one GPU."""
+    claims = [claim(0, at / 50, at / 50 + 0.01, "a") for at in range(5000)]
+    gpus = gpus_of(claims, "a")
+    begun_s = time.process_time()
+    found = attribute(gpus, claims, WINDOW)
+    assert time.process_time() - begun_s < 3 * slowness()
+    assert math.fsum(one.value_j or 0 for one in found.ranks) == pytest.approx(5000, rel=1e-2)
+
+
+def test_a_claim_that_never_held_its_gpu_takes_nothing_of_others() -> None:
+    """One that ends where it begins, or before, is no rank that shares."""
+    claims = [claim(0, 0, 100, "a"), claim(1, 50, 50, "a"), claim(2, 60, 40, "a")]
+    found = attribute(gpus_of(claims, "a"), claims, WINDOW)
+    assert found.ranks[0].value_j == pytest.approx(10_000, rel=1e-3)
+    assert [one.value_j for one in found.ranks[1:]] == [None, None]
 
 
 def test_a_rank_of_several_gpus_has_all_of_them() -> None:
