@@ -219,6 +219,25 @@ def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
         return msgspec.convert(_to_field_names(tree, cls), cls)
     except msgspec.ValidationError as error:
         raise _explain(error, source, path) from error
+    except UnicodeEncodeError as error:
+        # Of text in the place of something else msgspec needs the bytes; half a pair has none.
+        key = _key_of(error.object, tree)
+        raise ConfigError(
+            f"got {error.object!r}, expected text that is valid UTF-8",
+            source=source,
+            key=f"{path}{key}" if key else None,
+        ) from None
+
+
+def _key_of(text: str, tree: Mapping[str, Any]) -> str:
+    """The dotted key under which a text is first found, nothing where it is in a list."""
+    for name, value in tree.items():
+        if value == text:
+            return str(name)
+        below = _key_of(text, value) if isinstance(value, Mapping) else ""
+        if below:
+            return f"{name}.{below}"
+    return ""
 
 
 def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:

@@ -166,6 +166,14 @@ def test_an_option_for_no_key(key: str) -> None:
                                      "command": (["x"], "--"), key: (1, "--set")})])  # fmt: skip
 
 
+@pytest.mark.parametrize("key", ["resources.exclusive", "slurm.requeue", "resources.nodes"])
+def test_bytes_that_are_no_text_in_the_place_of_something_else(key: str) -> None:
+    """An option's bytes that are not UTF-8 are refused by key also where no text is expected."""
+    with pytest.raises(ConfigError, match="expected text that is valid UTF-8") as caught:
+        effective_job([option_layer({"command": (["x"], "--"), key: ("\udcff", "--set")})])
+    assert caught.value.key == key
+
+
 def test_a_value_over_a_table() -> None:
     """A layer that gives a table where another gives a value is refused by its own name."""
     weak = site_layer({"name": "x"}, "here")
