@@ -118,6 +118,13 @@ def test_a_job_that_waits_is_not_said_to_be_over(state: str, words: str, tmp_pat
     assert said.endswith("fix: hpckit status 7")
 
 
+def test_an_account_that_is_no_table_says_nothing(tmp_path: Path) -> None:
+    """A list in its place in effective.json turned nothing off, and is no error of hpckit."""
+    (tmp_path / "effective.json").write_text('{"job": {"account": [1]}}')
+    said = why(JobFacts(job_id="7", folder=str(tmp_path)), FoundAccounts(), tmp_path)
+    assert "no rank and no sampler wrote any" in said
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
