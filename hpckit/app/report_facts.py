@@ -129,8 +129,8 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
     effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
     job = effective.get("job")
     account = job.get("account") if isinstance(job, Mapping) else None
-    is_table = isinstance(account, Mapping)
-    off = [key for key, value in account.items() if value is False] if is_table else []
+    switches = account if isinstance(account, Mapping) else {}
+    off = [key for key, value in switches.items() if value is False]
     if off:
         return f"its job file says account.{off[0]} = false"
     if facts.is_running:
