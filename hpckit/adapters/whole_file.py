@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import shlex
 import stat
 import tempfile
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from hpckit.errors import StorageFailed
+
+_PREFIX = ".hpckit."
 
 
 @contextlib.contextmanager
@@ -32,23 +36,62 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _elsewhere(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        folder = shlex.quote(str(path.parent))
+        folder = shlex.quote(str(_target(path).parent if path.is_symlink() else path.parent))
         return f"mkdir -p {folder} first, or name a file in a folder that there is"
     return "name a file in a folder that you may write to, with space left"
 
 
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of another when it is whole; its own name is a short one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".hpckit.")
+    """A file that takes the place of another when it is whole.
+
+    Until then it has no name where the file system can do so: nothing is left of it then, whatever
+    ends this process. Elsewhere its name is a short one.
+    """
+    nameless = _nameless(path.parent)
+    temporary: str | None = None
+    if nameless is None:
+        nameless, temporary = tempfile.mkstemp(dir=path.parent, prefix=_PREFIX)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(nameless, "wb") as file:
             yield file
-        Path(temporary).chmod(0o666 & ~_umask())
+            file.flush()
+            os.fchmod(nameless, 0o666 & ~_umask())
+            temporary = temporary or _named(nameless, path.parent)
         Path(temporary).replace(path)
     finally:
-        with contextlib.suppress(FileNotFoundError):  # it has its place
-            Path(temporary).unlink()
+        if temporary is not None:
+            with contextlib.suppress(FileNotFoundError):  # it has its place
+                Path(temporary).unlink()
+
+
+def _nameless(folder: Path) -> int | None:
+    """A descriptor of a new file without a name; None where a file system has no such files."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        # EISDIR is of a kernel, and EOPNOTSUPP of a file system, that does not know the flag.
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return None
+        raise
+
+
+def _named(handle: int, folder: Path) -> str:
+    """Give the file a name of its own, for the moment until it has its place."""
+    name = str(folder / f"{_PREFIX}{secrets.token_hex(4)}")
+    # With a descriptor of a folder Python's link() follows links, see linkat(2) on AT_EMPTY_PATH.
+    with _folder("/proc/self/fd") as descriptors:
+        os.link(str(handle), name, src_dir_fd=descriptors, follow_symlinks=True)
+    return name
+
+
+@contextlib.contextmanager
+def _folder(path: str) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,32 @@ def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
     assert path.read_text() == "new"
 
 
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hpckit.adapters.whole_file import whole_file
+with whole_file(Path(sys.argv[1])) as file:
+    file.write(b"new")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_signal_leaves_what_was_there(tmp_path: Path) -> None:
+    """A process that is ended half-way leaves no other file, where files can be without a name."""
+    path = tmp_path / "pages" / "a"
+    path.parent.mkdir()
+    path.write_text("old")
+    try:
+        os.close(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY))
+    except OSError as error:
+        pytest.skip(f"{path.parent} has no files without a name: {error.strerror}")
+    ended = subprocess.run([sys.executable, "-c", _KILLED, path], check=False)
+    assert ended.returncode == -signal.SIGTERM
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     """The half-written file is gone, the old one is not."""
     path = tmp_path / "a"
@@ -40,6 +67,14 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         whole_file(tmp_path / "gone" / "a"),
     ):
         pass
+
+
+def test_a_link_into_a_folder_that_is_not_there_names_that_folder(tmp_path: Path) -> None:
+    """The folder to be made is not the link's own, which is there."""
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "a")
+    with pytest.raises(StorageFailed) as caught, whole_file(tmp_path / "link"):
+        pass
+    assert f"mkdir -p {tmp_path / 'missing'} first" in (caught.value.hint or "")
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
