@@ -7,7 +7,10 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+from hpckit.errors import AdapterError
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -18,7 +21,10 @@ _GC_THRESHOLD = 100_000
 
 
 def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
-    """`function` of each, in their order; a result that nobody has taken yet is kept to a few."""
+    """`function` of each, in their order; a result that nobody has taken yet is kept to a few.
+
+    Raises AdapterError where a process was ended before it was done.
+    """
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(given))
     if workers < 2:  # noqa: PLR2004  another process for one alone gains nothing
         yield from map(function, given)
@@ -28,15 +34,30 @@ def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> I
     with ProcessPoolExecutor(
         workers, mp_context=context, initializer=gc.set_threshold, initargs=(_GC_THRESHOLD,)
     ) as pool:
-        waiting: list[Future[Made]] = []
-        rest = iter(given)
         try:
-            for one in rest:
-                waiting.append(pool.submit(function, one))
-                if len(waiting) >= 2 * workers:
-                    yield waiting.pop(0).result()
-            while waiting:
+            yield from _in_order(pool, function, given, 2 * workers)
+        except BrokenProcessPool:
+            raise AdapterError(
+                "one of the processes that share the work was killed before it was done",
+                hint="for want of memory, mostly: try again where more of it is free, or "
+                "with fewer CPUs and so fewer processes: taskset -c 0 hpckit …",
+            ) from None
+
+
+def _in_order(
+    pool: ProcessPoolExecutor,
+    function: Callable[[Given], Made],
+    given: Sequence[Given],
+    most_waiting: int,
+) -> Iterator[Made]:
+    waiting: list[Future[Made]] = []
+    try:
+        for one in given:
+            waiting.append(pool.submit(function, one))
+            if len(waiting) >= most_waiting:
                 yield waiting.pop(0).result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for future in waiting:
+            future.cancel()

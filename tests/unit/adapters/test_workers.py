@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from hpckit.adapters.workers import in_processes
+from hpckit.errors import AdapterError
 
 
 def test_results_come_in_the_order_of_what_was_given() -> None:
@@ -20,6 +23,14 @@ def test_one_alone_needs_no_other_process() -> None:
 def test_nothing_gives_nothing() -> None:
     """No work is no error."""
     assert list(in_processes(abs, [])) == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU has no other process")
+def test_a_process_that_was_killed_is_said() -> None:
+    """The kernel may do that for want of memory: an answer of the world outside, and no bug."""
+    with pytest.raises(AdapterError, match="was killed before it was done") as caught:
+        list(in_processes(os._exit, [9, 9]))
+    assert "memory" in (caught.value.hint or "")
 
 
 def test_an_error_comes_out() -> None:
