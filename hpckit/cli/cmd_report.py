@@ -143,6 +143,8 @@ def _check_compared(params: dict[str, Any], printed: list[str]) -> None:
     given += ["JOB_ID"] if params["job_id"] else []
     if given:
         raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
+    if not all(params["compare"]):
+        raise click.UsageError("--compare needs two jobs: an id or a folder, got nothing for one")
 
 
 def _print(report: JobReport, params: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
     samples, size_bytes = archive(made.found, made.store, wiring.account_archive(), path, progress)
     each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
-    output.talk(f"wrote {path}: {samples:,} GPU samples{each}")
+    output.talk(f"wrote {_name(path)}: {samples:,} GPU samples{each}")
 
 
 def write_html(made: MadeReport, path: Path) -> None:
@@ -43,6 +43,11 @@ def write_html(made: MadeReport, path: Path) -> None:
     page = report_html(made.report, parts, wiring.template_cache()).encode()
     with wiring.whole_file(path) as file:
         file.write(page)
-    output.talk(f"wrote {path}: {len(page) / 1e6:.1f} MB, complete in itself")
+    output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
     if parts.plots.because:
         output.talk(f"note  its plots are drawings without zoom: {parts.plots.because}")
+
+
+def _name(path: Path) -> str:
+    """The file's name on one line: a terminal is not steered by it."""
+    return output.visible(str(path)).replace("\n", "\\n")

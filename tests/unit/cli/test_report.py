@@ -150,6 +150,7 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--json", "--csv"), "--json and --csv exclude each other"),
         (("--csv", "--openmetrics"), "--csv and --openmetrics exclude each other"),
         (("--curves",), "--curves is for --json alone"),
+        (("--compare", "", "4242"), "--compare needs two jobs"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
         (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
         (("--html", "x", "--parquet", "./x"), "--html and --parquet cannot be one file"),
@@ -172,6 +173,14 @@ def test_a_parquet_file_is_the_whole_account(folder: Path, tmp_path: Path) -> No
     assert document("report", "--from", archive, "--json", "--curves") == document(
         "report", "--from", folder, "--json", "--curves"
     )
+
+
+def test_a_name_of_a_file_does_not_steer_the_terminal(folder: Path, tmp_path: Path) -> None:
+    """Where the page was written is one line, in which nothing hides."""
+    page = tmp_path / "a\nb\x1b[31m"
+    said = call("report", "--from", folder, "--html", page).stderr
+    assert "a\\nb\\u001b[31m: " in said
+    assert page.is_file()
 
 
 def test_a_page_is_written_whole(folder: Path, tmp_path: Path) -> None:
