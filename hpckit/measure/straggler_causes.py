@@ -116,8 +116,8 @@ def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[Cla
             continue
         frac = node.cpu_throttled_frac
         if frac is not None and frac > CPU_THROTTLED_FRAC:
-            words = "the job's CPUs on {} were held back {} of their time"
-            yield from said(words, node.node, share(frac))
+            words = "the job's CPUs on its node were held back {} of their time"
+            yield from said(words, share(frac))
 
 
 def _device(topology: NodeTopology, gpu: GpuAccount) -> Gpu | None:

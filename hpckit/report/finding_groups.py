@@ -23,7 +23,7 @@ class _Group(Struct):
 
 
 def grouped(findings: Iterable[ReportFinding]) -> tuple[ReportFinding, ...]:
-    """The findings, those that differ in their nodes and little in their figures as one.
+    """The findings, those that differ in nodes and ranks, and little in figures, as one.
 
     A group stands where its first stands; its cost is the sum of theirs, its figures are from the
     least to the most.
@@ -44,11 +44,12 @@ def grouped(findings: Iterable[ReportFinding]) -> tuple[ReportFinding, ...]:
 
 
 def _kind(finding: ReportFinding) -> tuple[object, ...]:
-    """What findings of a group have in common."""
+    """What findings of a group have in common; ranks have other numbers on each node."""
     return (
         finding.rule,
         finding.severity,
-        replace(finding.about, nodes=()),
+        replace(finding.about, nodes=(), ranks=()),
+        bool(finding.about.ranks),
         finding.remedy,
         tuple(clause.kind for clause in finding.evidence),
     )
@@ -75,7 +76,8 @@ def _as_one(group: _Group) -> ReportFinding:
     first, alike = group.findings[0], group.findings
     if len(alike) == 1:
         return first
-    about = replace(first.about, nodes=tuple(sorted(group.nodes)))
+    ranks = sorted({rank for one in alike for rank in one.about.ranks})
+    about = replace(first.about, nodes=tuple(sorted(group.nodes)), ranks=tuple(ranks))
     clauses = zip(*(one.evidence for one in alike), strict=True)
     return replace(
         first,

@@ -204,7 +204,8 @@ def test_odd_cpus() -> None:
 def test_cpu_quota() -> None:
     """A quota on its node's CPUs explains it."""
     held = Surroundings(nodes=(node("n1", cpu_throttled_s=3200.0),))
-    assert told(behind(held)) == ("the job's CPUs on n1 were held back 10 % of their time",)
+    words = "the job's CPUs on its node were held back 10 % of their time"
+    assert told(behind(held)) == (words,)
 
 
 def test_a_moment_of_a_cpu_quota() -> None:

@@ -99,6 +99,15 @@ def test_a_subject_may_be_a_node_alone() -> None:
     assert (one.subject, one.wasted_gpu_s) == ("c[1-2]", None)
 
 
+def test_ranks_of_a_group_are_those_of_all() -> None:
+    """Each node has its own ranks, which keep nothing apart; a GPU without any stands alone."""
+    hot = said("its power limit is {}", Figure(400, Unit.WATTS))
+    abouts = [Subject(what="GPU3", nodes=(f"c{at}",), ranks=(8 * at + 3,)) for at in (2, 1)]
+    abouts.append(Subject(what="GPU3", nodes=("c3",)))
+    told = [one.subject for one in grouped(finding("a", "note", one, hot) for one in abouts)]
+    assert told == ["ranks 11,19, GPU3 on c[1-2]", "GPU3 on c3"]
+
+
 def test_a_run_after_a_requeue_is_one_of_its_own() -> None:
     """Nodes are folded within a run of the job, which the subject names."""
     again = [
