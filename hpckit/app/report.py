@@ -34,7 +34,6 @@ from hpckit.measure.findings import report_findings
 from hpckit.measure.straggler_causes import Surroundings
 from hpckit.measure.stragglers import Straggler, stragglers, with_behind
 from hpckit.model.account import (
-    Cost,
     Energy,
     GpuAccount,
     Incarnation,
@@ -43,6 +42,7 @@ from hpckit.model.account import (
     NodeAccount,
     ReportedJob,
 )
+from hpckit.model.cost import Cost
 from hpckit.model.energy_site import EnergySite
 from hpckit.units import format_duration, format_indices
 

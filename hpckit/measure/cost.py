@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hpckit.model.account import GPUS_ALONE, Cost, Energy, Share
+from msgspec.structs import replace
+
+from hpckit.model.account import Energy, Share
+from hpckit.model.cost import GPUS_ALONE, Cost
 
 J_PER_KWH = 3.6e6
 
@@ -36,18 +39,19 @@ def cost_of(
     """
     base = node if node.value_j is not None else gpu
     if base.value_j is None:
-        return Cost(because="")
+        return Cost()
     keys = {"pue": pue, "price_per_kwh": price_per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
-    absent = [name for name, value in keys.items() if value is None]
+    absent = tuple(name for name, value in keys.items() if value is None)
     facility_j = None if pue is None else base.value_j * pue
     billed_kwh = (base.value_j if facility_j is None else facility_j) / J_PER_KWH
-    of_gpus = GPUS_ALONE if base is gpu and len(absent) < len(keys) else ""
-    wanted = f"the site file's [energy] has no {', '.join(absent)}" if absent else ""
-    return Cost(
+    cost = Cost(
         facility_j=facility_j,
         pue=pue,
         price=None if price_per_kwh is None else billed_kwh * price_per_kwh,
         currency=currency,
         co2_g=None if co2_g_per_kwh is None else billed_kwh * co2_g_per_kwh,
-        because="; ".join(part for part in (of_gpus, wanted) if part),
+        is_of_gpus=base is gpu and len(absent) < len(keys),
+        absent=absent,
     )
+    words = (GPUS_ALONE if cost.is_of_gpus else "", cost.lack)
+    return replace(cost, because="; ".join(part for part in words if part))

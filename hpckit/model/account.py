@@ -12,14 +12,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from hpckit.model.cost import Cost
 from hpckit.model.energy_reason import EnergyReason
 from hpckit.model.report_finding import ReportFinding
 
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
 SPLIT_GPU: Final = "split-gpu"
-GPUS_ALONE: Final = "of the GPUs alone"
-"""How `Cost.because` begins where the nodes' energy is not known, and is not in the cost."""
 
 
 class EnergySource(StrEnum):
@@ -309,17 +308,6 @@ class AdviceOutcome(Struct, frozen=True, kw_only=True):
     held: bool | None
     because: str
     before: float | None = None
-
-
-class Cost(Struct, frozen=True, kw_only=True):
-    """What the energy cost, with the site's factors; None where the site file has no factor."""
-
-    facility_j: float | None = None
-    pue: float | None = None
-    price: float | None = None
-    currency: str | None = None
-    co2_g: float | None = None
-    because: str = ""
 
 
 class ReportedJob(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hpckit.model.account import GPUS_ALONE, SPLIT_GPU, Cost, Energy, JobReport
+from hpckit.model.account import SPLIT_GPU, Energy, JobReport
+from hpckit.model.cost import GPUS_ALONE, Cost
 from hpckit.model.energy_reason import EnergyLack
 from hpckit.report.quantities import energy, energy_sum, mass, number, percent
 
@@ -95,9 +96,7 @@ def _cost(cost: Cost) -> list[str]:
     if cost.price is not None:
         parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
     if not parts:
-        return [f"cost not known: {_SITE_FILE}"] if cost.because else []
-    because = cost.because
-    if because.startswith(GPUS_ALONE):
+        return [f"cost not known: {_SITE_FILE}"] if cost.absent else []
+    if cost.is_of_gpus:
         parts[0] = f"{GPUS_ALONE}: {parts[0]}"
-        because = because.removeprefix(GPUS_ALONE).removeprefix("; ")
-    return [*parts, because] if because else parts
+    return [*parts, cost.lack] if cost.lack else parts

@@ -7,16 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from hpckit.model.account import (
-    GPUS_ALONE,
-    Advice,
-    Conservation,
-    Cost,
-    Energy,
-    JobReport,
-    RankAccount,
-    Share,
-)
+from hpckit.model.account import Advice, Conservation, Energy, JobReport, RankAccount, Share
+from hpckit.model.cost import GPUS_ALONE, Cost
 from hpckit.model.report_finding import ReportFinding
 from hpckit.report.account_words import why_unknown
 from hpckit.report.energy_words import is_about_gpus
@@ -147,7 +139,7 @@ def _energy(name: str, energy: Energy) -> Fact:
 def _cost(cost: Cost) -> Iterator[Fact]:
     """What the energy costs, each of what, if not of all; the first also what factors lack."""
     because = clean(cost.because)
-    alone = GPUS_ALONE if because.startswith(GPUS_ALONE) else ""
+    alone = GPUS_ALONE if cost.is_of_gpus else ""
     found = []
     if cost.facility_j is not None:
         pue = "of the facility" if cost.pue is None else f"at PUE {significant(cost.pue)}"

@@ -7,7 +7,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hpckit.model.account import (
-    Cost,
     Energy,
     GpuAccount,
     Incarnation,
@@ -19,6 +18,7 @@ from hpckit.model.account import (
     Share,
     Throttling,
 )
+from hpckit.model.cost import Cost
 
 HELD_S: Final = 1000.0
 GIB: Final = 1 << 30

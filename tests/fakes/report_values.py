@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hpckit.model.account import (
     Advice,
     Conservation,
-    Cost,
     Curve,
     Energy,
     EnergySource,
@@ -29,6 +28,7 @@ from hpckit.model.account import (
     Throttling,
     Window,
 )
+from hpckit.model.cost import Cost
 from hpckit.model.report_finding import ReportFinding, Subject, finding, said, seconds, share
 
 STARTED_S: Final = 1_795_000_000.0

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from hpckit.model.account import (
     Advice,
     Conservation,
-    Cost,
     Curve,
     Energy,
     EnergySource,
@@ -22,6 +21,7 @@ from hpckit.model.account import (
     Throttling,
     Window,
 )
+from hpckit.model.cost import Cost
 from hpckit.model.report_finding import ReportFinding
 
 KWH_J = 3.6e6

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from hpckit.model.account import (
-    Cost,
     Energy,
     EnergySource,
     GpuAccount,
@@ -20,6 +19,7 @@ from hpckit.model.account import (
     ReportedJob,
     Share,
 )
+from hpckit.model.cost import Cost
 from hpckit.model.job import JOB_SCHEMA, JobSpec, LauncherKind, LaunchRequest, ResourceRequest
 
 GIB = 1024**3

@@ -8,16 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from hpckit.model.account import (
-    GPUS_ALONE,
     SPLIT_GPU,
     Advice,
-    Cost,
     Energy,
     Incarnation,
     JobReport,
     Share,
     Throttling,
 )
+from hpckit.model.cost import Cost
 from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
 from hpckit.model.report_finding import ReportFinding
 from hpckit.report.account_text import SCREEN_LINES, report_lines
@@ -141,7 +140,7 @@ def test_energy_that_nobody_measured_says_why() -> None:
     assert " 0 J GPU" not in text
 
 
-NO_FACTORS = "the site file's [energy] has no pue, price_per_kwh, co2_g_per_kwh"
+NO_FACTORS = Cost(absent=("pue", "price_per_kwh", "co2_g_per_kwh"))
 NO_FIGURES = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=MODEL_KEYS)
 
 
@@ -163,7 +162,7 @@ def test_a_site_without_figures_is_told_what_to_do_in_a_line(
     lack: EnergyLack, more: tuple[EnergyReason, ...]
 ) -> None:
     """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
-    report = of_node((of_kind(lack), NO_FIGURES, *more), Cost(because=NO_FACTORS))
+    report = of_node((of_kind(lack), NO_FIGURES, *more), NO_FACTORS)
     (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
     assert line.lstrip().startswith("· node, cost not known: ")
     assert line.endswith("; set [energy] in the site file")
@@ -186,7 +185,7 @@ def test_a_single_key_that_lacks_is_named() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
 def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
     """What it is the cost of stands before it, and is never cut from it."""
-    cost = replace(clean().cost, because=f"{GPUS_ALONE}; the site file's [energy] has no x")
+    cost = replace(clean().cost, is_of_gpus=True, absent=("x",))
     report = of_node((of_kind(EnergyLack.OWN_METER),), cost)
     text = " ".join(screen(report, width).split())
     assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
 from hpckit.errors import RenderError
-from hpckit.model.account import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.model.account import Advice, Energy, JobReport, ReportedJob, Share
+from hpckit.model.cost import GPUS_ALONE, Cost
 from hpckit.model.report_finding import Subject, finding, said
 from hpckit.model.report_page import NodePicture, PageParts, PlotLibrary
 from hpckit.report.html import report_html
@@ -73,7 +74,13 @@ def test_answer_is_first() -> None:
 def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
     """Energy with cooling, price and carbon each say that the nodes are not in them."""
     cost = Cost(
-        facility_j=3.6e6, pue=1.2, price=0.4, currency="EUR", co2_g=59.6, because=GPUS_ALONE
+        facility_j=3.6e6,
+        pue=1.2,
+        price=0.4,
+        currency="EUR",
+        co2_g=59.6,
+        because=GPUS_ALONE,
+        is_of_gpus=True,
     )
     assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
 

@@ -111,7 +111,7 @@ def test_rows_are_whole_where_lines_are_free() -> None:
         for number in range(4)
     ]
     report = replace(training(), findings=(), advice=(), missing=tuple(lines))
-    report = replace(report, cost=replace(report.cost, because="; ".join(lines[:3])))
+    report = replace(report, cost=replace(report.cost, absent=tuple(lines[:3])))
     assert "…" not in screen(report)
     assert lines[2] in screen(report)
 
