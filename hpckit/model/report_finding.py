@@ -10,6 +10,9 @@ from msgspec import Struct
 from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration, format_indices
 
+_ROUNDED_OFF = 0.05
+"""Percent of which a decimal shows nothing."""
+
 
 class Unit(StrEnum):
     """What a figure is in; `frac` is a share of 0 to 1, `count` a number of things."""
@@ -41,6 +44,8 @@ class Figure(Struct, frozen=True):
 def _percent(frac: float) -> str:
     """`9 %`; a small share that is not 0 does not read 0."""
     shown = frac * 100
+    if 0 < shown < _ROUNDED_OFF:
+        return "<0.1 %"
     return f"{shown:.0f} %" if shown == 0 or shown >= 1 else f"{shown:.1f} %"
 
 

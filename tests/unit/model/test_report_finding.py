@@ -22,6 +22,7 @@ from hpckit.model.report_finding import (
     [
         (share(0.0), "0 %"),
         (share(0.004), "0.4 %"),
+        (share(0.0004), "<0.1 %"),
         (share(0.544), "54 %"),
         (seconds(5.04), "5.0 s"),
         (seconds(330), "5:30"),
