@@ -142,8 +142,8 @@ class Subject(Struct, frozen=True, kw_only=True):
 class ReportFinding(Struct, frozen=True, kw_only=True):
     """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
 
-    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `rank 11`. The words
-    of these two are those of `about` and `evidence`, which have the same as fields.
+    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `time limit`. What
+    `subject` and `because` say, `about` and `evidence` have as fields.
     """
 
     rule: str
