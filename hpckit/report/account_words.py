@@ -56,7 +56,8 @@ def gpu_parts(report: JobReport) -> list[str]:
     if odd:
         named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
         if len(odd) > _MOST_NAMED:
-            named.append(f"· {len(odd) - _MOST_NAMED:,} more differ")
+            more = len(odd) - _MOST_NAMED
+            named.append(f"· {more:,} more {'differs' if more == 1 else 'differ'}")
         parts += [*named, f"· … {len(boards) - len(odd):,} alike"]
     return parts
 
@@ -134,7 +135,8 @@ def rank_parts(report: JobReport) -> list[str]:
         where = f"{one.node}, restart {one.restart}" if len(lives) > 1 else one.node
         parts.append(f"· rank {one.rank} is {percent(one.behind_frac or 0.0)} behind ({where})")
     if len(behind) > _MOST_NAMED:
-        parts.append(f"· {len(behind) - _MOST_NAMED:,} more are behind")
+        more = len(behind) - _MOST_NAMED
+        parts.append(f"· {more:,} more {'is' if more == 1 else 'are'} behind")
     return parts
 
 

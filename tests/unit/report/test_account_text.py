@@ -243,6 +243,21 @@ def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
     assert "rank 0 is 20 % behind (n012, restart 0)" in text
 
 
+@pytest.mark.parametrize(("count", "words"), [(4, "1 more is behind"), (5, "2 more are behind")])
+def test_ranks_behind_beyond_three_are_counted(count: int, words: str) -> None:
+    """In the singular where it is one."""
+    ranks = [replace(one, behind_frac=0.2 * (one.rank < count)) for one in clean().ranks]
+    assert f"· {words}" in said(replace(clean(), ranks=tuple(ranks)))
+
+
+@pytest.mark.parametrize(("count", "words"), [(4, "1 more differs"), (5, "2 more differ")])
+def test_gpus_that_differ_beyond_three_are_counted(count: int, words: str) -> None:
+    """In the singular where it is one."""
+    idle, gpus = Share(idle_gpu_s=100.0), clean().gpus
+    gpus = (*(replace(one, waste=idle) for one in gpus[:count]), *gpus[count:])
+    assert f"· {words}" in said(replace(clean(), gpus=gpus))
+
+
 def test_many_restarts_are_counted() -> None:
     """Of a job that was requeued often the last runs are told, and how many came before them."""
     ranks = tuple(replace(rank_account(0), restart=restart) for restart in range(9))
