@@ -90,9 +90,10 @@ def test_by_busy_sms() -> None:
 
 
 def test_by_clock() -> None:
-    """At equal work a GPU whose clock is a fifth lower is behind by that."""
+    """At equal work a GPU whose clock is a fifth lower is behind by that, which is said once."""
     (one,) = stragglers(gpus(sm_mean_mhz=1500.0))
     assert one.behind_frac == pytest.approx(1890 / 1500 - 1)
+    assert f"{one.because}; {told(one)[0]}".count("1500 MHz") == 1
 
 
 def test_a_low_clock_of_a_gpu_that_rests() -> None:
