@@ -126,17 +126,28 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """`rank 3, GPU3 on n013`, `n[012-013] (restart 1)`, `time limit`."""
+        return self.told()
+
+    def told(self, longest: int | None = None) -> str:
+        """In words; of nodes or ranks whose list has more letters than `longest` the number."""
         ranks = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {format_indices(self.ranks)}"
-        what = ", ".join(part for part in (ranks if self.ranks else "", self.what) if part)
+        ranks = _short(ranks if self.ranks else "", len(self.ranks), "ranks", longest)
+        what = ", ".join(part for part in (ranks, self.what) if part)
         if not self.nodes:
             return what
-        where = fold_hosts(self.nodes) + (f" (restart {self.restart})" if self.restart else "")
+        where = _short(fold_hosts(self.nodes), len(self.nodes), "nodes", longest)
+        where += f" (restart {self.restart})" if self.restart else ""
         return f"{what} on {where}" if what else where
 
     def is_of(self, other: Subject) -> bool:
         """Whether it is the other's thing, or one of the nodes on which that is."""
         is_there = bool(self.nodes) and set(other.nodes) <= set(self.nodes)
         return is_there and self.restart == other.restart and self.what in ("", other.what)
+
+
+def _short(names: str, number: int, noun: str, longest: int | None) -> str:
+    is_long = number > 1 and longest is not None and len(names) > longest
+    return f"{number:,} {noun}" if is_long else names
 
 
 class ReportFinding(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ _GOOD_FINDINGS: Final = 4
 _MOST_LINES: Final = 5
 _SPARE_LINES: Final = 9
 _MOST_WORDS: Final = 80
+_LONG_LIST: Final = 60
 _MOST_ADVICE: Final = 4
 _MOST_ADVICE_LINES: Final = 3
 _MOST_SENTENCES: Final = 3
@@ -48,7 +49,7 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     known = {severity: place for place, severity in enumerate(_SEVERITIES)}
     ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
     ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
-    shown = ordered[:_MOST_FINDINGS]
+    shown = [_with_short_subject(one) for one in ordered[:_MOST_FINDINGS]]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
@@ -82,6 +83,11 @@ def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) 
     others = {one.rule for one in findings if one.about.is_of(finding.about)}
     kept = tuple(clause for clause in finding.evidence if clause.rule not in others)
     return replace(finding, because=sentence(kept), evidence=kept)
+
+
+def _with_short_subject(finding: ReportFinding) -> ReportFinding:
+    """The finding with the number of its nodes or ranks where their list takes a line or more."""
+    return replace(finding, subject=finding.about.told(_LONG_LIST) or finding.subject)
 
 
 def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:

@@ -82,6 +82,20 @@ def test_a_subject_is_told(subject: Subject, told: str) -> None:
     assert str(subject) == told
 
 
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        (Subject(nodes=("n1-ib", "n2-ib")), "n1-ib,n2-ib"),
+        (Subject(nodes=("n1-ib", "n2-ib", "n3-ib"), restart=1), "3 nodes (restart 1)"),
+        (Subject(nodes=("a-node-with-a-long-name",)), "a-node-with-a-long-name"),
+        (Subject(what="GPU3", ranks=(1, 3, 5, 7, 9, 11)), "6 ranks, GPU3"),
+    ],
+)
+def test_of_a_long_list_its_number_is_told(subject: Subject, told: str) -> None:
+    """Of nodes as of ranks; a single one keeps its name."""
+    assert subject.told(longest=12) == told
+
+
 GPU3 = Subject(what="GPU3", nodes=("n1",), ranks=(11,))
 
 

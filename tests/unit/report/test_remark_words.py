@@ -158,6 +158,21 @@ def test_findings_alike_on_several_nodes_are_one_sentence() -> None:
     assert "GPU2 on n012" not in told
 
 
+@pytest.mark.parametrize(("step", "nodes"), [(1, "n[0000-0299]"), (3, "300 nodes")])
+def test_many_nodes_take_no_room_from_what_to_do(step: int, nodes: str) -> None:
+    """Where a list of nodes or ranks is long their number stands for it."""
+    abouts = [
+        Subject(what="GPU3", nodes=(f"n{step * at:04d}",), ranks=(8 * at,)) for at in range(300)
+    ]
+    found = [
+        finding(BEHIND.rule, BEHIND.severity, about, BEHIND.evidence, BEHIND.remedy)
+        for about in abouts
+    ]
+    text = screen(with_findings(*found))
+    assert f"warning 300 ranks, GPU3 on {nodes}: 16 % behind its peers" in text
+    assert BEHIND.remedy in text
+
+
 def outcome(**other: float | str | None) -> AdviceOutcome:
     """Fewer CPUs, as they were advised."""
     values = {"quantity": "cpu_s", "before": 747.0, "predicted": 93.0, "measured": 93.0, **other}
