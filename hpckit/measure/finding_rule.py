@@ -57,7 +57,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     """One thing that may be worth knowing of a job.
 
     `what` says what it means, `threshold` from when on it is found and why, `source` where it or
-    its measure is from. In `remedy`, `{subject}` stands for what the finding is about.
+    its measure is from.
     """
 
     name: str
