@@ -178,8 +178,23 @@ def test_a_node_that_others_use_is_told_in_a_line() -> None:
 def test_a_single_key_that_lacks_is_named() -> None:
     """Where the site file has some of its figures the one to add is said."""
     one_key = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
-    report = of_node((of_kind(EnergyLack.METER), one_key), clean().cost)
-    assert "node not known: no meter; set energy.cpu_core_w in the site file" in said(report)
+    lacks = (of_kind(EnergyLack.METER), one_key, of_kind(EnergyLack.SLURM_PLUGIN))
+    text = said(of_node(lacks, clean().cost))
+    assert "node not known: no meter; set energy.cpu_core_w in the site file · 15.6 kWh" in text
+
+
+def test_a_site_file_is_no_remedy_for_a_shared_node() -> None:
+    """What the cost lacks is not said of a node's energy that [energy] would not give."""
+    text = said(of_node((of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE)), NO_FACTORS))
+    told = "node not known: other jobs may run on it too · cost not known: set [energy] in"
+    assert told in text
+
+
+def test_words_alone_say_why_a_nodes_energy_is_not_known() -> None:
+    """Where no reason has a kind."""
+    report = clean()
+    energy = replace(report.energy, node=unknown("nothing to sum", "node"))
+    assert "node not known: nothing to sum" in said(replace(report, energy=energy))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])

@@ -63,7 +63,7 @@ def test_figures_that_differ_a_little_are_a_range() -> None:
         (seconds(50), seconds(62), "50 s–1:02"),
         (Figure(1200, Unit.MHZ), Figure(1755, Unit.MHZ), "1200–1755 MHz"),
         (share(0.541), share(0.544), "54 %"),
-        (share(0.0003), share(0.0004), "<0.1 %"),
+        (share(0.0001), share(0.0004), "<0.1 %"),
     ],
 )
 def test_a_range_says_a_unit_once_that_both_ends_have(

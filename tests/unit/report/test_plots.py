@@ -333,6 +333,18 @@ def test_finding_by_uuid() -> None:
     assert (gpus[40], "finding late-idle") in chosen
 
 
+def test_finding_of_a_run_after_a_requeue() -> None:
+    """Of a GPU that the job had in two runs the one is plotted that the finding is about."""
+    first = [replace(one, restart=0) for one in training_report(Shape(gpus=32, points=20)).gpus]
+    again = [replace(one, restart=1) for one in first]
+    about = Subject(what=again[20].label, nodes=(again[20].node,), restart=1)
+    named = finding("late-idle", "warning", about, said("nothing ran"))
+
+    chosen = chosen_gpus(replace(REPORT, gpus=(*first, *again), findings=(named,)))
+
+    assert [one for one, why in chosen if why == "finding late-idle"] == [again[20]]
+
+
 def test_rank_of_several_gpus() -> None:
     """The power of a rank of two GPUs is their sum, its utilization their mean."""
     pair = REPORT.gpus[0], REPORT.gpus[1]
