@@ -61,8 +61,9 @@ def _as_measured(other: Mapping[str, tuple[Any, object]]) -> str:
         for key, (was, _) in other.items()
         if was is not None and not isinstance(was, Mapping)
     ]
-    options += [f"without {key}" for key, (was, _) in other.items() if was is None]
-    return "".join(f"{one}, " for one in options)
+    unset = [f"without {key}" for key, (was, _) in other.items() if was is None]
+    said = [" ".join(options), *unset] if options else unset
+    return "".join(f"{one}, " for one in said)
 
 
 def applied_keys(effective: EffectiveJob) -> tuple[str, ...]:

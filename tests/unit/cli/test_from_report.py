@@ -276,3 +276,16 @@ def test_a_report_of_another_job_says_how_to_submit_as_measured(measured: Submis
     assert "--set resources.gpus_per_node=2" in said
     assert f"hpckit show {measured.job_id} --script" in said
     assert "None" not in said
+
+
+def test_the_options_that_measure_again_can_be_pasted() -> None:
+    """Several stand side by side, as on a command line; what is to be left out comes after."""
+    text = BODY.replace("[slurm]", "ntasks_per_node = 8\n[slurm]")
+    job = with_accounts(ended_job(file_text=text))
+    error = call(
+        "submit", "--dry-run", "--mem", "4G", "--from-report", job.job_id, "--", "true",
+        refused=True,
+    )  # fmt: skip
+    said = words(str(error.exception))
+    assert "--set resources.gpus_per_node=2 --set" in said
+    assert "=8 --set slurm.partition=main, or as typed" in said
