@@ -93,15 +93,13 @@ def _job(job: ComparedJob) -> str:
     words = " ".join(word for word in (job.name, job.job_id) if word) or "samples"
     size = f"{plural(job.gpus, 'GPU')} on {plural(job.nodes, 'node')}"
     state = f"{job.state} in " if job.state else ""
-    made_up = " · synthetic: a made-up driver measured" if job.synthetic and job.gpus else ""
+    made_up = " · synthetic" if job.synthetic and job.gpus else ""
     return f"{words} · {state}{format_duration(max(0.0, job.elapsed_s))} · {size}{made_up}"
 
 
 def _recipe(comparison: Comparison, width: int) -> list[str]:
     if comparison.recipe is None:
-        return _labelled(
-            "recipe", "not known: what one of them was asked to be is not there", width
-        )
+        return _labelled("recipe", "not known: one of them has no effective.json to tell it", width)
     if not comparison.recipe:
         return _labelled("recipe", "the same", width)
     shown = list(comparison.recipe[:_MOST_RECIPE])

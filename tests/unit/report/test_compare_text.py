@@ -121,7 +121,7 @@ def test_recipes_are_compared_in_words() -> None:
 
 def test_synthetic_samples_are_said() -> None:
     """A comparison with what a made-up driver measured says so."""
-    assert "synthetic" in row(comparison_lines(made(synthetic=True), width=120), "B  train")
+    assert row(comparison_lines(made(synthetic=True), width=80), "B  train").endswith(" synthetic")
     made_up = made(synthetic=True)
     without = replace(made_up, b=replace(made_up.b, gpus=0))
     assert "synthetic" not in row(comparison_lines(without, width=120), "B  train")
