@@ -115,7 +115,19 @@ def no_accounts(
             hint="files and folders of the job below account/ are expected, readable for you: "
             f"ls -lR {shlex.quote(str(folder))}",
         )
-    return HpckitError(f"{what} has no accounts: {_why(facts, folders)}", hint=_hint(facts))
+    return HpckitError(
+        f"{what} has no accounts: {_why(facts, folders)}", hint=_hint(facts, folders)
+    )
+
+
+def _switched_off(facts: JobFacts, folders: JobFolders) -> str | None:
+    """Which key of the job says that nothing is to be measured, whoever set it."""
+    effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
+    job = effective.get("job")
+    account = job.get("account") if isinstance(job, Mapping) else None
+    switches = account if isinstance(account, Mapping) else {}
+    off = [key for key, value in switches.items() if value is False]
+    return f"account.{off[0]}" if off else None
 
 
 def _why(facts: JobFacts, folders: JobFolders) -> str:
@@ -126,13 +138,9 @@ def _why(facts: JobFacts, folders: JobFolders) -> str:
         return f"it {again} ({facts.state})"
     if facts.state is not None and facts.started_s is None and not facts.is_running:
         return f"it did not run ({facts.state})"
-    effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
-    job = effective.get("job")
-    account = job.get("account") if isinstance(job, Mapping) else None
-    switches = account if isinstance(account, Mapping) else {}
-    off = [key for key, value in switches.items() if value is False]
-    if off:
-        return f"its job file says account.{off[0]} = false"
+    off = _switched_off(facts, folders)
+    if off is not None:
+        return f"it was submitted with {off} = false"
     if facts.is_running:
         return "no rank has begun yet"
     ended = "its script does not start them, or ended before they began"
@@ -146,7 +154,7 @@ def _is_waiting(facts: JobFacts) -> bool:
     return facts.state in set(JobState) and JobState(facts.state).is_waiting
 
 
-def _hint(facts: JobFacts) -> str | None:
+def _hint(facts: JobFacts, folders: JobFolders) -> str | None:
     if facts.job_id is None:
         return "a job folder, its account/, or what `hpckit sample --out` wrote is expected"
     if (
@@ -155,6 +163,8 @@ def _hint(facts: JobFacts) -> str | None:
         or (facts.started_s is None and facts.state is not None)
     ):
         return f"hpckit status {facts.job_id}"
+    if _switched_off(facts, folders) is not None:
+        return f"hpckit show {facts.job_id} says by what; without that the next run is measured"
     return f"hpckit show {facts.job_id} --script shows what was run"
 
 

@@ -40,9 +40,9 @@ Examples:
     help="Report on this job folder, its account/, a folder that `hpckit sample` wrote, or a file "
     "of --parquet.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--csv", "as_csv", is_flag=True, help="A row for each GPU and incarnation.")
-@click.option("--openmetrics", "as_openmetrics", is_flag=True, help="OpenMetrics text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each GPU and incarnation.")
+@click.option("--openmetrics", "as_openmetrics", is_flag=True, help="Print OpenMetrics text.")
 @click.option("--curves", is_flag=True, help="With --json: curves over time as well.")
 @click.option(
     "--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write one page with plots."
@@ -117,11 +117,22 @@ def _check(params: dict[str, Any]) -> None:
         raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
     if params["compare"]:
         _check_compared(params, printed)
+    _check_stray(params, printed)
     if params["curves"] and not params["as_json"]:
         raise click.UsageError("--curves is for --json alone")
     if params["from_"] and params["job_id"]:
         raise click.UsageError("JOB_ID and --from exclude each other")
     _check_files(params)
+
+
+def _check_stray(params: dict[str, Any], printed: list[str]) -> None:
+    """Refuse a file's name behind an option that prints: it is read as a JOB_ID."""
+    name = params["job_id"] or ""
+    if printed and Path(name).suffix[1:].isalpha() and ";" not in name:
+        raise click.UsageError(
+            f"--{printed[0]} takes no file, it prints: --{printed[0]} > {name} "
+            f"({name} was read as JOB_ID)"
+        )
 
 
 def _check_files(params: dict[str, Any]) -> None:

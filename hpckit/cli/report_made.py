@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +93,13 @@ def _job(job_id: str | None) -> _Asked:
     from hpckit.cli.waiting import asking
 
     tools = wiring.track_tools()
-    entry, task = find_task(tools.index, job_id)
+    try:
+        entry, task = find_task(tools.index, job_id)
+    except HpckitError as error:
+        if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
+            raise
+        hint = f"{error.hint}; of that folder: hpckit report --from {shlex.quote(job_id)}"
+        raise HpckitError(error.message, hint=hint) from None
     with asking(tools) as asked:
         status = job_status(entry, asked)
     if task is not None:

@@ -16,6 +16,8 @@ from tests.fakes.account_files import MadeJob, write_accounts, write_topology
 from tests.fakes.machines import dgx_h100
 from tests.unit.cli.jobs import call, document, ended_job, started_job, words
 
+NOT_MEASURED = 'name = "n"\ncommand = ["true"]\n[account]\nenabled = false\n'
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -63,6 +65,21 @@ def test_a_job_without_accounts_says_why() -> None:
     assert f"has no accounts: no rank and no sampler wrote any in {job.folder}:" in error.message
     assert error.message.endswith("its script does not start them, or ended before they began")
     assert error.hint == f"hpckit show {job.job_id} --script shows what was run"
+
+
+def test_a_job_that_was_not_to_be_measured_says_by_what() -> None:
+    """The key that turned accounts off is named, and the command that says who set it."""
+    error = refusal(ended_job(file_text=NOT_MEASURED).job_id)
+    assert error.message.endswith("has no accounts: it was submitted with account.enabled = false")
+    assert error.hint is not None
+    assert error.hint.endswith("says by what; without that the next run is measured")
+
+
+def test_a_folder_in_place_of_an_id_is_told_the_option(folder: Path) -> None:
+    """What lies there under the name that is no job's is read with --from."""
+    error = refusal(folder)
+    assert error.message == f"hpckit has submitted no job '{folder}' from here"
+    assert error.hint == f"hpckit jobs lists them; of that folder: hpckit report --from {folder}"
 
 
 def test_a_running_job_without_accounts_is_early() -> None:
@@ -151,6 +168,8 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--csv", "--openmetrics"), "--csv and --openmetrics exclude each other"),
         (("--curves",), "--curves is for --json alone"),
         (("--compare", "", "4242"), "--compare needs two jobs"),
+        (("--csv", "x.csv"), "--csv takes no file, it prints: --csv > x.csv"),
+        (("--from", ".", "--json", "a/b.json"), "--json takes no file"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
         (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
         (("--html", "x", "--parquet", "./x"), "--html and --parquet cannot be one file"),
