@@ -45,7 +45,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         output.document(_document(findings))
     else:
         output.result(f" hpckit {hpckit.__version__} on {caller.host} · site {site}")
-        output.table((), [_row(one) for one in findings])
+        output.remarks([_row(one) for one in findings])
     if any(one.level == "error" for one in findings):
         ctx.exit(1)
 

@@ -88,6 +88,20 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         result(" " + "  ".join(cells).rstrip())
 
 
+def remarks(rows: Sequence[tuple[str, str, str]]) -> None:
+    """Print rows that end in a sentence: on a terminal in as many lines as it takes, else in one.
+
+    What to do stands at the end of such a sentence: cut, it would be lost.
+    """
+    labels = [max(len(click.unstyle(row[at])) for row in rows) for at in range(2)]
+    indent = sum(labels) + 2 * len(rows[0])
+    lines: list[tuple[str, str, str]] = []
+    for level, subject, text in rows:
+        head, *more = prose(text, indent).split("\n") if sys.stdout.isatty() else [text]
+        lines += [(level, subject, head), *(("", "", line) for line in more)]
+    table((), lines)
+
+
 def _fitted(widths: list[int]) -> list[int]:
     """The widths, the widest columns narrowed to a terminal's width; unchanged elsewhere."""
     if not sys.stdout.isatty():

@@ -64,6 +64,27 @@ def test_a_narrow_table_is_left_alone() -> None:
     assert printed((), [("a", "b")], _Terminal()) == [" a  b"]
 
 
+def remarked(stream: io.StringIO) -> list[str]:
+    """The lines of two remarks on a stream, one of them long."""
+    with contextlib.redirect_stdout(stream):
+        output.remarks([("ok", "bash", "5.2"), ("note", "torchrun", f"{'word ' * 30}· do this")])
+    return stream.getvalue().splitlines()
+
+
+def test_a_remark_is_whole_on_a_terminal() -> None:
+    """A terminal gets the last word of a long sentence too, indented under the first."""
+    lines = remarked(_Terminal())
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == " ok    bash      5.2"
+    assert " ".join(lines).split()[-3:] == ["·", "do", "this"]
+    assert all(line.startswith(" " * 17 + "word") for line in lines[2:-1])
+
+
+def test_a_remark_in_a_file_is_one_line() -> None:
+    """What searches by line finds all of a remark in it."""
+    assert remarked(io.StringIO())[1].endswith("word · do this")
+
+
 def test_what_cannot_be_seen_is_written_out() -> None:
     """Control characters, direction marks and odd blanks are escapes; lines and letters stay."""
     assert output.visible("a\x1b[2J\u202eb\u00a0ü\n×") == "a\\u001b[2J\\u202eb\\u00a0ü\n×"
