@@ -59,6 +59,8 @@ MEND: Final = (
     "mend the cause (CPUs: the job file; else your operator); --exclude the node till then"
 )
 """What to do about one that something explains."""
+NOTHING_RAN: Final = "nothing, where nothing was to run there; else see why it did not start"
+"""What to do about a GPU without a process on a machine that was sampled by hand."""
 BALANCE: Final = "balance the work, if its rank has more to do than others"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
@@ -74,13 +76,14 @@ def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(
             of_gpus(gpus),
             said(
-                "no process computed on {} in the {} that the job had {}",
+                "no process computed on {} in the {} that {}",
                 _it(gpus),
                 seconds(_longest_held(gpus)),
-                _it(gpus),
+                _had(job, gpus),
             ),
             math.fsum(gpu.held_s for gpu in gpus),
             math.fsum(known) if len(known) == len(gpus) else None,
+            remedy=None if _is_job(job) else NOTHING_RAN,
         )
 
 
@@ -92,10 +95,10 @@ def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(
             of_gpus(gpus),
             said(
-                "no kernel ran on {} in the {} that the job had {}, while {}",
+                "no kernel ran on {} in the {} that {}, while {}",
                 _it(gpus),
                 seconds(_longest_held(gpus)),
-                _it(gpus),
+                _had(job, gpus),
                 who,
             ),
             math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
@@ -340,6 +343,15 @@ def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
     for gpu in gpus:
         groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
     return list(groups.values())
+
+
+def _is_job(job: MeasuredJob) -> bool:
+    """Whether a job is known; a machine that was sampled by hand has none."""
+    return job.report.job.job_id is not None
+
+
+def _had(job: MeasuredJob, gpus: list[GpuAccount]) -> str:
+    return f"the job had {_it(gpus)}" if _is_job(job) else "was sampled"
 
 
 def _it(gpus: list[GpuAccount]) -> str:

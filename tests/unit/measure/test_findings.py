@@ -63,6 +63,16 @@ def test_what_a_gpu_that_was_never_used_cost() -> None:
     assert (one.subject, one.wasted_gpu_s, one.wasted_j) == ("GPU3 on n1", HELD_S, 600_000.0)
 
 
+def test_of_a_machine_without_a_job_none_is_spoken_of() -> None:
+    """What was sampled by hand had no job, no ranks and no logs."""
+    by_hand = replace(report().job, job_id=None)
+    (one,) = found(report(job=by_hand, gpus=gpus(waste=shares(no_process=HELD_S))))
+    assert one.because == "no process computed on it in the 16:40 that was sampled"
+    assert one.remedy == "nothing, where nothing was to run there; else see why it did not start"
+    (one,) = found(report(job=by_hand, gpus=gpus(waste=shares(idle=HELD_S))))
+    assert one.because.startswith("no kernel ran on it in the 16:40 that was sampled, while")
+
+
 def test_gpus_of_a_node_are_named_together() -> None:
     """Several GPUs of a node that were never used are one finding."""
     empty = [gpu(index, waste=shares(no_process=HELD_S)) for index in (1, 2)]
