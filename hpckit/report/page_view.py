@@ -14,6 +14,7 @@ from hpckit.report.account_words import why_unknown
 from hpckit.report.energy_words import is_about_gpus
 from hpckit.report.page_words import (
     NOT_MEASURED,
+    addends,
     behind_words,
     clean,
     duration,
@@ -250,7 +251,6 @@ def conservation(found: Conservation | None) -> str:
     """The sum of the ranks and what no rank used, beside the sum of the GPUs."""
     if found is None:
         return ""
-    return (
-        f"ranks {joules(found.ranks_j)} + idle remainder {joules(found.idle_remainder_j)} = "
-        f"GPUs {joules(found.gpus_j)}, left over {joules(found.error_j)}"
-    )
+    ranks, rest, gpus = addends(found.ranks_j, found.idle_remainder_j, found.gpus_j)
+    over = joules(found.error_j)
+    return f"ranks {ranks} + idle remainder {rest} = GPUs {gpus}, left over {over}"

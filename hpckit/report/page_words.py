@@ -53,14 +53,29 @@ def energy_words(energy: Energy) -> str:
 
 def joules(value_j: float, plus_minus_j: float | None = None) -> str:
     """An energy in Wh, kWh or MWh, below 1 Wh in J, with the half width of its interval."""
-    wh = value_j / _WH_J
-    scale, unit = next((one for one in _ENERGY_UNITS if abs(wh) >= one[0]), (1 / _WH_J, "J"))
+    scale, unit = _scale(value_j)
     scale_j = scale * _WH_J
     if plus_minus_j is None:
         return f"{significant(value_j / scale_j, 3)} {unit}"
     half = significant(plus_minus_j / scale_j, 1)
     digits = max(len(half.partition(".")[2]), 1 if abs(value_j / scale_j) < _SMALL else 0)
     return f"{value_j / scale_j:.{digits}f} ± {half} {unit}"
+
+
+def addends(*values_j: float) -> tuple[str, ...]:
+    """Energies that a reader can add up: all in the unit of the largest, with as many digits."""
+    largest_j = max(map(abs, values_j))
+    scale, unit = _scale(largest_j)
+    scale_j = scale * _WH_J
+    digits = len(significant(largest_j / scale_j, 4).partition(".")[2])
+    rounded = (round(value_j / scale_j, digits) + 0.0 for value_j in values_j)  # no "-0"
+    return tuple(f"{value:.{digits}f} {unit}" for value in rounded)
+
+
+def _scale(value_j: float) -> tuple[float, str]:
+    """The unit in which such an energy is written, and how many Wh that is."""
+    wh = abs(value_j) / _WH_J
+    return next((one for one in _ENERGY_UNITS if wh >= one[0]), (1 / _WH_J, "J"))
 
 
 def source_words(energy: Energy) -> str:

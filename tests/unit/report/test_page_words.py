@@ -106,3 +106,9 @@ def test_little_is_not_rounded_to_nothing() -> None:
 def test_a_shorter_limit_is_a_duration() -> None:
     """What a limit is shorter by is not a number of an unknown unit."""
     assert words.saving_words({"limit_s": 28_200.0}) == "7:50:00 of the time limit"
+
+
+def test_energies_that_are_added_up_have_one_unit() -> None:
+    """A small part is written in the unit of the sum and to its digits, a sum below 1 Wh in J."""
+    assert words.addends(429_980.0, 595.0, 430_575.0) == ("119.4 Wh", "0.2 Wh", "119.6 Wh")
+    assert words.addends(-1e-9, 1392.0, 1392.0) == ("0 J", "1392 J", "1392 J")
