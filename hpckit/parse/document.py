@@ -199,6 +199,21 @@ def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) ->
     )
 
 
+def refuse_other_schema(tree: Tree, expected: str, source: str) -> None:
+    """Raise ConfigError where a file does not begin with the schema that is expected."""
+    if tree.get("schema") == expected:
+        return
+    schema = tree.get("schema", "")
+    got = f"got {schema!r}" if isinstance(schema, str) else "is not text"
+    got = got if "schema" in tree else "is missing"
+    raise ConfigError(
+        f'{got}, expected "{expected}"',
+        source=source,
+        key="schema",
+        hint=f'begin the file with: schema = "{expected}"',
+    )
+
+
 def convert(tree: Tree, cls: type[T], source: str) -> T:
     """A checked tree as an instance of `cls`.
 

@@ -20,6 +20,7 @@ from hpckit.parse.document import (
     convert,
     dataclass_of,
     field_types,
+    refuse_other_schema,
     refuse_unknown_keys,
 )
 
@@ -54,16 +55,7 @@ class Layer:
 def file_layer(tree: Tree, source: str) -> Layer:
     """The layer of a job file that was read. Raises ConfigError for bad keys or schema."""
     refuse_unknown_keys(tree, JobSpec, source)
-    if tree.get("schema") != JOB_SCHEMA:
-        schema = tree.get("schema", "")
-        got = f"got {schema!r}" if isinstance(schema, str) else "is not text"
-        got = got if "schema" in tree else "is missing"
-        raise ConfigError(
-            f'{got}, expected "{JOB_SCHEMA}"',
-            source=source,
-            key="schema",
-            hint=f'begin the file with: schema = "{JOB_SCHEMA}"',
-        )
+    refuse_other_schema(tree, JOB_SCHEMA, source)
     return Layer(tree=tree, kind=OriginKind.JOB, source=source, details={})
 
 

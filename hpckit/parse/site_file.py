@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hpckit.errors import ConfigError
 from hpckit.model.job import JOB_SCHEMA
-from hpckit.model.site import SiteSpec
-from hpckit.parse.document import convert, parse_toml
+from hpckit.model.site import SITE_SCHEMA, SiteSpec
+from hpckit.parse.document import convert, parse_toml, refuse_other_schema
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 
 _PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
@@ -16,7 +16,9 @@ def parse_site_file(text: str, source: str, expected_name: str | None = None) ->
 
     Raises ConfigError with `source`, the key, what was got and what was expected.
     """
-    site = convert(parse_toml(text, source), SiteSpec, source)
+    tree = parse_toml(text, source)
+    refuse_other_schema(tree, SITE_SCHEMA, source)
+    site = convert(tree, SiteSpec, source)
     if expected_name is not None and site.name != expected_name:
         raise ConfigError(
             f"got {site.name!r}, expected {expected_name!r} as the file is called",

@@ -35,7 +35,7 @@ class Took(NamedTuple):
 
 def at_once(bench: Bench) -> Iterator[Figure]:
     """What a ledger adds to entry and exit."""
-    rounds = bench.pick(8, 3)
+    rounds = bench.pick(16, 3)
     once(bench, "1")
     pairs = [(once(bench, "0"), once(bench, "1")) for _ in range(rounds)]
     raw_ms = statistics.median(took.raw_ms for _, took in pairs)

@@ -194,3 +194,18 @@ def test_no_color_is_respected(run_hpckit: RunHpckit, no_color: str) -> None:
     """Where no terminal reads, nothing is coloured, with NO_COLOR or without."""
     ran = run_hpckit("sites", "list", env={"NO_COLOR": no_color})
     assert "\x1b" not in ran.stdout + ran.stderr
+
+
+def test_ctrl_c_while_it_is_loaded_is_an_interrupt() -> None:
+    """Before the command line is there Ctrl-C ends hpckit with 130, and without a traceback."""
+    code = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hpckit.cli.main': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from hpckit.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

@@ -269,3 +269,10 @@ def test_an_array_that_slurm_would_not_mean_is_refused(array: str) -> None:
                 )
             ]
         )
+
+
+def test_a_site_without_its_schema_says_how_it_begins() -> None:
+    """A site file has the same remedy as a job file."""
+    with pytest.raises(ConfigError) as caught:
+        parse_site_file('name = "here"\n', "here.toml")
+    assert caught.value.hint == 'begin the file with: schema = "hpckit.site/1"'
