@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from numpy.typing import NDArray
 
 import hpckit.measure.rows as rows_module
@@ -74,7 +74,7 @@ def folded(
 def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]) -> None:
     """The classes add up to the held time, and none is negative."""
     waste = folded(*made).waste
-    parts = dataclasses.astuple(waste)
+    parts = structs.astuple(waste)
     assert min(parts) >= 0
     assert abs(sum(parts) - made[2] / 1e9) < 1e-5
 
@@ -112,7 +112,7 @@ def test_throttling_fits_in_the_held_time(
 ) -> None:
     """No throttling is longer than the GPU was held, whatever the counters do."""
     throttling = folded(*made).throttling
-    known = [value for value in dataclasses.astuple(throttling) if value is not None]
+    known = [value for value in structs.astuple(throttling) if value is not None]
     assert all(0 <= value <= made[2] / 1e9 for value in known)
 
 
