@@ -16,6 +16,7 @@ from typing import IO
 from hpckit.errors import StorageFailed
 
 _PREFIX = ".hpckit."
+_DESCRIPTORS = "/proc/self/fd"
 
 
 @contextlib.contextmanager
@@ -66,7 +67,9 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _nameless(folder: Path) -> int | None:
-    """A descriptor of a new file without a name; None where a file system has no such files."""
+    """A descriptor of a new file without a name; None where there are none, or no /proc."""
+    if not os.path.isdir(_DESCRIPTORS):  # noqa: PTH112  without it none is given a name later
+        return None
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -80,7 +83,7 @@ def _named(handle: int, folder: Path) -> str:
     """Give the file a name of its own, for the moment until it has its place."""
     name = str(folder / f"{_PREFIX}{secrets.token_hex(4)}")
     # With a descriptor of a folder Python's link() follows links, see linkat(2) on AT_EMPTY_PATH.
-    with _folder("/proc/self/fd") as descriptors:
+    with _folder(_DESCRIPTORS) as descriptors:
         os.link(str(handle), name, src_dir_fd=descriptors, follow_symlinks=True)
     return name
 

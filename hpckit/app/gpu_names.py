@@ -22,13 +22,14 @@ def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
     for (restart, uuid), names in nodes.items():
         if len(names) > 1:
             alike.setdefault((restart, tuple(names)), []).append(uuid)
-    found = [_sentence(uuids, names) for (_, names), uuids in alike.items()]
+    found = [_sentence(uuids, names, restart) for (restart, names), uuids in alike.items()]
     rest = sum(len(uuids) for uuids in [*alike.values()][_MOST_TOLD:])
     return [*found[:_MOST_TOLD], f"and {rest} more GPUs likewise"] if rest else found
 
 
-def _sentence(uuids: Sequence[str], names: Sequence[str]) -> str:
+def _sentence(uuids: Sequence[str], names: Sequence[str], restart: int) -> str:
     where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_TOLD])})"
+    where += f" of restart {restart}" if restart else ""
     if len(uuids) == 1:
         return (
             f"GPU {uuids[0]} is {where} and counts on each: it is one GPU, or its UUID is not its"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +130,11 @@ def _check_stray(params: dict[str, Any], printed: list[str]) -> None:
     """Refuse a file's name behind an option that prints: it is read as a JOB_ID."""
     name = params["job_id"] or ""
     if printed and Path(name).suffix[1:].isalpha() and ";" not in name:
-        raise click.UsageError(
-            f"--{printed[0]} takes no file, it prints: --{printed[0]} > {name} "
+        message = (
+            f"--{printed[0]} takes no file, it prints: --{printed[0]} > {shlex.quote(name)} "
             f"({name} was read as JOB_ID)"
         )
+        raise click.UsageError(output.visible(message))
 
 
 def _check_files(params: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hpckit.errors import HpckitError
+from hpckit.errors import AdapterError, HpckitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,8 @@ def _job(job_id: str | None) -> _Asked:
     try:
         entry, task = find_task(tools.index, job_id)
     except HpckitError as error:
-        if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
+        is_told = isinstance(error, AdapterError)
+        if is_told or job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
             raise
         hint = f"{error.hint}; of that folder: hpckit report --from {shlex.quote(job_id)}"
         raise HpckitError(error.message, hint=hint) from None

@@ -19,6 +19,7 @@ _GIB: Final = 1024**3
 _MIB: Final = 1024**2
 _MOST_MS: Final = 0.1
 _SMALL: Final = 10
+_ADDEND_DIGITS: Final = 4
 _LONGEST: Final = 2000
 
 
@@ -67,7 +68,7 @@ def addends(*values_j: float) -> tuple[str, ...]:
     largest_j = max(map(abs, values_j))
     scale, unit = _scale(largest_j)
     scale_j = scale * _WH_J
-    digits = len(significant(largest_j / scale_j, 4).partition(".")[2])
+    digits = max(0, _ADDEND_DIGITS - len(str(int(largest_j / scale_j))))
     rounded = (round(value_j / scale_j, digits) + 0.0 for value_j in values_j)  # no "-0"
     return tuple(f"{value:.{digits}f} {unit}" for value in rounded)
 

@@ -50,6 +50,17 @@ def test_a_signal_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_where_there_is_no_proc_a_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only through /proc/self/fd does a file get its name later: without it, it has one at once."""
+    monkeypatch.setattr("hpckit.adapters.whole_file._DESCRIPTORS", str(tmp_path / "proc"))
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"new")
+        assert len(list(tmp_path.glob(".hpckit.*"))) == 1
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     """The half-written file is gone, the old one is not."""
     path = tmp_path / "a"

@@ -40,3 +40,15 @@ def test_gpus_beyond_the_sentences_are_counted() -> None:
     told = twice_named(claims)
     assert [one[:6] for one in told[:-1]] == ["2 GPUs"] * 4
     assert told[-1] == "and 4 more GPUs likewise"
+
+
+def test_a_later_run_of_the_job_is_told_apart() -> None:
+    """Of GPUs that two nodes name in two runs of a job each sentence says of which it is."""
+    runs = [
+        measured(0, uuid="GPU-a", node=node, restart=restart)
+        for restart in range(2)
+        for node in ("n1", "n2")
+    ]
+    first, second = twice_named(runs)
+    assert "(n1, n2) and counts" in first
+    assert "(n1, n2) of restart 1 and counts" in second

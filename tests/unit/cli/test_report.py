@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hpckit.errors import HpckitError, StorageFailed
+from hpckit.errors import AdapterError, HpckitError, StorageFailed
 from tests.fakes.account_files import MadeJob, write_accounts, write_topology
 from tests.fakes.machines import dgx_h100
 from tests.unit.cli.jobs import call, document, ended_job, started_job, words
@@ -80,6 +80,17 @@ def test_a_folder_in_place_of_an_id_is_told_the_option(folder: Path) -> None:
     error = refusal(folder)
     assert error.message == f"hpckit has submitted no job '{folder}' from here"
     assert error.hint == f"hpckit jobs lists them; of that folder: hpckit report --from {folder}"
+
+
+def test_an_index_that_cannot_be_read_stays_that_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a folder has the name which was asked for does not make it another error."""
+    job = ended_job()
+    (job.folder.parents[1] / "jobs.sqlite").write_bytes(b"no database at all" * 100)
+    monkeypatch.chdir(folder.parent)
+    error = refusal(folder.name)
+    assert error.exit_code == refusal("4242").exit_code == AdapterError.exit_code
 
 
 def test_a_running_job_without_accounts_is_early() -> None:
@@ -170,6 +181,7 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--compare", "", "4242"), "--compare needs two jobs"),
         (("--csv", "x.csv"), "--csv takes no file, it prints: --csv > x.csv"),
         (("--from", ".", "--json", "a/b.json"), "--json takes no file"),
+        (("--json", "my out.json"), "--json > 'my out.json'"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
         (("--html", "x", "--parquet", "x"), "--html and --parquet cannot be one file"),
         (("--html", "x", "--parquet", "./x"), "--html and --parquet cannot be one file"),

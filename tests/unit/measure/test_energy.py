@@ -174,6 +174,16 @@ def test_a_counter_that_catches_up_is_believed() -> None:
     assert result.energy.value_j == pytest.approx(24_000, rel=1e-6)
 
 
+def test_what_a_frozen_counter_makes_up_for_counts_once() -> None:
+    """The step after a cell that is known by power is not believed for that cell as well."""
+    counter = counter_mj(SECONDS)
+    counter[21:23] = counter[20]
+    counter[23] = counter[20] + np.uint64(20_000)
+    result = folded(power_w=steady(), energy_mj=counter)
+    assert (result.counts.frozen, result.counts.impossible) == (1, 1)
+    assert result.energy.value_j == pytest.approx(12_000, rel=1e-3)
+
+
 def test_an_impossible_step_is_not_taken() -> None:
     """A step above the power limit × 1.2 is integrated over, and counted."""
     counter = counter_mj(SECONDS)

@@ -112,3 +112,4 @@ def test_energies_that_are_added_up_have_one_unit() -> None:
     """A small part is written in the unit of the sum and to its digits, a sum below 1 Wh in J."""
     assert words.addends(429_980.0, 595.0, 430_575.0) == ("119.4 Wh", "0.2 Wh", "119.6 Wh")
     assert words.addends(-1e-9, 1392.0, 1392.0) == ("0 J", "1392 J", "1392 J")
+    assert words.addends(5.76e6, 1.44e6, 7.2e6) == ("1.600 kWh", "0.400 kWh", "2.000 kWh")
