@@ -1,9 +1,10 @@
 """The zipapp that carries hpckit's in-job code to the compute nodes.
 
-Three parts of one file. What a rank runs is stored: a few kilobytes are not worth the load of zlib
-in each. What the sampler runs besides is deflated. What the probe of a node runs besides lies in a
-zip file of its own within (hpckit.adapters.inner_zip): a rank reads the directory of all members,
-and these are more than its own.
+Three parts of one file, each as sources and as byte code. What a rank runs is stored: a few
+kilobytes are not worth the load of zlib in each. What the sampler runs besides is deflated. The
+byte code of either is one member (hpckit.adapters.code_members). What the probe of a node runs
+besides lies in a zip file of its own within (hpckit.adapters.inner_zip): a rank reads the directory
+of all members, and these are more than its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from hpckit import __version__
 from hpckit.adapters.agent_cache import AgentCache
+from hpckit.adapters.code_members import MORE_CODE, RANK_CODE
 from hpckit.adapters.inner_zip import INNER_ZIP
 
 if TYPE_CHECKING:
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 
 _RANK_MODULES: Final = (
     "{__init__}",
-    "adapters/{__init__,amd_energy,nvml_calls,nvml_devices}",
+    "adapters/{__init__,amd_energy,c_library,code_members,nvml_calls,nvml_devices}",
     "decide/{__init__,rendezvous}",
     "model/{__init__,account_files}",
 )
 # What the sampler imports besides; a test runs it from the archive.
 _SAMPLER_MODULES: Final = (
     "adapters/{amd_counters,cgroup_counters,held_file,host_counters,inner_zip,job_counters}",
-    "adapters/{job_processes,job_watch,node_counters,nvml_counters,nvml_direct,nvml_gpm}",
+    "adapters/{job_processes,job_watch,node_counters,nvml_counters,nvml_direct,nvml_fields,nvml_gpm}",
     "adapters/{nvml_shown,nvml_slow,sample_clock,sample_copier,sample_guard,sample_spool}",
     "app/{__init__,sample}",
     "decide/{sampled_gpus}",
@@ -53,6 +55,13 @@ _PROBE_MODULES: Final = (
     "parse/{sysfs_net,sysfs_numa,sysfs_patterns,sysfs_pci,sysfs_pci_config,sysfs_tree,xgmi}",
     "{errors,units}",
 )
+_FIRST: Final = (
+    "__main__.py",
+    "hpckit/__init__.py",
+    "hpckit/adapters/__init__.py",
+    "hpckit/adapters/code_members.py",
+)
+"""What zipimport itself loads, in files of byte code."""
 _NOT_A_RANKS: Final = ("probe", "sample", "sample_parts", "topology", "topology_process")
 """Modules of hpckit.injob that no rank imports."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
@@ -61,6 +70,9 @@ _NEW_ENOUGH = """\
 import sys
 
 if sys.version_info >= (3, 11):
+    from hpckit.adapters.code_members import use_code_members
+
+    use_code_members()
     from hpckit.injob.main import main
 
     sys.exit(main(sys.argv[1:]))
@@ -133,10 +145,15 @@ class _Parts:
 
     def archive(self) -> bytes:
         """The file."""
-        deflated = _with_byte_code(self._sampler)
-        stored = _with_byte_code(self._rank)
-        stored[INNER_ZIP] = _zipped({}, _with_byte_code(self._probe))
-        return _zipped(stored, deflated)
+        first = {name: self._rank[name] for name in _FIRST}
+        ranks = {name: source for name, source in self._rank.items() if name not in _FIRST}
+        stored = {
+            **self._rank,
+            **_files_of_code(first),
+            RANK_CODE: _member_of_code(ranks),
+            INNER_ZIP: _zipped({}, {**self._probe, **_files_of_code(self._probe)}),
+        }
+        return _zipped(stored, {**self._sampler, MORE_CODE: _member_of_code(self._sampler)})
 
 
 def _injob() -> dict[str, bytes]:
@@ -168,17 +185,27 @@ def _nvml_binding() -> dict[str, bytes]:
     return {"pynvml.py": Path(found.origin).read_bytes()}
 
 
-def _with_byte_code(sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {**sources, **{f"{name}c": _byte_code(name, text) for name, text in sources.items()}}
+def _member_of_code(sources: Mapping[str, bytes]) -> bytes:
+    import marshal
+
+    return marshal.dumps({name: _byte_code(name, sources[name]) for name in sorted(sources)})
+
+
+def _files_of_code(sources: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {
+        f"{name}c": importlib.util.MAGIC_NUMBER
+        + _UNCHECKED_HASH
+        + importlib.util.source_hash(source)
+        + _byte_code(name, source)
+        for name, source in sources.items()
+    }
 
 
 def _byte_code(name: str, source: bytes) -> bytes:
     import marshal
 
     # The name inside the archive goes into the code, so no path of this machine travels along.
-    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
-    header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + importlib.util.source_hash(source)
-    return header + marshal.dumps(code)
+    return marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0))
 
 
 def _zipped(stored: Mapping[str, bytes], deflated: Mapping[str, bytes]) -> bytes:

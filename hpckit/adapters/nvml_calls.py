@@ -1,4 +1,4 @@
-"""libnvidia-ml.so.1 through ctypes: the few calls that ranks and samplers make, prepared once.
+"""libnvidia-ml.so.1: the few calls that ranks make, and samplers too.
 
 `pynvml` would cost each rank 20 ms to load, and builds its arguments anew at each call
 (docs/adr/0010); what is asked once a node goes through `hpckit.adapters.nvml`.
@@ -7,18 +7,21 @@ Signatures and structures: nvml.h. Reasons are nvml.h's errors in pynvml's spell
 
 from __future__ import annotations
 
-import ctypes
-import struct
+from hpckit.adapters.c_library import (
+    Library,
+    Pointer,
+    Text,
+    UnsignedInt,
+    UnsignedLongLong,
+    buffer,
+    byref,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 LIBRARY = "libnvidia-ml.so.1"
-ALL_LINKS = 0xFFFFFFFF
-"""The scope of a field that is to be the sum over all NVLinks."""
-
 _REASONS = {
     1: "Uninitialized",
     2: "InvalidArgument",
@@ -45,11 +48,6 @@ _REASONS = {
 }
 LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
 """Reasons for which a GPU will not answer any more."""
-# nvmlFieldValue_t: fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value.
-_FIELD = struct.Struct("<IIqqii8s")
-# nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long,
-# signed int, unsigned short.
-_VALUES = {0: "d", 1: "I", 2: "Q", 3: "Q", 4: "q", 5: "i", 6: "H"}
 
 
 class NvmlRefused(Exception):
@@ -66,7 +64,7 @@ class NvmlCalls:
     def __init__(self, name: str = LIBRARY) -> None:
         """Load the library and initialize it. Raises NvmlRefused."""
         try:
-            self._library = ctypes.CDLL(name)
+            self._library = Library(name)
         except OSError as error:
             raise NvmlRefused("LibraryNotFound") from error
         self.call("nvmlInit_v2")
@@ -84,88 +82,50 @@ class NvmlCalls:
 
     def count(self) -> int:
         """How many GPUs this process may see. Raises NvmlRefused."""
-        count = ctypes.c_uint()
-        self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        count = UnsignedInt()
+        self.call("nvmlDeviceGetCount_v2", byref(count))
         return count.value
 
     def gpu(self, index: int) -> NvmlHandle:
         """A GPU by the driver's index. Raises NvmlRefused."""
-        handle = ctypes.c_void_p()
-        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+        handle = Pointer()
+        self.call("nvmlDeviceGetHandleByIndex_v2", UnsignedInt(index), byref(handle))
         return NvmlHandle(self, handle)
 
     def gpu_of_slice(self, uuid: str) -> NvmlHandle:
         """The GPU that a MIG device is of. Raises NvmlRefused."""
-        mig, handle = ctypes.c_void_p(), ctypes.c_void_p()
-        name = ctypes.c_char_p(uuid.encode("utf-8", "surrogateescape"))
-        self.call("nvmlDeviceGetHandleByUUID", name, ctypes.byref(mig))
+        mig, handle = Pointer(), Pointer()
+        name = Text(uuid.encode("utf-8", "surrogateescape"))
+        self.call("nvmlDeviceGetHandleByUUID", name, byref(mig))
         whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
-        self.call(whole, mig, ctypes.byref(handle))
+        self.call(whole, mig, byref(handle))
         return NvmlHandle(self, handle)
 
 
 class NvmlHandle:
     """A GPU; every method raises NvmlRefused for what it does not tell."""
 
-    def __init__(self, nvml: NvmlCalls, handle: ctypes.c_void_p) -> None:
+    def __init__(self, nvml: NvmlCalls, handle: Pointer) -> None:
         self.nvml = nvml
         self.handle = handle
 
     def text(self, name: str, most_bytes: int = 96) -> str:
         """What a function such as nvmlDeviceGetUUID writes into a buffer."""
-        buffer = ctypes.create_string_buffer(most_bytes)
-        self.nvml.call(name, self.handle, buffer, ctypes.c_uint(most_bytes))
-        return buffer.value.decode("ascii", "replace")
+        text = buffer(most_bytes)
+        self.nvml.call(name, self.handle, text, UnsignedInt(most_bytes))
+        return text.value.decode("ascii", "replace")
 
     def number(self, name: str) -> int:
         """The one unsigned int of a function such as nvmlDeviceGetPowerUsage."""
-        value = ctypes.c_uint()
-        self.nvml.call(name, self.handle, ctypes.byref(value))
+        value = UnsignedInt()
+        self.nvml.call(name, self.handle, byref(value))
         return value.value
 
     def energy_mj(self) -> int:
         """Millijoules since the driver was loaded: nvmlDeviceGetTotalEnergyConsumption."""
-        value = ctypes.c_ulonglong()
-        self.nvml.call("nvmlDeviceGetTotalEnergyConsumption", self.handle, ctypes.byref(value))
+        value = UnsignedLongLong()
+        self.nvml.call("nvmlDeviceGetTotalEnergyConsumption", self.handle, byref(value))
         return value.value
-
-    def fields(self, wanted: Sequence[tuple[int, int]]) -> NvmlFields:
-        """Fields, each by id and scope, to be read together as often as is wanted."""
-        return NvmlFields(self, wanted)
-
-
-class NvmlFields:
-    """Some fields of one GPU in one prepared call: nvmlDeviceGetFieldValues."""
-
-    def __init__(self, gpu: NvmlHandle, wanted: Sequence[tuple[int, int]]) -> None:
-        self._function = gpu.nvml.function("nvmlDeviceGetFieldValues")
-        self._handle = gpu.handle
-        self._count = ctypes.c_int(len(wanted))
-        self._wanted = b"".join(
-            _FIELD.pack(field_id, scope, 0, 0, 0, 0, b"") for field_id, scope in wanted
-        )
-        self._buffer = ctypes.create_string_buffer(self._wanted, len(self._wanted))
-
-    def read(self) -> None:
-        """Ask once; `answers` and `buffer` have the result. Raises NvmlRefused."""
-        check(self._function(self._handle, self._count, self._buffer))
-
-    @property
-    def buffer(self) -> ctypes.Array[ctypes.c_char]:
-        """nvmlFieldValue_t after nvmlFieldValue_t, 40 bytes each."""
-        return self._buffer
-
-    def answers(self) -> list[int | float | str]:
-        """Each field's number, or the reason for which it has none."""
-        found: list[int | float | str] = []
-        for *_, kind, code, raw in _FIELD.iter_unpack(self._buffer):
-            if code:
-                found.append(reason_of(code))
-            elif kind in _VALUES:
-                found.append(struct.unpack_from("<" + _VALUES[kind], raw)[0])
-            else:
-                found.append(f"a value of type {kind}")
-        return found
 
 
 def check(code: int) -> None:

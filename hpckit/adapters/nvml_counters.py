@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 import time
 
-from hpckit.adapters.nvml_calls import ALL_LINKS, LOST, NvmlRefused, reason_of
+from hpckit.adapters.nvml_calls import LOST, NvmlRefused, reason_of
 from hpckit.adapters.nvml_direct import THERMAL, Direct, direct
+from hpckit.adapters.nvml_fields import ALL_LINKS, NvmlFields
 from hpckit.adapters.nvml_slow import NvmlSlow
 from hpckit.model.samples import GPU_RECORD, MISSING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlFields, NvmlHandle
+    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
     from hpckit.adapters.sample_guard import Beat
 
 INSTANT_FROM_HZ = 10.0
@@ -117,7 +118,7 @@ class NvmlGpu:
     def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
         """Which of these fields are told."""
         try:
-            probe = self.handle.fields(wanted)
+            probe = NvmlFields(self.handle, wanted)
             probe.read()
         except NvmlRefused:
             return [False] * len(wanted)
@@ -125,7 +126,7 @@ class NvmlGpu:
 
     def _first_look(self, wanted: list[tuple[int, int]]) -> None:
         try:
-            self._fields = self.handle.fields(wanted)
+            self._fields = NvmlFields(self.handle, wanted)
             self._fields.read()
         except NvmlRefused as refused:
             # A GPU of which no field is told, as some virtual ones, still has gauges.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
@@ -172,9 +171,6 @@ class _Run:
         self._sampling_since_s = time.monotonic()
         self._beat.begun_ns = time.monotonic_ns()
         self._beat.limit_s = LIMIT_S
-        # Nothing that a tick makes is part of a cycle: collecting would cost time, find nothing.
-        gc.freeze()
-        gc.disable()
         end = loop.run()
         return end, sum(len(one.describe()) for one in node.gpus), node.refused.get("nvidia", "")
 

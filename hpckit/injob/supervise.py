@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import select
 import signal
@@ -55,6 +56,7 @@ def supervise(
             ledger.begin()
         early = _arrived(wake)
         pid, tees = _start(command, env, RankLog(log))
+        gc.enable()
     except OSError as error:
         # To become the command takes no further process and no pipe. If the fault lies with the
         # command itself, this raises it again.

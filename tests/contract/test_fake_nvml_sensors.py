@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.nvml_calls import ALL_LINKS, NvmlCalls, NvmlRefused
+from hpckit.adapters.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.adapters.nvml_fields import ALL_LINKS, NvmlFields
 from tests.fakes.nvml_library import HEAD, PROFILES, build_fake_nvml
 from tests.fakes.virtual_nvml import EPOCH_S, NS_PER_S, VirtualNvml, open_virtual
 
@@ -68,7 +69,7 @@ def test_every_call_takes_the_virtual_clock(opened: Open) -> None:
     """Power, energy and a field's time stamp are those of the moment in the clock's file."""
     node = opened('power_w = "0:0 1000:1000"\n')
     moment = node.set_s(500)
-    fields = node.gpu().fields([(ENERGY, 0)])
+    fields = NvmlFields(node.gpu(), [(ENERGY, 0)])
     fields.read()
     assert node.gpu().number("nvmlDeviceGetPowerUsage") == 500_000
     assert node.gpu().energy_mj() == 125_000_000
@@ -240,7 +241,7 @@ def test_gpu_is_lost_for_a_time(opened: Open) -> None:
     node = opened('lost_s = "10-20"\n')
     gpu = node.gpu()
     node.set_s(15)
-    for ask in (gpu.energy_mj, node.gpu, gpu.fields([(ENERGY, 0)]).read):
+    for ask in (gpu.energy_mj, node.gpu, NvmlFields(gpu, [(ENERGY, 0)]).read):
         with pytest.raises(NvmlRefused, match="GpuIsLost"):
             ask()
     node.set_s(20)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
+from hpckit.adapters.nvml_fields import NvmlFields
 from tests.fakes.nvml_library import HEAD
 
 EPOCH_S = 1704067200
@@ -71,7 +72,7 @@ class VirtualNvml:
 
     def field(self, field_id: int, scope: int = 0, gpu: int = 0) -> int | float | str:
         """A field's number now, or why there is none."""
-        fields = self.gpu(gpu).fields([(field_id, scope)])
+        fields = NvmlFields(self.gpu(gpu), [(field_id, scope)])
         fields.read()
         return fields.answers()[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import shutil
 import stat
@@ -48,13 +49,26 @@ def another_python(low: tuple[int, int], high: tuple[int, int]) -> str:
     pytest.skip(f"no other Python of version {low} up to {high} on this machine")
 
 
+def without_sources(archive: Path, target: Path) -> Path:
+    """The same archive with its byte code alone."""
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(target, "w") as half:
+        for name in whole.namelist():
+            if not name.endswith(".py"):
+                half.writestr(name, whole.read(name))
+    return target
+
+
 def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
-    """Each module is there twice, beside the probe's, and the whole is below a megabyte."""
-    names = zipfile.ZipFile(archive).namelist()
+    """Each module is there as source and once as byte code, and the whole is below a megabyte."""
+    whole = zipfile.ZipFile(archive)
+    names = whole.namelist()
     assert names == sorted(names)
-    names.remove("probe.zip")
     sources = [name for name in names if name.endswith(".py")]
-    assert sorted(names) == sorted(sources + [f"{name}c" for name in sources])
+    members = [whole.read(name) for name in ("rank.code", "more.code")]
+    parts = [marshal.loads(data) for data in members]  # noqa: S302  packed above
+    files = [name.removesuffix("c") for name in names if name.endswith(".pyc")]
+    assert sorted([*files, *parts[0], *parts[1]]) == sources
+    assert len(names) == len(sources) + len(files) + len(["rank.code", "more.code", "probe.zip"])
     assert {"__main__.py", "hpckit/__init__.py", "hpckit/injob/main.py"} <= set(sources)
     assert {name for name in sources if name.startswith("hpckit/decide/")} == {
         "hpckit/decide/__init__.py",
@@ -121,7 +135,7 @@ def test_archive_samples_a_node(archive: Path, tmp_path: Path) -> None:
 
 
 def test_byte_code_is_not_checked_against_the_source(archive: Path) -> None:
-    """A rank reads the byte code alone: hash-based and unchecked, PEP 552."""
+    """What zipimport reads is hash-based and unchecked, PEP 552."""
     whole = zipfile.ZipFile(archive)
     flags = {whole.read(name)[4:8] for name in whole.namelist() if name.endswith(".pyc")}
     assert flags == {b"\x01\0\0\0"}
@@ -139,14 +153,65 @@ def test_no_path_of_the_packing_machine_travels_along(archive: Path) -> None:
     assert os.fsencode(Path.home()) not in archive.read_bytes()
 
 
-def test_byte_code_is_what_runs(archive: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [(*RANK, "true"), ("sample", "--out", ".", "--duration", "0.01"), ("port", "--job-id", "5")],
+)
+def test_byte_code_is_what_runs(archive: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """The same Python runs an archive whose sources are gone: it compiles nothing."""
-    stripped = tmp_path / "stripped.pyz"
-    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(stripped, "w") as half:
+    (tmp_path / "logs").mkdir()
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0", "SLURMD_NODENAME": "n1"}
+    env |= {"HPCKIT_JOB_FOLDER": str(tmp_path), "HPCKIT_LEDGER": "1"}
+    stripped = without_sources(archive, tmp_path / "stripped.pyz")
+    argv = [sys.executable, "-I", str(stripped), *words]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ranks_modules_are_read_at_once(archive: Path) -> None:
+    """What begins is loaded by zipimport; all else that a rank needs is one member's."""
+    words = [sys.executable, "-I", "-v", str(archive), *RANK, "true"]
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    told = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
+    loads = [line for line in told.splitlines() if line.startswith("import 'hpckit")]
+    by_zip = [line.split("'")[1] for line in loads if "zipimporter" in line]
+    assert by_zip == ["hpckit", "hpckit.adapters", "hpckit.adapters.code_members"]
+    assert sum("CodeMembers" in line for line in loads) == len(loads) - len(by_zip) > len(by_zip)
+
+
+def test_a_ledger_loads_no_package_for_it(archive: Path, tmp_path: Path) -> None:
+    """Neither ctypes nor json, re or typing: each takes a rank more than its work."""
+    (tmp_path / "logs").mkdir()
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    env |= {"HPCKIT_JOB_FOLDER": str(tmp_path), "HPCKIT_LEDGER": "1"}
+    words = [sys.executable, "-I", "-S", "-X", "importtime", str(archive), *RANK, "true"]
+    told = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
+    entry = told[told.index("hpckit.adapters.code_members") :]
+    loaded = {line.rpartition("|")[2].strip() for line in entry.splitlines()}
+    assert {"hpckit.injob.ledger", "hpckit.adapters.nvml_calls", "_ctypes"} <= loaded
+    assert not {"ctypes", "struct", "json", "re", "typing", "contextlib", "pathlib"} & loaded
+
+
+def test_traceback_quotes_the_source(archive: Path) -> None:
+    """A module that was loaded from a member has its text there, as one that zipimport loads."""
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); "
+    code += "from hpckit.adapters.code_members import use_code_members as use; use(); "
+    code += "from hpckit.injob.json_line import json_text; json_text({1: 2})"
+    words = [sys.executable, "-I", "-S", "-c", code]
+    told = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    assert 'File "hpckit/injob/json_line.py", line ' in told
+    assert "if text.isascii() and " in told
+
+
+def test_without_its_members_the_archive_is_read_as_any_other(
+    archive: Path, tmp_path: Path
+) -> None:
+    """Sources are enough."""
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(tmp_path / "half.pyz", "w") as half:
         for name in whole.namelist():
-            if name.endswith(".pyc"):
+            if not name.endswith(".code"):
                 half.writestr(name, whole.read(name))
-    words = [sys.executable, "-I", str(stripped), *RANK, "echo", "ran"]
+    words = [sys.executable, "-I", str(tmp_path / "half.pyz"), *RANK, "echo", "ran"]
     env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
     assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"ran\n"
 

@@ -20,6 +20,7 @@ from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.path import MOST_ROWS, PathTable
 from hpckit.model.tree import to_tree
 from tests.corpus import corpus_file, corpus_files
+from tests.pace import slowness
 
 CAPTURES = (
     "nvidia-smi-topo/**/*.txt",
@@ -56,10 +57,10 @@ def test_half_of_the_captures_take_less_than_50_ms() -> None:
     times = []
     for path in paths:
         data = path.read_bytes()
-        begun_s = time.perf_counter()
+        begun_s = time.process_time()
         inspect_capture(data, path.name)
-        times.append(time.perf_counter() - begun_s)
-    assert statistics.median(times) < MEDIAN_S
+        times.append(time.process_time() - begun_s)
+    assert statistics.median(times) < MEDIAN_S * slowness()
 
 
 def test_hwloc_and_nvidia_smi_agree() -> None:
