@@ -3,6 +3,7 @@
 ::
 
     HpckitError 1               the answer is no (a check failed, the job failed)
+    ├─ NoSuchJob                no job has the id that was asked for
     ├─ ConfigError 3            a file or an option is wrong
     ├─ ParseError 4             foreign text is not what its format promises
     ├─ PlanError 5              the request cannot be met
@@ -40,6 +41,15 @@ class HpckitError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  fix: {self.hint}"
+
+
+class NoSuchJob(HpckitError):
+    """No job has the id that was asked for, or it is none."""
+
+    def __init__(self, message: str, *, also: str | None = None) -> None:
+        """Take what else than an id it may be with `also`."""
+        hint = "hpckit jobs lists them"
+        super().__init__(message, hint=f"{hint}; {also}" if also else hint)
 
 
 class ConfigError(HpckitError):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import _ctypes
 
-byref = _ctypes.byref
 TYPE_CHECKING = False
-_USED = ("CFuncPtr", "FUNCFLAG_CDECL", "_SimpleCData", "dlopen")
-if TYPE_CHECKING or not all(hasattr(_ctypes, name) for name in _USED):
+USED = ("CFuncPtr", "FUNCFLAG_CDECL", "_SimpleCData", "byref", "dlopen")
+if TYPE_CHECKING or not all(hasattr(_ctypes, name) for name in USED):
     # For type checkers, and a Python whose `_ctypes` is another one.
     import ctypes
 
+    byref = ctypes.byref
     Library = ctypes.CDLL
     Pointer = ctypes.c_void_p
     Text = ctypes.c_char_p
@@ -23,6 +23,8 @@ if TYPE_CHECKING or not all(hasattr(_ctypes, name) for name in _USED):
     buffer = ctypes.create_string_buffer
 else:
     from _ctypes import FUNCFLAG_CDECL, CFuncPtr, _SimpleCData, dlopen
+
+    byref = _ctypes.byref
 
     class _Int(_SimpleCData):
         _type_ = "i"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 RANK_CODE: Final = "rank.code"
-"""Byte code of what a rank runs: a dict from the source's name to it, in the format of marshal."""
+"""Byte code of what a rank runs: a dict from the source's name to its code in marshal's bytes."""
 MORE_CODE: Final = "more.code"
 """Likewise, of what is not a rank's."""
 _PACKAGE = "hpckit."
@@ -63,6 +63,7 @@ class CodeMembers:
         # `Loader` is what typeshed calls the ABC; Python asks for the methods alone.
         loader: Any = self
         spec = self._new_spec(name, loader, origin=origin, is_package=is_package)
+        spec.has_location = True
         if is_package:
             spec.submodule_search_locations = [origin.removesuffix(_INIT)]
         return spec

@@ -100,6 +100,8 @@ except OSError as error:
 """
 )
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
+_LAYOUT = 2
+"""Another one, and what was packed before is not used."""
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -136,7 +138,7 @@ class _Parts:
 
     def key(self) -> str:
         """A digest of all that the archive depends on."""
-        digest = hashlib.sha256(importlib.util.MAGIC_NUMBER + __version__.encode())
+        digest = hashlib.sha256(importlib.util.MAGIC_NUMBER + f"{_LAYOUT} {__version__}".encode())
         for part in (self._rank, self._sampler, self._probe):
             for name, source in part.items():
                 digest.update(f"\0{name}\0{len(source)}\0".encode())

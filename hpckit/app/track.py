@@ -15,7 +15,7 @@ from hpckit.app.ended import folder_end, recalled_end, record_end
 from hpckit.app.parts import recorded_parts
 from hpckit.app.prepare import as_json
 from hpckit.decide.polling import pause_s
-from hpckit.errors import HpckitError, StorageFailed
+from hpckit.errors import HpckitError, NoSuchJob, StorageFailed
 from hpckit.model.account_files import SAMPLER_STEP
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
@@ -56,19 +56,17 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
             raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
         return newest[0]
     if not wanted.strip() or not wanted.isprintable():
-        raise HpckitError(f"{wanted!r} is no job id", hint="hpckit jobs lists them")
+        raise NoSuchJob(f"{wanted!r} is no job id")
     job_id, _, where = wanted.partition(";")
     if not job_id:
-        raise HpckitError(f"{wanted!r} is no job id", hint="hpckit jobs lists them")
+        raise NoSuchJob(f"{wanted!r} is no job id")
     found = [
         entry
         for entry in _named(index, job_id)
         if not where or where in (entry.cluster, entry.site)
     ]
     if not found:
-        raise HpckitError(
-            f"hpckit has submitted no job {wanted!r} from here", hint="hpckit jobs lists them"
-        )
+        raise NoSuchJob(f"hpckit has submitted no job {wanted!r} from here")
     # The newest of each place: a cluster uses its ids again after years.
     by_name = {_name(entry, job_id): entry for entry in reversed(found)}
     if len(by_name) > 1:

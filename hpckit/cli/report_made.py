@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hpckit.errors import AdapterError, HpckitError
+from hpckit.errors import HpckitError, NoSuchJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,12 +95,11 @@ def _job(job_id: str | None) -> _Asked:
     tools = wiring.track_tools()
     try:
         entry, task = find_task(tools.index, job_id)
-    except HpckitError as error:
-        is_told = isinstance(error, AdapterError)
-        if is_told or job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
+    except NoSuchJob as error:
+        if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
             raise
-        hint = f"{error.hint}; of that folder: hpckit report --from {shlex.quote(job_id)}"
-        raise HpckitError(error.message, hint=hint) from None
+        folder = f"of that folder: hpckit report --from {shlex.quote(job_id)}"
+        raise NoSuchJob(error.message, also=folder) from None
     with asking(tools) as asked:
         status = job_status(entry, asked)
     if task is not None:

@@ -56,6 +56,7 @@ def supervise(
             ledger.begin()
         early = _arrived(wake)
         pid, tees = _start(command, env, RankLog(log))
+        gc.freeze()
         gc.enable()
     except OSError as error:
         # To become the command takes no further process and no pipe. If the fault lies with the

@@ -115,8 +115,8 @@ class Cells:
         """Whether no GPU draws what these cells say, alone and together with the cell before.
 
         A counter that missed renewals catches up at the next; its number was older than a period.
-        What it makes up for a cell in which it was frozen is known by power there. The first cell
-        has none before it, and counts alone.
+        What it makes up for a cell in which it was frozen counts, but where power tells that cell.
+        The first cell has none before it, and counts alone.
         """
         frame, step_j, span_s = self._frame, self._step_j, self._span_s
         most_w, period_s = frame.most_w, frame.counter_period_s
@@ -125,7 +125,7 @@ class Cells:
         if len(at):
             before_j, both_s = step_j[at - 1], span_s[at] + span_s[at - 1]
             aged_s = np.minimum(both_s, span_s[at] + frame.still_s)
-            counted = (before_j >= 0) & ~is_frozen[at - 1]
+            counted = (before_j >= 0) & ~(is_frozen[at - 1] & self._has_power[at - 1])
             fits = counted & (step_j[at] <= most_w * (aged_s + period_s))
             is_too_much[at] = ~(fits & (step_j[at] + before_j <= most_w * (both_s + period_s)))
         return is_too_much

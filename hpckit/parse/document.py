@@ -214,6 +214,17 @@ def refuse_other_schema(tree: Tree, expected: str, source: str) -> None:
     )
 
 
+def refuse_other_document(tree: Tree, cls: type, schema: str, source: str) -> None:
+    """Raise ConfigError for another schema, for unknown keys, and where the schema is missing.
+
+    In this order: another version may have other keys, and `schema` may be misspelt.
+    """
+    if "schema" in tree:
+        refuse_other_schema(tree, schema, source)
+    refuse_unknown_keys(tree, cls, source)
+    refuse_other_schema(tree, schema, source)
+
+
 def convert(tree: Tree, cls: type[T], source: str) -> T:
     """A checked tree as an instance of `cls`.
 

@@ -20,7 +20,7 @@ from hpckit.parse.document import (
     convert,
     dataclass_of,
     field_types,
-    refuse_other_schema,
+    refuse_other_document,
     refuse_unknown_keys,
 )
 
@@ -54,8 +54,7 @@ class Layer:
 
 def file_layer(tree: Tree, source: str) -> Layer:
     """The layer of a job file that was read. Raises ConfigError for bad keys or schema."""
-    refuse_unknown_keys(tree, JobSpec, source)
-    refuse_other_schema(tree, JOB_SCHEMA, source)
+    refuse_other_document(tree, JobSpec, JOB_SCHEMA, source)
     return Layer(tree=tree, kind=OriginKind.JOB, source=source, details={})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpckit.errors import ConfigError
 from hpckit.model.job import JOB_SCHEMA
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
-from hpckit.parse.document import convert, parse_toml, refuse_other_schema, refuse_unknown_keys
+from hpckit.parse.document import convert, parse_toml, refuse_other_document
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 
 _PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
@@ -17,8 +17,7 @@ def parse_site_file(text: str, source: str, expected_name: str | None = None) ->
     Raises ConfigError with `source`, the key, what was got and what was expected.
     """
     tree = parse_toml(text, source)
-    refuse_unknown_keys(tree, SiteSpec, source)
-    refuse_other_schema(tree, SITE_SCHEMA, source)
+    refuse_other_document(tree, SiteSpec, SITE_SCHEMA, source)
     site = convert(tree, SiteSpec, source)
     if expected_name is not None and site.name != expected_name:
         raise ConfigError(

@@ -20,6 +20,7 @@ from hpckit.report.page_words import (
     energy_words,
     gib,
     percent,
+    pressure_words,
     source_words,
     transferred,
 )
@@ -244,8 +245,8 @@ def _node_notes(nodes: Sequence[NodeAccount]) -> tuple[str, ...]:
         if node.energy.value_j is None
     )
     pressure = (
-        f"{clean(node.node)}: stalled for want of "
-        + ", ".join(f"{clean(name)} {percent(frac)}" for name, frac in node.psi_frac.items())
+        f"{clean(node.node)}: "
+        + ", ".join(pressure_words(name, frac) for name, frac in node.psi_frac.items())
         + " of the time (PSI)"
         for node in nodes[:_MOST_NOTES]
         if node.psi_frac

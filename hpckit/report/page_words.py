@@ -21,6 +21,8 @@ _MOST_MS: Final = 0.1
 _SMALL: Final = 10
 _ADDEND_DIGITS: Final = 4
 _LONGEST: Final = 2000
+_RESOURCES: Final = {"cpu": "CPU", "io": "IO"}
+_STALLED: Final = {"some": "some tasks", "full": "all tasks"}
 
 
 def clean(text: object) -> str:
@@ -68,7 +70,8 @@ def addends(*values_j: float) -> tuple[str, ...]:
     largest_j = max(map(abs, values_j))
     scale, unit = _scale(largest_j)
     scale_j = scale * _WH_J
-    digits = max(0, _ADDEND_DIGITS - len(str(int(largest_j / scale_j))))
+    exponent = int(f"{largest_j / scale_j:.{_ADDEND_DIGITS - 1}e}".partition("e")[2])
+    digits = max(0, _ADDEND_DIGITS - 1 - exponent) if largest_j else 0
     rounded = (round(value_j / scale_j, digits) + 0.0 for value_j in values_j)  # no "-0"
     return tuple(f"{value:.{digits}f} {unit}" for value in rounded)
 
@@ -173,3 +176,15 @@ def _saving(name: str, value: float) -> str:
     if name.endswith("_bytes"):
         return f"{gib(value)} {clean(name.removesuffix('_bytes'))}"
     return f"{significant(value)} {clean(name)}"
+
+
+def pressure_words(name: str, frac: float) -> str:
+    """What of `NodeAccount.psi_frac` says: `cpu_some`, `io_full`, `node_` before the whole node's.
+
+    Source: Documentation/accounting/psi.rst of Linux.
+    """
+    own = name.removeprefix("node_")
+    resource, _, kind = own.rpartition("_")
+    who = _STALLED.get(kind, clean(kind))
+    where = "" if own == name else " on the whole node"
+    return f"{who} waited for {_RESOURCES.get(resource, clean(resource))}{where} {percent(frac)}"

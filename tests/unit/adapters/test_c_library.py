@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from hpckit.adapters.c_library import (
+    USED,
     Library,
     Pointer,
     Text,
@@ -22,7 +23,7 @@ LIBC = "libc.so.6"
 
 
 def test_a_function_returns_an_int() -> None:
-    """The sign is kept, as that of NVML's errors."""
+    """Its sign is kept."""
     libc = Library(LIBC)
     assert libc.abs(UnsignedInt(5)) == 5
     assert libc.atoi(Text(b"-7")) == -7
@@ -41,10 +42,12 @@ def test_a_function_writes_where_it_is_told() -> None:
 
 
 def test_types_of_ctypes_are_arguments_too() -> None:
-    """The sampler's calls have arrays and structures of ctypes."""
-    number = ctypes.c_uint()
-    Library(LIBC).sscanf(Text(b"42"), Text(b"%u"), ctypes.byref(number))
-    assert number.value == 42
+    """The sampler's calls have its numbers, arrays and buffers."""
+    libc = Library(LIBC)
+    number, pair, text = ctypes.c_uint(), (ctypes.c_uint * 2)(), ctypes.create_string_buffer(8)
+    libc.sscanf(Text(b"42 7"), Text(b"%u %u"), ctypes.byref(number), ctypes.byref(pair, 4))
+    libc.snprintf(text, ctypes.c_uint(8), Text(b"abc"))
+    assert (number.value, list(pair), text.value) == (42, [0, 7], b"abc")
 
 
 def test_what_is_not_there() -> None:
@@ -55,10 +58,11 @@ def test_what_is_not_there() -> None:
         Library("libno-such.so.1")
 
 
-def test_where_the_c_module_is_another_one_the_package_is_taken() -> None:
+@pytest.mark.parametrize("name", USED)
+def test_where_the_c_module_is_another_one_the_package_is_taken(name: str) -> None:
     """A Python that calls its parts otherwise gives the same."""
-    code = "import ctypes, _ctypes; del _ctypes.CFuncPtr; from hpckit.adapters import c_library; "
-    code += "assert c_library.Library is ctypes.CDLL; "
+    code = f"import ctypes, _ctypes; del _ctypes.{name}; from hpckit.adapters import c_library; "
+    code += "assert c_library.Library is ctypes.CDLL; c_library.byref(c_library.UnsignedInt()); "
     code += f"print(c_library.Library({LIBC!r}).abs(c_library.UnsignedInt(5)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "5\n"

@@ -43,7 +43,7 @@ def test_gpus_beyond_the_sentences_are_counted() -> None:
 
 
 def test_a_later_run_of_the_job_is_told_apart() -> None:
-    """Of GPUs that two nodes name in two runs of a job each sentence says of which it is."""
+    """Of GPUs that two nodes name in two runs of a job the second sentence says of which it is."""
     runs = [
         measured(0, uuid="GPU-a", node=node, restart=restart)
         for restart in range(2)

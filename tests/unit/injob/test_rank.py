@@ -424,3 +424,16 @@ def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> 
             time.sleep(delay_ms / 1000)
             process.terminate()
             assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_no_garbage_is_looked_for_until_the_command_runs(tmp_path: Path) -> None:
+    """From then on it is, but not among what was loaded."""
+    (tmp_path / "logs").mkdir()
+    code = "import gc; from hpckit.injob.main import main; "
+    code += "gc.callbacks.append(lambda phase, _: print(phase, flush=True)); "
+    code += "code = main(['rank', '--from', 'env', '--', 'true']); gc.callbacks.clear(); "
+    code += "print(code, gc.isenabled(), gc.get_freeze_count() > 1000)"
+    env = {"PATH": os.environ["PATH"], "RANK": "0", "HPCKIT_JOB_FOLDER": str(tmp_path)}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 True True\n"

@@ -184,6 +184,16 @@ def test_what_a_frozen_counter_makes_up_for_counts_once() -> None:
     assert result.energy.value_j == pytest.approx(12_000, rel=1e-3)
 
 
+def test_what_a_frozen_counter_makes_up_for_counts_where_no_power_tells_it() -> None:
+    """Without a curve the step is all that is known of the time in which it stood still."""
+    counter = counter_mj(SECONDS)
+    counter[21:23] = counter[20]
+    counter[23] = counter[20] + np.uint64(2_000)
+    result = folded(energy_mj=counter)
+    assert (result.counts.frozen, result.counts.impossible) == (1, 0)
+    assert result.energy.value_j == pytest.approx(12_000, rel=1e-3)
+
+
 def test_an_impossible_step_is_not_taken() -> None:
     """A step above the power limit × 1.2 is integrated over, and counted."""
     counter = counter_mj(SECONDS)

@@ -106,6 +106,8 @@ def test_a_wrong_value(text: str, key: str, says: str) -> None:
     [
         ("", "schema", 'is missing, expected "hpckit.job/1"'),
         ('schema = "hpckit.job/2"\n', "schema", "got 'hpckit.job/2', expected"),
+        ('schema = "hpckit.job/2"\nof_version_2 = 1\n', "schema", "got 'hpckit.job/2', expected"),
+        ('schma = "hpckit.job/1"\n', "schma", "did you mean `schema`?"),
         ("schema = 1\n", "schema", "is not text, expected"),
         ('schema = "hpckit.job/1"\ncommand = ["x"]\n', "name", "is missing"),
         ('schema = "hpckit.job/1"\nname = "x"\n', "command", "is missing"),
@@ -190,6 +192,7 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
     [
         ('name = "here"', "schema", "is missing"),
         ('schema = "hpckit.site/2"\nname = "here"', "schema", "hpckit.site/1"),
+        ('schema = "hpckit.site/2"\nof_version_2 = {}', "schema", "hpckit.site/1"),
         ('schema = "hpckit.site/1"\nname = "other"', "name", "as the file is called"),
         ('schema = "hpckit.site/1"\nname = "../x"', "name", "letters, digits"),
         (SITE + 'submitter = "pbs"', "submitter", "expected one of: slurm, local"),

@@ -113,3 +113,13 @@ def test_energies_that_are_added_up_have_one_unit() -> None:
     assert words.addends(429_980.0, 595.0, 430_575.0) == ("119.4 Wh", "0.2 Wh", "119.6 Wh")
     assert words.addends(-1e-9, 1392.0, 1392.0) == ("0 J", "1392 J", "1392 J")
     assert words.addends(5.76e6, 1.44e6, 7.2e6) == ("1.600 kWh", "0.400 kWh", "2.000 kWh")
+    assert words.addends(0.0, 35_999_990.0) == ("0.00 kWh", "10.00 kWh")
+    assert words.addends(0.0, 0.0) == ("0 J", "0 J")
+
+
+def test_pressure_is_told_in_words() -> None:
+    """Who waited for what, and whether that is of the job or of its node."""
+    assert words.pressure_words("cpu_some", 0.12) == "some tasks waited for CPU 12 %"
+    assert words.pressure_words("memory_full", 0.5) == "all tasks waited for memory 50 %"
+    told = words.pressure_words("node_io_some", 0.034)
+    assert told == "some tasks waited for IO on the whole node 3 %"
