@@ -17,6 +17,7 @@
        ├─ SchedulerUnreachable  Slurm did not answer
        ├─ SubmissionUnconfirmed Slurm may have taken the job: do not submit it again yet
        └─ StorageFailed         a file or folder cannot be written or read
+          └─ NoSuchFile         there is none under this name
 
 Usage errors of the command line exit 2 (click), a bug 70, Ctrl-C 130.
 """
@@ -175,6 +176,10 @@ class ToolTimeout(AdapterError):
 
 class StorageFailed(AdapterError):
     """A file or folder could not be read or written; says which and why."""
+
+
+class NoSuchFile(StorageFailed):
+    """A file that was to be read is not there; often it need not be."""
 
 
 class NotRecorded(StorageFailed):

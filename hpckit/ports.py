@@ -304,6 +304,10 @@ class JobIndex(Protocol):
         """The newest jobs, newest first; None is all."""
         ...
 
+    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
+        """What can be read of every job, newest first, and how it is damaged if that is not all."""
+        ...
+
 
 class JobFolders(Protocol):
     """Job folders on a file system that every node of the job shares."""
@@ -317,11 +321,11 @@ class JobFolders(Protocol):
         ...
 
     def read(self, folder: Path, name: str) -> str:
-        """The text of a file of the folder. Raises StorageFailed."""
+        """The text of a file of the folder. Raises StorageFailed, NoSuchFile."""
         ...
 
     def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
-        """A JSON document of the folder. Raises StorageFailed for any other text."""
+        """A JSON document of the folder. Raises NoSuchFile, StorageFailed for any other text."""
         ...
 
     def pack_agent(self, folder: Path) -> None:
@@ -369,8 +373,8 @@ class JobLogs(Protocol):
         """Where a log lies, or will."""
         ...
 
-    def exists(self, log: LogName) -> bool:
-        """Whether a log is there."""
+    def size_bytes(self, log: LogName) -> int | None:
+        """How large a log is, None where there is none."""
         ...
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -261,6 +262,7 @@ def caller() -> Caller:
     import psutil
 
     from hpckit.adapters.slurm_conf import cluster_name
+    from hpckit.adapters.user import user_name
     from hpckit.app.draft import Caller
 
     return Caller(
@@ -272,6 +274,7 @@ def caller() -> Caller:
         host=socket.gethostname(),
         pid=os.getpid(),
         pid_started_s=psutil.Process().create_time(),
+        user=os.environ.get("USER") or user_name(),
         slurm_cluster=cluster_name(os.environ),
     )
 
@@ -346,9 +349,14 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageFailed(f"{folder}: {error.strerror}") from error
+        from hpckit.adapters.dead_link import dead_link
+
+        why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
+        raise StorageFailed(why, hint=hint) from error
     root = str(Path(__file__).resolve().parents[1])
     code = f"import sys; sys.path.insert(0, {root!r}); from hpckit.injob.main import main; "
     code += "sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-I", "-c", code, "sample", "--by-hand", *words]
+    # Ctrl-C waits until the sampler hears it: what stands before that would end with a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.execv(sys.executable, argv)  # noqa: S606  the same interpreter, a list of words

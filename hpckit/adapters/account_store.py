@@ -71,26 +71,37 @@ class FileSampleStore:
 
 
 class _Listing:
-    """One folder: what in it is a folder, what a file, and what is neither."""
+    """One folder: what in it is a folder, what a file, and what is not what its name says."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folders: list[str] = []
         self.files: list[str] = []
-        self.odd: list[str] = []
+        self.odd: dict[str, str] = {}
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     self.folders.append(entry.name)
+                    what = "it is a folder, expected a file" if _is_files(entry.name) else ""
                 elif entry.is_file(follow_symlinks=False):
                     self.files.append(entry.name)
-                elif _is_wanted(entry.name):
-                    self.odd.append(entry.name)
+                    what = "it is a file, expected a folder" if _is_folders(entry.name) else ""
+                else:
+                    is_wanted = _is_files(entry.name) or _is_folders(entry.name)
+                    what = "it is neither a file nor a folder" if is_wanted else ""
+                if what:
+                    self.odd[entry.name] = what
 
 
-def _is_wanted(name: str) -> bool:
-    known = (rank_of, node_of, node_of_topology, restart_of, array_task_of)
-    return any(of(name) is not None for of in known)
+def _is_files(name: str) -> bool:
+    """Whether a file of accounts has such a name."""
+    return any(of(name) is not None for of in (rank_of, node_of, node_of_topology))
+
+
+def _is_folders(name: str) -> bool:
+    """Whether a folder of accounts has such a name."""
+    known = (restart_of, array_task_of)
+    return name == ACCOUNT_FOLDER or any(of(name) is not None for of in known)
 
 
 def _found(folder: Path, array_task: int | None) -> FoundAccounts:
@@ -122,10 +133,10 @@ def _found(folder: Path, array_task: int | None) -> FoundAccounts:
 
 
 def _odd(listing: _Listing) -> list[str]:
-    """Sentences about links, FIFOs and the like under names that accounts have."""
+    """Sentences about links, FIFOs, folders and the like under names that accounts have."""
     named = [
-        f"{listing.path.name}/{name} is not read: it is neither a file nor a folder"
-        for name in sorted(listing.odd)[:_MOST_NAMED]
+        f"{listing.path.name}/{name} is not read: {what}"
+        for name, what in sorted(listing.odd.items())[:_MOST_NAMED]
     ]
     left = len(listing.odd) - len(named)
     return [*named, f"and {left} more like it in {listing.path.name}"] if left > 0 else named

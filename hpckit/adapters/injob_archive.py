@@ -99,9 +99,9 @@ except OSError as error:
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
 )
-# PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _LAYOUT = 2
 """Another one, and what was packed before is not used."""
+# PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpckit.adapters.dead_link import dead_link
 from hpckit.adapters.regular_file import read_regular
-from hpckit.errors import StorageFailed
+from hpckit.errors import NoSuchFile, StorageFailed
 from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
 _MOST_DIGITS = 20
+_ELSEWHERE = "choose another place with job_root in the site file"
 
 
 class FileJobFolders:
@@ -35,9 +37,9 @@ class FileJobFolders:
             folder.mkdir(mode=0o700)
             (folder / LOGS_FOLDER).mkdir(mode=0o700)
         except OSError as error:
+            why, hint = dead_link(root) or (error.strerror, _ELSEWHERE)
             raise StorageFailed(
-                f"the job folder {folder} cannot be made: {error.strerror}",
-                hint="choose another place with job_root in the site file",
+                f"the job folder {folder} cannot be made: {why}", hint=hint
             ) from error
         return folder
 
@@ -58,16 +60,18 @@ class FileJobFolders:
             raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
 
     def read(self, folder: Path, name: str) -> str:
-        """The text of a file of the folder. Raises StorageFailed."""
+        """The text of a file of the folder. Raises StorageFailed, NoSuchFile."""
         try:
             return read_regular(folder / name).decode()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NoSuchFile(f"{folder / name} cannot be read: {error.strerror}") from error
         except OSError as error:
             raise StorageFailed(f"{folder / name} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
 
     def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
-        """A JSON document of the folder. Raises StorageFailed for any other text."""
+        """A JSON document of the folder. Raises NoSuchFile, StorageFailed for any other text."""
         try:
             document = json.loads(
                 self.read(folder, name),
@@ -95,13 +99,17 @@ class FileJobFolders:
 
     def probe(self, root: Path) -> None:
         """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
-        place = next(path for path in (root, *root.parents) if path.exists())
+        if dead := dead_link(root):
+            raise StorageFailed(f"no job folder can be made in {root}: {dead[0]}", hint=dead[1])
+        place = root
         try:
+            while not _is_there(place):
+                place = place.parent
             Path(tempfile.mkdtemp(dir=place, prefix=".hpckit-")).rmdir()
         except OSError as error:
             raise StorageFailed(
                 f"no job folder can be made in {root}: {place}: {error.strerror}",
-                hint="choose another place with job_root in the site file",
+                hint=_ELSEWHERE,
             ) from error
 
     def is_folder(self, path: Path) -> bool:
@@ -150,3 +158,12 @@ def _integer(word: str) -> int:
     if len(word) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(word)} digits cannot be")
     return int(word)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something has this name. Raises OSError where that cannot be told."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hpckit.adapters.job_index_rows import COLUMNS, UnsoundRow, entry_of, row_of
 from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
+from hpckit.model.slurm import JobEntry
 
 if TYPE_CHECKING:
     import sqlite3
+
+T = TypeVar("T")
 
 _VERSION = 3
 _BUSY_S = 30.0
@@ -51,17 +56,17 @@ _FROM_2 = (
     "ALTER TABLE jobs ADD COLUMN stage TEXT",
 )
 _STEPS = {0: (_TABLE,), 1: _FROM_1, 2: _FROM_2}
-_COLUMNS = (
-    "submission, job_id, cluster, name, site, folder, created_s, state, exit_code, parts, "
-    "chain, stage"
-)
+_COLUMNS = ", ".join(COLUMNS)
 _INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+_PUT = _INSERT.replace("INSERT", "INSERT OR REPLACE", 1)
 _UPDATE = (
     "UPDATE jobs SET job_id = ?2, cluster = ?3, name = ?4, site = ?5, folder = ?6, "
     "created_s = ?7, state = ?8, exit_code = ?9, parts = ?10, chain = ?11, stage = ?12 "
     "WHERE submission = ?1"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
+_SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
+_HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = 'jobs'"
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
 
 
@@ -82,7 +87,7 @@ class SqliteJobIndex:
 
         def change(db: sqlite3.Connection) -> None:
             try:
-                db.execute(_INSERT, _row(entry))
+                db.execute(_INSERT, row_of(entry))
             except sqlite3.IntegrityError as error:
                 raise StorageFailed(
                     f"job {entry.job_id} is already in the index {self._path}"
@@ -93,7 +98,7 @@ class SqliteJobIndex:
     def update(self, entries: Sequence[JobEntry]) -> None:
         """Put these entries in place of theirs at once; a job that is not there stays so."""
         if entries:
-            self._write(lambda db: db.executemany(_UPDATE, [_row(entry) for entry in entries]))
+            self._write(lambda db: db.executemany(_UPDATE, [row_of(entry) for entry in entries]))
 
     def remove(self, submission: str) -> None:
         """Forget a job; one that is not there is no error."""
@@ -102,21 +107,24 @@ class SqliteJobIndex:
     def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
         """Put these entries in place of their submissions', forget `gone`, at once.
 
-        A file that is damaged is kept beside the new one as `<name>.damaged`.
+        A file that is damaged is kept beside the new one as `<name>.damaged`; what can be read of
+        its lines is in the new one, which is whole before it takes the other's place.
         """
 
         def change(db: sqlite3.Connection) -> None:
             db.executemany("DELETE FROM jobs WHERE submission = ?", [(key,) for key in gone])
-            db.executemany(
-                _INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
-                [_row(entry) for entry in entries],
-            )
+            db.executemany(_PUT, map(row_of, entries))
 
+        def anew(db: sqlite3.Connection) -> None:
+            db.executemany(_PUT, map(row_of, reversed(readable)))
+            change(db)
+
+        readable, _ = self.readable()
         try:
+            self.latest(None)
             self._write(change)
         except _DamagedError:
-            self._put_aside()
-            self._write(change)
+            self._replace(anew)
 
     def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
         """The jobs whose id begins so, newest first; an exact id gives those of that id.
@@ -142,11 +150,51 @@ class SqliteJobIndex:
         """The newest jobs, newest first; None is all."""
         return self._read(f"{_SELECT} {_NEWEST_FIRST} LIMIT ?", (-1 if limit is None else limit,))
 
+    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
+        """What can be read of every job, newest first, and how it is damaged if that is not all.
+
+        A line whose submission, id or folder cannot be read is no job. Of a file with a page that
+        is damaged, lines before and behind that page are read.
+        """
+        problems: list[str] = []
+        found: dict[int, JobEntry] = {}
+
+        def take(row: Sequence[Any]) -> None:
+            *values, rowid = row
+            entry: JobEntry | None
+            try:
+                entry = entry_of(values)
+            except UnsoundRow as error:
+                problems.append(self._damaged(error).message)
+                entry = error.entry
+            if entry is not None:
+                found[rowid] = entry
+
+        for order, is_as_stated in (("rowid", True), ("rowid DESC", False)):
+            try:
+                query = f"{_SELECT_IDS} ORDER BY {order}"
+                self._rows(query, (), take, is_as_stated=is_as_stated)
+                break
+            except _DamagedError as error:
+                problems.append(error.message)
+        newest = sorted(found, key=lambda rowid: (found[rowid].created_s, rowid), reverse=True)
+        return [found[rowid] for rowid in newest], next(iter(problems), None)
+
     def _read(self, query: str, values: tuple[object, ...]) -> list[JobEntry]:
-        if not self._path.exists():
+        return self._rows(query, values, self._sound)
+
+    def _rows(
+        self,
+        query: str,
+        values: tuple[object, ...],
+        take: Callable[[Sequence[object]], T],
+        *,
+        is_as_stated: bool = True,
+    ) -> list[T]:
+        if not os.path.lexists(self._path):  # unlike Path.exists, this one never raises
             return []
         with self._failures("read"), self._connection() as db:
-            version = self._version(db)
+            version = self._version(db) if is_as_stated else _VERSION
             if version == 0:
                 return []
             if version < _VERSION:
@@ -154,7 +202,18 @@ class SqliteJobIndex:
                 self._migrate(db)
                 db.execute("COMMIT")
             db.execute("PRAGMA query_only = ON")
-            return [_entry(row) for row in db.execute(query, values)]
+            return [take(row) for row in db.execute(query, values)]
+
+    def _sound(self, row: Sequence[object]) -> JobEntry:
+        try:
+            return entry_of(row)
+        except UnsoundRow as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, cause: object) -> _DamagedError:
+        return _DamagedError(
+            f"the job index {self._path} is damaged: {cause}", hint="hpckit jobs --rebuild"
+        )
 
     def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
         with self._failures("written"):
@@ -177,6 +236,7 @@ class SqliteJobIndex:
         # rw, not ro, for reading too: the journal of a writer that was killed is played back.
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None)
+        db.text_factory = _text
         with contextlib.closing(db):
             yield db
 
@@ -189,6 +249,8 @@ class SqliteJobIndex:
 
     def _version(self, db: sqlite3.Connection) -> int:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version < 0 or (version == 0 and db.execute(_HAS_TABLE).fetchone()):
+            raise self._damaged(f"its version is {version}")
         if version > _VERSION:
             raise StorageFailed(
                 f"the job index {self._path} has version {version}, this hpckit knows {_VERSION}",
@@ -206,24 +268,46 @@ class SqliteJobIndex:
             code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
             # SQLITE_ERROR: its tables are not those of its version, as the statements are ours.
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-                raise _DamagedError(
-                    f"the job index {self._path} is damaged: {error}", hint="hpckit jobs --rebuild"
-                ) from error
-            raise StorageFailed(f"the job index {self._path} cannot be {doing}: {error}") from error
+                raise self._damaged(error) from error
+            raise StorageFailed(
+                f"the job index {self._path} cannot be {doing}: {error}", hint=self._remedy(code)
+            ) from error
         except OSError as error:
             raise StorageFailed(
                 f"the job index {self._path} cannot be {doing}: {error.strerror}"
             ) from error
 
-    def _put_aside(self) -> None:
+    def _remedy(self, code: int) -> str:
+        import sqlite3
+
+        path = shlex.quote(str(self._path))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return f"another process has it: fuser -v {path} names it"
+        return f"a file is expected that you may write to, in such a folder: ls -ld {path}"
+
+    def _replace(self, change: Callable[[sqlite3.Connection], object]) -> None:
+        """Have a new file in place of the damaged one, of which a copy is kept."""
+        fresh = SqliteJobIndex(self._beside(".new"))
         with self._failures("replaced"):
-            self._path.replace(self._path.with_name(self._path.name + ".damaged"))
+            for left in (".new", ".new-journal"):
+                self._beside(left).unlink(missing_ok=True)
+            fresh._write(change)
+            shutil.copy(self._path, self._beside(".damaged"))
             # The journal of the damaged file must not be played back into the new one.
-            self._path.with_name(self._path.name + "-journal").unlink(missing_ok=True)
+            self._beside("-journal").unlink(missing_ok=True)
+            self._beside(".new").replace(self._path)
+
+    def _beside(self, end: str) -> Path:
+        return self._path.with_name(self._path.name + end)
 
 
 class _DamagedError(StorageFailed):
     """The file is not a database, or is one no more."""
+
+
+def _text(value: bytes) -> str:
+    """Any bytes as text: what is no UTF-8 is told by the column's rule, not by SQLite."""
+    return value.decode(errors="surrogateescape")
 
 
 def _begin(db: sqlite3.Connection) -> None:
@@ -243,50 +327,3 @@ def _begin(db: sqlite3.Connection) -> None:
             time.sleep(_RETRY_S)
         else:
             return
-
-
-def _row(entry: JobEntry) -> tuple[object, ...]:
-    return (
-        entry.submission,
-        entry.job_id,
-        entry.cluster,
-        entry.name,
-        entry.site,
-        entry.folder,
-        entry.created_s,
-        str(entry.state),
-        entry.exit_code,
-        "".join(f"{part.offset}:{part.job_id} " for part in entry.parts),
-        entry.chain,
-        entry.stage,
-    )
-
-
-def _entry(row: tuple[Any, ...]) -> JobEntry:
-    submission, job_id, cluster, name, site, folder, created_s, state, exit_code, *more = row
-    parts, chain, stage = more
-    known = state in JobState.__members__.values()
-    return JobEntry(
-        submission=submission,
-        job_id=JobId(job_id),
-        cluster=cluster,
-        name=name,
-        site=site,
-        folder=folder,
-        created_s=created_s,
-        state=JobState(state) if known else JobState.UNKNOWN,
-        exit_code=exit_code,
-        parts=_parts(parts),
-        chain=chain,
-        stage=stage,
-    )
-
-
-def _parts(text: str) -> tuple[JobPart, ...]:
-    """The parts of an array, from `0:4242 1000:4243 `."""
-    pairs = (word.partition(":") for word in text.split())
-    return tuple(
-        JobPart(offset=int(offset), job_id=JobId(job_id))
-        for offset, _, job_id in pairs
-        if offset.isdecimal() and job_id
-    )

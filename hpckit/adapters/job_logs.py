@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,9 +40,18 @@ class FileJobLogs:
         """Where a log lies, or will."""
         return _path(log)
 
-    def exists(self, log: LogName) -> bool:
-        """Whether a log is there."""
-        return _path(log).is_file()
+    def size_bytes(self, log: LogName) -> int | None:
+        """How large a log is, None where there is none."""
+        try:
+            # Opened, for what NFS remembers of a file may be older than what was read of it.
+            fd = os.open(_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                found = os.fstat(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end, in chunks. Raises StorageFailed."""

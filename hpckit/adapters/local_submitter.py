@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import importlib.util
 import os
@@ -34,6 +33,7 @@ from hpckit.adapters.process_tree import (
     send_signal,
     session_members,
 )
+from hpckit.adapters.user import user_name
 from hpckit.errors import AdapterError, HpckitError, StorageFailed, ToolMissing
 from hpckit.model.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, SUBMITIT_FOLDER
 from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
@@ -300,7 +300,7 @@ def _ask_supervisor(run: LocalRun, folder: Path, name: str | None) -> None:
 
 def _record_request(folder: Path, name: str | None) -> None:
     request = CancelRequest(
-        user=getpass.getuser(),
+        user=os.environ.get("USER") or user_name() or str(os.getuid()),
         host=socket.gethostname(),
         pid=os.getpid(),
         requested_s=time.time(),

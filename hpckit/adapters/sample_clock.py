@@ -19,6 +19,8 @@ class SignalClock:
 
     def __init__(self, ends: Iterable[int]) -> None:
         self._ends = frozenset(ends)
+        self.heard: int | None = None
+        """The signal that came."""
 
     def now(self) -> Moment:
         """The three clocks."""
@@ -36,7 +38,10 @@ class SignalClock:
         info = signal.sigtimedwait(self._ends, left_ns / _NS)
         # SIGSTOP and SIGCONT interrupt the call: CPython then waits for the rest of the time, and
         # where none is left it returns a struct that nobody has filled.
-        return info is not None and info.si_signo in self._ends
+        if info is None or info.si_signo not in self._ends:
+            return False
+        self.heard = info.si_signo
+        return True
 
 
 def listen(*, by_hand: bool) -> frozenset[int]:
@@ -50,7 +55,10 @@ def listen(*, by_hand: bool) -> frozenset[int]:
     kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
     kept |= {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
     if by_hand:
-        ends |= {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+        ends |= {signal.SIGINT, signal.SIGQUIT}
+        # Under nohup(1) a session that is closed changes nothing.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            ends.add(signal.SIGHUP)
         kept |= {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
     for number in signal.valid_signals() - kept - ends:
         signal.signal(number, signal.SIG_IGN)

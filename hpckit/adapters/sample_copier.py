@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import time
 
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
 
 SYNC_S = 15.0
 """Between two times that the job folder's disks are waited for; the kernel writes by itself."""
+_SLICE_S = 0.1
 _TAIL_BYTES = 4 * 1024**2
 _HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system says that has no fdatasync(2)."""
+
+_IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
 
 
 class Copier:
@@ -42,6 +46,14 @@ class Copier:
     def __init__(self, root: str, target: str, store: Store, say: Callable[[str], None]) -> None:
         """Start the thread."""
         self.store = store
+        self.reached: str | None = None
+        """The file that has what was copied, at the end by the name that it has then."""
+        self.is_lost = False
+        """Whether something that was copied may be nowhere: removed, cut, or refused by a sync."""
+        self.is_unsynced = False
+        """Whether `finish` waited in vain, with nothing left to copy, for the disks to answer."""
+        self.is_unwritten = False
+        """Whether `finish` waited in vain, with something left to copy."""
         self._path = f"{root}/{target}"
         self._root = root
         self._say = say
@@ -77,20 +89,24 @@ class Copier:
             self._is_idle = False
             self._work.notify_all()
 
-    def finish(self, limit_s: float) -> bool:
-        """Wait until all is copied, at most so long; whether it is."""
+    def finish(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until all is copied, at most so long or until `is_hurried`; whether it is."""
         with self._work:
             self._ending = True
             self._has_work = True
             self._is_idle = False
             self._work.notify_all()
             until = time.monotonic() + limit_s
-            while not self._is_idle:
+            while not self._is_idle and not is_hurried():
                 left = until - time.monotonic()
                 if left <= 0:
-                    return False
-                self._work.wait(left)
-        return not self.store.next_bytes()
+                    break
+                self._work.wait(min(left, _SLICE_S))
+            is_late = not self._is_idle
+        is_copied = not self._has_rest()
+        self.is_unsynced = is_late and is_copied
+        self.is_unwritten = is_late and not is_copied
+        return is_copied
 
     def _run(self) -> None:
         self._sequence = self._first_look()
@@ -127,12 +143,23 @@ class Copier:
         except OSError as error:
             # What is open may be of a file system that was mounted anew.
             self._let_go()
-            if not self._said:
+            if not self._has_rest():
+                self._say_lost(error)
+            elif not self._said:
                 self._said = True
-                why = error.strerror or str(error)
-                self._say(f"{self._path}: {why}; samples stay on this node until it works")
+                is_link = error.errno == errno.ELOOP
+                why = _IS_LINK if is_link else error.strerror or str(error)
+                until = "" if self._ending else " until it works"
+                self._say(f"{self._path}: {why}; samples stay on this node{until}")
         else:
             self._said = False
+
+    def _has_rest(self) -> bool:
+        """Whether something waits; also where this node's own disk does not give it."""
+        try:
+            return bool(self.store.next_bytes())
+        except OSError:
+            return True
 
     def _copy(self) -> None:
         # Asked before what there is: an end that comes later has a turn of its own.
@@ -142,13 +169,16 @@ class Copier:
             fd = self._ours()
             while data:
                 count = os.write(fd, data)
+                self.reached = self._path
                 self._size = (self._size or 0) + count
                 self.store.copied(count)
                 data = self.store.next_bytes()
         is_due = ending or time.monotonic() - self._synced_s >= SYNC_S
-        if self._fd is not None and is_due:
-            self._sync(self._fd)
         if self._fd is not None and ending:
+            self.reached = self._place(self._fd)
+        if self._fd is not None and is_due and self.reached is not None:
+            self._sync(self._fd)
+        if ending:
             self._let_go()
 
     def _sync(self, fd: int) -> None:
@@ -162,16 +192,55 @@ class Copier:
     def _ours(self) -> int:
         """The file, open since the last time unless somebody removed it."""
         fd = self._fd
-        if fd is not None and not os.fstat(fd).st_nlink:
+        if fd is not None and self._look(fd) is None:
             self._let_go()
             self._size, self._anew, fd = None, True, None
         if fd is None:
             fd = self._fd = self._open()
-        size = os.fstat(fd).st_size
-        if self._size is not None and size < self._size:
+        found = os.fstat(fd)
+        if self._is_cut(found):
             self._anew = True
-        self._size = size
+        self._size = found.st_size
         return fd
+
+    def _look(self, fd: int) -> os.stat_result | None:
+        """What the open file is, None where somebody removed it."""
+        found = os.fstat(fd)
+        if found.st_nlink and not _is_hidden(_name(fd)):
+            return found
+        self.reached = None
+        self._say_gone("removed")
+        return None
+
+    def _is_cut(self, found: os.stat_result) -> bool:
+        is_file = stat.S_ISREG(found.st_mode)
+        if not is_file or self._size is None or found.st_size >= self._size:
+            return False
+        self._say_gone("cut")
+        return True
+
+    def _say_gone(self, how: str) -> None:
+        self.is_lost = True
+        self._say(f"{self._path}: somebody {how} it; what it had is lost")
+
+    def _place(self, fd: int) -> str | None:
+        """Where the file is by now, None where it was removed."""
+        found = self._look(fd)
+        if found is None:
+            return None
+        if self._is_cut(found) and not found.st_size:
+            return None
+        if self._is_there(found):
+            return self._path
+        place = _name(fd)
+        self._say(f"{self._path}: somebody moved it; it is {place or 'not known where'}")
+        return place or None
+
+    def _is_there(self, found: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), found)
+        except OSError:
+            return False
 
     def _let_go(self) -> None:
         fd, self._fd = self._fd, None
@@ -184,6 +253,7 @@ class Copier:
 
     def _say_lost(self, error: OSError) -> None:
         """On NFS it is a sync or a close that tells that a write before it failed."""
+        self.is_lost = True
         if not self._said_lost:
             self._said_lost = True
             self._say(f"{self._path}: {error.strerror or error}; the last samples may be lost")
@@ -197,6 +267,18 @@ class Copier:
             os.stat(self._root)
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             return os.open(self._path, flags, 0o600)
+
+
+def _name(fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether an NFS client only waits for its close: it was removed while it was open."""
+    return os.path.basename(path).startswith(".nfs")
 
 
 def _sequence_after(fd: int) -> int:

@@ -59,6 +59,26 @@ class SampleSpool:
         """How large the file on this node is, 0 where there is none."""
         return self._store.file_bytes()
 
+    @property
+    def reached(self) -> str | None:
+        """After `close`, the file that has what was copied, None where none has."""
+        return self._copier.reached
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether something that was put is, or after `close` may be, nowhere any more."""
+        return self._dropped or self._copier.is_lost or self.is_unsynced
+
+    @property
+    def is_unsynced(self) -> bool:
+        """After `close`, whether all is written but the time passed before it was synced."""
+        return self._copier.is_unsynced
+
+    @property
+    def is_unwritten(self) -> bool:
+        """After `close`, whether the time passed before all was written."""
+        return self._copier.is_unwritten
+
     def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
         """Take a block; it is written with the next `flush`."""
         self._pending.append((kind, record_bytes, moment, payload))
@@ -89,16 +109,18 @@ class SampleSpool:
             self._dropped = True
             self._say(f"{why}: samples are lost until the job folder takes them again")
 
-    def close(self, limit_s: float) -> str | None:
+    def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
         """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
 
-        A rest that finds no room is lost, which is said.
+        It waits no longer as soon as `is_hurried`, which is asked several times a second.
+        A rest that finds no room is lost, which is said; nothing else is, as saying may hang.
         """
-        if self._copier.finish(limit_s):
+        if self._copier.finish(limit_s, is_hurried):
             return None
         try:
             return self._store.keep()
         except OSError as error:
+            self._dropped = True
             why = error.strerror or str(error)
             self._say(f"{why}: the samples that the job folder does not have are lost")
             return None

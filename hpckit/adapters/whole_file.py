@@ -13,26 +13,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from hpckit.adapters.dead_link import dead_link
 from hpckit.errors import StorageFailed
 
 _PREFIX = ".hpckit."
-_DESCRIPTORS = "/proc/self/fd"
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, descriptors: str = "/proc/self/fd") -> Iterator[IO[bytes]]:
     """A file to write to; its mode is what the umask leaves. Raises StorageFailed.
 
     A link is followed. What is no regular file, and what is this process's output already (such as
-    /dev/stdout after `>> FILE`), is written to as it stands.
+    /dev/stdout after `>> FILE`), is written to as it stands. `descriptors` is the folder of this
+    process's open files; where there is none, a file has a name before it is whole.
     """
     try:
-        with _opened(path) as file:
+        with _opened(path, descriptors) as file:
             yield file
     except OSError as error:
-        raise StorageFailed(
-            f"{path} cannot be written: {error.strerror}", hint=_elsewhere(path, error)
-        ) from error
+        # A link may lead to a file that is not there yet, but to no such folder.
+        dead = dead_link(path if error.errno == errno.ELOOP else path.parent)
+        why, hint = dead or (error.strerror, _elsewhere(path, error))
+        raise StorageFailed(f"{path} cannot be written: {why}", hint=hint) from error
 
 
 def _elsewhere(path: Path, error: OSError) -> str:
@@ -43,13 +45,13 @@ def _elsewhere(path: Path, error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[IO[bytes]]:
+def _beside(path: Path, descriptors: str) -> Iterator[IO[bytes]]:
     """A file that takes the place of another when it is whole.
 
     Until then it has no name where the file system can do so: nothing is left of it then, whatever
     ends this process. Elsewhere its name is a short one.
     """
-    nameless = _nameless(path.parent)
+    nameless = _nameless(path.parent, descriptors)
     temporary: str | None = None
     if nameless is None:
         nameless, temporary = tempfile.mkstemp(dir=path.parent, prefix=_PREFIX)
@@ -58,7 +60,7 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fchmod(nameless, 0o666 & ~_umask())
-            temporary = temporary or _named(nameless, path.parent)
+            temporary = temporary or _named(nameless, path.parent, descriptors)
         Path(temporary).replace(path)
     finally:
         if temporary is not None:
@@ -66,9 +68,9 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
                 Path(temporary).unlink()
 
 
-def _nameless(folder: Path) -> int | None:
+def _nameless(folder: Path, descriptors: str) -> int | None:
     """A descriptor of a new file without a name; None where there are none, or no /proc."""
-    if not os.path.isdir(_DESCRIPTORS):  # noqa: PTH112  without it none is given a name later
+    if not os.path.isdir(descriptors):  # noqa: PTH112  without it none is given a name later
         return None
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -79,12 +81,12 @@ def _nameless(folder: Path) -> int | None:
         raise
 
 
-def _named(handle: int, folder: Path) -> str:
+def _named(handle: int, folder: Path, descriptors: str) -> str:
     """Give the file a name of its own, for the moment until it has its place."""
     name = str(folder / f"{_PREFIX}{secrets.token_hex(4)}")
     # With a descriptor of a folder Python's link() follows links, see linkat(2) on AT_EMPTY_PATH.
-    with _folder(_DESCRIPTORS) as descriptors:
-        os.link(str(handle), name, src_dir_fd=descriptors, follow_symlinks=True)
+    with _folder(descriptors) as opened:
+        os.link(str(handle), name, src_dir_fd=opened, follow_symlinks=True)
     return name
 
 
@@ -106,16 +108,18 @@ def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _opened(path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
+def _opened(path: Path, descriptors: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     try:
         found = path.stat()
     except FileNotFoundError:
-        return _beside(_target(path))
+        return _beside(_target(path), descriptors)
     if not stat.S_ISREG(found.st_mode):
         return _on_the_spot(path)
     output = next((fd for fd in (1, 2) if _is_open_as(fd, found)), None)
     # What takes the place of a file is not what the shell has open, nor behind what is in that.
-    return _beside(_target(path)) if output is None else os.fdopen(os.dup(output), "wb")
+    if output is None:
+        return _beside(_target(path), descriptors)
+    return os.fdopen(os.dup(output), "wb")
 
 
 def _is_open_as(fd: int, file: os.stat_result) -> bool:

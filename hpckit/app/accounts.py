@@ -6,8 +6,10 @@ its sampler, or of its ranks where there was none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -22,8 +24,11 @@ from hpckit.parse.sample_runs import MOST_CLOCK_NS
 from hpckit.parse.samples import SampleReader
 
 _MOST_TOLD = 4
+_MOST_SHOWN = 16
 _DT_BYTES = 4
 _MOST_NS = 1 << 62
+
+T = TypeVar("T")
 
 
 class SampleSpan(Struct, frozen=True, kw_only=True):
@@ -39,6 +44,12 @@ class SampleSpan(Struct, frozen=True, kw_only=True):
     def node(self) -> str:
         """The node that the sampler ran on."""
         return self.meta.node
+
+    @property
+    def identity(self) -> tuple[str, str | None, int, int, int]:
+        """What no other sampler's file has: the moment of its first sample on one boot."""
+        meta = self.meta
+        return meta.node, meta.boot_id, meta.restart, self.first_ns, self.realtime_offset_ns
 
 
 class NodeEvidence(Struct, frozen=True, kw_only=True):
@@ -96,29 +107,77 @@ class NodeEvidence(Struct, frozen=True, kw_only=True):
         ]
 
 
-class _Gathering(Struct):
-    """Evidence while it is gathered, by restart and node."""
+class _Once(Struct, Generic[T]):
+    """What is found of a kind, by restart and node; what files repeat of it counts once.
 
-    lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=dict)
-    spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=dict)
+    `repeats` counts by the file, and the one that had it before.
+    """
+
+    found: dict[tuple[int, str], list[T]] = field(default_factory=dict)
+    places: dict[Hashable, tuple[list[T], int, Path]] = field(default_factory=dict)
+    repeats: Counter[tuple[Path, Path]] = field(default_factory=Counter)
+
+    def take(self, key: tuple[int, str], identity: Hashable, path: Path, one: T) -> T | None:
+        """Add one of a file; where it is there already, that one, and nothing is added."""
+        if identity in self.places:
+            held, at, first = self.places[identity]
+            self.repeats[path, first] += 1
+            return held[at]
+        held = self.found.setdefault(key, [])
+        self.places[identity] = held, len(held), path
+        held.append(one)
+        return None
+
+    def put(self, identity: Hashable, one: T) -> None:
+        """Have another in the place of what is there already."""
+        held, at, _ = self.places[identity]
+        held[at] = one
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """The evidence by incarnation and node, and a sentence for what could not be read.
+
+    `empty` are the sentences for ledgers in which nothing is: those of a running job another node
+    may only have begun.
+    """
+
+    found: FoundAccounts
+    evidence: tuple[NodeEvidence, ...]
+    unread: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+
+
+class _Gathering(Struct):
+    """Evidence while it is gathered."""
+
+    lives: _Once[RankLedger] = field(default_factory=_Once)
+    spans: _Once[SampleSpan] = field(default_factory=_Once)
     refused: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
-def gather(store: SampleStore, found: FoundAccounts) -> tuple[list[NodeEvidence], list[str]]:
-    """The evidence by incarnation and node, and a sentence for what could not be read."""
+def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
+    """What lies in the files that were found."""
     gathering = _Gathering()
     for files in found.incarnations:
         _take_ledgers(store, files, gathering)
         _take_samples(store, files, gathering)
     evidence = []
-    for restart, node in sorted({*gathering.lives, *gathering.spans}):
-        lives = gathering.lives.get((restart, node), [])
-        spans = gathering.spans.get((restart, node), [])
+    all_lives, all_spans = gathering.lives.found, gathering.spans.found
+    for restart, node in sorted({*all_lives, *all_spans}):
+        lives = all_lives.get((restart, node), [])
+        spans = all_spans.get((restart, node), [])
         evidence.append(_evidence(restart, node, lives, spans))
     told = _first_of(gathering.refused, "more files could not be read")
-    told += _first_of(gathering.left_out, "more numbers of ledgers cannot be")
-    return evidence, [*found.missing, *told]
+    told += _first_of(gathering.left_out, "more things of ledgers are left out")
+    told += _first_of([*_repeated(gathering)], "more files repeat what others have")
+    return Gathered(
+        found=found,
+        evidence=tuple(evidence),
+        unread=(*found.missing, *told),
+        empty=tuple(_first_of(gathering.empty, "more ledgers are empty")),
+    )
 
 
 def _first_of(sentences: list[str], more: str) -> list[str]:
@@ -128,23 +187,55 @@ def _first_of(sentences: list[str], more: str) -> list[str]:
     return [*told, f"and {rest} {more}"] if rest else told
 
 
+def _repeated(gathering: _Gathering) -> Iterator[str]:
+    for (path, first), times in gathering.lives.repeats.items():
+        what = "a life of a rank" if times == 1 else f"{times:,} lives of ranks"
+        yield _repeat(path, first, what, "it counts" if times == 1 else "each counts")
+    for path, first in gathering.spans.repeats:
+        yield _repeat(path, first, "the samples", "they count")
+
+
+def _repeat(path: Path, first: Path, what: str, counts: str) -> str:
+    here, there = (f"{one.parent.name}/{one.name}" for one in (path, first))
+    return f"{here} repeats {what} of {'its own' if path == first else there}: {counts} once"
+
+
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
     for path in files.ledgers:
         try:
-            lives, error = read_ledger(store.ledger(path).decode("utf-8", "replace"))
+            text = store.ledger(path).decode("utf-8", "replace")
+            lives, error = read_ledger(text)
         except StorageFailed as refused:
             gathering.refused.append(refused.message)
             continue
         if error is not None:
             what = "could be read in part only" if lives else "is no ledger"
             gathering.refused.append(f"{path.name} {what}: {_first_line(error)}")
+        elif not text:
+            gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
+        elif not lives:
+            gathering.refused.append(f"{path.name} {_nothing_in(text)}")
         for life in lives:
-            gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
-            if _can_be(life):
-                key = (files.restart or 0, life.start.node)
-                gathering.lives.setdefault(key, []).append(life)
-            else:
-                gathering.refused.append(f"{path.name} has times that cannot be")
+            _take_life(gathering, files.restart or 0, life, path)
+
+
+def _nothing_in(text: str) -> str:
+    """What a ledger is of which no line is whole."""
+    if not text.strip("\0"):
+        return f"is no ledger: it is {len(text):,} bytes of 0"
+    return f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
+
+
+def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path) -> None:
+    if not _can_be(life):
+        gathering.refused.append(f"{path.name} has times that cannot be")
+        return
+    identity = life.start.identity
+    before = gathering.lives.take((restart, life.start.node), identity, path, life)
+    if before is None:
+        gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
+    elif before.end is None and life.end is not None:  # of a copy that was made in between
+        gathering.lives.put(identity, life)
 
 
 def _can_be(life: RankLedger) -> bool:
@@ -172,7 +263,9 @@ def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(f"{path.name} has no samples")
             continue
         restart = span.meta.restart if files.restart is None else files.restart
-        gathering.spans.setdefault((restart, span.node), []).append(span)
+        before = gathering.spans.take((restart, span.node), span.identity, path, span)
+        if before is not None and before.last_ns < span.last_ns:
+            gathering.spans.put(span.identity, span)
 
 
 def _first_line(error: ParseError) -> str:

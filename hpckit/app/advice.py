@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from hpckit.decide.advice import advise, values_of
 from hpckit.decide.advice_outcome import advice_document, outcomes
-from hpckit.decide.advice_patch import options_text, patch_text
+from hpckit.decide.advice_patch import OPTION_OF, options_text, patch_text
 from hpckit.decide.advice_words import advice_findings
-from hpckit.errors import ConfigError, HpckitError, StorageFailed
+from hpckit.errors import ConfigError, HpckitError, NoSuchFile, StorageFailed
 from hpckit.model.account import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
 from hpckit.model.advised import AdvisedJob
 from hpckit.model.job import JobSpec
@@ -84,25 +84,46 @@ def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> Advised
     )
 
 
-def next_submission(folder: Path, folders: JobFolders, report_id: str) -> str:
+def next_submission(
+    folder: Path, folders: JobFolders, report_id: str, advice: Sequence[Advice]
+) -> str:
     """The command that submits a job like this one with the advice of its report.
 
     It is the line of the job's script that reproduces it: with the job file as it was given, its
-    options and its command. Where that is too long to be typed, or is not there, it is named.
+    options and its command, but without options that would stand over the advice. Where that is
+    too long to be typed, or is not there, it is named.
     """
     begin, end = "hpckit submit", f"--from-report {report_id}"
     reproduced = _reproduced(folder, folders)
     if reproduced is None:
         return f"{begin} … {end}"
-    options, command = reproduced
-    shown = " ".join([begin, *options, end, *(["--", *command] if command else [])])
+    typed, command = reproduced
+    options = _without(typed, [one.key for one in advice])
+    after = ["--", *command] if command else []
+    shown = " ".join([begin, *map(shlex.quote, options), end, *map(shlex.quote, after)])
     if len(shown) <= _MOST_TYPED:
         return shown
-    return f"{begin} … {end} (… as at {REPRODUCE} in: hpckit show {report_id} --script)"
+    but = "" if options == typed else ", without the options that are advised"
+    return f"{begin} … {end} (… as at {REPRODUCE} in: hpckit show {report_id} --script{but})"
+
+
+def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
+    """Options as hpckit writes them in a script, less those that set one of these keys."""
+    names = {OPTION_OF.get(key) for key in keys}
+    left, words = [], iter(options)
+    for word in words:
+        if word in names:
+            next(words, None)
+        elif word == "--set":
+            value = next(words, "")
+            left += [] if value.partition("=")[0] in keys else [word, value]
+        else:
+            left.append(word)
+    return left
 
 
 def _reproduced(folder: Path, folders: JobFolders) -> tuple[list[str], list[str]] | None:
-    """What was typed after `hpckit submit`: job file and options, and the command, quoted."""
+    """What was typed after `hpckit submit`: job file and options, and the command."""
     try:
         lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
         file = folders.read_json(folder, INTENT_FILE).get("file")
@@ -118,7 +139,7 @@ def _reproduced(folder: Path, folders: JobFolders) -> tuple[list[str], list[str]
         if not isinstance(file, str) or file in ("", "-") or not file.isprintable():
             return None
         options[0] = file
-    return [shlex.quote(word) for word in options], [shlex.quote(word) for word in command]
+    return options, command
 
 
 def read_advice(text: str, source: str) -> AdvisedJob:
@@ -149,14 +170,16 @@ def _outcomes(
     """What became of earlier advice, and that it cannot be told where its file is none."""
     try:
         document: Mapping[str, Any] = folders.read_json(folder, ADVICE_FILE)
-    except StorageFailed:
+        if document.get("schema") == ADVICE_SCHEMA:
+            return outcomes(document, report, spec), ()
+    except NoSuchFile:
         return (), ()
-    if document.get("schema") != ADVICE_SCHEMA:
-        return (), ()
-    try:
-        return outcomes(document, report, spec), ()
+    except StorageFailed as error:
+        why = error.message.removeprefix(f"{folder}/")
+        return (), (f"what became of earlier advice: {why}",)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
+        pass
+    return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str | None:

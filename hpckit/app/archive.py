@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from hpckit.account_ports import AccountArchive, ArchivedFile, FoundAccounts, SampleStore
+from hpckit.account_ports import AccountArchive, ArchivedFile, SampleStore
+from hpckit.app.accounts import Gathered
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import account_folder
 
 
 def archive(
-    found: FoundAccounts,
+    gathered: Gathered,
     store: SampleStore,
     writer: AccountArchive,
     path: Path,
@@ -20,16 +21,18 @@ def archive(
 ) -> tuple[int, int]:
     """Write the archive; gives the GPU samples in it, and its bytes.
 
-    A file that cannot be read is left out, as the report says. Raises
+    A file that cannot be read, or repeats another, is left out, as the report says. Raises
     StorageFailed where there is none at all, and what `writer` raises.
     """
     ledgers: dict[str, str] = {}
     topologies: dict[str, str] = {}
-    for files in found.incarnations:
+    incarnations = gathered.found.incarnations
+    for files in incarnations:
         folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
         ledgers |= _texts(store.ledger, files.ledgers, folder)
         topologies |= _texts(store.topology, files.topologies, folder)
-    named = [(files.restart, one) for files in found.incarnations for one in files.samples]
+    kept = {span.path for one in gathered.evidence for span in one.spans}
+    named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
     if not named:
         raise StorageFailed("there are no samples to be written as Parquet")
     sources = [

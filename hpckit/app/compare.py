@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpckit.account_ports import FoundAccounts, SampleStore
+from hpckit.account_ports import SampleStore
+from hpckit.app.accounts import Gathered, SampleSpan
 from hpckit.errors import HpckitError, ParseError, StorageFailed
-from hpckit.measure.compare import ComparedSide
+from hpckit.measure.compare import ComparedSide, compare_ranks
 from hpckit.measure.compare import compare as compared
+from hpckit.measure.compare_used import last_restart
 from hpckit.model.account import JobReport
 from hpckit.model.comparison import Comparison
 from hpckit.model.job_folder import EFFECTIVE_FILE
@@ -22,42 +24,44 @@ _NOT_THE_RECIPE = frozenset({"name", "schema"})
 
 
 def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
-    """B against A. Raises HpckitError for a job without any sample or account of a GPU."""
-    for side in (a, b):
-        if not side.report.gpus:
-            raise HpckitError(
-                f"nothing of job {side.report.job.job_id} can be compared: no GPU was measured",
-                hint=f"hpckit report {side.report.job.job_id or 'JOB'} says what is missing",
-            )
+    """B against A: their GPUs, or their ranks where neither has a GPU that was measured.
+
+    Raises HpckitError where one of them has.
+    """
+    with_gpus = [bool(side.report.gpus) for side in (a, b)]
+    if not any(with_gpus):
+        return compare_ranks(a, b)
+    if not all(with_gpus):
+        name, side, other = ("A", a, "B") if with_gpus[1] else ("B", b, "A")
+        why = side.report.energy.gpu.because
+        raise HpckitError(
+            f"got no measured GPU in {name}{f' ({why})' if why else ''}, and some in {other}; "
+            "expected GPUs in both, or in neither",
+            hint="compare two jobs of one kind; of each alone: hpckit report JOB, or --from FOLDER",
+        )
     return compared(a, b)
 
 
 def side_of(
-    report: JobReport, found: FoundAccounts, store: SampleStore, folders: JobFolders
+    report: JobReport, gathered: Gathered, store: SampleStore, folders: JobFolders
 ) -> ComparedSide:
     """One side of a comparison: samples of the last incarnation; the recipe from the job folder."""
-    folder = report.job.folder
+    folder, last = report.job.folder, last_restart(report)
+    evidence = [one for one in gathered.evidence if one.restart == last]
+    said = [life.start.world_size for one in evidence for life in one.lives]
     return ComparedSide(
         report=report,
-        chunks=_chunks(found, store, last_restart(report)),
+        chunks=_chunks([span for one in evidence for span in one.spans], store),
         recipe=None if folder is None else recipe_of(Path(folder), folders),
+        world_size=max((one for one in said if one is not None), default=None),
     )
 
 
-def _chunks(found: FoundAccounts, store: SampleStore, restart: int) -> Iterator[SampleChunk]:
-    """What can be read of them: the report's `missing` says what cannot."""
-    for files in found.incarnations:
-        for path in files.samples:
-            with suppress(StorageFailed, ParseError):
-                for chunk in SampleReader(store.pieces(path)):
-                    if chunk.meta.restart == restart:
-                        yield chunk
-
-
-def last_restart(report: JobReport) -> int:
-    """The incarnation that a comparison is of."""
-    runs, gpus = report.incarnations, report.gpus
-    return max((*(one.restart for one in runs), *(one.restart for one in gpus)), default=0)
+def _chunks(spans: Sequence[SampleSpan], store: SampleStore) -> Iterator[SampleChunk]:
+    """What can be read of the files that the report is of: its `missing` says what cannot."""
+    for span in spans:
+        with suppress(StorageFailed, ParseError):
+            yield from SampleReader(store.pieces(span.path))
 
 
 def recipe_of(folder: Path, folders: JobFolders) -> Mapping[str, str] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpckit.decide.dialect import is_another_cluster, release_note
-from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable
+from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable, ToolMissing
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.ports import (
@@ -27,7 +27,8 @@ _TIMEOUT_S = 5.0
 class Tool:
     """An external program: how to ask it, what needs it, how to get it.
 
-    `says_what_it_is` is False where the answer is of no use but that it came.
+    `says_what_it_is` is False where the answer is of no use but that it came. `ailing` is what to
+    do where the program is there and does not answer well; None where that is the same.
     """
 
     argv: tuple[str, ...]
@@ -35,8 +36,10 @@ class Tool:
     needed: bool
     hint: str
     says_what_it_is: bool = True
+    ailing: str | None = None
 
 
+_LOGIN = "work on a login node of the cluster"
 TOOLS = (
     Tool(argv=("bash", "--version"), serves="running scripts", needed=True,
          hint="install the package bash"),
@@ -49,9 +52,9 @@ TOOLS = (
 )  # fmt: skip
 SLURM_TOOLS = (
     TOOLS[0],
-    replace(TOOLS[1], needed=True, hint="work on a login node of the cluster"),
-    Tool(argv=("scontrol", "ping"), serves="submitting and tracking jobs", needed=True,
-         hint="slurmctld may be restarting; `scontrol ping` says what Slurm sees"),
+    replace(TOOLS[1], needed=True, hint=_LOGIN),
+    Tool(argv=("scontrol", "ping"), serves="submitting and tracking jobs", needed=True, hint=_LOGIN,
+         ailing="slurmctld may be restarting; `scontrol ping` says what Slurm sees"),
     Tool(argv=("sacct", "--noheader", "--allocations", "--starttime=now"), needed=False,
          serves="knowing how jobs ended that Slurm's controller has forgotten (MinJobAge)",
          hint="jobs are tracked by squeue and scontrol alone meanwhile", says_what_it_is=False),
@@ -62,7 +65,7 @@ def examine(
     runner: CommandRunner,
     folders: JobFolders,
     index: JobIndex,
-    job_root: Path,
+    job_root: Path | HpckitError,
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
     probe: ClusterProbe | None = None,
@@ -70,7 +73,8 @@ def examine(
 ) -> Sequence[Finding]:
     """All findings, in the order in which a new user meets the things they are about.
 
-    With a `probe` the cluster is looked at afresh, and held against what the file of `site` says.
+    `job_root` is where job folders go, or why that cannot be told. With a `probe` the cluster is
+    looked at afresh, and held against what the file of `site` says.
     """
     tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
     looked_at = [_tool(runner, tool) for tool in tools]
@@ -92,11 +96,12 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
         answer = runner.run(tool.argv, _TIMEOUT_S)
     except AdapterError as error:
         text = f"{error.message}; needed for {tool.serves}"
-        return Finding(level=missing, subject=name, text=text, hint=tool.hint)
+        hint = tool.hint if isinstance(error, ToolMissing) else tool.ailing or tool.hint
+        return Finding(level=missing, subject=name, text=text, hint=hint)
     if answer.returncode != 0:
         words = _first_line(answer.stderr) or _first_line(answer.stdout) or "it says nothing"
         text = f"answers with code {answer.returncode}: {words}"
-        return Finding(level=missing, subject=name, text=text, hint=tool.hint)
+        return Finding(level=missing, subject=name, text=text, hint=tool.ailing or tool.hint)
     said = _first_line(answer.stdout) if tool.says_what_it_is else ""
     return Finding(level=Level.OK, subject=name, text=said or "answers")
 
@@ -169,9 +174,13 @@ def examine_gpus(driver: GpuDriver) -> Finding:
     return Finding(level=Level.OK, subject="GPUs", text=text)
 
 
-def _job_root(folders: JobFolders, job_root: Path, submitter: SubmitterKind) -> Finding:
+def _job_root(
+    folders: JobFolders, job_root: Path | HpckitError, submitter: SubmitterKind
+) -> Finding:
     subject = "job folders"
     try:
+        if isinstance(job_root, HpckitError):
+            raise job_root
         folders.probe(job_root)
     except HpckitError as error:
         return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
@@ -188,7 +197,7 @@ def _job_root(folders: JobFolders, job_root: Path, submitter: SubmitterKind) -> 
 def _index(index: JobIndex) -> Finding:
     subject = "job index"
     try:
-        index.latest(1)
+        index.latest(None)
     except HpckitError as error:
         return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
     return Finding(level=Level.OK, subject=subject, text="readable")

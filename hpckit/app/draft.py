@@ -39,7 +39,8 @@ _OFFSET = "HPCKIT_ARRAY_OFFSET"
 class Caller:
     """Who submits: the shell's environment, folder and Python, and this process.
 
-    `slurm_cluster` is the cluster of this host, None where no slurm.conf tells.
+    `user` is what USER says, else what the password database has for this process's user, None
+    where it has none. `slurm_cluster` is the cluster of this host, None where no slurm.conf tells.
     """
 
     environment: Mapping[str, str]
@@ -50,6 +51,7 @@ class Caller:
     host: str
     pid: int
     pid_started_s: float
+    user: str | None = None
     slurm_cluster: str | None = None
 
 

@@ -15,7 +15,7 @@ def read_log(
     logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool = False
 ) -> Iterator[bytes]:
     """The log so far, byte for byte. Raises HpckitError when there is none."""
-    if not logs.exists(log):
+    if logs.size_bytes(log) is None:
         raise _no_log(logs, log, job_id, has_ended=has_ended)
     return logs.read(log, 0)
 
@@ -33,8 +33,9 @@ def follow_log(
     """The log as it grows, until the job has ended and all of it was given.
 
     The file is read every second, or every `poll_interval_s` if that is shorter; whether the job
-    has ended is asked at the site's pace, as `wait` does. Raises HpckitError when the job ended
-    without this log, or is an array whose tasks have logs of their own.
+    has ended is asked at the site's pace, as `wait` does. A file that somebody cut is given from
+    its beginning again. Raises HpckitError when the job ended without
+    this log, when the log is gone by then, or for an array whose tasks have logs of their own.
     """
     offset = 0
     begun_s = ask_at_s = clock.now_s()
@@ -44,15 +45,26 @@ def follow_log(
         if now_s >= ask_at_s:
             pause = pause_s(now_s - begun_s, poll_interval_s) if back_off else poll_interval_s
             ask_at_s = clock.now_s() + pause
-        if logs.exists(log):
+        size_bytes = logs.size_bytes(log)
+        if size_bytes is not None:
+            offset = 0 if size_bytes < offset else offset
             for chunk in logs.read(log, offset):
                 offset += len(chunk)
                 yield chunk
+        elif ended and offset:
+            raise _gone(logs, log)
         elif ended or (log.task is None and logs.tasks(log.folder)):
             raise _no_log(logs, log, job_id, has_ended=ended)
         if ended:
             return
         clock.sleep(min(poll_interval_s, _READ_INTERVAL_S))
+
+
+def _gone(logs: JobLogs, log: LogName) -> HpckitError:
+    return HpckitError(
+        f"the log is not there any more: {logs.path(log)}",
+        hint="somebody removed or moved it, with what the job has printed since",
+    )
 
 
 def _no_log(logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool) -> HpckitError:

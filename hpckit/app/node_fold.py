@@ -14,6 +14,7 @@ from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_
 from hpckit.measure.energy import GpuEnergyFold
 from hpckit.measure.gpu_energy import GpuEnergy
 from hpckit.measure.host import HostFold, HostUsage
+from hpckit.measure.onward import Onward
 from hpckit.measure.rows import RowBlock, Rows, Times, rows_by_gpu
 from hpckit.measure.usage import GpuUsage, GpuUsageFold
 from hpckit.model.ledger import EnergyReading, RankLedger
@@ -93,9 +94,11 @@ class _Folds(Struct):
     boottime_offset_ns: int = 0
     host: HostFold | None = None
     samples: int = 0
+    onward: Onward = field(default_factory=Onward)
 
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
-        """Add a chunk whose clock is `shift_ns` behind the node's."""
+        """Add a chunk whose clock is `shift_ns` behind the node's, but what others had already."""
+        chunk = self.onward.of(chunk, shift_ns)
         if abs(chunk.boottime_offset_ns - self.boottime_offset_ns) > _SAME_OFFSET_NS:
             self._fold_rest()
         self.boottime_offset_ns = chunk.boottime_offset_ns
@@ -203,6 +206,9 @@ def fold_node(request: FoldRequest) -> NodeFold:
         missing += _fold_file(folds, span)
     if not evidence.spans:
         missing.append("no samples: only what its ranks wrote when they began and ended")
+    repeated = folds.onward.repeated
+    if repeated:
+        missing.append(f"{repeated:,} samples repeat the time of others: they count once")
     gpus = folds.results()
     return NodeFold(
         evidence=evidence,

@@ -18,7 +18,7 @@ from hpckit.errors import ConfigError, JobRefused
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
-from hpckit.model.job_folder import ADVICE_FILE
+from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from hpckit.model.advised import AdvisedJob
     from hpckit.ports import Resources
-
-EFFECTIVE_SCHEMA = "hpckit.effective-job/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
-from hpckit.app.accounts import NodeEvidence, gather
+from hpckit.app.accounts import Gathered, NodeEvidence
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
 from hpckit.app.gpu_names import twice_named
 from hpckit.app.gpus_refused import gpus_refused, refusal_words
@@ -47,6 +47,7 @@ from hpckit.model.energy_site import EnergySite
 from hpckit.units import format_duration, format_indices
 
 _MOST_NAMED = 4
+_MOST_RANKS = 1_000_000
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
 """Gives the folds in the order of the requests, computed here or by other processes."""
 
@@ -55,7 +56,8 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     """What is known of a job besides its accounts; all of it may be missing.
 
     `nodes` are those of the allocation, `gpus_per_node` are the GPUs that the job file asks for on
-    each, `is_running` is whether there will be more of it.
+    each, `is_running` is whether there will be more of it. `missing` has a sentence for each thing
+    that is not known of it because a file is damaged.
     """
 
     job_id: str | None = None
@@ -71,6 +73,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     gpus_per_node: int | None = None
     is_running: bool = False
+    missing: tuple[str, ...] = ()
 
 
 class ReportTools(Struct, frozen=True, kw_only=True):
@@ -87,7 +90,7 @@ class ReportTools(Struct, frozen=True, kw_only=True):
 
 
 def report_of(
-    found: FoundAccounts,
+    gathered: Gathered,
     tools: ReportTools,
     facts: JobFacts,
     site: EnergySite,
@@ -95,14 +98,17 @@ def report_of(
     curves: bool = False,
 ) -> JobReport:
     """The report. Raises HpckitError where there are no accounts that can be read."""
-    evidence, missing = gather(tools.store, found)
+    evidence = gathered.evidence
+    missing = (*_unread(gathered, facts), *facts.missing)
     if not evidence:
-        raise HpckitError("; ".join(missing) or "there are no accounts of this job")
+        raise _nothing(missing)
     started_s, ended_s = _window(evidence, facts)
     held = holdings(evidence, facts)
     folds = list(_folded(evidence, tools, held, started_s, curves=curves))
     gpus, nodes = _held(folds, facts, site, held)
-    found_behind, unread = _behind(found, tools.store, gpus, _surroundings(evidence, nodes))
+    found_behind, unseen = _behind(
+        gathered.found, tools.store, gpus, _surroundings(evidence, nodes)
+    )
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
@@ -120,9 +126,21 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unread, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
+        missing=(*missing, *unseen, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
+
+
+def _unread(gathered: Gathered, facts: JobFacts) -> tuple[str, ...]:
+    return (*gathered.unread, *(() if facts.is_running else gathered.empty))
+
+
+def _nothing(missing: Collection[str]) -> HpckitError:
+    return HpckitError(
+        "; ".join(missing) or "there are no accounts of this job",
+        hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
+        "folder: hpckit report --from FOLDER reads a copy of it",
+    )
 
 
 def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:
@@ -319,6 +337,8 @@ def _missing(
     if absent:
         yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
     yield from (sentence for fold in folds for sentence in _cut_short(fold))
+    if not absent and not facts.is_running:
+        yield from _without_ledger(folds)
     said: dict[str, list[str]] = {}
     for node, reason in gpus_refused(folds, facts.gpus_asked).items():
         said.setdefault(f"no GPU was measured: {reason}", []).append(node)
@@ -329,6 +349,25 @@ def _missing(
         said.setdefault(sentence, []).append(node)
     for sentence, nodes in said.items():
         yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
+
+
+def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
+    """Ranks that the others say there were, by incarnation."""
+    for restart in sorted({fold.evidence.restart for fold in folds}):
+        starts = [
+            life.start
+            for fold in folds
+            if fold.evidence.restart == restart
+            for life in fold.evidence.lives
+        ]
+        size = max((start.world_size or 0 for start in starts), default=0)
+        if size > _MOST_RANKS:
+            continue
+        absent = set(range(size)) - {start.rank for start in starts}
+        if absent:
+            which = f"{_ranks(absent)} of {size}{f' in restart {restart}' if restart else ''}"
+            used = "what it used" if len(absent) == 1 else "what they used"
+            yield f"{which} left no ledger that can be read: {used} is in no rank's account"
 
 
 def _cut_short(fold: NodeFold) -> Iterator[str]:

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.account_ports import FoundAccounts
+from hpckit.app.job_documents import JobDocuments
 from hpckit.app.report import JobFacts
-from hpckit.errors import ConfigError, HpckitError, StorageFailed
+from hpckit.errors import ConfigError, HpckitError
+from hpckit.model.account_files import ACCOUNT_FOLDER
 from hpckit.model.energy_site import EnergySite
 from hpckit.model.hostlist import expand_hosts
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
+    EFFECTIVE_SCHEMA,
     INTENT_FILE,
     LOCAL_RESULT_SCHEMA,
     RESULT_FILE,
     RESULT_SCHEMA,
+    RUN_FILE,
     SITE_FILE,
     SUBMITTED_FILE,
 )
@@ -26,6 +30,7 @@ from hpckit.parse.account_json import writable
 from hpckit.units import format_indices, parse_slurm_limit_s
 
 if TYPE_CHECKING:
+    from hpckit.model.account import JobReport
     from hpckit.model.slurm import JobEntry, JobStatus
     from hpckit.ports import JobFolders
 
@@ -33,6 +38,7 @@ _MOST_NODES = 100_000
 _MOST_GPUS = 1024
 _MOST_S = 2**63 / 1e9
 _MOST_CODE = 2**31 - 1
+_MOST_WORD = 64
 
 
 def facts_of_job(
@@ -40,6 +46,10 @@ def facts_of_job(
 ) -> JobFacts:
     """What Slurm and the folder say of a submitted job."""
     state = status.state
+    documents = JobDocuments(Path(entry.folder), folders)
+    for name in (INTENT_FILE, SUBMITTED_FILE, RUN_FILE, RESULT_FILE):
+        documents.read(name)  # the status was told from these
+    resources = _resources(documents)
     return JobFacts(
         job_id=status.job_id,
         name=entry.name,
@@ -47,51 +57,87 @@ def facts_of_job(
         state=str(state),
         exit_code=status.exit_code,
         folder=entry.folder,
-        time_limit_s=_time_limit_s(folders, Path(entry.folder)),
-        gpus_asked=_gpus_asked(folders, Path(entry.folder)),
+        time_limit_s=_time_limit_s(resources),
+        gpus_asked=_gpus_asked(resources),
         started_s=status.started_s,
         ended_s=status.ended_s,
         nodes=_nodes(status.nodelist),
-        gpus_per_node=_gpus_per_node(folders, Path(entry.folder)),
+        gpus_per_node=_gpus_per_node(resources),
         is_running=not state.is_final and not state.is_waiting,
+        missing=documents.damaged,
     )
 
 
 def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
     """What a folder says by itself: it may be a copy, years later, or no job's at all."""
-    intent = _document(folders, folder, INTENT_FILE)
-    if not intent:
+    documents = JobDocuments(folder, folders)
+    intent = documents.read(INTENT_FILE)
+    if intent is None:
         return JobFacts()
-    submitted = _document(folders, folder, SUBMITTED_FILE)
-    result = _document(folders, folder, RESULT_FILE)
-    if result.get("schema") not in (RESULT_SCHEMA, LOCAL_RESULT_SCHEMA):
-        result = {}
+    submitted = documents.read(SUBMITTED_FILE) or {}
+    result = _result(documents)
+    resources = _resources(documents)
     return JobFacts(
         job_id=_text(submitted.get("job_id", intent.get("job_id"))),
         name=_text(intent.get("name")),
         state=_text(result.get("state")),
         exit_code=_whole(result.get("exit_code")),
         folder=str(folder),
-        time_limit_s=_time_limit_s(folders, folder),
-        gpus_asked=_gpus_asked(folders, folder),
+        time_limit_s=_time_limit_s(resources),
+        gpus_asked=_gpus_asked(resources),
         started_s=_time_s(result.get("started_s")),
         ended_s=_time_s(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
-        gpus_per_node=_gpus_per_node(folders, folder),
+        gpus_per_node=_gpus_per_node(resources),
+        missing=documents.damaged,
     )
 
 
-def energy_site(folder: Path, folders: JobFolders) -> EnergySite:
-    """The energy factors of the site that the job was submitted to, none where it does not say."""
-    document = _document(folders, folder, SITE_FILE)
-    if not document:
-        return EnergySite()
-    from hpckit.model.site import SiteSpec  # noqa: PLC0415  what `hpckit sample` wrote has none
-    from hpckit.parse.document import convert  # noqa: PLC0415
+def folder_of_job(folder: Path, folders: JobFolders) -> Path:
+    """The job folder whose `account/` this one is, else this one."""
+    job = folder.absolute().parent
+    is_account = folder.absolute().name == ACCOUNT_FOLDER
+    return job if is_account and JobDocuments(job, folders).read(INTENT_FILE) else folder
 
-    with contextlib.suppress(ConfigError):
-        return convert(dict(document), SiteSpec, SITE_FILE).energy
-    return EnergySite()
+
+def energy_site(folder: Path, folders: JobFolders) -> tuple[EnergySite, tuple[str, ...]]:
+    """The energy factors of the site that the job was submitted to, none where it does not say.
+
+    With a sentence where its file is damaged, or of another version.
+    """
+    documents = JobDocuments(folder, folders)
+    document = documents.read(SITE_FILE)
+    if not document:
+        return EnergySite(), documents.damaged
+    # What `hpckit sample` wrote has none.
+    from hpckit.model.site import SITE_SCHEMA, SiteSpec  # noqa: PLC0415
+    from hpckit.parse.document import UNKNOWN_KEY, convert  # noqa: PLC0415
+
+    if documents.is_of_other_version(SITE_FILE, SITE_SCHEMA):
+        return EnergySite(), documents.damaged
+    try:
+        return convert(dict(document), SiteSpec, SITE_FILE).energy, ()
+    except ConfigError as error:
+        if error.reason == UNKNOWN_KEY:  # hpckit itself wrote the file
+            keys = f"the keys of {SITE_SCHEMA}"
+            documents.refuse_version(SITE_FILE, f"the key {error.key}", keys)
+        documents.refuse(SITE_FILE, error.message.removeprefix(f"{SITE_FILE}: "))
+    return EnergySite(), documents.damaged
+
+
+def not_in_an_archive(report: JobReport, *, has_site: bool) -> tuple[str, ...]:
+    """What a Parquet file away from its job's folder does not tell; nothing where it is of no job.
+
+    `has_site` is whether the energy factors come from elsewhere.
+    """
+    if report.job.job_id is None and not report.ranks:
+        return ()
+    facts = "the job's name, state, exit code, limits and what it asked for"
+    none = "a Parquet file has none of them; --from JOB_FOLDER has"
+    if has_site:
+        return (f"{facts}: {none}",)
+    factors = "the energy factors of its site (CPUs' power, PUE, price)"
+    return (f"{facts}, and {factors}: {none} all, --site NAME the factors",)
 
 
 def no_accounts(
@@ -111,19 +157,20 @@ def no_accounts(
         )
     if found.missing:
         return HpckitError(
-            f"{what} has no account that can be read: {'; '.join(found.missing)}",
+            f"{what} has no account that can be read: "
+            f"{'; '.join((*found.missing, *facts.missing))}",
             hint="files and folders of the job below account/ are expected, readable for you: "
             f"ls -lR {shlex.quote(str(folder))}",
         )
-    return HpckitError(
-        f"{what} has no accounts: {_why(facts, folders)}", hint=_hint(facts, folders)
-    )
+    why = "; ".join((_why(facts, folders), *facts.missing))
+    return HpckitError(f"{what} has no accounts: {why}", hint=_hint(facts, folders))
 
 
 def _switched_off(facts: JobFacts, folders: JobFolders) -> str | None:
     """Which key of the job says that nothing is to be measured, whoever set it."""
-    effective = _document(folders, Path(facts.folder), EFFECTIVE_FILE) if facts.folder else {}
-    job = effective.get("job")
+    documents = JobDocuments(Path(facts.folder or "."), folders)
+    effective = documents.read(EFFECTIVE_FILE) if facts.folder else None
+    job = (effective or {}).get("job")
     account = job.get("account") if isinstance(job, Mapping) else None
     switches = account if isinstance(account, Mapping) else {}
     off = [key for key, value in switches.items() if value is False]
@@ -168,37 +215,48 @@ def _hint(facts: JobFacts, folders: JobFolders) -> str | None:
     return f"hpckit show {facts.job_id} --script shows what was run"
 
 
-def _document(folders: JobFolders, folder: Path, name: str) -> Mapping[str, Any]:
-    try:
-        return folders.read_json(folder, name)
-    except StorageFailed:
-        return {}
+def _result(documents: JobDocuments) -> Mapping[str, Any]:
+    result = documents.read(RESULT_FILE) or {}
+    known = (RESULT_SCHEMA, LOCAL_RESULT_SCHEMA)
+    if not result or result.get("schema") in known:
+        return result
+    if not documents.is_of_other_version(RESULT_FILE, *known):
+        got = repr(result.get("schema"))[:_MOST_WORD]
+        documents.refuse(RESULT_FILE, f"its schema is {got}, expected {' or '.join(known)}")
+    return {}
 
 
-def _resources(folders: JobFolders, folder: Path) -> Mapping[str, Any] | None:
-    job = _document(folders, folder, EFFECTIVE_FILE).get("job")
+def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
+    """What the job asked for, None where the folder does not say."""
+    effective = documents.read(EFFECTIVE_FILE)
+    if not effective:
+        return None
+    job = effective.get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
-    return resources if isinstance(resources, Mapping) else None
+    if isinstance(resources, Mapping):
+        return resources
+    if not documents.is_of_other_version(EFFECTIVE_FILE, EFFECTIVE_SCHEMA):
+        documents.refuse(EFFECTIVE_FILE, "it has no job.resources, what the job asked for")
+    return None
 
 
-def _gpus_asked(folders: JobFolders, folder: Path) -> int | None:
+def _gpus_asked(resources: Mapping[str, Any] | None) -> int | None:
     """On all nodes together, None where the folder does not say, or what cannot be."""
-    resources = _resources(folders, folder)
     if resources is None:
         return None
     if resources.get("gpus_per_node") is None:
         return 0
-    nodes, each = _whole(resources.get("nodes", 1)), _gpus_per_node(folders, folder)
+    nodes, each = _whole(resources.get("nodes", 1)), _gpus_per_node(resources)
     return None if nodes is None or nodes < 1 or each is None else nodes * each
 
 
-def _gpus_per_node(folders: JobFolders, folder: Path) -> int | None:
-    asked = _whole((_resources(folders, folder) or {}).get("gpus_per_node"))
+def _gpus_per_node(resources: Mapping[str, Any] | None) -> int | None:
+    asked = _whole((resources or {}).get("gpus_per_node"))
     return asked if asked is not None and 0 <= asked <= _MOST_GPUS else None
 
 
-def _time_limit_s(folders: JobFolders, folder: Path) -> float | None:
-    limit = (_resources(folders, folder) or {}).get("time_limit")
+def _time_limit_s(resources: Mapping[str, Any] | None) -> float | None:
+    limit = (resources or {}).get("time_limit")
     with contextlib.suppress(ValueError):
         return float(parse_slurm_limit_s(limit)) if isinstance(limit, str) else None
     return None

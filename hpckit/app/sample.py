@@ -129,6 +129,8 @@ class SampleLoop:
         self._events: list[str] = []
         self.is_writing = False
         """Whether what is under way is a write on this node."""
+        self.ticks = 0
+        """Those that were taken."""
 
     def run(self) -> SampleEnd:
         """Sample until the end; what the ports raise passes through, after a last write."""
@@ -139,16 +141,15 @@ class SampleLoop:
         self._event(begun.monotonic_ns, "begin", realtime_ns=begun.realtime_ns)
         self._flush(begun)
         ending = _Ending(self._plan, self._tools, begun.monotonic_ns)
-        ticks = 0
         try:
-            ticks = self._ticks(begun, ending)
+            self._tick(begun, ending)
         finally:
             self._tools.beat.begun_ns = clock.monotonic_ns()
             self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
             self._flush(clock.now())
-        return SampleEnd(reason=ending.reason or "failure", ticks=ticks)
+        return SampleEnd(reason=ending.reason or "failure", ticks=self.ticks)
 
-    def _ticks(self, begun: Moment, ending: _Ending) -> int:
+    def _tick(self, begun: Moment, ending: _Ending) -> None:
         clock, hz = self._tools.clock, self._plan.hz
         period_ns = max(int(_NS / hz), 1)
         schedule = Schedule(
@@ -159,7 +160,6 @@ class SampleLoop:
         # The first write comes a second after the begin.
         written_ns = begun.monotonic_ns - max(int(self._plan.flush_s * _NS) - _NS, 0)
         host_at = begun.monotonic_ns
-        ticks = 0
         while True:
             moment = clock.now()
             now_ns = self._tools.beat.begun_ns = moment.monotonic_ns
@@ -169,13 +169,13 @@ class SampleLoop:
                 self._flush(moment)
                 self._event(now_ns, "gap", **gap)
             self._buffer.read(moment)
-            ticks += 1
+            self.ticks += 1
             if now_ns >= host_at:
                 self._read_host(moment)
                 is_early = now_ns < begun.monotonic_ns + HOST_OFTEN_S * _NS
                 host_at = now_ns + _host_wait_ns(period_ns, is_early=is_early)
                 if self._tools.progress:
-                    self._tools.progress(ticks, (now_ns - begun.monotonic_ns) / _NS)
+                    self._tools.progress(self.ticks, (now_ns - begun.monotonic_ns) / _NS)
             due_ns = schedule.next_ns(clock.monotonic_ns())
             # A tick that jitters may come two periods later: what there is must not wait for it.
             age_ns = max(now_ns, due_ns - _FLUSH_SLACK_NS) - written_ns
@@ -184,7 +184,7 @@ class SampleLoop:
                 written_ns = now_ns - phase_ns
                 phase_ns = 0
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
-                return ticks
+                return
 
     def keep_written(self) -> None:
         """Write what there is, as when waiting is long."""

@@ -219,10 +219,13 @@ def _cluster(environment: Mapping[str, str]) -> str | None:
 def expand_job_root(job_root: str, caller: Caller) -> Path:
     """The job root with `~` and `$NAME` expanded. Raises ConfigError for an unset variable.
 
-    XDG_STATE_HOME has the default that its specification gives it.
+    XDG_STATE_HOME has the default that its specification gives it, and USER is the name of the
+    process's user where the environment (of a container, of cron) has none.
     """
     state = str(xdg_folder(caller.environment, "XDG_STATE_HOME", caller.home))
     variables = {**caller.environment, "HOME": str(caller.home), "XDG_STATE_HOME": state}
+    if caller.user is not None and not variables.get("USER"):
+        variables["USER"] = caller.user
     try:
         expanded = Template(job_root).substitute(variables)
     except (KeyError, ValueError) as error:

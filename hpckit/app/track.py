@@ -18,11 +18,12 @@ from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, NoSuchJob, StorageFailed
 from hpckit.model.account_files import SAMPLER_STEP
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
-from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
+from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus, is_job_id
 from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 from hpckit.units import MAX_EPOCH_S
 
 _ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
+_OFFSETS = 10**9  # an index of a task has nine digits at most
 _SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
@@ -285,10 +286,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
     What the index or a folder knows of a job's id and end stays; the others are asked about.
     Gives the number of jobs found and a sentence for each folder that could not be read.
     """
-    try:
-        known = tools.index.latest(None)
-    except StorageFailed:
-        known = ()
+    known, _ = tools.index.readable()
     lines = {entry.submission: entry for entry in known}
     entries, wrong = [], []
     for root in roots:
@@ -309,15 +307,15 @@ def _with_end(entry: JobEntry, line: JobEntry | None, folders: JobFolders) -> Jo
         entry = replace(
             entry,
             job_id=line.job_id,
-            cluster=line.cluster,
+            cluster=line.cluster or entry.cluster,
             state=line.state,
             exit_code=line.exit_code,
-            parts=line.parts,
+            parts=line.parts or entry.parts,
         )
-    if entry.state.is_final:
-        return entry
     end = folder_end(entry, folders)
-    return entry if end is None else replace(entry, state=end.state, exit_code=end.exit_code)
+    if end is None or (entry.state.is_final and end.state is not entry.state):
+        return entry
+    return replace(entry, state=end.state, exit_code=end.exit_code)
 
 
 def _has_ended(entry: JobEntry) -> bool:
@@ -355,7 +353,7 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
     cluster = confirmed.get("cluster")
     submission = str(intent["uuid"])
     created_s = float(str(intent["created_s"]))
-    if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", job_id) or not 0 <= created_s < MAX_EPOCH_S:
+    if not is_job_id(job_id) or not 0 <= created_s < MAX_EPOCH_S:
         raise ValueError("it holds a job id or time that cannot be")
     if not re.fullmatch(r"[0-9a-f]{32}", submission):
         raise ValueError("intent.json holds a uuid that cannot be")
@@ -372,8 +370,9 @@ def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
         chain=_text(intent.get("chain")),
         stage=_text(intent.get("stage")),
     )
-    texts = (entry.folder, entry.name, entry.site, entry.cluster, entry.chain, entry.stage)
-    for text in (*texts, *(part.job_id for part in entry.parts)):
+    if not all(is_job_id(part.job_id) and 0 <= part.offset < _OFFSETS for part in entry.parts):
+        raise ValueError("it holds parts of an array that cannot be")
+    for text in (entry.folder, entry.name, entry.site, entry.cluster, entry.chain, entry.stage):
         (text or "").encode()  # else the index cannot hold it
     return entry
 

@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_j
     if as_json:
         output.document(status_document(entry, status))
     else:
-        output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
+        output.result(output.headline(entry.job_id, entry.name, output.outcome(status)))
     if signal_name is None and task is None and not status.state.is_final:
         output.talk(f" {entry.job_id} has not ended yet: {status.state}")
         ctx.exit(1)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 import hpckit
 from hpckit.cli import output
+from hpckit.errors import ConfigError
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
+    from hpckit.app.draft import Caller
     from hpckit.model.finding import Finding
 
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
@@ -27,7 +30,6 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     from hpckit import wiring
     from hpckit.app.doctor import examine, examine_gpus
     from hpckit.app.sites import load_site
-    from hpckit.app.submit import expand_job_root
 
     caller = wiring.caller()
     spec = load_site(wiring.resources(), site)
@@ -35,7 +37,7 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         wiring.command_runner(),
         wiring.job_folders(),
         wiring.job_index(),
-        expand_job_root(spec.job_root, caller),
+        _job_root(spec.job_root, caller),
         submitter=spec.submitter,
         site=spec,
         probe=wiring.cluster_probe() if spec.submitter is SubmitterKind.SLURM else None,
@@ -48,6 +50,15 @@ def command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         output.remarks([_row(one) for one in findings])
     if any(one.level == "error" for one in findings):
         ctx.exit(1)
+
+
+def _job_root(job_root: str, caller: Caller) -> Path | ConfigError:
+    from hpckit.app.submit import expand_job_root
+
+    try:
+        return expand_job_root(job_root, caller)
+    except ConfigError as error:
+        return error
 
 
 def _document(findings: Sequence[Finding]) -> dict[str, object]:

@@ -90,15 +90,20 @@ def _rebuild() -> None:
     from hpckit.app.track import rebuild
 
     tools = wiring.track_tools()
-    roots, left_out = _roots(tools)
+    roots, left_out, damage = _roots(tools)
     count, wrong = rebuild(tools, roots)
     output.talk(f" index rebuilt: {count} jobs from {', '.join(map(str, roots))}")
+    if damage is not None:
+        output.talk(f" note  {damage}: it is beside the new one, as jobs.sqlite.damaged")
     for sentence in (*left_out, *wrong):
         output.talk(f" note  left out: {sentence}")
 
 
-def _roots(tools: TrackTools) -> tuple[list[Path], list[str]]:
-    """The job roots of today's sites and of the jobs in the index, and what could not be told."""
+def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
+    """The job roots of today's sites and of the jobs in the index.
+
+    Then what could not be told, and what is wrong with the index.
+    """
     from hpckit import wiring
     from hpckit.app.sites import list_sites
     from hpckit.app.submit import expand_job_root
@@ -116,8 +121,6 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str]]:
             # hpckit brings sites of clusters that are elsewhere.
             if not resources.is_packaged(found.path):
                 wrong.append(f"site {found.site.name}: {error.message}")
-    try:
-        roots |= {Path(entry.folder).parent for entry in tools.index.latest(None)}
-    except HpckitError as error:
-        wrong.append(error.message)
-    return sorted(roots), wrong
+    entries, damage = tools.index.readable()
+    roots |= {Path(entry.folder).parent for entry in entries}
+    return sorted(roots), wrong, damage

@@ -11,8 +11,8 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.job_argument import job_argument, site_of
-from hpckit.cli.tasks import id_of, task_has_ended
-from hpckit.errors import HpckitError
+from hpckit.cli.tasks import id_of, no_array, task_has_ended
+from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
@@ -38,14 +38,30 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
-    log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     logs = wiring.job_logs()
+    _refuse_what_cannot_be(entry, logs, task)
+    log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     if as_json:
         output.document(_document(entry, logs, task))
     elif follow:
         _follow(entry, logs, log, tools)
     else:
         _write(read_log(logs, log, entry.job_id, has_ended=entry.state.is_final))
+
+
+def _refuse_what_cannot_be(entry: JobEntry, logs: JobLogs, task: int | None) -> None:
+    """Raise HpckitError for a job without a folder, and for the task of one that has no tasks."""
+    from hpckit import wiring
+
+    folder = Path(entry.folder)
+    if not wiring.job_folders().is_folder(folder):
+        raise StorageFailed(
+            f"the folder of {entry.job_id} is gone, and its logs with it: {folder}",
+            hint="if it lies on a file system that this host has not, ask on one that has; "
+            "else `hpckit jobs --rebuild` forgets ended jobs without a folder",
+        )
+    if task is not None and not logs.tasks(folder) and _is_array(folder) is False:
+        raise no_array(entry, task, f"hpckit logs {entry.job_id}")
 
 
 def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:
@@ -69,15 +85,15 @@ def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, obj
     }
 
 
-def _is_array(folder: Path) -> bool:
-    """Whether each of the job's tasks has a merged log, and the job has none."""
+def _is_array(folder: Path) -> bool | None:
+    """Whether each of the job's tasks has a merged log, and the job has none; None if not known."""
     from hpckit import wiring
 
     try:
         effective = wiring.job_folders().read_json(folder, "effective.json")
         return effective["job"]["slurm"].get("array") is not None
     except (HpckitError, KeyError, TypeError, AttributeError):
-        return False
+        return None
 
 
 def _follow(entry: JobEntry, logs: JobLogs, log: LogName, tools: TrackTools) -> None:

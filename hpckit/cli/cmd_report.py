@@ -174,6 +174,8 @@ def _print(report: JobReport, params: dict[str, Any]) -> None:
         from hpckit.report.account_csv import report_csv
 
         click.echo(report_csv(report), nl=False)
+        if not report.gpus:
+            output.talk("note  no GPU was measured in this job: there are no rows")
     elif params["as_openmetrics"]:
         from hpckit.report.account_openmetrics import report_openmetrics
 
@@ -192,7 +194,7 @@ def _show(report: JobReport, params: dict[str, Any]) -> None:
     commands = _next(report, params)
     lines = report_lines(report, width=width, next_commands=commands, now_s=time.time())
     for line in lines:
-        output.result(output.visible(line))
+        output.result(output.one_line(line))
 
 
 def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
@@ -210,7 +212,7 @@ def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
         from hpckit.app.advice import next_submission
 
         folder = Path(report.job.folder or ".")
-        commands.append(next_submission(folder, wiring.job_folders(), what))
+        commands.append(next_submission(folder, wiring.job_folders(), what, report.advice))
     return commands
 
 

@@ -54,7 +54,7 @@ def command(job_id: str | None, *, script: bool, as_json: bool) -> None:
 def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> None:
     output.labelled(
         [
-            ("job", f"{entry.job_id}   {entry.name}   site {entry.site}"),
+            ("job", f"{entry.job_id}   {output.one_line(entry.name)}   site {entry.site}"),
             ("folder", entry.folder),
             ("script", f"job.sbatch   sha256 {script_sha256[:12]}"),
             ("digest", effective["digest"][:12]),

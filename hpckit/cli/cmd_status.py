@@ -49,7 +49,7 @@ def command(job_id: str | None, *, as_json: bool) -> None:
         return
     now_s = tools.clock.now_s()
     shown = id_of(entry.job_id, task)
-    output.result(f" {shown} {entry.name}   {_headline(entry, status, now_s)}")
+    output.result(output.headline(shown, entry.name, _how(entry, status, now_s)))
     output.labelled(
         [
             *chain_row(chain),
@@ -61,7 +61,7 @@ def command(job_id: str | None, *, as_json: bool) -> None:
     )
 
 
-def _headline(entry: JobEntry, status: JobStatus, now_s: float) -> str:
+def _how(entry: JobEntry, status: JobStatus, now_s: float) -> str:
     text = output.outcome(status, now_s)
     if status.state.is_waiting:
         text += f" · submitted {format_duration(now_s - entry.created_s)} ago"

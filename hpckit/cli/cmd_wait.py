@@ -51,7 +51,7 @@ def command(
         output.document(several if len(job_ids) > 1 else documents[0])
     else:
         for entry, status in ended:
-            output.result(f" {entry.job_id} {entry.name}   {output.outcome(status)}")
+            output.result(output.headline(entry.job_id, entry.name, output.outcome(status)))
     ctx.exit(
         say_open(ended, timeout_s if timeout_s is not None and waited_s >= timeout_s else None)
     )

@@ -44,13 +44,14 @@ def _complete(
     from click.shell_completion import CompletionItem
 
     from hpckit import wiring
+    from hpckit.cli.output import one_line
     from hpckit.errors import HpckitError
 
     try:
         entries = wiring.job_index().find(incomplete)
     except HpckitError:
         return []
-    return [CompletionItem(entry.job_id, help=entry.name) for entry in entries]
+    return [CompletionItem(entry.job_id, help=one_line(entry.name)) for entry in entries]
 
 
 def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -100,6 +100,8 @@ def main() -> NoReturn:
         traceback.print_exc()
         _say(f"this is a bug in hpckit {hpckit.__version__}; please report the lines above")
         code = BUG_EXIT_CODE
+    # All is done: a Ctrl-C from here on has nothing to interrupt.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What is left goes with the process: to look through it for cycles first takes a tenth of it.
     gc.freeze()
     sys.exit(code)
@@ -113,8 +115,7 @@ def _run() -> int:
     except HpckitError as error:
         return _refused(error)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _misused(error)
     except (KeyboardInterrupt, click.Abort) as interrupt:
         # click raises Abort from the KeyboardInterrupt that holds the sentence.
         cause = interrupt.__cause__ or interrupt
@@ -126,6 +127,17 @@ def _run() -> int:
         _discard_output()
         return _refused(AdapterError(f"the output could not be written: {error.strerror}"))
     return code if isinstance(code, int) else 0
+
+
+def _misused(error: click.ClickException) -> int:
+    import io
+
+    from hpckit.cli import output
+
+    said = io.StringIO()
+    error.show(said)
+    _say(output.visible(output.shortened(said.getvalue().rstrip("\n"))))
+    return error.exit_code
 
 
 def _refused(error: HpckitError) -> int:
@@ -142,6 +154,7 @@ def _refused(error: HpckitError) -> int:
                 "exit_code": error.exit_code,
             }
         )
+    error.message = output.shortened(error.message)  # the hint stays whole: it is to be typed
     _say(f"{click.style('error', fg='red')}  {output.visible(str(error))}")
     return error.exit_code
 

@@ -22,6 +22,10 @@ _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64
 _NARROWEST = 8
 _WIDEST_PROSE = 100
+# What click.style makes of colours, bold and dim, and none of what hides text.
+_STYLED = re.compile("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
+_TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
+_END = 60
 _STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _COLOURS = {
     "COMPLETED": "green",
@@ -32,13 +36,22 @@ _COLOURS = {
 
 
 def result(text: str) -> None:
-    """Print a line of the result."""
-    click.echo(text, color=_colour())
+    """Print a line of the result; nothing in it steers the terminal."""
+    click.echo(_safe(text), color=_colour())
 
 
 def talk(text: str) -> None:
-    """Print a line that is not the result."""
-    click.echo(text, err=True, color=_colour())
+    """Print a line that is not the result; nothing in it steers the terminal."""
+    click.echo(_safe(text), err=True, color=_colour())
+
+
+def _safe(text: str) -> str:
+    """Visible text that keeps the colours which hpckit gave to a part of it."""
+    if text.isprintable():
+        return text
+    # Plain text, a style's beginning, the text in it, the style's end, plain text …
+    pieces = enumerate(_STYLED.split(text))
+    return "".join(piece if at % 2 else visible(piece) for at, piece in pieces)
 
 
 def document(value: object) -> None:
@@ -80,7 +93,7 @@ def prose(text: str, indent: int = 9) -> str:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, columns as wide as their content; an empty header prints none."""
-    lines = [header, *rows] if header else rows
+    lines = [[_on_a_line(cell) for cell in line] for line in ([header, *rows] if header else rows)]
     widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(lines[0]))]
     widths = _fitted(widths)
     for line in lines:
@@ -114,8 +127,12 @@ def _fitted(widths: list[int]) -> list[int]:
 
 
 def _cell(text: str, width: int) -> str:
-    length = len(click.unstyle(text))
-    return text + " " * (width - length) if length <= width else text[: width - 1] + "…"
+    bare = click.unstyle(text)
+    return text + " " * (width - len(bare)) if len(bare) <= width else bare[: width - 1] + "…"
+
+
+def _on_a_line(cell: str) -> str:
+    return _safe(cell).replace("\n", "\\n")
 
 
 def origin_row(*, key: str, value: str, origin: str, detail: str) -> tuple[str, str, str]:
@@ -128,6 +145,27 @@ def visible(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else f"\\u{ord(char):04x}" for char in text
     )
+
+
+def one_line(text: str) -> str:
+    """Visible text that stays on its line, such as a name that somebody made up."""
+    return visible(text).replace("\n", "\\n")
+
+
+def shortened(text: str) -> str:
+    """Text of which every overlong word, or quoted value, is its two ends and its length."""
+    return _TOO_LONG.sub(_ends, text)
+
+
+def _ends(found: re.Match[str]) -> str:
+    bare = found[0].strip("\"':,;") or found[0]
+    before, _, after = found[0].partition(bare)
+    return f"{before}{bare[:_END]} … ({len(bare)} characters) … {bare[-_END:]}{after}"
+
+
+def headline(shown_id: str, name: str, how: str) -> str:
+    """The line about a job: its id, its name and how it is."""
+    return f" {shown_id} {one_line(name)}   {how}"
 
 
 def state_word(state: JobState) -> str:
@@ -173,7 +211,7 @@ class Progress:
         if self._on:
             # A line that the terminal breaks could not be taken back.
             width = shutil.get_terminal_size((80, 24)).columns
-            sys.stderr.write(f"\r\x1b[K {text}"[: width + len("\r\x1b[K") - 1])
+            sys.stderr.write(f"\r\x1b[K {one_line(text)}"[: width + len("\r\x1b[K") - 1])
             sys.stderr.flush()
             self._shown = True
 

@@ -35,7 +35,7 @@ def show_comparison(
         return
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
     for line in comparison_lines(comparison, width=width):
-        output.result(output.visible(line))
+        output.result(output.one_line(line))
 
 
 def _side(
@@ -48,7 +48,7 @@ def _side(
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     asked = {"job_id": None, "from_": wanted} if is_place else {"job_id": wanted, "from_": None}
     made = made_report({**params, **asked}, progress)
-    return side_of(made.report, made.found, made.store, wiring.job_folders())
+    return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 
 def _is_there(wanted: str) -> bool:

@@ -18,13 +18,17 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
     from hpckit import wiring
     from hpckit.app.archive import archive
 
-    samples, size_bytes = archive(made.found, made.store, wiring.account_archive(), path, progress)
+    samples, size_bytes = archive(
+        made.gathered, made.store, wiring.account_archive(), path, progress
+    )
     each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
     output.talk(f"wrote {_name(path)}: {samples:,} GPU samples{each}")
 
 
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
+    from msgspec.structs import replace
+
     import hpckit
     from hpckit import wiring
     from hpckit.app.report_pictures import node_pictures
@@ -33,14 +37,16 @@ def write_html(made: MadeReport, path: Path) -> None:
     from hpckit.model.report_page import PageParts
     from hpckit.report.html import report_html
 
-    topologies, _ = node_topologies(made.store, made.found)
+    topologies, unread = node_topologies(made.store, made.gathered.found)
+    missing = tuple(dict.fromkeys((*made.report.missing, *unread)))
     parts = PageParts(
         texts=load_templates(wiring.resources()).texts,
         pictures=node_pictures(topologies),
         plots=wiring.plot_library(),
         hpckit=hpckit.__version__,
     )
-    page = report_html(made.report, parts, wiring.template_cache()).encode()
+    report = replace(made.report, missing=missing)
+    page = report_html(report, parts, wiring.template_cache()).encode()
     with wiring.whole_file(path) as file:
         file.write(page)
     output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
@@ -50,4 +56,4 @@ def write_html(made: MadeReport, path: Path) -> None:
 
 def _name(path: Path) -> str:
     """The file's name on one line: a terminal is not steered by it."""
-    return output.visible(str(path)).replace("\n", "\\n")
+    return output.one_line(str(path))

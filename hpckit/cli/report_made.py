@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hpckit.errors import HpckitError, NoSuchJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
+    from hpckit.account_ports import SampleStore, SlurmEnergy
+    from hpckit.app.accounts import Gathered
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
     from hpckit.model.energy_site import EnergySite
@@ -25,15 +27,16 @@ class MadeReport(Struct, frozen=True, kw_only=True):
     """The report, and the accounts that it is of."""
 
     report: JobReport
-    found: FoundAccounts
+    gathered: Gathered
     store: SampleStore
 
 
 def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) -> MadeReport:
     """The report that the command line asks for. Raises HpckitError."""
     from hpckit import wiring
+    from hpckit.app.accounts import gather
     from hpckit.app.report import ReportTools, report_of
-    from hpckit.app.report_facts import no_accounts
+    from hpckit.app.report_facts import no_accounts, not_in_an_archive
 
     asked = _asked(params)
     facts, folder, store = asked.facts, asked.folder, asked.store
@@ -55,34 +58,46 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
         slurm_energy=asked.slurm_energy,
     )
     curves = bool(params["curves"] or params["html"])
-    report = report_of(found, tools, facts, _site(params, folder), curves=curves)
+    site, unread = _site(params, facts.folder)
+    facts = replace(facts, missing=(*facts.missing, *unread))
+    gathered = gather(store, found)
+    report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
         from hpckit.app.advice import with_advice_of
 
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
-    return MadeReport(report=report, found=found, store=store)
+    if asked.is_archive and facts.folder is None:
+        lacks = not_in_an_archive(report, has_site=bool(params["site"]))
+        report = replace(report, missing=(*report.missing, *lacks))
+    return MadeReport(report=report, gathered=gathered, store=store)
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
-    """What is known of the job, where its accounts lie, and what reads them."""
+    """What is known of the job, where its accounts and it lie, and what reads the accounts.
+
+    `is_archive` where a Parquet file has the accounts.
+    """
 
     facts: JobFacts
     folder: Path
     store: SampleStore
     slurm_energy: Callable[[], SlurmEnergy] | None = None
+    is_archive: bool = False
 
 
 def _asked(params: dict[str, Any]) -> _Asked:
     from hpckit import wiring
-    from hpckit.app.report_facts import facts_of_folder
+    from hpckit.app.report_facts import facts_of_folder, folder_of_job
 
     if not params["from_"]:
         return _job(params["job_id"])
     path = Path(params["from_"])
     is_folder = path.is_dir()
     store = wiring.sample_store() if is_folder else wiring.archive_store(path)
-    folder = path if is_folder else path.parent
-    return _Asked(facts=facts_of_folder(folder, wiring.job_folders()), folder=path, store=store)
+    folders = wiring.job_folders()
+    folder = folder_of_job(path, folders) if is_folder else path.parent
+    facts = facts_of_folder(folder, folders)
+    return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
 
 
 def _job(job_id: str | None) -> _Asked:
@@ -116,12 +131,19 @@ def _job(job_id: str | None) -> _Asked:
     )
 
 
-def _site(params: dict[str, Any], folder: Path) -> EnergySite:
+def _site(params: dict[str, Any], job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
+    """The site's energy factors, and a sentence where the job's own cannot be read.
+
+    Beside accounts that are in no job's folder, another program's site.json may lie.
+    """
     from hpckit import wiring
     from hpckit.app.report_facts import energy_site
+    from hpckit.model.energy_site import EnergySite
 
     if params["site"]:
         from hpckit.app.sites import load_site
 
-        return load_site(wiring.resources(), params["site"]).energy
-    return energy_site(folder, wiring.job_folders())
+        return load_site(wiring.resources(), params["site"]).energy, ()
+    if job_folder is None:
+        return EnergySite(), ()
+    return energy_site(Path(job_folder), wiring.job_folders())

@@ -51,14 +51,16 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
     if not listed and status.state in (JobState.UNKNOWN, JobState.NOT_SUBMITTED):
         return status
     if not listed:
-        raise HpckitError(
-            f"job {entry.job_id} is no job array and has no task {task}",
-            hint=f"hpckit status {entry.job_id}",
-        )
+        raise no_array(entry, task, f"hpckit status {entry.job_id}")
     raise HpckitError(
         f"Slurm lists no task {task} of job {entry.job_id}",
         hint=f"it lists: {format_indices(listed)}",
     )
+
+
+def no_array(entry: JobEntry, task: int, hint: str) -> HpckitError:
+    """The error about a task of a job that has none; `hint` is the command for the whole job."""
+    return HpckitError(f"job {entry.job_id} is no job array and has no task {task}", hint=hint)
 
 
 def task_has_ended(status: JobStatus, task: int | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import NamedTuple
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from hpckit.adapters.sample_clock import SignalClock
     from hpckit.adapters.sample_spool import SampleSpool
-    from hpckit.app.sample import SampleEnd, SampleLoop
+    from hpckit.app.sample import SampleLoop
+    from hpckit.injob.by_hand import Place
     from hpckit.injob.sample_parts import Node
     from hpckit.injob.topology_process import TopologyProcess
     from hpckit.sample_ports import JobWatch
@@ -23,8 +26,13 @@ if TYPE_CHECKING:
 LEAST_HZ, MOST_HZ = 0.01, 100.0
 MOST_DURATION_S = 366 * 86400.0
 _LAST_COPY_S = 1.5
+_LAST_COPY_BY_HAND_S = 30.0
+"""After Ctrl-C or the end of --duration no KILL follows, and a disk may be busy."""
+_FIRST_WORDS_S = 1.0
 _LAST_WORDS_S = 4.0
 _MIB = 1024**2
+_REFUSED, _BUG = 7, 70
+"""Exit codes by hand, those of hpckit.errors."""
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
 _BY_HAND = "--by-hand"
 
@@ -52,7 +60,7 @@ class Wish(NamedTuple):
 
 
 def sample(words: list[str], env: dict[str, str]) -> int | None:
-    """Sample until the job ends; None for a wrong command line, else 0 whatever happens.
+    """Sample until the job ends; None for a wrong command line, else 0 whatever happens in a job.
 
     `--out DIR` is the job folder, `--hz` 0.01 to 100 (1 unless said), `--duration` seconds,
     `--parent` a process whose end is the end. A sampler never fails a job: what went wrong is one
@@ -61,13 +69,17 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
     wish = wish_of(words)
     if wish is None:
         return None
+    code = 0
     try:
+        _no_closed_streams()
         _Run(wish, words, env).run()
     except OSError as error:
         say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling ends here")
+        code = _REFUSED
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
         say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling ends here")
-    return 0
+        code = _BUG
+    return code if wish.by_hand else 0
 
 
 def wish_of(words: list[str]) -> Wish | None:
@@ -93,23 +105,6 @@ def wish_of(words: list[str]) -> Wish | None:
     return Wish(options["--out"], hz, duration_s, parent, without, by_hand)
 
 
-def _word(path: str) -> str:
-    """A path as a word of bash; what cannot be seen is an escape that bash understands."""
-    from shlex import quote
-
-    if path.isprintable():
-        return quote(path)
-    return f"$'{''.join(map(_escaped, path))}'"
-
-
-def _escaped(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
-        return f"\\x{ord(char) - 0xDC00:02x}"
-    if char in "\\'":
-        return f"\\{char}"
-    return char if char.isprintable() else f"\\U{ord(char):08x}"
-
-
 class _Run:
     def __init__(self, wish: Wish, words: list[str], env: Mapping[str, str]) -> None:
         from hpckit.adapters.sample_guard import Beat
@@ -122,40 +117,47 @@ class _Run:
         self._loop: SampleLoop | None = None
         self._topology: TopologyProcess | None = None
         self._sampling_since_s = 0.0
+        self._place: Place | None = None
+        self._node: Node | None = None
+        self._ends: frozenset[int] = frozenset()
+        self._clock: SignalClock | None = None
+        self._is_unsaid = False
 
     def run(self) -> None:
         """Begin, sample, end; ends the process where everything went well."""
-        from hpckit.adapters.sample_clock import listen
+        from hpckit.adapters.sample_clock import SignalClock, listen
         from hpckit.adapters.sample_guard import Guard
         from hpckit.adapters.sample_spool import SampleSpool
 
-        ends = listen(by_hand=self._wish.by_hand)
+        self._ends = ends = listen(by_hand=self._wish.by_hand)
+        self._clock = clock = SignalClock(ends)
         os.nice(19)
         _first_to_go()
         Guard(self._beat, ends, self._hung)
         self._spool = spool = SampleSpool(self._wish.out, self._target(), say=self._say)
         try:
-            end, gpus, why = self._sample(spool, ends)
+            self._sample(spool, clock)
         finally:
-            self._close(spool)
-        self._leave(end, gpus, why)
+            self._say_all(self._close(spool, self._last_copy_s()))
+        self._say_last()
+        # Without waiting for a thread that a dead file system may hold.
+        os._exit(self._code())
 
-    def _sample(self, spool: SampleSpool, ends: frozenset[int]) -> tuple[SampleEnd, int, str]:
-        """Sample to the end; how it ended, how many GPUs there were, and why none of NVIDIA's."""
+    def _sample(self, spool: SampleSpool, clock: SignalClock) -> None:
+        """Sample to the end."""
         from zlib import crc32
 
-        from hpckit.adapters.sample_clock import SignalClock
         from hpckit.adapters.sample_guard import LIMIT_S
         from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
         from hpckit.injob.sample_parts import Node
 
         wish = self._wish
-        node = Node(self._env, wish.hz, wish.without, self._beat)
+        self._node = node = Node(self._env, wish.hz, wish.without, self._beat)
         tools = SampleTools(
             gpus=node.gpus,
             host=node.host,
             sink=spool,
-            clock=SignalClock(ends),
+            clock=clock,
             watch=self._watch(node),
             beat=self._beat,
             progress=self._progress(),
@@ -171,15 +173,49 @@ class _Run:
         self._sampling_since_s = time.monotonic()
         self._beat.begun_ns = time.monotonic_ns()
         self._beat.limit_s = LIMIT_S
-        end = loop.run()
-        return end, sum(len(one.describe()) for one in node.gpus), node.refused.get("nvidia", "")
+        loop.run()
 
-    def _close(self, spool: SampleSpool) -> None:
+    def _close(self, spool: SampleSpool, limit_s: float) -> list[str]:
+        """End the copy and keep the rest; what is to be said of it, once nothing is left to do."""
         if self._topology is not None:
             self._topology.end()
-        kept = spool.close(_LAST_COPY_S)
+        kept = spool.close(limit_s, self._hurry())
+        out, target = self._wish.out, self._target()
+        told = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
-            self._say(f"not all reached {self._wish.out}; the rest is in {kept} on this node")
+            told.append(f"not all reached {out}; the rest is in {kept} on this node")
+        if self._wish.by_hand:
+            from hpckit.injob.by_hand import Place
+
+            if spool.is_unsynced:
+                told.append(f"{out}/{target}: not synced in time; the last samples may be lost")
+            self._place = Place(out, target, spool.reached, kept, spool.is_lost)
+        return told
+
+    def _say_all(self, sentences: list[str]) -> None:
+        """Standard error may lie where nothing answers, or be a terminal that was stopped."""
+        for sentence in sentences:
+            self._say(sentence)
+
+    def _last_copy_s(self) -> float:
+        """How long the end may wait for the folder: KILL soon follows TERM, HUP and a job's end."""
+        heard = None if self._clock is None else self._clock.heard
+        is_job = not self._wish.by_hand or "SLURM_JOB_ID" in self._env
+        if is_job or heard not in (None, signal.SIGINT):
+            return _LAST_COPY_S
+        show(b"\r writing what is left to its folder \x1b[K")
+        return _LAST_COPY_BY_HAND_S
+
+    def _hurry(self) -> Callable[[], bool]:
+        """Asks whether somebody wants the end once more while the folder is waited for."""
+        from_ns = time.monotonic_ns() + int(_LAST_COPY_S * 1e9)
+
+        def is_hurried() -> bool:
+            # Waiting hangs nowhere: the guard counts from each look.
+            self._beat.begun_ns = now_ns = time.monotonic_ns()
+            return now_ns >= from_ns and bool(signal.sigpending() & self._ends)
+
+        return is_hurried
 
     def _say(self, text: str) -> None:
         say(f"{sampler_on(self._env)}: {text}")
@@ -229,28 +265,36 @@ class _Run:
         self._topology = topology = self._topology_process()
         is_shown = self._wish.by_hand and os.isatty(2)
 
-        def show(ticks: int, seconds: float) -> None:
+        def progress(ticks: int, seconds: float) -> None:
             if topology is not None:
                 topology.look()
-            if not is_shown:
-                return
-            line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
-            os.write(2, line.encode())
+            if is_shown:
+                line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
+                show(line.encode())
 
-        return show
+        return progress
 
-    def _leave(self, end: SampleEnd, gpus: int, why: str) -> NoReturn:
-        """End without waiting for a thread that a dead file system may hold."""
-        if self._wish.by_hand:
-            if os.isatty(2):
-                os.write(2, b"\r\x1b[K")
-            path = f"{self._wish.out}/{self._target()}"
-            sys.stdout.write(
-                f" wrote  {end.ticks} samples of {_what(gpus)} · {_word(path)}\n{_note(gpus, why)}"
-                f" next   hpckit report --from {_word(self._wish.out)}\n"
-            )
-            sys.stdout.flush()
-        os._exit(0)
+    def _say_last(self) -> None:
+        """Tell a person what there is."""
+        if self._place is None or self._loop is None or self._node is None:
+            return
+        from hpckit.injob.by_hand import last_words
+
+        show(b"\r\x1b[K")
+        gpus = sum(len(one.describe()) for one in self._node.gpus)
+        why = self._node.refused.get("nvidia", "")
+        text = last_words(self._loop.ticks, gpus, why, self._place)
+        try:
+            os.write(1, text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+
+    def _code(self, *, is_over: bool = True) -> int:
+        """A job's sampler always ends with 0; by hand a person is told."""
+        if not self._wish.by_hand:
+            return 0
+        return 0 if is_over and self._place is not None and self._place.is_whole else _REFUSED
 
     def _hung(self, is_asked: bool) -> NoReturn:
         """What is under way does not return: write what there is, and go on without that GPU.
@@ -264,11 +308,25 @@ class _Run:
         is_over = is_asked or (left_s is not None and left_s <= 0)
         is_end = is_over or gpu is None or gpu in wish.without
         try:
-            _in_time(lambda: self._keep_what_there_is(is_end))
+            _in_time(lambda: self._say(self._why_it_hangs()), _FIRST_WORDS_S)
+            told: list[str] = []
+            _in_time(lambda: told.extend(self._keep_what_there_is(is_end)))
+            _in_time(lambda: self._say_all(told))
             if not is_end and gpu is not None:
                 self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
+            _in_time(self._say_last_or_why)
         finally:
-            os._exit(0)
+            os._exit(self._code(is_over=is_over and not self._is_unsaid))
+
+    def _say_last_or_why(self) -> None:
+        """The same in a thread, where nobody hears of an error."""
+        self._is_unsaid = True
+        try:
+            self._say_last()
+        except OSError as error:
+            self._say(f"{error.filename or ''}: {reason(error)}")
+        else:
+            self._is_unsaid = False
 
     def _begin_again(self, wish: Wish) -> None:
         try:
@@ -277,31 +335,50 @@ class _Run:
             why = f"{sys.executable}: {reason(error)}; sampling ends here"
             _in_time(lambda: self._say(why))
 
-    def _keep_what_there_is(self, is_end: bool) -> None:
+    def _why_it_hangs(self) -> str:
         gpu, loop = self._beat.gpu, self._loop
-        is_writing = loop is not None and loop.is_writing
         if gpu is not None:
-            self._say(f"the driver does not answer for {gpu}; it is left out from here on")
-        else:
-            what = "a write on this node" if is_writing else "a call of the system"
-            late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
-            self._say(f"{what} did not return for {late_s:.0f} s; sampling ends here")
-        if loop is not None and not is_writing:
+            return f"the driver does not answer for {gpu}; it is left out from here on"
+        is_writing = loop is not None and loop.is_writing
+        what = "a write on this node" if is_writing else "a call of the system"
+        late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
+        return f"{what} did not return for {late_s:.0f} s; sampling ends here"
+
+    def _keep_what_there_is(self, is_end: bool) -> list[str]:
+        """Write it, and end the copy; what is to be said then."""
+        loop = self._loop
+        if loop is not None and not loop.is_writing:
             if is_end:
                 loop.end_hung()
             else:
                 loop.keep_written()
-        if self._spool is not None:
-            self._close(self._spool)
+        return self._close(self._spool, _LAST_COPY_S) if self._spool else []
 
 
-def _in_time(work: Callable[[], None]) -> None:
+def show(text: bytes) -> None:
+    """Show a person a line on a terminal, if there is one, and it was not stopped with Ctrl-S."""
+    import select
+
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if os.isatty(2) and poll.poll(0):
+        os.write(2, text)
+
+
+def _no_closed_streams() -> None:
+    """What the sampler opens is never taken for a standard stream: closed ones take nothing."""
+    while (fd := os.open(os.devnull, os.O_RDONLY)) <= 2:  # noqa: PLR2004  0, 1 and 2
+        pass
+    os.close(fd)
+
+
+def _in_time(work: Callable[[], object], limit_s: float = _LAST_WORDS_S) -> None:
     """Do what may hang: on this node, or in the job folder, where standard error is."""
     import threading
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join(_LAST_WORDS_S)
+    thread.join(limit_s)
 
 
 def _first_to_go() -> None:
@@ -311,14 +388,3 @@ def _first_to_go() -> None:
             file.write(b"1000")
     except OSError:
         return
-
-
-def _what(gpus: int) -> str:
-    return f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
-
-
-def _note(gpus: int, why: str) -> str:
-    """Why no GPU was sampled: NVML's error by its name, or a sentence."""
-    if gpus or not why:
-        return ""
-    return f" note   no GPU: {why if ' ' in why else f'NVML {why}'}\n"

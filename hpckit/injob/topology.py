@@ -64,9 +64,20 @@ def write_topology(root: str, target: str, node: str, settings: NodeSettings | N
     os.makedirs(folder, mode=0o700, exist_ok=True)
     temporary = f"{folder}/.{name}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        _remove(temporary)  # the disk may be full, and the samples need it
+        raise
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
 
 
 def _ends_with(parent: int) -> bool:

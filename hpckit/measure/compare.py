@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Struct
 
 from hpckit.measure.compare_series import QUANTITIES, USEFUL_FRAC, JobSeries, series_of
-from hpckit.measure.compare_why import NOT_MEASURED, which, why_unknown
+from hpckit.measure.compare_used import RANKS_ALONE, used_by, why_not_used
+from hpckit.measure.compare_why import NOT_MEASURED, notes_of_missing, which, why_unknown
 from hpckit.measure.spread import (
     Floats,
     Spread,
@@ -46,17 +47,20 @@ _SURE_SIGNS: Final = 3.0
 _HALF_WIDTH: Final = 1.96
 """Standard errors in the half width of the 95 % interval of a measured energy."""
 _S_PER_H: Final = 3600.0
+_ONE: Final = "each job is one run: what differs from run to run of the same job is in no interval"
 
 
 class ComparedSide(Struct, frozen=True, kw_only=True):
     """One of the jobs: its report, its samples, and what it was asked to be, by dotted key.
 
-    Chunks of all incarnations may come; the last one counts. `recipe` None is not known.
+    Chunks and `world_size`, how many ranks there were by what they say, are of the last
+    incarnation. `recipe` or `world_size` None is not known.
     """
 
     report: JobReport
     chunks: Iterable[SampleChunk]
     recipe: Mapping[str, str] | None = None
+    world_size: int | None = None
 
 
 def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
@@ -75,7 +79,29 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
         b=_job(b.report),
         recipe=_recipe(a.recipe, b.recipe),
         quantities=quantities,
-        notes=(*_notes(first, second, same_boards=same), *_split(a, b)),
+        notes=(
+            *_notes(first, second, same_boards=same),
+            *_split(a, b),
+            *notes_of_missing(a.report, b.report),
+        ),
+    )
+
+
+def compare_ranks(a: ComparedSide, b: ComparedSide) -> Comparison:
+    """B against A where neither has a GPU: a number each, of what their ranks used."""
+    first, second = used_by(a.report, a.world_size), used_by(b.report, b.world_size)
+    cpu_s = first.cpu_s, second.cpu_s
+    rss_bytes = first.max_rss_bytes, second.max_rss_bytes
+    return Comparison(
+        a=_job(a.report),
+        b=_job(b.report),
+        recipe=_recipe(a.recipe, b.recipe),
+        quantities=(
+            _of_one_run("cpu_s", *cpu_s, why_not_used(first, second, cpu_s)),
+            _of_one_run("max_rss_bytes", *rss_bytes, why_not_used(first, second, rss_bytes)),
+            _duration(a, b),
+        ),
+        notes=(RANKS_ALONE, _ONE, *notes_of_missing(a.report, b.report)),
     )
 
 
@@ -312,10 +338,19 @@ def _mean_of(values: Sequence[float | None]) -> float | None:
 
 
 def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:
-    """How long each ran: two numbers, and nothing that tells how runs of a job differ."""
+    """How long each ran."""
     first, second = (end_s - begin_s for begin_s, end_s in map(_span, (a.report, b.report)))
+    return _of_one_run("elapsed_s", first, second)
+
+
+def _of_one_run(
+    name: str, first: float | None, second: float | None, because: str = ""
+) -> ComparedQuantity:
+    """Two numbers, and nothing that tells how runs of a job differ; `because` one is not known."""
+    if first is None or second is None:
+        return _unknown(name, first, second, because)
     return ComparedQuantity(
-        name="elapsed_s",
+        name=name,
         a=first,
         b=second,
         difference=Interval(value=second - first),
@@ -352,7 +387,7 @@ def _recipe(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[s
 
 
 def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
-    yield "each job is one run: what differs from run to run of the same job is in no interval"
+    yield _ONE
     yield f"the first {max(a.skipped_s, b.skipped_s):.0f} s are left out (start, delay of sensors)"
     few = inf if same_boards else min(len(a.uuids), len(b.uuids))
     if few < _FEW_BOARDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from hpckit.measure.compare_series import WARM_UP_FRAC
 from hpckit.measure.spread import LEAST_INDEPENDENT, LEAST_SAMPLES, Floats, lack_of
+from hpckit.model.account import JobReport
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
@@ -36,6 +37,13 @@ def why_unknown(
 def which(are_absent: Sequence[bool]) -> str:
     """`A`, `B` or `A and B`."""
     return " and ".join(name for name, is_so in zip("AB", are_absent, strict=True) if is_so)
+
+
+def notes_of_missing(*reports: JobReport) -> Iterator[str]:
+    """That a report has less than its job had, of A's and B's each."""
+    for name, report in zip("AB", reports, strict=True):
+        if report.missing:
+            yield f"of {name} something is missing: its own report says what"
 
 
 def _lack(matrix: Floats | None, bin_s: float, absent: str) -> list[tuple[str, float]]:

@@ -51,6 +51,11 @@ class RankStart(Struct, frozen=True, kw_only=True):
     nvml_init_ms: float | None = None
     nvml_refused: str | None = None
 
+    @property
+    def identity(self) -> tuple[str, str | None, int, int, int]:
+        """What no other life has: a process of one boot that began at this nanosecond."""
+        return self.node, self.boot_id, self.rank, self.pid, self.at.monotonic_ns
+
 
 class RankEnd(Struct, frozen=True, kw_only=True):
     """A rank's last line; what could not be read is None.
@@ -83,7 +88,8 @@ class RankEnd(Struct, frozen=True, kw_only=True):
 class RankLedger(Struct, frozen=True, kw_only=True):
     """Both ends of a rank; `end` None is one that was killed, or still runs.
 
-    `left_out` has a sentence for each number of theirs that cannot be, and is None for that.
+    `left_out` has a sentence for each number of theirs that cannot be, and is None for that, and
+    one where its end is there again.
     """
 
     start: RankStart

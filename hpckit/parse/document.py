@@ -24,6 +24,8 @@ from hpckit.model.rules import InvalidValue, file_key
 T = TypeVar("T")
 Tree = dict[str, Any]
 
+UNKNOWN_KEY = "unknown key"
+"""The `reason` of the ConfigError for one."""
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
 _EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
 _INT64 = (-(2**63), 2**63 - 1)
@@ -143,7 +145,7 @@ def _misplaced_key(
         inner = dataclass_of(hint)
         if inner is not None and name in {file_key(field) for field, _ in field_types(inner)}:
             return ConfigError(
-                "unknown key",
+                UNKNOWN_KEY,
                 source=source,
                 key=f"{path}{name}",
                 hint=f"did you mean `{path}{table}.{name}`?",
@@ -195,7 +197,7 @@ def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) ->
     near = _nearest(str(name), list(known), cutoff=0.0)
     good = f"did you mean `{near[0]}`? " if near else ""
     return ConfigError(
-        "unknown key", source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"
+        UNKNOWN_KEY, source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"
     )
 
 

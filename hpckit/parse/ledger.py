@@ -6,6 +6,7 @@ import json
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from hpckit.errors import ParseError
 from hpckit.model.account_files import LEDGER_SCHEMA
@@ -18,6 +19,7 @@ from hpckit.parse.excerpt import refusal
 T = TypeVar("T")
 
 TOOL: Final = "rank ledger"
+_AGAIN: Final = "an end that is there again counts once"
 _EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
 
 
@@ -29,7 +31,8 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     that has its `pid`, or, in older files, of the last without one. A life without an end was
     killed, or still runs; of a last line that was cut short nothing is taken. Records that this
     version does not know are passed over. Behind a line that is wrong nothing is read. A number
-    that cannot be is left out, which `left_out` of its life says.
+    that cannot be is left out, and so is an end that is there again: `left_out` of its life says
+    it.
     """
     lives = _Lives()
     lines = text.split("\n")
@@ -56,6 +59,7 @@ class _Lives:
         self.found: list[RankLedger] = []
         self._begun: list[int] = []
         self._begun_by: dict[int, list[int]] = {}
+        self._ended: dict[RankEnd, int] = {}
 
     def begin(self, life: RankLedger) -> None:
         """Add a life without an end."""
@@ -64,8 +68,20 @@ class _Lives:
         self._begun.append(place)
         self._begun_by.setdefault(life.start.pid, []).append(place)
 
-    def place_of(self, end: RankEnd) -> int | None:
-        """Whose end it is, None if it can be nobody's."""
+    def finish(self, end: RankEnd, left_out: tuple[str, ...]) -> bool:
+        """Give an end to its life, whether or not it is there again; False if it is nobody's."""
+        place = self._place_of(end)
+        if place is None and end not in self._ended:
+            return False
+        if place is None:
+            place, left_out = self._ended[end], (_AGAIN,)
+        self._ended[end] = place
+        life = self.found[place]
+        if life.left_out[-1:] != (_AGAIN,):  # the last thing that a life is told of
+            self.found[place] = replace(life, end=end, left_out=life.left_out + left_out)
+        return True
+
+    def _place_of(self, end: RankEnd) -> int | None:
         begun = self._begun if end.pid is None else self._begun_by.get(end.pid, [])
         while begun:
             place = begun.pop()
@@ -86,11 +102,8 @@ def _take(lives: _Lives, tree: dict[str, Any], line: str, line_no: int) -> None:
     elif record == "end":
         left_out = _left_out(tree, RankEnd, line, line_no)
         end = _converted(tree, RankEnd, line, line_no)
-        at = lives.place_of(end)
-        if at is None:
+        if not lives.finish(end, left_out):
             raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
-        start, before = lives.found[at].start, lives.found[at].left_out
-        lives.found[at] = RankLedger(start=start, end=end, left_out=before + left_out)
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
 

@@ -88,6 +88,7 @@ class SampleReader:
         self._now = _Gathered()
         self._head = b""
         self._events_left = MOST_EVENTS
+        self._orphans = 0
         self.unknown_blocks = 0
         """Blocks of kinds that this version does not know."""
 
@@ -187,9 +188,15 @@ class SampleReader:
     def _refuse_other(self) -> None:
         """Refuse a file whose beginning is none of a sample file."""
         head = self._head
+        shown = head.decode("latin-1").split("\n", 1)[0]
+        if self._orphans:
+            raise refusal(
+                f"no block META is whole, by which its {self._orphans:,} other blocks are read",
+                tool=TOOL, line_no=1, line=shown,
+                expected="META as the first block: the beginning is damaged, or elsewhere",
+            )  # fmt: skip
         if head[: len(MAGIC)] == MAGIC[: len(head)]:
             return
-        shown = head.decode("latin-1").split("\n", 1)[0]
         raise refusal(
             "this is no sample file", tool=TOOL, line_no=1, line=shown,
             expected="blocks that begin with HKS1, as the sampler writes them",
@@ -202,7 +209,10 @@ class SampleReader:
         size = sizes.get(header.kind)
         if size is None:
             self.unknown_blocks += 1
-        elif meta is None or header.record_bytes != size or len(payload) % size or _is_late(header):
+        elif meta is None:
+            self._orphans += 1
+            self._walk.lost_bytes += HEADER_BYTES + len(payload)
+        elif header.record_bytes != size or len(payload) % size or _is_late(header):
             self._walk.lost_bytes += HEADER_BYTES + len(payload)
         else:
             now.first = now.first or header

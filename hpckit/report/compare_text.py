@@ -30,6 +30,8 @@ class _Title(NamedTuple):
 
 _SHOWN: Final = {
     "elapsed_s": _Title("duration", "s"),
+    "cpu_s": _Title("CPU time", "s"),
+    "max_rss_bytes": _Title("largest process", "MiB", 1 / 2**20),
     "energy_per_gpu_hour_j": _Title("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
     "power_w": _Title("power", "W"),
     "power_at_equal_temperature_w": _Title(" at equal temp.", "W"),
@@ -45,14 +47,14 @@ _SHOWN: Final = {
 """In this order."""
 _NAMED: Final = {"power_at_equal_temperature_w": "power at equal temp."}
 """Away from the row of power."""
-_BRIEF: Final = {"elapsed_s": "one run each"}
+_BRIEF: Final = dict.fromkeys(("elapsed_s", "cpu_s", "max_rss_bytes"), "one run each")
 _NO_RATIO: Final = frozenset(
     {"temperature_c"} | {name for name in _SHOWN if name.endswith("_frac")}
 )
 """A part of a part, or of degrees above ice, says nothing."""
 _LEGEND: Final = "none seen (x): of a true difference of x, 8 of 10 such pairs would have shown it"
 _NAME: Final = 23
-_VALUE: Final = 7
+_VALUE: Final = 6
 _APART: Final = 15
 _MOST_RECIPE: Final = 3
 
@@ -67,7 +69,7 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
     lines = [
         *_cut([f" A  {_job(comparison.a)}", f" B  {_job(comparison.b)}"], width),
         *_recipe(comparison, width),
-        f" {'':<{_NAME}}{'A':>{_VALUE}}{'B':>{_VALUE}}  B − A (95 %)",
+        f" {'':<{_NAME}} {'A':>{_VALUE}} {'B':>{_VALUE}}  B − A (95 %)",
     ]
     by_name = {one.name: one for one in comparison.quantities}
     shown = [(by_name[name], title) for name, title in _SHOWN.items() if name in by_name]
@@ -99,7 +101,7 @@ def _job(job: ComparedJob) -> str:
 
 def _recipe(comparison: Comparison, width: int) -> list[str]:
     if comparison.recipe is None:
-        return _labelled("recipe", "not known: one of them has no effective.json to tell it", width)
+        return _labelled("recipe", "not known: no effective.json tells it of one of them", width)
     if not comparison.recipe:
         return _labelled("recipe", "the same", width)
     shown = list(comparison.recipe[:_MOST_RECIPE])
@@ -115,7 +117,7 @@ def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
         return "", False
     values = [_value(value, title.factor) for value in (one.a, one.b)]
     name = f"{title.name}, {title.unit}"
-    line = f" {name:<{_NAME}}{values[0]:>{_VALUE}}{values[1]:>{_VALUE}}"
+    line = f" {name:<{_NAME}} {values[0]:>{_VALUE}} {values[1]:>{_VALUE}}"
     if one.difference is not None:
         line += f"  {_apart(one, title.factor):<{_APART}}"
     whole = f"{line}  {_said(one, title.factor)}".rstrip()
@@ -141,7 +143,7 @@ def _apart(one: ComparedQuantity, factor: float) -> str:
 
 def _said(one: ComparedQuantity, factor: float) -> str:
     if one.verdict is Verdict.NOT_KNOWN:
-        return _BRIEF.get(one.name, one.because)
+        return one.because if one.difference is None else _BRIEF.get(one.name, one.because)
     if one.verdict is Verdict.DIFFERS:
         has_ratio = one.ratio is not None and one.name not in _NO_RATIO
         share = f" {_signed((one.ratio.value - 1) * 100)} %" if one.ratio and has_ratio else ""

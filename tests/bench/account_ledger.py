@@ -25,12 +25,16 @@ COMMAND_S = 3.0
 
 
 class Took(NamedTuple):
-    """Milliseconds of the slowest of the ranks: `entry_ms` without its nvmlInit, `raw_ms` with."""
+    """Milliseconds of the slowest of the ranks: `entry_ms` without its nvmlInit, `raw_ms` with.
+
+    `cpu_ms` is the CPU time of all ranks and their commands, divided by their number.
+    """
 
     entry_ms: float
     exit_ms: float
     raw_ms: float
     init_ms: float
+    cpu_ms: float
 
 
 def at_once(bench: Bench) -> Iterator[Figure]:
@@ -40,11 +44,13 @@ def at_once(bench: Bench) -> Iterator[Figure]:
     pairs = [(once(bench, "0"), once(bench, "1")) for _ in range(rounds)]
     raw_ms = statistics.median(took.raw_ms for _, took in pairs)
     init_ms = statistics.median(took.init_ms for _, took in pairs)
+    cpu_ms = [statistics.median(pair[on].cpu_ms for pair in pairs) for on in (0, 1)]
     for at, what in enumerate(("entry, nvmlInit apart", "exit")):
         without, added = (statistics.median(pair[on][at] for pair in pairs) for on in (0, 1))
         beside = f"without {without:.0f} ms, with {added:.0f} ms"
         if not at:
             beside += f", {raw_ms:.0f} ms with nvmlInit (median {init_ms:.0f} ms)"
+            beside += f"; CPU time of a rank {cpu_ms[0]:.1f} ms, {cpu_ms[1]:.1f} ms with it"
         yield Figure(
             name=f"{what}, {RANKS} ranks at once",
             value=added - without, unit="ms", limit=LIMIT_MS,
@@ -60,9 +66,11 @@ def once(bench: Bench, ledger: str) -> Took:
     begun = [(time.time(), _rank(bench, folder, str(rank), ledger, end_s)) for rank in range(RANKS)]
     left = {process.pid: process for _, process in begun}
     ended: dict[int, float] = {}
+    cpu_s = 0.0
     while left:
-        pid, _ = os.wait()
+        pid, _, usage = os.wait3(0)
         ended[pid] = time.time()
+        cpu_s += usage.ru_utime + usage.ru_stime
         left.pop(pid).returncode = 0
     inits_ms = _inits_ms(folder)
     entries, exits, raw = [], [], []
@@ -72,7 +80,8 @@ def once(bench: Bench, ledger: str) -> Took:
         raw.append(1000 * (first_s - begun_s))
         entries.append(raw[-1] - inits_ms.get(rank, 0))
         exits.append(1000 * (ended[process.pid] - last_s))
-    return Took(max(entries), max(exits), max(raw), statistics.median(inits_ms.values() or [0]))
+    init_ms = statistics.median(inits_ms.values() or [0])
+    return Took(max(entries), max(exits), max(raw), init_ms, 1000 * cpu_s / RANKS)
 
 
 def _inits_ms(folder: Path) -> dict[int, float]:

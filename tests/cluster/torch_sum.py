@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import torch.distributed as dist  # type: ignore[import-not-found,unused-ignore]
 from torch import tensor  # type: ignore[import-not-found,unused-ignore]
+
+# How long the others stay when a rank has gone: over NCCL they would not notice for minutes.
+NOTICED_S = 5
 
 
 def main(words: list[str]) -> None:
@@ -20,7 +24,12 @@ def main(words: list[str]) -> None:
             raise ValueError("one of the ranks gives up")
         sys.exit(int(words[1]))
     total = tensor([dist.get_rank() + 1])
-    dist.all_reduce(total)
+    try:
+        dist.all_reduce(total)
+    except RuntimeError:
+        # gloo tells at once of a rank that left, while that one's process is still ending.
+        time.sleep(NOTICED_S)
+        raise
     seen = [os.environ[name] for name in ("SLURM_PROCID", "GROUP_RANK", "LOCAL_RANK")]
     print(dist.get_rank(), *seen, os.uname().nodename, total.item(), flush=True)
     # A rank that leaves early takes its connections with it.

@@ -180,3 +180,12 @@ def test_a_rebuild_counts_as_a_new_addition(job_index: JobIndex) -> None:
         job_index.add(entry(job_id))
     job_index.rebuild([entry("L1")], [])
     assert ids(job_index.latest(None)) == ["L1", "L2"]
+
+
+def test_all_of_a_sound_index_can_be_read(job_index: JobIndex) -> None:
+    """What can be read of a sound index is all of it, newest first, and there is no problem."""
+    assert job_index.readable() == ([], None)
+    array = replace(entry("4"), parts=(JobPart(offset=0, job_id=JobId("4")),), exit_code=1)
+    job_index.add(array)
+    job_index.add(entry("5", 2.0))
+    assert job_index.readable() == ([entry("5", 2.0), array], None)

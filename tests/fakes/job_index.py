@@ -57,3 +57,7 @@ class MemoryJobIndex:
         """The newest jobs, newest first; None is all."""
         later_first = reversed(self._entries.values())
         return sorted(later_first, key=lambda entry: -entry.created_s)[:limit]
+
+    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
+        """All jobs: what is in memory can be read."""
+        return self.latest(None), None

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import gather
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import JobReport
@@ -39,7 +40,9 @@ def report_or_refusal(folder: Path) -> JobReport | None:
     """The report, also in all its outputs, None for a refusal."""
     store = FileSampleStore()
     try:
-        report = report_of(store.find(folder), ReportTools(store=store), JobFacts(), EnergySite())
+        report = report_of(
+            gather(store, store.find(folder)), ReportTools(store=store), JobFacts(), EnergySite()
+        )
     except HpckitError:
         return None
     assert len(report_lines(report, width=80)) <= 24

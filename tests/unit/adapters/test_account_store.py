@@ -78,6 +78,25 @@ def test_links_and_fifos_are_named_and_not_read(tmp_path: Path) -> None:
     )
 
 
+def test_folders_and_files_in_each_others_place_are_named(tmp_path: Path) -> None:
+    """A folder that is called as a ledger is no ledger, and a file no incarnation."""
+    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
+    (place / "rank-1.ledger").mkdir()
+    (place / "node-n1.samples").mkdir()
+    laid(tmp_path / "account", "restart-1")
+    assert FileSampleStore().find(tmp_path).missing == (
+        "account/restart-1 is not read: it is a file, expected a folder",
+        "restart-0/node-n1.samples is not read: it is a folder, expected a file",
+        "restart-0/rank-1.ledger is not read: it is a folder, expected a file",
+    )
+
+
+def test_accounts_that_are_no_folder_are_named(tmp_path: Path) -> None:
+    """A file in the place of `account/` is why there are no accounts."""
+    (told,) = FileSampleStore().find(laid(tmp_path, "account")).missing
+    assert told.endswith("/account is not read: it is a file, expected a folder")
+
+
 def test_many_odd_things_are_counted(tmp_path: Path) -> None:
     """A thousand links make a few sentences."""
     place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")

@@ -113,8 +113,23 @@ def test_a_probe_leaves_nothing(tmp_path: Path) -> None:
 def test_a_probe_below_a_file_is_refused(tmp_path: Path) -> None:
     """Below a file no folder can be made, and the probe says so."""
     (tmp_path / "file").touch()
-    with pytest.raises(StorageFailed, match="no job folder can be made"):
+    with pytest.raises(StorageFailed, match=r"no job folder can be made"):
         FOLDERS.probe(tmp_path / "file" / "jobs")
+
+
+def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
+    """Neither a probe nor a new folder says that there is a file."""
+    (tmp_path / "jobs").symlink_to(tmp_path / "scratch")
+    with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
+        FileJobFolders().probe(tmp_path / "jobs")
+    with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
+        FileJobFolders().create(tmp_path / "jobs", "one")
+
+
+def test_a_root_whose_name_cannot_be_is_refused(tmp_path: Path) -> None:
+    """What keeps it from being looked at keeps a folder from being made there."""
+    with pytest.raises(StorageFailed, match=r"no job folder can be made in .*: File name too long"):
+        FileJobFolders().probe(tmp_path / ("x" * 300) / "jobs")
 
 
 def test_what_is_a_folder(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ for n in range(50):
                        folder="/f", created_s=float(n), state=JobState.PENDING))
 """
 
+PAGE_BYTES = 4096  # SQLite's, unless said
+
 
 def entry(job_id: str) -> JobEntry:
     """A job of that id."""
@@ -277,3 +279,133 @@ def test_sqlite_is_imported_when_used() -> None:
     # Coverage would load sqlite3 itself.
     env = {name: os.environ[name] for name in os.environ if name != "COVERAGE_PROCESS_CONFIG"}
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
+
+
+DAMAGE = [
+    ("submission", "NULL"),
+    ("job_id", "x'4c'"),
+    ("job_id", "'a b'"),
+    ("cluster", "x'41'"),
+    ("name", "x'1b'"),
+    ("name", "CAST(x'ff41' AS TEXT)"),
+    ("site", "x'41'"),
+    ("folder", "x'ff'"),
+    ("folder", "''"),
+    ("folder", "'jobs/a'"),
+    ("folder", "'/' || CAST(x'00' AS TEXT)"),
+    ("folder", "printf('/%.5000c', 'x')"),
+    ("created_s", "'abc'"),
+    ("created_s", "9e300"),
+    ("created_s", "9e999"),
+    ("created_s", "-1"),
+    ("state", "x'41'"),
+    ("exit_code", "'x'"),
+    ("exit_code", "0.5"),
+    ("parts", "x'ff00'"),
+    ("parts", "'1:x y'"),
+    ("parts", "printf('%.5000c:1 ', '1')"),
+    ("chain", "x'41'"),
+    ("stage", "x'41'"),
+]
+
+
+def damaged_index(path: Path, column: str, value: str) -> SqliteJobIndex:
+    """An index of two jobs, the newer one with this value of SQL in a column."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    index.add(replace(entry("L2"), created_s=2.0))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"UPDATE jobs SET {column} = {value} WHERE rowid = 2")  # noqa: S608  ours
+    return index
+
+
+@pytest.mark.parametrize(("column", "value"), DAMAGE)
+def test_a_damaged_value_is_named(path: Path, column: str, value: str) -> None:
+    """A value that a column cannot hold raises StorageFailed with file, column and command."""
+    with pytest.raises(StorageFailed, match=f"is damaged: column {column} of jobs") as caught:
+        damaged_index(path, column, value).latest(None)
+    assert str(path) in caught.value.message
+    assert len(caught.value.message) < len(str(path)) + 200
+    assert caught.value.hint == "hpckit jobs --rebuild"
+
+
+@pytest.mark.parametrize(("column", "value"), DAMAGE)
+def test_a_rebuild_keeps_what_can_be_read(path: Path, column: str, value: str) -> None:
+    """A rebuild leaves whole lines as they were, mends a damaged one, and keeps the old file."""
+    index = damaged_index(path, column, value)
+    before = path.read_bytes()
+    index.rebuild([], [])
+    kept = {one.job_id: one for one in index.latest(None)}
+    assert kept[JobId("L1")] == entry("L1")
+    assert (JobId("L2") in kept) == (column not in ("submission", "job_id", "folder"))
+    assert path.with_name("jobs.sqlite.damaged").read_bytes() == before
+
+
+def test_lines_around_a_damaged_page_are_kept(path: Path) -> None:
+    """What is before and behind the page is in the rebuilt index, and nothing else is lost."""
+    index = SqliteJobIndex(path)
+    index.rebuild([replace(entry(f"{at}"), folder=f"/jobs/{at}") for at in range(400)], ())
+    content = path.read_bytes()
+    page = content.index(b"/jobs/200") // PAGE_BYTES * PAGE_BYTES
+    path.write_bytes(content[:page] + b"\xff" * PAGE_BYTES + content[page + PAGE_BYTES :])
+    index.rebuild((), ())
+    left = {one.job_id for one in index.latest(None)}
+    assert {"0", "399"} <= left
+    assert len(left) > 300
+
+
+def test_a_damaged_line_does_not_hide_another_job(path: Path) -> None:
+    """A job is found by its id though the line of another one is damaged."""
+    index = damaged_index(path, "parts", "x'ff00'")
+    assert list(index.find("L1")) == [entry("L1")]
+    found, problem = index.readable()
+    assert [one.job_id for one in found] == ["L2", "L1"]
+    assert "column parts" in str(problem)
+
+
+def test_a_version_that_cannot_be_is_damage(path: Path) -> None:
+    """A version below zero is no version of hpckit's: the file is damaged."""
+    index = SqliteJobIndex(path)
+    index.add(entry("L1"))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = -1")
+    with pytest.raises(StorageFailed, match="is damaged: its version is -1"):
+        index.latest(None)
+
+
+def test_a_folder_in_its_place_is_no_damage(path: Path) -> None:
+    """It is not put aside by a rebuild: the error says what is expected there."""
+    path.mkdir(parents=True)
+    for ask in (SqliteJobIndex(path).readable, lambda: SqliteJobIndex(path).rebuild((), ())):
+        with pytest.raises(StorageFailed, match="cannot be read") as caught:
+            ask()
+        assert (caught.value.hint or "").startswith("a file is expected")
+    assert path.is_dir()
+
+
+@pytest.mark.parametrize("version", [-3, 0])
+def test_a_wrong_version_alone_costs_no_line(path: Path, version: int) -> None:
+    """Where only the header is damaged a rebuild has every line."""
+    index = SqliteJobIndex(path)
+    index.add(entry("1"))
+    index.add(entry("2"))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(StorageFailed, match=f"is damaged: its version is {version}"):
+        index.latest(None)
+    index.rebuild([], [])
+    assert {one.job_id for one in index.latest(None)} == {"1", "2"}
+
+
+def test_a_rebuild_that_fails_leaves_the_old_file(path: Path) -> None:
+    """Where the new file cannot be made, the next rebuild still finds what there was."""
+    index = damaged_index(path, "parts", "x'ff00'")
+    before = path.read_bytes()
+    blocked = path.with_name("jobs.sqlite.new")
+    blocked.mkdir()
+    with pytest.raises(StorageFailed):
+        index.rebuild([], [])
+    assert path.read_bytes() == before
+    blocked.rmdir()
+    index.rebuild([], [])
+    assert len(index.latest(None)) > 1

@@ -32,9 +32,9 @@ def test_a_log_exists_or_not(tmp_path: Path, logs: Path) -> None:
     """The merged log and that of a rank are told apart, and a folder is no log."""
     (logs / "job.log").touch()
     (logs / "rank-1.log").mkdir()
-    assert LOGS.exists(LogName(folder=tmp_path))
-    assert not LOGS.exists(LogName(folder=tmp_path, rank=0))
-    assert not LOGS.exists(LogName(folder=tmp_path, rank=1))
+    assert LOGS.size_bytes(LogName(folder=tmp_path)) is not None
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=0)) is None
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=1)) is None
 
 
 def test_a_log_is_read_from_an_offset(tmp_path: Path, logs: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_task_of_a_part_goes_by_its_number_in_the_whole(tmp_path: Path, logs: 
         (logs / name).write_text(name)
     assert LOGS.tasks(tmp_path) == [7, 150, 202]
     for task in (7, 150, 202):
-        assert LOGS.exists(LogName(folder=tmp_path, task=task))
+        assert LOGS.size_bytes(LogName(folder=tmp_path, task=task)) is not None
     assert LOGS.path(LogName(folder=tmp_path, task=201)) == logs / "job-101+100.log"
 
 
@@ -91,7 +91,7 @@ def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
     assert LOGS.ranks(tmp_path, 9) == []
     assert LOGS.ranks(tmp_path) == [0]
     assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
-    assert not LOGS.exists(LogName(folder=tmp_path, rank=3, task=7))
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=3, task=7)) is None
 
 
 def test_the_merged_log_of_a_task_is_read(tmp_path: Path, logs: Path) -> None:

@@ -16,6 +16,7 @@ from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.parquet_archive import ParquetArchive
 from hpckit.adapters.parquet_store import ParquetStore
+from hpckit.app.accounts import gather
 from hpckit.app.archive import archive
 from hpckit.errors import StorageFailed
 from hpckit.model.samples import Block, encode_block, read_blocks
@@ -51,7 +52,9 @@ def written(folder: Path, job: MadeJob) -> tuple[Path, int, int]:
     write_accounts(folder, job)
     store = FileSampleStore()
     path = folder / "job.parquet"
-    counts = archive(store.find(folder), store, ParquetArchive(), path, lambda _done, _of: None)
+    counts = archive(
+        gather(store, store.find(folder)), store, ParquetArchive(), path, lambda _done, _of: None
+    )
     return (path, *counts)
 
 
@@ -74,7 +77,9 @@ def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
     place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=3))
     before = write_topology(place, "n000", dgx_h100()).read_bytes()
     store, path = FileSampleStore(), tmp_path / "job.parquet"
-    archive(store.find(tmp_path), store, ParquetArchive(), path, lambda _done, _of: None)
+    archive(
+        gather(store, store.find(tmp_path)), store, ParquetArchive(), path, lambda _done, _of: None
+    )
     again = ParquetStore(path)
     (files,) = again.find(path).incarnations
     assert (files.restart, [again.topology(one) for one in files.topologies]) == (0, [before])
@@ -185,7 +190,13 @@ def test_clocks_behind_the_monotonic_one_come_back(tmp_path: Path, late: str) ->
     path.write_bytes(b"".join(encode_block(head, bytes(one.payload)) for head, one in data))
     store = FileSampleStore()
     archived = tmp_path / "job.parquet"
-    archive(store.find(tmp_path), store, ParquetArchive(), archived, lambda _done, _of: None)
+    archive(
+        gather(store, store.find(tmp_path)),
+        store,
+        ParquetArchive(),
+        archived,
+        lambda _done, _of: None,
+    )
     (before,) = chunks(store, tmp_path)
     after = [one for one in chunks(ParquetStore(archived), archived) if len(one.gpu_ns)]
     assert after[0].gpu_ns.tolist() == before.gpu_ns.tolist()

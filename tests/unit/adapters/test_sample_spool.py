@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -157,6 +158,9 @@ def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
     assert len(blocks) == 50
     assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o600
     assert [str(path) for path in hanging.local.iterdir()] == [kept]
+    assert spool.reached is None
+    assert spool.is_unwritten
+    assert hanging.said == []
 
 
 def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
@@ -261,16 +265,16 @@ spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
 for _ in range(3):
     spool.put(4, 1, (1, 2, 3), b"a")
     spool.flush()
-print(spool.close(120))
+print(spool.close(120), spool.is_lost)
 """
 
 
 def test_write_that_a_sync_tells_to_have_failed_is_said_once(place: Place) -> None:
-    """What NFS took and a full quota then refused is not said to wait on this node."""
+    """What NFS took and a full quota then refused is lost, and not said to wait on this node."""
     words = [sys.executable, "-c", FAILING_SYNC, str(place.job), TARGET]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     said = f"{place.target}: Disk quota exceeded; the last samples may be lost"
-    assert done.stdout.splitlines() == [said, "None"]
+    assert done.stdout.splitlines() == [said, "None True"]
 
 
 def test_full_job_folder_keeps_samples_on_the_node(place: Place) -> None:
@@ -328,3 +332,131 @@ def test_memory_takes_a_files_place() -> None:
     assert held.append(b"f") is not None
     held.copied(3)
     assert held.next_bytes() == b"de"
+
+
+def test_what_was_copied_is_in_the_job_folder(place: Place) -> None:
+    """The end says which file has it, and that nothing is lost."""
+    spool = place.spool()
+    write(spool, "a")
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (str(place.target), False)
+
+
+def test_folder_that_takes_nothing_has_nothing(place: Place) -> None:
+    """No file of the job folder is said to have what stays on this node."""
+    place.target.mkdir(parents=True)
+    spool = place.spool()
+    write(spool, "a")
+    assert spool.close(SLOW_DISK_S) is not None
+    assert (spool.reached, spool.is_lost) == (None, False)
+
+
+def test_file_that_is_moved_is_said_by_its_name(place: Place) -> None:
+    """All of it is in the file that was opened, wherever that is by now."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.rename(place.target.with_name("aside"))
+    assert spool.close(SLOW_DISK_S) is None
+    assert spool.reached == str(place.target.with_name("aside"))
+    assert not spool.is_lost
+
+
+@pytest.mark.parametrize("how", ["removed", "cut"])
+def test_what_went_with_a_file_is_lost(place: Place, how: str) -> None:
+    """A file that somebody removed or emptied after all was copied has nothing, as is said."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    if how == "removed":
+        place.target.unlink()
+    else:
+        os.truncate(place.target, 0)
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (None, True)
+    assert place.said == [f"{place.target}: somebody {how} it; what it had is lost"]
+
+
+def test_what_finds_no_room_is_lost(hanging: Place) -> None:
+    """Blocks that were dropped are in no file."""
+    spool = hanging.spool(most_local_bytes=100)
+    write(spool, "x" * 300)
+    spool.close(0.1)
+    assert spool.is_lost
+
+
+def test_sync_that_is_slow_leaves_no_rest(place: Place) -> None:
+    """What was written is in the job folder, but its disks have not answered, and that is known."""
+    words = [sys.executable, "-c", SLOW_SYNC, str(place.job), TARGET]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [f"None {place.target} True"]
+    assert place.sequences() == [0]
+
+
+SLOW_SYNC = """
+import os, sys, threading
+syncing = threading.Event()
+def fdatasync(fd):
+    syncing.set()
+    threading.Event().wait()
+os.fdatasync = fdatasync
+from hpckit.adapters import sample_copier
+from hpckit.adapters.sample_spool import SampleSpool
+sample_copier.SYNC_S = 0.0
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+spool.put(4, 1, (1, 2, 3), b"a")
+spool.flush()
+syncing.wait()
+print(spool.close(0.1), spool.reached, spool.is_unsynced and spool.is_lost, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ESTALE, "Stale file handle; the last samples may be lost"),
+        (errno.EIO, "Input/output error; the last samples may be lost"),
+    ],
+)
+def test_file_that_cannot_be_asked_at_the_end_is_not_whole(
+    place: Place, number: int, said: str
+) -> None:
+    """A server that came back may have it all the same: of no file more is said than is so."""
+    words = [sys.executable, "-c", FAILING_LOOK, str(place.job), TARGET, str(number)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [f"{place.target}: {said}", f"None {place.target} True"]
+
+
+FAILING_LOOK = """
+import os, sys, time
+from hpckit.adapters.sample_spool import SampleSpool
+path = f"{sys.argv[1]}/{sys.argv[2]}"
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+spool.put(4, 1, (1, 2, 3), b"a")
+spool.flush()
+while not os.path.exists(path) or not os.path.getsize(path):
+    time.sleep(0.005)
+def fstat(fd):
+    raise OSError(int(sys.argv[3]), os.strerror(int(sys.argv[3])))
+os.fstat = fstat
+print(spool.close(120), spool.reached, spool.is_lost)
+"""
+
+
+def test_file_that_an_nfs_client_hid_was_removed(place: Place) -> None:
+    """What is removed while it is open has a name `.nfs…` there until it is closed."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.rename(place.target.with_name(".nfs000000000012345600000001"))
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (None, True)
+    assert place.said == [f"{place.target}: somebody removed it; what it had is lost"]
+
+
+def test_the_end_waits_no_longer_than_it_is_let(hanging: Place) -> None:
+    """Whoever is in a hurry gets the rest on this node at once."""
+    spool = hanging.spool()
+    write(spool, "a")
+    assert spool.close(1e6, lambda: True) is not None

@@ -50,12 +50,9 @@ def test_a_signal_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_where_there_is_no_proc_a_file_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_proc_a_file_is_written(tmp_path: Path) -> None:
     """Only through /proc/self/fd does a file get its name later: without it, it has one at once."""
-    monkeypatch.setattr("hpckit.adapters.whole_file._DESCRIPTORS", str(tmp_path / "proc"))
-    with whole_file(tmp_path / "a") as file:
+    with whole_file(tmp_path / "a", str(tmp_path / "proc")) as file:
         file.write(b"new")
         assert len(list(tmp_path.glob(".hpckit.*"))) == 1
     assert (tmp_path / "a").read_bytes() == b"new"
@@ -156,3 +153,22 @@ def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
     with whole_file(path) as file:
         file.write(b"new")
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "said"),
+    [
+        ("link", "link", "link is a link that leads back to itself"),
+        ("link", "link/file", "link is a link that leads back to itself"),
+        ("gone", "link/file", "gone, which is not there"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named(
+    tmp_path: Path, target: str, name: str, said: str
+) -> None:
+    """Such a link is said, and what makes it a way again."""
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(StorageFailed) as caught, whole_file(tmp_path / name):
+        pass
+    assert said in caught.value.message
+    assert f"rm {tmp_path / 'link'}" in (caught.value.hint or "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
-from hpckit.errors import ParseError, SchedulerUnreachable, StorageFailed
+from hpckit.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.nvml_reading import NvmlDeviceReading, NvmlReading, NvmlRefusal
@@ -222,3 +222,25 @@ def test_a_machine_without_nvml_is_a_note() -> None:
     found = examine_gpus(_Driver(NvmlReading(refused=NvmlRefusal(reason="LibraryNotFound"))))
     assert found.level is Level.NOTE
     assert "LibraryNotFound" in found.text
+
+
+def scontrol_hint(runner: FakeCommandRunner, root: Path) -> str | None:
+    """What doctor advises about scontrol."""
+    found = examine(runner, FileJobFolders(), MemoryJobIndex(), root, submitter=SubmitterKind.SLURM)
+    (hint,) = [one.hint for one in found if one.subject == "scontrol"]
+    return hint
+
+
+def test_what_is_not_there_is_not_advised(tmp_path: Path) -> None:
+    """`scontrol ping` is advised where scontrol answers badly, and not where it is missing."""
+    ping = SLURM_TOOLS[2].argv
+    assert "scontrol" not in str(scontrol_hint(FakeCommandRunner({}), tmp_path))
+    assert "`scontrol ping`" in str(scontrol_hint(FakeCommandRunner({ping: BROKEN}), tmp_path))
+
+
+def test_a_job_root_that_cannot_be_told_is_a_finding(tmp_path: Path) -> None:
+    """Why nobody can say where job folders go is an error with its remedy."""
+    wrong = ConfigError("job_root names 'PROJECT', which is not set", hint="set it")
+    found = examine(FakeCommandRunner({}), FileJobFolders(), MemoryJobIndex(), wrong)
+    (finding,) = [one for one in found if one.subject == "job folders"]
+    assert (finding.level, finding.text, finding.hint) == (Level.ERROR, wrong.message, "set it")

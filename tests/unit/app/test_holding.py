@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import gather
 from hpckit.app.holding import RUNNING_GRACE_S
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
@@ -26,7 +27,9 @@ def reported(folder: Path, site: EnergySite | None = None, **facts: Any) -> JobR
     """The report on a folder, with what Slurm says of the job."""
     store = FileSampleStore()
     tools = ReportTools(store=store)
-    return report_of(store.find(folder), tools, JobFacts(**facts), site or EnergySite())
+    return report_of(
+        gather(store, store.find(folder)), tools, JobFacts(**facts), site or EnergySite()
+    )
 
 
 def made(folder: Path, job: MadeJob | None = None, **facts: Any) -> JobReport:

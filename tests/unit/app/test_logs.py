@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,50 @@ def test_a_growing_log_is_given_once(folder: Path) -> None:
     )
     assert list(chunks) == [b"a\n", b"b\xff", b"\nc"]
     assert job.slept_s == [0.5] * 4
+
+
+def followed_from(folder: Path, ends: Sequence[object] = ()) -> tuple[Path, Iterator[bytes]]:
+    """A log of two lines of a job that runs until `ends` has something, and what follows it."""
+    path = folder / "logs" / "job.log"
+    path.write_bytes(b"a\nb\n")
+    chunks = follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        FakeClock(),
+        job_id="46",
+        poll_interval_s=0.5,
+        back_off=False,
+        has_ended=lambda: bool(ends),
+    )
+    assert next(chunks) == b"a\nb\n"
+    return path, chunks
+
+
+def test_a_log_that_was_cut_is_given_from_its_beginning(folder: Path) -> None:
+    """What comes then begins with a whole line."""
+    path, chunks = followed_from(folder)
+    path.write_bytes(b"c\n")
+    assert next(chunks) == b"c\n"
+
+
+def test_a_log_that_was_cut_and_grew_loses_nothing(folder: Path) -> None:
+    """Once it was seen to be shorter all of it is given, however long it is at the next look."""
+    path, chunks = followed_from(folder)
+    path.write_bytes(b"c\n")
+    assert next(chunks) == b"c\n"
+    with path.open("ab") as file:
+        file.write(b"d\ne\nf\n")
+    assert next(chunks) == b"d\ne\nf\n"
+
+
+def test_a_log_that_is_gone_is_said(folder: Path) -> None:
+    """One of which something was given is not one that never was."""
+    ends: list[str] = []
+    path, chunks = followed_from(folder, ends)
+    path.unlink()
+    ends.append("now")
+    with pytest.raises(HpckitError, match=r"the log is not there any more: .*job.log"):
+        next(chunks)
 
 
 def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> None:

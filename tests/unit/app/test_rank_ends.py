@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import gather
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.model.account import JobReport
 from hpckit.model.energy_site import EnergySite
@@ -21,7 +22,11 @@ def reported(folder: Path, **facts: Any) -> JobReport:
     """The report on a folder."""
     store = FileSampleStore()
     return report_of(
-        store.find(folder), ReportTools(store=store), JobFacts(**facts), EnergySite(), curves=False
+        gather(store, store.find(folder)),
+        ReportTools(store=store),
+        JobFacts(**facts),
+        EnergySite(),
+        curves=False,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.app.track import rebuild
-from hpckit.errors import StorageFailed
+from hpckit.model.job_folder import RESULT_FILE, RESULT_SCHEMA
 from hpckit.model.slurm import JobEntry, JobId, JobState
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -21,9 +21,9 @@ from tests.unit.app.world import entry_of, tracking
 class _DamagedIndex(MemoryJobIndex):
     """An index that cannot be listed."""
 
-    def latest(self, limit: int | None) -> list[JobEntry]:
-        """Refuse."""
-        raise StorageFailed("the index is damaged")
+    def readable(self) -> tuple[list[JobEntry], str | None]:
+        """Give nothing."""
+        return [], "the index is damaged"
 
 
 def test_a_rebuilt_index_keeps_finds_and_forgets(tmp_path: Path) -> None:
@@ -90,6 +90,8 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         json.dumps({**KEYS, "created_s": 1e300}),
         json.dumps({**KEYS, "job_id": "../x"}),
         json.dumps({**KEYS, "uuid": "L1"}),
+        json.dumps({**KEYS, "parts": [{"offset": -1}]}),
+        json.dumps({**KEYS, "parts": [{"offset": 10**9}]}),
         *(json.dumps({**KEYS, key: "\ud800"}) for key in ("name", "site", "chain", "stage")),
         json.dumps({**KEYS, "parts": [{"offset": 0.5, "job_id": "1"}]}).replace("0.5", "1e999"),
         json.dumps({**KEYS, "created_s": 10**400}),
@@ -162,3 +164,14 @@ def test_a_living_slurm_job_without_a_folder_is_kept(tmp_path: Path) -> None:
     index.add(entry_of("4242", tmp_path / "gone", JobState.RUNNING))
     rebuild(tracking(ToldSubmitter(RUNS), index), [tmp_path])
     assert [entry.job_id for entry in index.latest(None)] == ["4242"]
+
+
+def test_a_rebuild_takes_the_code_of_an_end_from_the_folder(tmp_path: Path) -> None:
+    """Of a job that the index knows to have ended, without its code, the folder gives the code."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    entry = running(submitter, tmp_path / "a")
+    index.add(replace(entry, state=JobState.FAILED))
+    end = {"schema": RESULT_SCHEMA, "job_id": entry.job_id, "state": "FAILED", "exit_code": 4}
+    (tmp_path / "a" / RESULT_FILE).write_text(json.dumps(end))
+    rebuild(tracking(submitter, index), [tmp_path])
+    assert [(one.state, one.exit_code) for one in index.latest(None)] == [(JobState.FAILED, 4)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import gather
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
@@ -53,7 +54,7 @@ def reported(
     """The report on a folder."""
     store = FileSampleStore()
     tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
-    found = store.find(folder)
+    found = gather(store, store.find(folder))
     return report_of(found, tools, facts or JobFacts(), site or EnergySite(), curves=True)
 
 

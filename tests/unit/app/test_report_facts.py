@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 
 from hpckit.account_ports import FoundAccounts
+from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.report import JobFacts
-from hpckit.app.report_facts import facts_of_folder, no_accounts
+from hpckit.app.report_facts import energy_site, facts_of_folder, facts_of_job, no_accounts
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
     INTENT_FILE,
     LOCAL_RESULT_SCHEMA,
     RESULT_FILE,
     RESULT_SCHEMA,
+    SITE_FILE,
+    SUBMITTED_FILE,
 )
+from hpckit.model.site import SITE_SCHEMA, SiteSpec
+from hpckit.model.slurm import JobId, JobState, JobStatus
+from hpckit.model.tree import to_tree
+from tests.unit.app.world import entry_of
 
 
 def gpus_per_node(folder: Path, asked: object) -> int | None:
@@ -95,6 +102,134 @@ def test_an_exit_code_that_no_process_has_is_unknown(tmp_path: Path) -> None:
 def test_a_name_can_be_written(tmp_path: Path) -> None:
     """Half a surrogate pair is replaced."""
     assert facts(tmp_path, '"state": "FAILED"', "a\\ud800").name == "a\ufffd"
+
+
+RUBBISH = (b'{"schema": "hpc', b"{}", b"[]", b"\xff\x00", b"")
+
+
+@pytest.mark.parametrize("name", [INTENT_FILE, SUBMITTED_FILE, RESULT_FILE, EFFECTIVE_FILE])
+@pytest.mark.parametrize("data", RUBBISH)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None:
+    """Cut short, empty, of another kind or binary: a sentence with its name and why."""
+    (tmp_path / INTENT_FILE).write_text('{"name": "x", "job_id": "7"}')
+    assert facts_of_folder(tmp_path, FileJobFolders()).missing == ()
+    (tmp_path / name).write_bytes(data)
+    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
+    assert told.startswith((f"{name} is damaged: ", f"{name} cannot be read: "))
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    """It is there, and cannot be read."""
+    (tmp_path / INTENT_FILE).mkdir()
+    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
+    assert told.startswith(f"{INTENT_FILE} cannot be read: ")
+
+
+def test_what_else_is_there_of_a_damaged_job_is_taken(tmp_path: Path) -> None:
+    """A damaged intent.json hides neither the end of the job nor what it asked for."""
+    (tmp_path / INTENT_FILE).write_text("{")
+    (tmp_path / RESULT_FILE).write_text(f'{{"schema": "{RESULT_SCHEMA}", "state": "FAILED"}}')
+    assert facts_of_folder(tmp_path, FileJobFolders()).state == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (RESULT_FILE, '{"schema": "hpckit.intent/1"}', "its schema is 'hpckit.intent/1', expected"),
+        (RESULT_FILE, '{"state": "FAILED"}', "its schema is None, expected hpckit.result/1 or"),
+        (EFFECTIVE_FILE, '{"job": []}', "it has no job.resources, what the job asked for"),
+    ],
+)
+def test_json_that_is_something_else_is_named(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    """A result that is none, and an effective job without one, are not passed over."""
+    (tmp_path / INTENT_FILE).write_text('{"name": "x"}')
+    (tmp_path / name).write_text(text)
+    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
+    assert told.startswith(f"{name} is damaged: {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            RESULT_FILE,
+            '{"schema": "hpckit.result/9"}',
+            "got 'hpckit.result/9', expected hpckit.result/1 or hpckit.local-result/1",
+        ),
+        (
+            EFFECTIVE_FILE,
+            '{"schema": "hpckit.effective-job/2", "spec": {}}',
+            "got 'hpckit.effective-job/2', expected hpckit.effective-job/1",
+        ),
+    ],
+)
+def test_a_document_of_another_version_is_not_damaged(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    """What a later hpckit wrote is whole: the row says which version, and which is read."""
+    (tmp_path / INTENT_FILE).write_text('{"name": "x"}')
+    (tmp_path / name).write_text(text)
+    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
+    assert told == f"{name} is of another version: {said}"
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.REQUEUED])
+@pytest.mark.parametrize("job_id", ["4242", "Laa"])
+def test_what_a_job_has_not_written_yet_is_not_missing(
+    tmp_path: Path, state: JobState, job_id: str
+) -> None:
+    """Its number, its run and its result come later, or never: none of them is a row."""
+    (tmp_path / INTENT_FILE).write_text('{"name": "x"}')
+    status = JobStatus(job_id=JobId(job_id), state=state)
+    entry = entry_of(job_id, tmp_path, state)
+    assert facts_of_job(entry, status, None, FileJobFolders()).missing == ()
+    assert energy_site(tmp_path, FileJobFolders())[1] == ()
+    assert FileSampleStore().find(tmp_path) == FoundAccounts()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"schema": "hpckit.site/2"}, "got 'hpckit.site/2', expected hpckit.site/1"),
+        ({"energy": {"rue": 1}}, "got the key energy.rue, expected the keys of hpckit.site/1"),
+    ],
+)
+def test_a_site_of_another_version_is_not_damaged(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    """By its schema, or by a key that this version does not have."""
+    tree = to_tree(SiteSpec(schema=SITE_SCHEMA, name="here"))
+    (tmp_path / SITE_FILE).write_text(json.dumps({**tree, **changed}))
+    site, told = energy_site(tmp_path, FileJobFolders())
+    assert site.pue is None
+    assert told == (f"{SITE_FILE} is of another version: {said}",)
+
+
+@pytest.mark.parametrize("data", [*RUBBISH, b'{"energy": {"pue": -1}}', b'{"energy": 1}'])
+def test_a_damaged_site_is_named(tmp_path: Path, data: bytes) -> None:
+    """Without it there are no energy factors, which is not what the site said."""
+    (tmp_path / SITE_FILE).write_bytes(data)
+    site, (told,) = energy_site(tmp_path, FileJobFolders())
+    assert site.pue is None
+    assert told.startswith((f"{SITE_FILE} is damaged: ", f"{SITE_FILE} cannot be read: "))
+    assert told.count(SITE_FILE) == 1
+
+
+def test_a_site_that_is_whole_or_not_there_is_not_named(tmp_path: Path) -> None:
+    """What `hpckit sample` wrote has none."""
+    assert energy_site(tmp_path, FileJobFolders())[1] == ()
+    (tmp_path / SITE_FILE).write_text(
+        json.dumps(to_tree(SiteSpec(schema=SITE_SCHEMA, name="here")))
+    )
+    assert energy_site(tmp_path, FileJobFolders())[1] == ()
+
+
+def test_without_accounts_damaged_files_are_told(tmp_path: Path) -> None:
+    """What is damaged may be why nothing else is known."""
+    facts = JobFacts(job_id="7", folder=str(tmp_path), missing=("effective.json is damaged: x",))
+    assert "; effective.json is damaged: x" in why(facts, FoundAccounts(), tmp_path)
 
 
 def why(facts: JobFacts, found: FoundAccounts, folder: Path) -> str:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hpckit.adapters.account_store import FileSampleStore
+from hpckit.app.accounts import gather
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.app.report_topologies import node_topologies
 from hpckit.model.account import JobReport
@@ -98,7 +99,9 @@ def slow_third(at_s: NDArray[np.float64], gpu: int) -> Columns:
 def report(folder: Path) -> JobReport:
     """The report on a folder."""
     store = FileSampleStore()
-    return report_of(store.find(folder), ReportTools(store=store), JobFacts(), EnergySite())
+    return report_of(
+        gather(store, store.find(folder)), ReportTools(store=store), JobFacts(), EnergySite()
+    )
 
 
 def named(topology: NodeTopology, links: int) -> NodeTopology:

@@ -333,3 +333,14 @@ def test_an_unset_variable_in_a_job_root_is_refused(job_root: str) -> None:
     """A job root that names what is not set is a ConfigError, never a folder called `$SCRATCH`."""
     with pytest.raises(ConfigError, match="job_root"):
         expand_job_root(job_root, caller_in(Path("/home/u")))
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"), [({}, "/b/ana"), ({"USER": ""}, "/b/ana"), ({"USER": "x"}, "/b/x")]
+)
+def test_a_job_root_has_its_user_without_a_variable(
+    environment: dict[str, str], expected: str
+) -> None:
+    """`$USER` is the name in the password database where the environment has none."""
+    caller = replace(caller_in(Path("/home/u"), environment=environment), user="ana")
+    assert expand_job_root("/b/$USER", caller) == Path(expected)

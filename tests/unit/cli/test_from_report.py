@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -239,10 +240,11 @@ def test_the_next_command_names_the_file_as_it_was_given(tmp_path: Path) -> None
     assert call("report", "--patch", job.job_id).stdout.startswith("--- my runs/a.toml\n")
 
 
-def without_a_file(*command: str) -> Submission:
+def without_a_file(
+    *command: str, typed: Sequence[str] = ("--time", "8:00:00", "--gpus-per-node", "2")
+) -> Submission:
     """A measured job that was submitted with options and a command alone."""
     options = {"resources.time_limit": "8:00:00", "resources.gpus_per_node": 2}
-    typed = ("--time", "8:00:00", "--gpus-per-node", "2")
     job = with_accounts(ended(started_job(*command, options=options, option_words=typed)))
     intent = json.loads((job.folder / "intent.json").read_text())
     (job.folder / "intent.json").write_text(json.dumps({**intent, "file": ""}))
@@ -250,20 +252,27 @@ def without_a_file(*command: str) -> Submission:
 
 
 def test_a_job_without_a_file_is_submitted_by_its_command() -> None:
-    """The next command has all that was typed, and can be typed."""
+    """The next command has what was typed but for what is advised, and can be typed."""
     job = without_a_file("sleep", "30 s")
     text = words(call("report", job.job_id).stdout)
-    typed = (
-        f"--site local --time 8:00:00 --gpus-per-node 2 --from-report {job.job_id} -- sleep '30 s'"
-    )
+    assert "resources.time_limit 8:00:00 → 0:10:00" in text
+    typed = f"--site local --gpus-per-node 2 --from-report {job.job_id} -- sleep '30 s'"
     assert text.endswith(f"hpckit submit {typed}")
+
+
+def test_a_set_option_does_not_stand_over_advice_either() -> None:
+    """Whichever way the value was given."""
+    job = without_a_file("true", typed=("--set", "resources.time_limit=8:00:00", "--mem", "4G"))
+    text = words(call("report", job.job_id).stdout)
+    assert text.endswith(f"hpckit submit --site local --mem 4G --from-report {job.job_id} -- true")
 
 
 def test_a_command_too_long_to_type_is_named_by_its_line() -> None:
     """Where it is written is said, and the screen is not filled with it."""
     job = without_a_file("true", "x" * 300)
     text = words(call("report", job.job_id).stdout)
-    assert text.endswith(f"(… as at reproduce: in: hpckit show {job.job_id} --script)")
+    where = f"(… as at reproduce: in: hpckit show {job.job_id} --script"
+    assert text.endswith(f"{where}, without the options that are advised)")
 
 
 def test_a_report_of_another_job_says_how_to_submit_as_measured(measured: Submission) -> None:
@@ -289,3 +298,10 @@ def test_the_options_that_measure_again_can_be_pasted() -> None:
     said = words(str(error.exception))
     assert "--set resources.gpus_per_node=2 --set" in said
     assert "=8 --set slurm.partition=main, or as typed" in said
+
+
+def test_a_quoted_set_option_does_not_stand_over_advice_either() -> None:
+    """What the shell needs quotes for is the same option."""
+    job = without_a_file("true", typed=("--set", 'resources.time_limit="8:00:00"', "--mem", "4G"))
+    text = words(call("report", job.job_id).stdout)
+    assert text.endswith(f"hpckit submit --site local --mem 4G --from-report {job.job_id} -- true")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.errors import HpckitError
 from tests.unit.cli.jobs import call, document, ended_job, started_job, words
 
@@ -192,7 +195,7 @@ def test_jobs_rebuilt_names_what_was_left_out() -> None:
     (job.folder.parent / "odd").mkdir()
     (job.folder.parent / "odd" / "intent.json").write_text("{}")
     result = call("jobs", "--rebuild")
-    assert f"index rebuilt: 1 jobs from {job.folder.parent}" in result.stderr
+    assert re.search(rf"index rebuilt: 1 jobs from .*{job.folder.parent}", result.stderr)
     assert f"note  left out: {job.folder.parent / 'odd'}: 'job_id'" in result.stderr
     assert job.job_id in result.stdout
 
@@ -236,3 +239,53 @@ def test_submit_quietly_prints_the_id_alone() -> None:
     result = call("submit", "--local", "--wait", "--quiet", "--", "true")
     assert re.fullmatch(r"L[0-9a-f]{8}\n", result.stdout)
     assert submitted("--", "true")["state"] == "COMPLETED"
+
+
+def test_logs_of_a_job_without_a_folder_say_so() -> None:
+    """`logs`, with -f too, says that the folder is gone, not that the job left no log."""
+    job = ended_job(logs={"job.log": b"a\n"})
+    shutil.rmtree(job.folder)
+    for more in ((), ("-f",), ("--json",)):
+        assert message("logs", job.job_id, *more) == (
+            f"the folder of {job.job_id} is gone, and its logs with it: {job.folder}"
+        )
+
+
+def test_logs_of_a_task_of_no_array_say_so() -> None:
+    """The task of a job that is no array is refused as such, not as one without a log yet."""
+    job = ended_job(logs={"job.log": b"a\n"})
+    for more in ((), ("-f",), ("--json",), ("--rank", "0")):
+        assert message("logs", f"{job.job_id}_3", *more) == (
+            f"job {job.job_id} is no job array and has no task 3"
+        )
+
+
+def test_logs_of_a_task_that_has_not_begun_say_so() -> None:
+    """A task of an array whose tasks have no log yet is not said to be none."""
+    job = started_job("true")
+    effective = json.loads((job.folder / "effective.json").read_text())
+    effective["job"]["slurm"]["array"] = "0-3"
+    (job.folder / "effective.json").write_text(json.dumps(effective))
+    assert message("logs", f"{job.job_id}_3").startswith("task 3 has written no log yet")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\x07b", "a\u202eb"])
+def test_a_name_that_steers_is_shown_on_one_line(name: str) -> None:
+    """A name that somebody put into the index moves no cursor and breaks no line."""
+    job = ended_job("true")
+    wiring.job_index().update([replace(job.entry, name=name)])
+    for command in ("status", "wait", "jobs", "show"):
+        (line, *_) = [one for one in call(command).stdout.split("\n") if job.job_id in one]
+        assert line.isprintable()
+        assert output.one_line(name) in line
+
+
+def test_doctor_goes_on_without_a_place_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site whose job root names an unset variable is one finding among the others."""
+    monkeypatch.delenv("PROJECT", raising=False)
+    result = call("doctor", "--site", "lumi", "--json")
+    found = {one["subject"]: one for one in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 1
+    assert found["job folders"]["level"] == "error"
+    assert "names 'PROJECT', which is not set" in found["job folders"]["text"]
+    assert found["job index"]["level"] == "ok"

@@ -178,3 +178,56 @@ def test_a_document_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> No
     assert text.replace("\n", "").isprintable()
     assert "ü 漢" in text
     assert json.loads(text) == value
+
+
+def on_a_terminal(text: str) -> str:
+    """What a line of the result puts onto a terminal."""
+    stream = _Terminal()
+    with contextlib.redirect_stdout(stream):
+        output.result(text)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\x1b]0;t\x07", "\x1b[31m", "\r", "\u202e", "\x9b"])
+def test_nothing_that_is_printed_steers_the_terminal(hostile: str) -> None:
+    """A line of the result shows what would move a cursor as an escape, and keeps our colours."""
+    styled = click.style("FAILED", fg="red", bold=True)
+    said = on_a_terminal(f"{hostile}a {styled} {hostile}")
+    assert styled in said
+    left = said.replace(styled, "").rstrip("\n")
+    assert left.isprintable()
+    assert left.count(output.visible(hostile)) == 2
+
+
+def test_a_style_does_not_hide_what_is_in_it() -> None:
+    """What is within a colour is made visible too."""
+    assert on_a_terminal(click.style("a\x07", fg="red")) == "\x1b[31ma\\u0007\x1b[0m\n"
+
+
+def test_text_that_a_name_would_hide_is_shown() -> None:
+    """Of a name's own styles, those that hpckit never uses are escapes, though they are closed."""
+    assert on_a_terminal("\x1b[8mhidden\x1b[0m") == "\\u001b[8mhidden\\u001b[0m\n"
+
+
+def test_a_cell_stays_in_its_row() -> None:
+    """A line end or an escape in a cell is written out, and the columns stay aligned."""
+    lines = printed(("A", "B"), [("a\n\x1b[2Jb", "c"), ("d", "e")], _Terminal())
+    assert lines == [f" A{' ' * 14}B", " a\\n\\u001b[2Jb  c", f" d{' ' * 14}e"]
+
+
+def test_a_headline_is_one_line() -> None:
+    """A name with a line end is told on one line."""
+    assert output.headline("L1", "a\nb\x1b", "PENDING") == " L1 a\\nb\\u001b   PENDING"
+
+
+@pytest.mark.parametrize("got", ["1" * 5000, "a b " * 1249 + "last"])
+def test_an_overlong_word_is_shortened(got: str) -> None:
+    """Of a word or a quoted value of thousands of characters the ends and the length are said."""
+    ends = f"'{got[:60]} … (5000 characters) … {got[-60:]}'"
+    assert output.shortened(f"got '{got}', expected less") == f"got {ends}, expected less"
+
+
+def test_a_long_sentence_stays_whole() -> None:
+    """Words of a usual length are left alone, however many, and so is what stands between two s."""
+    text = "the users' folder " + "of words " * 100 + "and the site's own"
+    assert output.shortened(text) == text

@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
+from hpckit import wiring
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
 from tests.fakes.account_files import MadeJob, write_accounts, write_topology
 from tests.fakes.machines import dgx_h100
@@ -41,6 +43,14 @@ def test_a_job_is_found_by_its_id() -> None:
     assert text.startswith(f"echo {job.job_id} · COMPLETED in")
     assert "Wh GPU (counter, 100 % covered)" in text
     assert text.endswith(f"next hpckit report {job.job_id} --html report.html")
+
+
+def test_a_name_with_a_line_end_stays_on_the_first_line() -> None:
+    """The screen's first line has the whole name, whatever somebody put into the index."""
+    job = ended_job("echo")
+    write_accounts(job.folder, MadeJob(gpus=2, duration_s=60.0))
+    wiring.job_index().update([replace(job.entry, name="a\nb\x1b[2J")])
+    assert call("report").stdout.startswith(f" a\\nb\\u001b[2J {job.job_id} · COMPLETED")
 
 
 def test_a_failed_job_points_at_its_logs() -> None:
@@ -157,6 +167,15 @@ def test_a_folder_needs_no_job(folder: Path) -> None:
     assert made["job"]["synthetic"] is True
 
 
+def test_an_account_folder_is_that_of_its_job() -> None:
+    """`--from JOB_FOLDER/account` says of the job what `--from JOB_FOLDER` says."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    whole = document("report", "--from", job.folder, "--json")
+    assert whole["job"]["state"] == "COMPLETED"
+    assert document("report", "--from", job.folder / "account", "--json") == whole
+
+
 def test_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
     """A folder without accounts is refused with what one is."""
     error = refusal("--from", tmp_path)
@@ -201,9 +220,9 @@ def test_a_parquet_file_is_the_whole_account(folder: Path, tmp_path: Path) -> No
     archive = tmp_path / "job.parquet"
     said = call("report", "--from", folder, "--parquet", archive).stderr
     assert f"wrote {archive}: 122 GPU samples" in said
-    assert document("report", "--from", archive, "--json", "--curves") == document(
-        "report", "--from", folder, "--json", "--curves"
-    )
+    archived = document("report", "--from", archive, "--json", "--curves")
+    archived["missing"].clear()  # what is of the job folder alone
+    assert archived == document("report", "--from", folder, "--json", "--curves")
 
 
 def test_a_name_of_a_file_does_not_steer_the_terminal(folder: Path, tmp_path: Path) -> None:
@@ -250,6 +269,75 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "x.parquet"
     other.write_bytes(b"PAR1 nothing of the kind PAR1")
     assert "cannot be read as Parquet" in refusal("--from", other).message
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_damaged_files_of_the_job_are_named_everywhere(tmp_path: Path, *, by_id: bool) -> None:
+    """Each is in the document and on the page, whether the job is named by its id or folder."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    names = ["intent.json", "submitted.json", "effective.json", "site.json", "advice.json"]
+    for name in names:
+        (job.folder / name).write_text('{"schema": "hpc')
+    asked = [job.job_id] if by_id else ["--from", job.folder]
+    found = document("report", *asked, "--json", "--html", tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    told = " ".join(found["missing"])
+    assert all(f"{name} is damaged: Unterminated" in told for name in names[:4])
+    assert all(f"{name} is damaged: Unterminated" in page for name in names[:4])
+    assert found["energy"]["gpu"]["value_j"] > 0
+
+
+def test_earlier_advice_that_is_damaged_is_named() -> None:
+    """What became of it cannot be told, and the file is why."""
+    job = ended_job()
+    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
+    for text, said in (('{"schema', "is damaged: "), ('{"schema": "x"}', "is no advice of")):
+        (job.folder / "advice.json").write_text(text)
+        told = " ".join(document("report", job.job_id, "--json")["missing"])
+        assert f"what became of earlier advice: advice.json {said}" in told
+
+
+def without_gpus(folder: Path) -> Path:
+    """The accounts of a job of one rank that asked for no GPU."""
+    place = write_accounts(folder, MadeJob(gpus=1, duration_s=10.0, samples=False))
+    path = place / "rank-0.ledger"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "gpus": []}) + "\n" for line in lines))
+    return folder
+
+
+def test_rows_of_no_gpu_are_a_header_and_a_note(tmp_path: Path) -> None:
+    """The output stays what a program expects, and a person is told why it is empty."""
+    result = call("report", "--from", without_gpus(tmp_path), "--csv")
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stderr == "note  no GPU was measured in this job: there are no rows\n"
+
+
+def test_jobs_without_gpus_are_compared_by_their_ranks(tmp_path: Path) -> None:
+    """CPU time, memory and duration of both are told, and that it is those alone."""
+    one, other = (without_gpus(tmp_path / name) for name in "ab")
+    text = words(call("report", "--compare", one, other).stdout)
+    assert "CPU time, s 13.0 13.0 0 one run each" in text
+    assert "largest process, MiB 12288 12288 0 one run each" in text
+    assert "neither job has a GPU that was measured" in text
+
+
+def test_ranks_without_a_ledger_are_no_smaller_job(tmp_path: Path) -> None:
+    """Of a job of which a rank left no ledger the sum is not told."""
+    one, other = (without_gpus(tmp_path / name) for name in "ab")
+    path = next(other.rglob("rank-0.ledger"))
+    path.write_text(path.read_text().replace('"world_size": 1', '"world_size": 2'))
+    text = words(call("report", "--compare", one, other).stdout)
+    assert "1 of 2 ranks has no ledger in B" in text
+
+
+def test_a_job_with_gpus_and_one_without_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    """The error says which of them has none, and why."""
+    error = refusal("--compare", folder, without_gpus(tmp_path / "bare"))
+    assert error.message.startswith("got no measured GPU in B (no rank and no sampler names one)")
+    assert error.message.endswith("expected GPUs in both, or in neither")
+    assert error.hint is not None
 
 
 def test_another_sites_factors_can_be_taken(folder: Path) -> None:

@@ -2,27 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from hpckit.model.samples import Block, read_blocks
 
+FILE = "account/restart-0/node-n1.samples"
+LIMIT_S = 120.0
+
+
+def begin(*words: str, cwd: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
+    """Start the command; what does not reach its folder is kept in `cwd`."""
+    root = str(Path(__file__).resolve().parents[3])
+    return subprocess.Popen(
+        [sys.executable, "-m", "hpckit", *words],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "PYTHONPATH": root,
+            "SLURMD_NODENAME": "n1",
+            "HPCKIT_TOPOLOGY": "0",
+            "TMPDIR": str(cwd),
+            **env,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for its end."""
+    out, err = process.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
 
 def hpckit(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    root = str(Path(__file__).resolve().parents[3])
+    return ended(begin(*words, cwd=cwd))
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    end_s = time.monotonic() + LIMIT_S
+    while not is_true():
+        assert time.monotonic() < end_s, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def has_samples(path: Path) -> bool:
+    """Whether a file of samples is there, whole to its end."""
+    blocks = list(read_blocks(path.read_bytes())) if path.exists() else []
+    return bool(blocks) and all(isinstance(one, Block) for one in blocks)
+
+
+def wrote(done: subprocess.CompletedProcess[str]) -> str:
+    """The file that is said to have the samples."""
+    return done.stdout.splitlines()[0].rpartition(" · ")[2]
+
+
+def run_next(done: subprocess.CompletedProcess[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line that is said last."""
+    command = done.stdout.splitlines()[-1].removeprefix(" next   ")
+    run = f'hpckit() {{ "{sys.executable}" -m hpckit "$@"; }}; {command}'
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     return subprocess.run(
-        [sys.executable, "-m", "hpckit", *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        ["bash", "-c", run], cwd=cwd, env=env, capture_output=True, text=True, check=False
     )
 
 
@@ -98,3 +152,266 @@ def test_the_next_command_can_be_pasted(tmp_path: Path, name: str, shown: str) -
         check=True,
     )
     assert word.stdout.decode() == name
+
+
+def _file_for_a_folder(path: Path) -> None:
+    path.parent.parent.mkdir(parents=True)
+    path.parent.touch()
+
+
+def _folder(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def _link(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (_file_for_a_folder, "Not a directory"),
+        (_folder, "Is a directory"),
+        (_link, "a symbolic link, which is not followed"),
+    ],
+)
+def test_a_folder_that_takes_nothing_is_not_said_to_have_it(
+    tmp_path: Path, block: Callable[[Path], None], said: str
+) -> None:
+    """The exit code is 7, and what is said to have the samples has them, and can be read."""
+    block(tmp_path / "run" / FILE)
+    done = hpckit("sample", "--out", "run", "--duration", "0.2", cwd=tmp_path)
+    assert done.returncode == 7
+    assert said in done.stderr
+    assert has_samples(Path(wrote(done)))
+    reported = run_next(done, tmp_path)
+    assert reported.returncode == 0, reported.stderr
+    assert "1 node" in reported.stdout
+
+
+def test_a_folder_that_is_none_is_not_said_to_have_it(tmp_path: Path) -> None:
+    """In /proc nothing can be made."""
+    done = hpckit("sample", "--out", "/proc/self", "--duration", "0.2", cwd=tmp_path)
+    assert done.returncode == 7
+    assert has_samples(Path(wrote(done)))
+
+
+def test_a_folder_that_is_removed_meanwhile_has_a_part_no_more(tmp_path: Path) -> None:
+    """What came after it is kept, and what was in it is said to be lost."""
+    process = begin("sample", "--out", "run", cwd=tmp_path)
+    until(lambda: has_samples(tmp_path / "run" / FILE))
+    (tmp_path / "run").rename(tmp_path / "gone")
+    (tmp_path / "gone" / FILE).unlink()
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert done.returncode == 7
+    assert "somebody removed it; what it had is lost" in done.stderr
+    assert " wrote  a part of " in done.stdout
+    assert Path(wrote(done)).stat().st_size > 0
+
+
+def test_a_folder_that_is_moved_meanwhile_has_all_by_its_new_name(tmp_path: Path) -> None:
+    """The samples go on into the same file, which another folder in its place does not have."""
+    process = begin("sample", "--out", "run", cwd=tmp_path)
+    until(lambda: has_samples(tmp_path / "run" / FILE))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    (tmp_path / "run").mkdir()
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert done.returncode == 7
+    assert wrote(done) == str(tmp_path / "moved" / FILE)
+    assert done.stdout.splitlines()[-1] == f" next   hpckit report --from {tmp_path / 'moved'}"
+
+
+def test_a_file_that_is_emptied_meanwhile_has_lost_something(tmp_path: Path) -> None:
+    """Where somebody cuts it the exit code is 7, and the loss is said."""
+    process = begin("sample", "--out", "run", "--hz", "0.01", cwd=tmp_path)
+    until(lambda: has_samples(tmp_path / "run" / FILE))
+    process.send_signal(signal.SIGSTOP)
+    os.truncate(tmp_path / "run" / FILE, 0)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    done = ended(process)
+    assert done.returncode == 7
+    assert "somebody cut it; what it had is lost" in done.stderr
+
+
+def test_ctrl_c_before_the_sampler_listens_is_not_lost(tmp_path: Path) -> None:
+    """From the moment when the command becomes the sampler Ctrl-C is its end, whatever loads."""
+    process = begin("sample", "--out", "run", cwd=tmp_path)
+    until(lambda: b"--by-hand" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert has_samples(tmp_path / "run" / FILE)
+
+
+WAITS_S = 30.0
+"""How long a folder is waited for after Ctrl-C."""
+
+
+def begin_at_a_pipe(cwd: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
+    """Start it with a FIFO in place of its file: to open that waits for a reader."""
+    (cwd / "run" / FILE).parent.mkdir(parents=True)
+    os.mkfifo(cwd / "run" / FILE)
+    process = begin("sample", "--out", "run", cwd=cwd, env=env)
+    until(lambda: listens(process.pid))
+    return process
+
+
+def listens(pid: int) -> bool:
+    """Whether a sampler hears what ends it, and has heard all of it."""
+    status = dict(
+        line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    is_blocked = int(status["SigBlk"], 16) >> (signal.SIGTERM - 1) & 1
+    return bool(is_blocked) and not int(status["ShdPnd"], 16)
+
+
+@pytest.mark.parametrize(
+    ("number", "env"),
+    [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGINT, {"SLURM_JOB_ID": "1"})],
+)
+def test_what_kill_may_follow_keeps_the_rest_soon(
+    tmp_path: Path, number: signal.Signals, env: dict[str, str]
+) -> None:
+    """After TERM, as in a job, a folder that hangs is not waited for: the rest is kept in time."""
+    process = begin_at_a_pipe(tmp_path, env)
+    asked_s = time.monotonic()
+    process.send_signal(number)
+    done = ended(process)
+    assert time.monotonic() - asked_s < WAITS_S
+    assert done.returncode == 7
+    assert has_samples(Path(wrote(done)))
+
+
+def test_a_folder_is_waited_for_after_ctrl_c(tmp_path: Path) -> None:
+    """What takes the samples some seconds later has all of them."""
+    process = begin_at_a_pipe(tmp_path)
+    process.send_signal(signal.SIGINT)
+    until(lambda: listens(process.pid))
+    time.sleep(4)
+    reader = os.open(tmp_path / "run" / FILE, os.O_RDONLY | os.O_NONBLOCK)
+    done = ended(process)
+    os.close(reader)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_once_more_ends_the_waiting(tmp_path: Path, number: signal.Signals) -> None:
+    """Who asks again while the folder is waited for gets the rest on this node."""
+    process = begin_at_a_pipe(tmp_path)
+    asked_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    until(lambda: listens(process.pid))
+    process.send_signal(number)
+    done = ended(process)
+    assert time.monotonic() - asked_s < WAITS_S
+    assert done.returncode == 7
+    assert has_samples(Path(wrote(done)))
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+@pytest.mark.parametrize(
+    ("target", "said", "fix"),
+    [
+        ("nowhere", "link is a link to {0}/nowhere, which is not there", "mkdir -p {0}/nowhere"),
+        ("link", "link is a link that leads back to itself", "rm link"),
+    ],
+)
+def test_a_dead_link_is_named(tmp_path: Path, target: str, said: str, fix: str, below: str) -> None:
+    """A link that leads nowhere is no file that exists."""
+    (tmp_path / "link").symlink_to(target)
+    done = hpckit("sample", "--out", f"link{below}", "--duration", "0.1", cwd=tmp_path)
+    assert done.returncode == 7
+    assert said.format(tmp_path) in done.stderr
+    assert f"fix: {fix.format(tmp_path)}" in done.stderr
+
+
+def test_what_cannot_be_said_is_no_success(tmp_path: Path) -> None:
+    """Where the output takes nothing the exit code is 7, though the samples are written."""
+    root = str(Path(__file__).resolve().parents[3])
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hpckit", "sample", "--out", "run", "--duration", "0.1"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert b"standard output: No space left on device" in done.stderr
+    assert done.returncode == 7
+
+
+def test_a_stopped_error_output_costs_no_samples(tmp_path: Path) -> None:
+    """Where standard error and the folder both hang, what is left is kept before it is said."""
+    process = begin_at_a_pipe(tmp_path)
+    assert process.stderr is not None
+    full = os.open(f"/proc/self/fd/{process.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x" * 4096)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x")
+    process.terminate()
+    until(lambda: any(map(has_samples, tmp_path.glob("hpckit-samples-*.samples"))))
+    os.close(full)
+    assert ended(process).returncode == 7
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_output_takes_no_part_in_the_samples(tmp_path: Path, closed: str) -> None:
+    """No file of the sampler gets its number; what cannot be said on stdout is no success."""
+    root = str(Path(__file__).resolve().parents[3])
+    command = f"{shlex.quote(sys.executable)} -m hpckit sample --out run --duration 0.1 {closed}"
+    (tmp_path / "run" / FILE).parent.mkdir(parents=True)
+    (tmp_path / "run" / FILE).mkdir()
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1", "TMPDIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 7
+    (kept,) = tmp_path.glob("hpckit-samples-*.samples")
+    assert all(isinstance(one, Block) for one in read_blocks(kept.read_bytes()))
+
+
+def test_under_nohup_a_closed_session_changes_nothing(tmp_path: Path) -> None:
+    """A HUP that is ignored at the start ends nothing; TERM does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = begin("sample", "--out", "run", cwd=tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    until(lambda: has_samples(tmp_path / "run" / FILE))
+    process.send_signal(signal.SIGHUP)
+    time.sleep(1.5)
+    assert process.poll() is None
+    process.terminate()
+    assert ended(process).returncode == 0
+
+
+def test_a_stopped_terminal_stops_no_sampling(tmp_path: Path) -> None:
+    """After Ctrl-S nothing is shown, and the time is sampled to its end."""
+    keyboard, terminal = os.openpty()
+    root = str(Path(__file__).resolve().parents[3])
+    words = ["sample", "--out", "run", "--hz", "10", "--duration", "4"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hpckit", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1", "HPCKIT_TOPOLOGY": "0"},
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+    ) as process:
+        until(lambda: has_samples(tmp_path / "run" / FILE))
+        os.write(keyboard, b"\x13")
+        out, _ = process.communicate(timeout=LIMIT_S)
+    os.close(keyboard)
+    os.close(terminal)
+    assert process.returncode == 0
+    assert out.startswith(b" wrote  4"), out

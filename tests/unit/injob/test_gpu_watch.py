@@ -25,6 +25,11 @@ class ScriptedGpu:
         self.uuid = uuid
         self._values = list(values)
 
+    @property
+    def is_at_the_last(self) -> bool:
+        """Whether the next value is the one that stays."""
+        return len(self._values) == 1
+
     def energy_mj(self) -> int:
         """The next value."""
         value = self._values[0] if len(self._values) == 1 else self._values.pop(0)
@@ -58,9 +63,11 @@ def energies(readings: object) -> list[object]:
 
 def test_the_counter_is_read_at_both_ends() -> None:
     """First and last have what the counter says then."""
-    watch = watching(ScriptedGpu([5, 5, 5, 9]))
+    gpu = ScriptedGpu([5, 5, 5, 9])
+    watch = watching(gpu)
     assert energies(watch.first()["gpus"]) == [5]
-    time.sleep(0.05)
+    while not gpu.is_at_the_last:
+        time.sleep(0.01)
     assert energies(watch.last()["gpus"]) == [9]
 
 

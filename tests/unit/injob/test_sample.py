@@ -470,6 +470,45 @@ def test_call_that_hangs_is_said(job: Job, tmp_path: Path) -> None:
     assert job.events()[-1]["reason"] == "hung"
 
 
+@pytest.mark.parametrize(("duration", "code"), [("600", 7), ("1", 0)])
+def test_early_end_is_no_success_by_hand(
+    job: Job, tmp_path: Path, duration: str, code: int
+) -> None:
+    """By hand a sampler that hung says what it has, and fails unless its time was over."""
+    script = tmp_path / "dead.py"
+    # A disk that others are busy with is none of this.
+    script.write_text(f"import os; os.fdatasync = lambda fd: None{DEAD_SYSTEM}")
+    words = ["sample", "--out", str(job.folder), "--duration", duration, "--by-hand"]
+    ran = subprocess.run(
+        [sys.executable, str(script), *words],
+        env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stderr
+    assert f" wrote  1 samples of the host alone · {job.file()}".encode() in ran.stdout
+
+
+def test_what_a_hung_sampler_cannot_say_is_no_success(job: Job, tmp_path: Path) -> None:
+    """Where its time was over, and its output takes nothing, that is said in a line."""
+    script = tmp_path / "dead.py"
+    script.write_text(f"import os; os.fdatasync = lambda fd: None{DEAD_SYSTEM}")
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, str(script), "sample", "--out", str(job.folder), "--duration", "1",
+             "--by-hand"],
+            env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
+            check=False,
+        )  # fmt: skip
+    assert ran.returncode == 7
+    assert b"standard output: No space left on device" in ran.stderr
+    assert b"Traceback" not in ran.stderr
+
+
 def kill_at_a_random_moment(job: Job, seed: int) -> None:
     """Kill a sampler at 100 Hz, and find every block whole but for the last."""
     process = job.sample("--hz", "100")

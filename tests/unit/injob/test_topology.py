@@ -103,6 +103,18 @@ def test_a_machine_that_the_node_stands_in_for_is_what_is_written(tmp_path: Path
     assert len(topology.nics) > 2
 
 
+def test_a_file_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+    """On a full disk the samples need what half of it would take."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+        "from hpckit.injob.topology import write_topology; "
+        f"write_topology({str(tmp_path)!r}, {TARGET!r}, 'n1')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "File too large" in done.stderr
+    assert list((tmp_path / TARGET).parent.iterdir()) == []
+
+
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     """A node is read once an incarnation: a sampler that begins again leaves the file alone."""
     (tmp_path / TARGET).parent.mkdir(parents=True)

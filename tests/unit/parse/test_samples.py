@@ -242,3 +242,13 @@ def test_short_runs_of_equal_blocks_take_time_in_proportion() -> None:
     chunks, condition = read(b"".join(parts), 1 << 25)
     assert time.process_time() - begun_s < 6 * slowness()
     assert (sum(len(chunk.gpu) for chunk in chunks), condition.lost_bytes) == (45_000, 0)
+
+
+def test_blocks_without_their_description_are_told() -> None:
+    """A file whose META is damaged is refused as that, not as another file, or an empty one."""
+    data = bytearray(sample_file())
+    for at in (0, 60):
+        damaged = bytearray(data)
+        damaged[at] ^= 0xFF
+        with pytest.raises(ParseError, match="no block META is whole, by which its"):
+            read(bytes(damaged))

@@ -72,6 +72,13 @@ def test_a_difference_has_its_size_and_interval() -> None:
     assert row(comparison_lines(made()), "power") == "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"
 
 
+def test_long_numbers_are_apart() -> None:
+    """Two of seven characters are not one."""
+    used = ComparedQuantity(name="cpu_s", a=0.00133, b=0.00121, difference=Interval(value=-0.00012))
+    shown = comparison_lines(replace(made(), quantities=(used,)))
+    assert any("0.00133 0.00121" in line for line in shown)
+
+
 def test_the_useful_share_says_what_it_is_of() -> None:
     """A report's screen has the share of all of the time, a comparison that of the known time."""
     useful = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
