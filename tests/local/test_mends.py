@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import RunHpckit
 from tests.fakes.local_job import kill_job, processes_of, says, supervisor_of, until
+from tests.local.begun import INTERRUPTED, begun
 
 JOB = 'schema = "hpckit.job/1"\nname = "n"\ncommand = ["true"]\n'
 
@@ -35,19 +36,12 @@ def submitted(run_hpckit: RunHpckit, *args: str, env: dict[str, str] | None = No
 @pytest.mark.parametrize("delay_s", [0.05, 0.12, 0.2, 0.28, 0.36, 0.45, 0.6, 0.8])
 def test_a_terminated_submission_is_whole_or_nothing(run_hpckit: RunHpckit, delay_s: float) -> None:
     """SIGTERM at any moment of submit leaves a job that is known whole, or no trace."""
-    submitting = subprocess.Popen(
-        [sys.executable, "-m", "hpckit", "submit", "--local", "--quiet", "--", "true"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    submitting = begun("submit", "--local", "--quiet", "--", "true")
     time.sleep(delay_s)
     if submitting.poll() is None:
         submitting.terminate()
     _, talk = submitting.communicate(timeout=30)
-    # -SIGINT: CPython ends itself so after a KeyboardInterrupt that came inside an exec() of a
-    # string, as in dataclasses, even when it was caught (Python/pythonrun.c, run_eval_code_obj).
-    assert submitting.returncode in (0, 130, -signal.SIGTERM, -signal.SIGINT), talk
+    assert submitting.returncode in (0, -signal.SIGTERM, *INTERRUPTED), talk
     jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
     assert sorted(job["folder"] for job in jobs) == job_folders()
     for job in jobs:

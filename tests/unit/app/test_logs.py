@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,35 +40,36 @@ class _GrowingJob(FakeClock):
         return not self._steps
 
 
+def followed_log(
+    folder: Path, clock: FakeClock, has_ended: Callable[[], bool], *, poll_interval_s: float = 1.0
+) -> Iterator[bytes]:
+    """What following the log of job 46 gives, without back-off."""
+    return follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        clock,
+        job_id="46",
+        poll_interval_s=poll_interval_s,
+        back_off=False,
+        has_ended=has_ended,
+    )
+
+
 def test_a_growing_log_is_given_once(folder: Path) -> None:
     """Following gives every byte once and in order, from before the log is there to its end."""
     job = _GrowingJob(folder / "logs" / "job.log", [b"a\n", b"", b"b\xff", b"\nc"])
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        job,
-        job_id="46",
-        poll_interval_s=0.5,
-        back_off=False,
-        has_ended=job.has_ended,
-    )
+    chunks = followed_log(folder, job, job.has_ended, poll_interval_s=0.5)
     assert list(chunks) == [b"a\n", b"b\xff", b"\nc"]
     assert job.slept_s == [0.5] * 4
 
 
-def followed_from(folder: Path, ends: Sequence[object] = ()) -> tuple[Path, Iterator[bytes]]:
-    """A log of two lines of a job that runs until `ends` has something, and what follows it."""
+def followed_from(
+    folder: Path, has_ended: Callable[[], bool] = lambda: False
+) -> tuple[Path, Iterator[bytes]]:
+    """A log of two lines that were given already, and what follows it."""
     path = folder / "logs" / "job.log"
     path.write_bytes(b"a\nb\n")
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        FakeClock(),
-        job_id="46",
-        poll_interval_s=0.5,
-        back_off=False,
-        has_ended=lambda: bool(ends),
-    )
+    chunks = followed_log(folder, FakeClock(), has_ended)
     assert next(chunks) == b"a\nb\n"
     return path, chunks
 
@@ -81,21 +82,22 @@ def test_a_log_that_was_cut_is_given_from_its_beginning(folder: Path) -> None:
 
 
 def test_a_log_that_was_cut_and_grew_loses_nothing(folder: Path) -> None:
-    """Once it was seen to be shorter all of it is given, however long it is at the next look."""
-    path, chunks = followed_from(folder)
-    path.write_bytes(b"c\n")
-    assert next(chunks) == b"c\n"
-    with path.open("ab") as file:
-        file.write(b"d\ne\nf\n")
-    assert next(chunks) == b"d\ne\nf\n"
+    """Once it was seen to be empty all of it is given, however long it is at the next look."""
+    looks = iter([b"a\nb\n", b"", b"c\nd\ne\nf\n"])
+
+    def looked() -> bool:
+        content = next(looks, None)
+        if content is not None:
+            (folder / "logs" / "job.log").write_bytes(content)
+        return content is None
+
+    assert list(followed_log(folder, FakeClock(), looked)) == [b"a\nb\n", b"c\nd\ne\nf\n"]
 
 
 def test_a_log_that_is_gone_is_said(folder: Path) -> None:
     """One of which something was given is not one that never was."""
-    ends: list[str] = []
-    path, chunks = followed_from(folder, ends)
+    path, chunks = followed_from(folder, lambda: not (folder / "logs" / "job.log").exists())
     path.unlink()
-    ends.append("now")
     with pytest.raises(HpckitError, match=r"the log is not there any more: .*job.log"):
         next(chunks)
 
@@ -107,29 +109,13 @@ def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> Non
         (folder / "logs" / "job.log").write_bytes(b"last words")
         return True
 
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        FakeClock(),
-        job_id="46",
-        poll_interval_s=1.0,
-        back_off=True,
-        has_ended=ends_with_words,
-    )
+    chunks = followed_log(folder, FakeClock(), ends_with_words)
     assert list(chunks) == [b"last words"]
 
 
 def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
     """Following the log of a job that ended without one is refused, not endless."""
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        FakeClock(),
-        job_id="46",
-        poll_interval_s=1.0,
-        back_off=True,
-        has_ended=lambda: True,
-    )
+    chunks = followed_log(folder, FakeClock(), lambda: True)
     with pytest.raises(HpckitError, match="the job has left no log in"):
         list(chunks)
 
@@ -137,15 +123,7 @@ def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
 def test_an_array_is_not_followed_as_a_whole(folder: Path) -> None:
     """As soon as a task has a log, following the whole array is refused with the task's name."""
     (folder / "logs" / "job-3.log").touch()
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        FakeClock(),
-        job_id="46",
-        poll_interval_s=1.0,
-        back_off=True,
-        has_ended=lambda: False,
-    )
+    chunks = followed_log(folder, FakeClock(), lambda: False)
     with pytest.raises(HpckitError, match="this is a job array") as raised:
         list(chunks)
     assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3"
@@ -233,15 +211,7 @@ def test_a_line_is_given_before_the_next_question(folder: Path) -> None:
     """What a job writes between two questions is given within a second."""
     job = _GrowingJob(folder / "logs" / "job.log", [b"a", b"b", b"c"])
     asked = _Asked(job, 3.0)
-    chunks = follow_log(
-        FileJobLogs(),
-        LogName(folder=folder),
-        job,
-        job_id="46",
-        poll_interval_s=3.0,
-        back_off=False,
-        has_ended=asked,
-    )
+    chunks = followed_log(folder, job, asked, poll_interval_s=3.0)
     assert list(chunks) == [b"a", b"b", b"c"]
     assert asked.at_s == [0.0, 3.0]
 

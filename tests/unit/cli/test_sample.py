@@ -362,13 +362,10 @@ def test_a_stopped_error_output_costs_no_samples(tmp_path: Path) -> None:
     assert ended(process).returncode == 7
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-"])
-def test_a_closed_output_takes_no_part_in_the_samples(tmp_path: Path, closed: str) -> None:
-    """No file of the sampler gets its number; what cannot be said on stdout is no success."""
+def sampled_with_closed(tmp_path: Path, closed: str) -> int:
+    """The exit code of a short sampling where bash closed a stream before."""
     root = str(Path(__file__).resolve().parents[3])
     command = f"{shlex.quote(sys.executable)} -m hpckit sample --out run --duration 0.1 {closed}"
-    (tmp_path / "run" / FILE).parent.mkdir(parents=True)
-    (tmp_path / "run" / FILE).mkdir()
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=tmp_path,
@@ -376,7 +373,20 @@ def test_a_closed_output_takes_no_part_in_the_samples(tmp_path: Path, closed: st
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    assert done.returncode == 7
+    return done.returncode
+
+
+def test_what_cannot_be_said_on_a_closed_stdout_is_no_success(tmp_path: Path) -> None:
+    """The samples are whole where they belong: no file of the sampler gets its number."""
+    assert sampled_with_closed(tmp_path, ">&-") == 7
+    samples = (tmp_path / "run" / FILE).read_bytes()
+    assert all(isinstance(one, Block) for one in read_blocks(samples))
+
+
+def test_a_closed_stderr_takes_no_part_in_the_samples(tmp_path: Path) -> None:
+    """What would be said there of a folder that takes nothing does not go into a file."""
+    (tmp_path / "run" / FILE).mkdir(parents=True)
+    assert sampled_with_closed(tmp_path, "2>&-") == 7
     (kept,) = tmp_path.glob("hpckit-samples-*.samples")
     assert all(isinstance(one, Block) for one in read_blocks(kept.read_bytes()))
 

@@ -1,0 +1,29 @@
+"""A command of hpckit, at the moment when its code begins."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+_CODE = "import hpckit.__main__ as begins; print(flush=True); begins.main()"
+INTERRUPTED = (130, -signal.SIGINT)
+"""The second where a KeyboardInterrupt, even a caught one, came inside an exec() of a string, as in
+dataclasses: CPython ends itself so (Python/pythonrun.c, run_eval_code_obj)."""
+
+
+def begun(*words: str) -> subprocess.Popen[bytes]:
+    """`hpckit WORDS` in a session of its own, when Python has started and `main` begins.
+
+    A signal that comes while Python itself starts ends it as Python likes, before any code of
+    this project runs.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CODE, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"\n"
+    return process
