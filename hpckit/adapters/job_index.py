@@ -66,7 +66,7 @@ _UPDATE = (
 )
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
-_HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = 'jobs'"
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs'"
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
 
 

@@ -41,16 +41,19 @@ class FileJobLogs:
         return _path(log)
 
     def size_bytes(self, log: LogName) -> int | None:
-        """How large a log is, None where there is none."""
+        """How large a log is, None where there is none. Raises StorageFailed."""
+        path = _path(log)
         try:
             # Opened, for what NFS remembers of a file may be older than what was read of it.
-            fd = os.open(_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 found = os.fstat(fd)
             finally:
                 os.close(fd)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise _unreadable(path, error) from error
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:
@@ -62,7 +65,7 @@ class FileJobLogs:
                 while chunk := file.read(_CHUNK_BYTES):
                     yield chunk
         except OSError as error:
-            raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
+            raise _unreadable(path, error) from error
 
     def tail(self, log: LogName, count: int) -> Sequence[str]:
         """The last `count` lines that are not blank, oldest first, decoded leniently."""
@@ -74,6 +77,10 @@ class FileJobLogs:
         except OSError:
             return ()
         return [line for line in lines if line.strip()][-count:]
+
+
+def _unreadable(path: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(f"{path} cannot be read: {error.strerror}")
 
 
 def _names(folder: Path) -> list[str]:

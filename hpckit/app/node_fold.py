@@ -206,9 +206,12 @@ def fold_node(request: FoldRequest) -> NodeFold:
         missing += _fold_file(folds, span)
     if not evidence.spans:
         missing.append("no samples: only what its ranks wrote when they began and ended")
-    repeated = folds.onward.repeated
-    if repeated:
-        missing.append(f"{repeated:,} samples repeat the time of others: they count once")
+    left_out = folds.onward.left_out
+    if left_out:
+        missing.append(
+            f"{left_out:,} samples go back in time and are left out: they repeat others, or were "
+            "put into the file late; --parquet FILE has all, in order, and --from FILE reads it"
+        )
     gpus = folds.results()
     return NodeFold(
         evidence=evidence,

@@ -97,7 +97,9 @@ def folder_of_job(folder: Path, folders: JobFolders) -> Path:
     """The job folder whose `account/` this one is, else this one."""
     job = folder.absolute().parent
     is_account = folder.absolute().name == ACCOUNT_FOLDER
-    return job if is_account and JobDocuments(job, folders).read(INTENT_FILE) else folder
+    if not is_account or JobDocuments(job, folders).read(INTENT_FILE) is None:
+        return folder
+    return job
 
 
 def energy_site(folder: Path, folders: JobFolders) -> tuple[EnergySite, tuple[str, ...]]:

@@ -122,6 +122,7 @@ class _Run:
         self._ends: frozenset[int] = frozenset()
         self._clock: SignalClock | None = None
         self._is_unsaid = False
+        self._is_closed = False
 
     def run(self) -> None:
         """Begin, sample, end; ends the process where everything went well."""
@@ -141,7 +142,7 @@ class _Run:
             self._say_all(self._close(spool, self._last_copy_s()))
         self._say_last()
         # Without waiting for a thread that a dead file system may hold.
-        os._exit(self._code())
+        os._exit(self._code(is_over=not self._is_unsaid))
 
     def _sample(self, spool: SampleSpool, clock: SignalClock) -> None:
         """Sample to the end."""
@@ -180,6 +181,7 @@ class _Run:
         if self._topology is not None:
             self._topology.end()
         kept = spool.close(limit_s, self._hurry())
+        self._is_closed = True
         out, target = self._wish.out, self._target()
         told = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
@@ -275,20 +277,31 @@ class _Run:
         return progress
 
     def _say_last(self) -> None:
-        """Tell a person what there is."""
+        """Tell a person what there is; where standard output does not take it, on the other."""
         if self._place is None or self._loop is None or self._node is None:
             return
         from hpckit.injob.by_hand import last_words
 
+        self._is_unsaid = True
         show(b"\r\x1b[K")
         gpus = sum(len(one.describe()) for one in self._node.gpus)
         why = self._node.refused.get("nvidia", "")
         text = last_words(self._loop.ticks, gpus, why, self._place)
-        try:
-            os.write(1, text.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            error.filename = "standard output"
-            raise
+        whys = ["it takes nothing"]
+
+        def tell() -> None:
+            try:
+                os.write(1, text.encode("utf-8", "surrogateescape"))
+            except OSError as error:
+                whys[:] = [reason(error)]
+            else:
+                self._is_unsaid = False
+
+        self._beat.begun_ns = 0
+        _in_time(tell)
+        if self._is_unsaid:
+            what = text.partition("\n")[0].strip()
+            _in_time(lambda: self._say(f"standard output: {whys[0]}; {what}"))
 
     def _code(self, *, is_over: bool = True) -> int:
         """A job's sampler always ends with 0; by hand a person is told."""
@@ -314,19 +327,9 @@ class _Run:
             _in_time(lambda: self._say_all(told))
             if not is_end and gpu is not None:
                 self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
-            _in_time(self._say_last_or_why)
+            _in_time(self._say_last, 3 * _LAST_WORDS_S)
         finally:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))
-
-    def _say_last_or_why(self) -> None:
-        """The same in a thread, where nobody hears of an error."""
-        self._is_unsaid = True
-        try:
-            self._say_last()
-        except OSError as error:
-            self._say(f"{error.filename or ''}: {reason(error)}")
-        else:
-            self._is_unsaid = False
 
     def _begin_again(self, wish: Wish) -> None:
         try:
@@ -347,6 +350,8 @@ class _Run:
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
         """Write it, and end the copy; what is to be said then."""
         loop = self._loop
+        if self._is_closed:
+            return []
         if loop is not None and not loop.is_writing:
             if is_end:
                 loop.end_hung()

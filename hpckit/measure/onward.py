@@ -1,9 +1,12 @@
-"""Samples of one node in the order of time: what goes back in it was there before.
+"""Samples of one node in the order of time: what goes back in it is left out.
 
-A file that was joined twice, or that two samplers wrote at once, repeats times.
+A file that was joined twice, or that two samplers wrote at once, repeats times; one to which an
+older part was joined has them late.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -17,38 +20,48 @@ _HOST = ""
 
 
 class Onward(Struct):
-    """Takes a node's chunks one after the other; `repeated` rows were left out."""
+    """Takes a node's chunks one after the other; `left_out` counts the rows that went back.
+
+    `last_ns` is the last time of each GPU, or one between it and the next one of any GPU.
+    """
 
     last_ns: dict[str, int] = field(default_factory=dict)
-    repeated: int = 0
+    left_out: int = 0
 
     def of(self, chunk: SampleChunk, shift_ns: int) -> SampleChunk:
         """The chunk without rows at or before the last one of their GPU, or of the host."""
         uuids = [gpu.uuid for gpu in chunk.meta.gpus]
-        at_ns = chunk.gpu_ns
-        if not self._is_onward(at_ns, uuids, shift_ns):
+        at_ns, places = chunk.gpu_ns, chunk.gpu["gpu"]
+        if not self._is_onward(at_ns, places, uuids, shift_ns):
             kept = np.ones(len(at_ns), bool)
             for place, uuid in enumerate(uuids):
-                mine = np.flatnonzero(chunk.gpu["gpu"] == place)
+                mine = np.flatnonzero(places == place)
                 kept[mine] = self._kept(at_ns[mine], uuid, shift_ns)
             chunk = replace(chunk, gpu_ns=at_ns[kept], gpu=chunk.gpu[kept])
-        if not self._is_onward(chunk.host_ns, [_HOST], shift_ns):
+        if not self._is_onward(chunk.host_ns, np.zeros(len(chunk.host_ns)), [_HOST], shift_ns):
             kept = self._kept(chunk.host_ns, _HOST, shift_ns)
             chunk = replace(chunk, host_ns=chunk.host_ns[kept], host=chunk.host[kept])
         return chunk
 
-    def _is_onward(self, at_ns: Times, whose: list[str], shift_ns: int) -> bool:
+    def _is_onward(
+        self, at_ns: Times, places: NDArray[Any], whose: list[str], shift_ns: int
+    ) -> bool:
         """Whether all rows go on in time, as those of a sampler do: then they are taken."""
         if not len(at_ns):
             return True
         last_ns = max((self.last_ns[one] for one in whose if one in self.last_ns), default=None)
         if last_ns is not None and int(at_ns[0]) + shift_ns <= last_ns:
             return False
-        # The GPUs of one tick may have one time.
-        back = at_ns[1:] < at_ns[:-1] if len(whose) > 1 else at_ns[1:] <= at_ns[:-1]
-        if bool(back.any()):
+        if bool((at_ns[1:] < at_ns[:-1]).any()):
             return False
-        self.last_ns |= dict.fromkeys(whose, int(at_ns[-1]) + shift_ns)
+        # GPUs of one tick may have one time, each once.
+        same = np.flatnonzero(at_ns[1:] == at_ns[:-1])
+        if bool((places[same + 1] <= places[same]).any()):
+            return False
+        end_ns = int(at_ns[-1]) + shift_ns
+        self.last_ns |= dict.fromkeys(whose, end_ns - 1)
+        for place in set(places[np.searchsorted(at_ns, at_ns[-1]) :].tolist()):
+            self.last_ns[whose[int(place)]] = end_ns
         return True
 
     def _kept(self, at_ns: Times, whose: str, shift_ns: int) -> NDArray[np.bool_]:
@@ -62,5 +75,5 @@ class Onward(Struct):
         np.maximum(most[:-1], before[0], out=before[1:])
         kept: NDArray[np.bool_] = times > before
         self.last_ns[whose] = max(int(before[0]), int(most[-1]))
-        self.repeated += int(np.count_nonzero(~kept))
+        self.left_out += int(np.count_nonzero(~kept))
         return kept

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.adapters import job_index
 from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.errors import StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState
@@ -409,3 +410,8 @@ def test_a_rebuild_that_fails_leaves_the_old_file(path: Path) -> None:
     blocked.rmdir()
     index.rebuild([], [])
     assert len(index.latest(None)) > 1
+
+
+def test_the_table_of_tables_has_the_name_that_every_sqlite_knows() -> None:
+    """The other one came with SQLite 3.33; RHEL 8 has 3.26."""
+    assert "sqlite_schema" not in Path(job_index.__file__).read_text()

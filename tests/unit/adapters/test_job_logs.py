@@ -53,6 +53,15 @@ def test_a_log_that_cannot_be_read_is_said(tmp_path: Path, logs: Path) -> None:
         list(LOGS.read(LogName(folder=tmp_path, rank=3), 0))
 
 
+def test_a_log_that_cannot_be_opened_is_not_one_that_is_not_there(
+    tmp_path: Path, logs: Path
+) -> None:
+    """Whatever is wrong but its absence is a StorageFailed with the system's words."""
+    (logs / "job.log").symlink_to("job.log")
+    with pytest.raises(StorageFailed, match=r"job\.log cannot be read: Too many levels"):
+        LOGS.size_bytes(LogName(folder=tmp_path))
+
+
 def test_a_tail_is_the_last_lines_that_say_something(tmp_path: Path, logs: Path) -> None:
     """Blank lines are passed over, bytes that are no text are shown, and no log is no line."""
     (logs / "job.log").write_bytes(b"x" * 9000 + b"\none\n\n \ntw\xffo\n\n")

@@ -11,6 +11,7 @@ import pytest
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.adapters.parquet_archive import ParquetArchive
+from hpckit.adapters.parquet_store import ParquetStore
 from hpckit.app.accounts import Gathered, gather
 from hpckit.app.archive import archive
 from hpckit.app.compare import side_of
@@ -184,7 +185,28 @@ def test_samples_that_are_joined_twice_count_once(tmp_path: Path) -> None:
         assert after.gpus == before.gpus
         assert [one.psi_frac for one in after.nodes] == [one.psi_frac for one in before.nodes]
         (told,) = after.missing
-        assert told.endswith("samples repeat the time of others: they count once")
+        assert "samples go back in time and are left out: they repeat others, or" in told
+
+
+def test_late_samples_are_put_in_order_by_the_archive(tmp_path: Path) -> None:
+    """What was joined to a file before what came earlier counts in a report of the archive."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    (file,) = place.glob("*.samples")
+    data = file.read_bytes()
+    blocks = [one for one in read_blocks(data) if isinstance(one, Block)]
+    sizes = [HEADER_BYTES + len(one.payload) for one in blocks]
+    half = sum(sizes[: len(sizes) // 2])
+    file.write_bytes(data[: sizes[0]] + data[half:] + data[sizes[0] : half])
+    assert any("go back in time" in one for one in reported(tmp_path).missing)
+    path = tmp_path / "a.parquet"
+    archive(found(tmp_path), STORE, ParquetArchive(), path, lambda *_: None)
+    store = ParquetStore(path)
+    gathered = gather(store, store.find(path))
+    after = report_of(gathered, ReportTools(store=store), JobFacts(), EnergySite())
+    assert after.missing == ()
+    assert [one.energy for one in after.gpus] == [one.energy for one in before.gpus]
 
 
 def test_repeated_samples_are_archived_once(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from hpckit.account_ports import FoundAccounts
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.report import JobFacts
-from hpckit.app.report_facts import energy_site, facts_of_folder, facts_of_job, no_accounts
+from hpckit.app.report_facts import (
+    energy_site,
+    facts_of_folder,
+    facts_of_job,
+    folder_of_job,
+    no_accounts,
+)
 from hpckit.model.job_folder import (
     EFFECTIVE_FILE,
     INTENT_FILE,
@@ -116,6 +122,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
     (tmp_path / name).write_bytes(data)
     (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
     assert told.startswith((f"{name} is damaged: ", f"{name} cannot be read: "))
+
+
+def test_accounts_of_a_job_that_is_damaged_are_that_jobs(tmp_path: Path) -> None:
+    """Its folder is known by the name of its files, not by what stands in them."""
+    account, folders = tmp_path / "account", FileJobFolders()
+    assert folder_of_job(account, folders) == account
+    (tmp_path / INTENT_FILE).write_text("{")
+    assert folder_of_job(account, folders) == tmp_path
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:

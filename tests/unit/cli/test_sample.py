@@ -20,7 +20,9 @@ FILE = "account/restart-0/node-n1.samples"
 LIMIT_S = 120.0
 
 
-def begin(*words: str, cwd: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
+def begin(
+    *words: str, cwd: Path, env: Mapping[str, str] = {}, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """Start the command; what does not reach its folder is kept in `cwd`."""
     root = str(Path(__file__).resolve().parents[3])
     return subprocess.Popen(
@@ -34,7 +36,7 @@ def begin(*words: str, cwd: Path, env: Mapping[str, str] = {}) -> subprocess.Pop
             "TMPDIR": str(cwd),
             **env,
         },
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -343,6 +345,23 @@ def test_what_cannot_be_said_is_no_success(tmp_path: Path) -> None:
         )
     assert b"standard output: No space left on device" in done.stderr
     assert done.returncode == 7
+
+
+def test_where_nobody_reads_the_output_the_samples_are_said_on_the_other(tmp_path: Path) -> None:
+    """A full pipe is waited for some seconds; what is in the folder is not told as a rest."""
+    reader, full = os.pipe()
+    os.set_blocking(full, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x")
+    os.set_blocking(full, True)
+    process = begin("sample", "--out", "run", "--duration", "0.1", cwd=tmp_path, stdout=full)
+    done = ended(process)
+    os.close(full)
+    os.close(reader)
+    assert done.returncode == 7
+    (said,) = done.stderr.splitlines()
+    assert "standard output: it takes nothing; wrote  2 samples of the host alone · run/" in said
 
 
 def test_a_stopped_error_output_costs_no_samples(tmp_path: Path) -> None:
