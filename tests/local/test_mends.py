@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.begun import INTERRUPTED, begun
 from tests.conftest import RunHpckit
 from tests.fakes.local_job import kill_job, processes_of, says, supervisor_of, until
-from tests.local.begun import INTERRUPTED, begun
 
 JOB = 'schema = "hpckit.job/1"\nname = "n"\ncommand = ["true"]\n'
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.begun import INTERRUPTED, begun, unmeasured
 from tests.conftest import RunHpckit
-from tests.local.begun import INTERRUPTED, begun
 
 
 def submit_json(run_hpckit: RunHpckit, *args: str, **more: Any) -> dict[str, Any]:
@@ -107,10 +107,7 @@ def test_cancel_ends_every_process(run_hpckit: RunHpckit) -> None:
 
 def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Path) -> None:
     """Ctrl-C while waiting exits 130 and leaves the job running and known."""
-    argv = [sys.executable, "-m", "hpckit", "submit", "--local", "--wait", "--", "sleep", "600"]
-    waiting = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    waiting = begun("submit", "--local", "--wait", "--", "sleep", "600")
     jobs: list[dict[str, Any]] = []
 
     def running() -> bool:
@@ -121,7 +118,7 @@ def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Pa
     os.killpg(waiting.pid, signal.SIGINT)
     _, talk = waiting.communicate(timeout=20)
     assert waiting.returncode == 130
-    assert "the job goes on" in talk
+    assert b"the job goes on" in talk
     assert json.loads(run_hpckit("status", "--json").stdout)["state"] == "RUNNING"
     run_hpckit("cancel", jobs[0]["job_id"])
 
@@ -158,12 +155,10 @@ def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
         "    print(json.dumps([ran.stdout.strip(), name]))\n"
     )
 
-    untraced = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
-
     def run_worker(number: int) -> str:
         return subprocess.run(
             [sys.executable, "-c", worker, f"w{number}"],
-            env=untraced,
+            env=unmeasured(),
             capture_output=True,
             text=True,
             check=True,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.begun import unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted((ROOT / "hpckit").rglob("*.py"))
@@ -44,7 +45,7 @@ def modules_loaded_by(statement: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={name: os.environ[name] for name in os.environ if name != "COVERAGE_PROCESS_CONFIG"},
+        env=unmeasured(),
         capture_output=True,
         text=True,
         check=True,

@@ -14,6 +14,7 @@ from hpckit.adapters import job_index
 from hpckit.adapters.job_index import SqliteJobIndex
 from hpckit.errors import StorageFailed
 from hpckit.model.slurm import JobEntry, JobId, JobState
+from tests.begun import unmeasured
 
 ADD_MANY = """
 import sys
@@ -278,8 +279,8 @@ def test_sqlite_is_imported_when_used() -> None:
     """Importing the adapter does not import sqlite3."""
     code = "import sys, hpckit.adapters.job_index; sys.exit('sqlite3' in sys.modules)"
     # Coverage would load sqlite3 itself.
-    env = {name: os.environ[name] for name in os.environ if name != "COVERAGE_PROCESS_CONFIG"}
-    assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), check=False)
+    assert done.returncode == 0
 
 
 DAMAGE = [

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from hpckit.cli.main import ALIASES, COMMANDS, cli
+from tests.begun import begun
 from tests.conftest import RunHpckit
 from tests.unit.cli.jobs import call, config_home, started_job, write_site
 
@@ -175,18 +176,14 @@ def test_an_interrupt_is_130_and_says_what_goes_on() -> None:
     job = started_job("true")
     (job.folder / "logs" / "job.log").write_text("begun\n")
     (job.folder / "submitted.json").unlink()  # it is still being submitted, by this process
-    following = subprocess.Popen(
-        [sys.executable, "-m", "hpckit", "logs", "-f", job.job_id],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    following = begun("logs", "-f", job.job_id)
     assert following.stdout is not None
-    assert following.stdout.readline() == "begun\n"
+    assert following.stdout.readline() == b"begun\n"
     following.send_signal(signal.SIGINT)
     _, talk = following.communicate(timeout=20)
     assert following.returncode == 130
-    assert talk.strip() == f"interrupted · the job goes on: hpckit logs -f {job.job_id}"
+    said = talk.decode().strip()
+    assert said == f"interrupted · the job goes on: hpckit logs -f {job.job_id}"
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,14 +13,21 @@ INTERRUPTED = (130, -signal.SIGINT)
 dataclasses: CPython ends itself so (Python/pythonrun.c, run_eval_code_obj)."""
 
 
+def unmeasured() -> dict[str, str]:
+    """The environment of a process whose coverage is not measured."""
+    return {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
+
+
 def begun(*words: str) -> subprocess.Popen[bytes]:
     """`hpckit WORDS` in a session of its own, when Python has started and `main` begins.
 
     A signal that comes while Python itself starts ends it as Python likes, before any code of
-    this project runs.
+    this project runs. Its coverage is not measured: a KeyboardInterrupt within coverage.py may
+    leave a lock of its own taken (Collector.lock_data), and the process waits for ever.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", _CODE, *words],
+        env=unmeasured(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
