@@ -374,7 +374,7 @@ class JobLogs(Protocol):
         ...
 
     def size_bytes(self, log: LogName) -> int | None:
-        """How large a log is, None where there is none."""
+        """How large a log is, None where there is none. Raises StorageFailed."""
         ...
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ from hpckit.adapters.parquet_columns import (
 )
 from hpckit.adapters.whole_file import whole_file
 from hpckit.errors import ParseError, StorageFailed
+from hpckit.measure.onward import Onward
 from hpckit.model.samples import SAMPLES_SCHEMA
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.model.tree import to_tree
@@ -48,7 +49,7 @@ class ParquetArchive:
 
         `ledgers` is text by `restart-<n>/rank-<n>.ledger`, `topologies` the same by
         `restart-<n>/node-<name>.topology.json`. A file that is damaged gives what can be read of
-        it. Raises StorageFailed, ToolMissing.
+        it, and rows that go back in time are left out. Raises StorageFailed, ToolMissing.
         """
         pa, _ = arrow()
         with whole_file(path) as file:
@@ -166,7 +167,14 @@ def _write(
 
 
 def _readable(source: ArchivedFile) -> Iterator[SampleChunk]:
+    """What a report counts of a file: rows that go back in time are left out."""
+    onward = Onward()
+    first: SampleChunk | None = None
     try:
-        yield from SampleReader(source.pieces())
+        for chunk in SampleReader(source.pieces()):
+            first = first or chunk
+            is_same_boot = chunk.meta.boot_id == first.meta.boot_id
+            behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
+            yield onward.of(chunk, 0 if is_same_boot else behind_ns)
     except ParseError:
         return

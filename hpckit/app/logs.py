@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from hpckit.decide.polling import pause_s
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, StorageFailed
 from hpckit.ports import Clock, JobLogs, LogName
 
 _READ_INTERVAL_S = 1.0
+_PATIENCE_S = 30.0
 
 
 def read_log(
@@ -34,10 +35,11 @@ def follow_log(
 
     The file is read every second, or every `poll_interval_s` if that is shorter; whether the job
     has ended is asked at the site's pace, as `wait` does. A file that somebody cut is given from
-    its beginning again. Raises HpckitError when the job ended without
-    this log, when the log is gone by then, or for an array whose tasks have logs of their own.
+    its beginning again. Raises HpckitError when the job ended without this log, when the log is
+    gone by then, or for an array whose tasks have logs of their own; StorageFailed where the log
+    could not be read for half a minute, or at the end.
     """
-    offset = 0
+    reading = _Reading(logs, log, clock)
     begun_s = ask_at_s = clock.now_s()
     while True:
         now_s = clock.now_s()
@@ -45,19 +47,43 @@ def follow_log(
         if now_s >= ask_at_s:
             pause = pause_s(now_s - begun_s, poll_interval_s) if back_off else poll_interval_s
             ask_at_s = clock.now_s() + pause
-        size_bytes = logs.size_bytes(log)
-        if size_bytes is not None:
-            offset = 0 if size_bytes < offset else offset
-            for chunk in logs.read(log, offset):
-                offset += len(chunk)
-                yield chunk
-        elif ended and offset:
-            raise _gone(logs, log)
-        elif ended or (log.task is None and logs.tasks(log.folder)):
-            raise _no_log(logs, log, job_id, has_ended=ended)
+        yield from reading.what_came(is_last=ended)
+        if not reading.is_there:
+            if ended and reading.offset:
+                raise _gone(logs, log)
+            if ended or (log.task is None and logs.tasks(log.folder)):
+                raise _no_log(logs, log, job_id, has_ended=ended)
         if ended:
             return
         clock.sleep(min(poll_interval_s, _READ_INTERVAL_S))
+
+
+class _Reading:
+    """How far a log was read, and since when it could not be."""
+
+    def __init__(self, logs: JobLogs, log: LogName, clock: Clock) -> None:
+        self._logs = logs
+        self._log = log
+        self._clock = clock
+        self._went_s = clock.now_s()
+        self.offset = 0
+        self.is_there = False
+
+    def what_came(self, *, is_last: bool) -> Iterator[bytes]:
+        """What was written since the last look; a file system that fails may go on."""
+        try:
+            size_bytes = self._logs.size_bytes(self._log)
+            self.is_there = size_bytes is not None
+            if size_bytes is not None:
+                self.offset = 0 if size_bytes < self.offset else self.offset
+                for chunk in self._logs.read(self._log, self.offset):
+                    self.offset += len(chunk)
+                    yield chunk
+            self._went_s = self._clock.now_s()
+        except StorageFailed:
+            self.is_there = True
+            if is_last or self._clock.now_s() - self._went_s >= _PATIENCE_S:
+                raise
 
 
 def _gone(logs: JobLogs, log: LogName) -> HpckitError:

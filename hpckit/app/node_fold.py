@@ -210,7 +210,7 @@ def fold_node(request: FoldRequest) -> NodeFold:
     if left_out:
         missing.append(
             f"{left_out:,} samples go back in time and are left out: they repeat others, or were "
-            "put into the file late; --parquet FILE has all, in order, and --from FILE reads it"
+            "put into the file late"
         )
     gpus = folds.results()
     return NodeFold(

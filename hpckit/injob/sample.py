@@ -181,7 +181,6 @@ class _Run:
         if self._topology is not None:
             self._topology.end()
         kept = spool.close(limit_s, self._hurry())
-        self._is_closed = True
         out, target = self._wish.out, self._target()
         told = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
@@ -192,6 +191,7 @@ class _Run:
             if spool.is_unsynced:
                 told.append(f"{out}/{target}: not synced in time; the last samples may be lost")
             self._place = Place(out, target, spool.reached, kept, spool.is_lost)
+        self._is_closed = True
         return told
 
     def _say_all(self, sentences: list[str]) -> None:
@@ -282,26 +282,27 @@ class _Run:
             return
         from hpckit.injob.by_hand import last_words
 
-        self._is_unsaid = True
         show(b"\r\x1b[K")
         gpus = sum(len(one.describe()) for one in self._node.gpus)
         why = self._node.refused.get("nvidia", "")
         text = last_words(self._loop.ticks, gpus, why, self._place)
-        whys = ["it takes nothing"]
+        whys: list[str | None] = ["it takes nothing"]
 
         def tell() -> None:
             try:
                 os.write(1, text.encode("utf-8", "surrogateescape"))
             except OSError as error:
-                whys[:] = [reason(error)]
+                whys.append(reason(error))
             else:
-                self._is_unsaid = False
+                whys.append(None)
 
         self._beat.begun_ns = 0
+        self._is_unsaid = True
         _in_time(tell)
+        why_not = whys[-1]
+        self._is_unsaid = why_not is not None
         if self._is_unsaid:
-            what = text.partition("\n")[0].strip()
-            _in_time(lambda: self._say(f"standard output: {whys[0]}; {what}"))
+            _in_time(lambda: self._say(f"standard output: {why_not}\n{text.rstrip()}"))
 
     def _code(self, *, is_over: bool = True) -> int:
         """A job's sampler always ends with 0; by hand a person is told."""
@@ -327,7 +328,7 @@ class _Run:
             _in_time(lambda: self._say_all(told))
             if not is_end and gpu is not None:
                 self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
-            _in_time(self._say_last, 3 * _LAST_WORDS_S)
+            _in_time(self._say_last, 2 * _LAST_WORDS_S)
         finally:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))
 
@@ -382,8 +383,11 @@ def _in_time(work: Callable[[], object], limit_s: float = _LAST_WORDS_S) -> None
     import threading
 
     thread = threading.Thread(target=work, daemon=True)
+    until_s = time.monotonic() + limit_s
     thread.start()
     thread.join(limit_s)
+    if time.monotonic() > until_s + 1:  # the process was stopped meanwhile, and the work too
+        thread.join(limit_s)
 
 
 def _first_to_go() -> None:

@@ -20,10 +20,7 @@ _HOST = ""
 
 
 class Onward(Struct):
-    """Takes a node's chunks one after the other; `left_out` counts the rows that went back.
-
-    `last_ns` is the last time of each GPU, or one between it and the next one of any GPU.
-    """
+    """Takes a node's chunks one after the other; `left_out` counts the rows that went back."""
 
     last_ns: dict[str, int] = field(default_factory=dict)
     left_out: int = 0
@@ -58,10 +55,14 @@ class Onward(Struct):
         same = np.flatnonzero(at_ns[1:] == at_ns[:-1])
         if bool((places[same + 1] <= places[same]).any()):
             return False
-        end_ns = int(at_ns[-1]) + shift_ns
-        self.last_ns |= dict.fromkeys(whose, end_ns - 1)
-        for place in set(places[np.searchsorted(at_ns, at_ns[-1]) :].tolist()):
-            self.last_ns[whose[int(place)]] = end_ns
+        # Most often the last tick has a row of each GPU.
+        last = dict(zip(places[-len(whose) :].tolist(), at_ns[-len(whose) :].tolist(), strict=True))
+        for place, uuid in enumerate(whose):
+            before = at_ns[:0] if place in last else at_ns[places == place]
+            if len(before):
+                last[place] = int(before[-1])
+            if place in last:
+                self.last_ns[uuid] = last[place] + shift_ns
         return True
 
     def _kept(self, at_ns: Times, whose: str, shift_ns: int) -> NDArray[np.bool_]:

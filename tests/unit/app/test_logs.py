@@ -9,8 +9,8 @@ import pytest
 
 from hpckit.adapters.job_logs import FileJobLogs
 from hpckit.app.logs import follow_log, read_log
-from hpckit.errors import HpckitError
-from hpckit.ports import LogName
+from hpckit.errors import HpckitError, StorageFailed
+from hpckit.ports import JobLogs, LogName
 from tests.fakes.clock import FakeClock
 
 
@@ -41,11 +41,16 @@ class _GrowingJob(FakeClock):
 
 
 def followed_log(
-    folder: Path, clock: FakeClock, has_ended: Callable[[], bool], *, poll_interval_s: float = 1.0
+    folder: Path,
+    clock: FakeClock,
+    has_ended: Callable[[], bool],
+    logs: JobLogs | None = None,
+    *,
+    poll_interval_s: float = 1.0,
 ) -> Iterator[bytes]:
     """What following the log of job 46 gives, without back-off."""
     return follow_log(
-        FileJobLogs(),
+        logs or FileJobLogs(),
         LogName(folder=folder),
         clock,
         job_id="46",
@@ -99,6 +104,50 @@ def test_a_log_that_is_gone_is_said(folder: Path) -> None:
     path, chunks = followed_from(folder, lambda: not (folder / "logs" / "job.log").exists())
     path.unlink()
     with pytest.raises(HpckitError, match=r"the log is not there any more: .*job.log"):
+        next(chunks)
+
+
+class _FailingLogs(FileJobLogs):
+    """Logs that cannot be read at the looks that are named, from 0 on."""
+
+    def __init__(self, looks: range) -> None:
+        self._looks = looks
+        self._look = -1
+
+    def size_bytes(self, log: LogName) -> int | None:
+        """Fail where that is the look for it."""
+        self._look += 1
+        if self._look in self._looks:
+            raise StorageFailed("job.log cannot be read: Stale file handle")
+        return super().size_bytes(log)
+
+
+@pytest.mark.parametrize("failing", [range(1, 29), range(1, 32)])
+def test_a_log_that_cannot_be_read_may_come_back(folder: Path, failing: range) -> None:
+    """Half a minute is waited for a file system; what was written meanwhile is given then."""
+    path = folder / "logs" / "job.log"
+    path.write_bytes(b"a\n")
+    clock = FakeClock()
+    begun_s = clock.now_s()
+
+    def has_ended() -> bool:
+        if clock.now_s() > begun_s:
+            path.write_bytes(b"a\nb\n")
+        return clock.now_s() > begun_s + 40.0
+
+    chunks = followed_log(folder, clock, has_ended, _FailingLogs(failing))
+    assert next(chunks) == b"a\n"
+    if len(failing) < 30:
+        assert next(chunks) == b"b\n"
+    else:
+        with pytest.raises(StorageFailed, match="Stale"):
+            next(chunks)
+
+
+def test_a_log_that_cannot_be_read_at_the_end_is_said(folder: Path) -> None:
+    """Nothing comes after it."""
+    chunks = followed_log(folder, FakeClock(), lambda: True, _FailingLogs(range(1)))
+    with pytest.raises(StorageFailed, match="Stale"):
         next(chunks)
 
 

@@ -77,3 +77,12 @@ def test_a_tick_that_two_chunks_have_is_whole() -> None:
     assert taken(onward, chunk([(0, 1), (1, 1), (0, 2)], []))[0] == [(0, 1), (1, 1), (0, 2)]
     assert taken(onward, chunk([(1, 2), (0, 3), (1, 3)], []))[0] == [(1, 2), (0, 3), (1, 3)]
     assert onward.left_out == 0
+
+
+def test_a_gpu_without_rows_in_a_chunk_goes_on_where_it_was() -> None:
+    """What another GPU's rows say of the time is not said of it."""
+    onward = Onward()
+    onward.of(chunk([(0, 1), (1, 1), (0, 5)], []), 0)
+    onward.of(chunk([(0, 9)], []), 0)
+    assert taken(onward, chunk([(1, 2), (0, 9), (1, 9)], []))[0] == [(1, 2), (1, 9)]
+    assert onward.left_out == 1
