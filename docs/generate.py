@@ -23,7 +23,12 @@ import click
 import msgspec
 
 from hpckit.app.captured import inspect_capture
+from hpckit.app.fabric import read_fabric
+from hpckit.app.place import PlaceQuestion, place_on
+from hpckit.cli.fabric_options import nodes_of
 from hpckit.cli.main import COMMANDS, cli
+from hpckit.cli.place_svg import svg as placement_svg
+from hpckit.decide.fabric_findings import fabric_rules_table
 from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
@@ -37,6 +42,7 @@ from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, table_of
+from hpckit.parse.mesh import parse_mesh, parse_volumes
 from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -113,11 +119,13 @@ def pages() -> dict[str, str]:
         "site-file.md": site_page(),
         "cli.md": cli_page(),
         "findings.md": findings_page(),
+        "fabric.md": fabric_page(),
         "report-findings.md": report_findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),
         "dgx-h100.svg": node_picture(),
+        "placed-nodes.svg": placement_picture(),
         "report.md": report_page(),
         schema_file(REPORT_SCHEMA): _as_json(report_schema()),
         schema_file(TOPOLOGY_SCHEMA): _as_json(topology_schema()),
@@ -401,6 +409,14 @@ table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is o
 """
 
 
+_FABRIC_PAGE = (Path(__file__).parent / "fabric-head.txt").read_text(encoding="utf-8")
+
+
+def fabric_page() -> str:
+    """The reference of fabrics: docs/fabric-head.txt with the rules of `fabric check` in it."""
+    return f"{_NOTE}\n{_FABRIC_PAGE.replace('{rules}', fabric_rules_table().rstrip())}"
+
+
 _REPORT_HEAD = (Path(__file__).parent / "report-head.txt").read_text(encoding="utf-8")
 
 
@@ -472,6 +488,19 @@ def node_picture() -> str:
     data = (REFERENCE.parents[1] / "examples" / "dgx-h100.json").read_bytes()
     (machine,) = inspect_capture(data, "examples/dgx-h100.json")
     return node_svg(machine, node_findings(machine))
+
+
+def placement_picture() -> str:
+    """The picture of an order on the made-up network in examples/, beside that of host names."""
+    path = REFERENCE.parents[1] / "examples" / "fabric" / "topology.conf"
+    (topology,) = read_fabric(path.read_bytes(), "topology.conf")
+    question = PlaceQuestion(
+        nodes=nodes_of("gpu-[3-9,17-27,33-38,49-56]"),
+        ranks_per_node=8,
+        sizes=parse_mesh("tensor=8,data=4,pipeline=8"),
+        volumes=parse_volumes("data=4e9,pipeline=2e8"),
+    )
+    return placement_svg(question, topology, place_on(question, topology), None)
 
 
 def _model_classes(cls: type) -> Iterator[type]:

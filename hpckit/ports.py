@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hpckit.model.cluster import Partition, SlurmConfig  # at run time: ClusterView is decoded
 
 if TYPE_CHECKING:  # a command loads the model of what it is about, not of all that there is
+    from hpckit.model.fabric import ClusterTopology
     from hpckit.model.file_tree import FileTree
     from hpckit.model.node_answer import NodeAnswer, SlurmNode
     from hpckit.model.nvml_reading import NvmlReading
@@ -212,6 +213,10 @@ class ClusterProbe(Protocol):
         Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
         ToolFailed, ToolMissing, ParseError.
         """
+        ...
+
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """Its network as Slurm has it; nothing where Slurm has none. Raises as `look` does."""
         ...
 
 

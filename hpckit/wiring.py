@@ -292,6 +292,8 @@ def read_capture(file: str) -> tuple[bytes, str]:
     from hpckit.adapters.regular_file import MOST_BYTES, read_regular
 
     if file == "-":
+        if sys.stdin is None:
+            raise StorageFailed("standard input is closed")
         data = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise StorageFailed(f"standard input is over {MOST_BYTES // 1024**2} MiB")
@@ -324,6 +326,15 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
     settings = node_settings()
     files = SysfsFiles(Path(sysroot or settings.sysroot))
     return files, gpu_driver(), socket.gethostname() if settings.is_synthetic else None
+
+
+def node_names() -> tuple[str, ...]:
+    """All nodes that Slurm knows. Raises AdapterError."""
+    from hpckit.adapters.slurm_cli import SlurmCli
+    from hpckit.parse.sinfo_nodes import parse_sinfo_nodes, sinfo_nodes_argv
+
+    answer = SlurmCli(command_runner(), clock()).ask(sinfo_nodes_argv(None))
+    return tuple(node.name for node in parse_sinfo_nodes(answer.stdout))
 
 
 def node_probe(shared: Path) -> NodeProbe:

@@ -1,10 +1,11 @@
 """The zipapp that carries hpckit's in-job code to the compute nodes.
 
-Three parts of one file, each as sources and as byte code. What a rank runs is stored: a few
-kilobytes are not worth the load of zlib in each. What the sampler runs besides is deflated. The
-byte code of either is one member (hpckit.adapters.code_members). What the probe of a node runs
-besides lies in a zip file of its own within (hpckit.adapters.inner_zip): a rank reads the directory
-of all members, and these are more than its own.
+Three parts of one file, each as sources and as byte code, which knows lines and not columns
+(hpckit.adapters.code_lines). What a rank runs is stored: a few kilobytes are not worth the load of
+zlib in each. What the sampler runs besides is deflated. The byte code of either is one member
+(hpckit.adapters.code_members). What the probe of a node runs besides, and what orders nodes, lies
+in a zip file of its own within (hpckit.adapters.inner_zip): a rank reads the directory of all
+members, and these are more than its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from hpckit import __version__
 from hpckit.adapters.agent_cache import AgentCache
+from hpckit.adapters.code_lines import without_columns
 from hpckit.adapters.code_members import MORE_CODE, RANK_CODE
 from hpckit.adapters.inner_zip import INNER_ZIP
 
@@ -29,7 +31,7 @@ _RANK_MODULES: Final = (
     "{__init__}",
     "adapters/{__init__,amd_energy,c_library,code_members,nvml_calls,nvml_devices}",
     "decide/{__init__,rendezvous}",
-    "model/{__init__,account_files}",
+    "model/{__init__,account_files,place_files}",
 )
 # What the sampler imports besides; a test runs it from the archive.
 _SAMPLER_MODULES: Final = (
@@ -46,9 +48,15 @@ _SAMPLER_MODULES: Final = (
 _PROBE_MODULES: Final = (
     "adapters/{node_file,nvml,nvml_links,nvml_session,regular_file,sysfs}",
     "app/{inspect}",
+    "decide/{binding,binding_cpus,binding_gpus,binding_nics,binding_places,binding_shares}",
+    "decide/{binding_split,least_cost}",
+    "decide/{placement_bounds,placement_groups,placement_instance,placement_loads}",
+    "decide/{placement_order,placement_packing,placement_pin,placement_request}",
+    "decide/{placement_search,traffic}",
     "decide/{complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
     "decide/{paths,paths_devices,paths_nccl,pci_tree}",
-    "model/{file_tree,gpu_ids,hardware,hostlist,index_list,node_finding,nvml_reading}",
+    "model/{binding,file_tree,gpu_ids,hardware,hostlist,index_list,node_finding,nvml_reading}",
+    "model/{locality,mesh,order_plan}",
     "model/{link_rates,nic_ids,nic_state,node_limits,path,pci,pci_vendors,rules,tree}",
     "parse/{excerpt,infiniband,kfd,kfd_files,kfd_ids,linked_paths,node_file,probe_answer}",
     "parse/{nvml,nvml_gpu,nvml_links,nvml_words,sysfs,sysfs_cpu,sysfs_cpuinfo,sysfs_devices}",
@@ -62,7 +70,15 @@ _FIRST: Final = (
     "hpckit/adapters/code_members.py",
 )
 """What zipimport itself loads, in files of byte code."""
-_NOT_A_RANKS: Final = ("probe", "sample", "sample_parts", "topology", "topology_process")
+_NOT_A_RANKS: Final = (
+    "bind_plan",
+    "order",
+    "probe",
+    "sample",
+    "sample_parts",
+    "topology",
+    "topology_process",
+)
 """Modules of hpckit.injob that no rank imports."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
@@ -99,7 +115,7 @@ except OSError as error:
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
 )
-_LAYOUT = 2
+_LAYOUT = 5
 """Another one, and what was packed before is not used."""
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
@@ -153,9 +169,11 @@ class _Parts:
             **self._rank,
             **_files_of_code(first),
             RANK_CODE: _member_of_code(ranks),
-            INNER_ZIP: _zipped({}, {**self._probe, **_files_of_code(self._probe)}),
         }
-        return _zipped(stored, {**self._sampler, MORE_CODE: _member_of_code(self._sampler)})
+        # Deflated as one it is a sixth smaller than with each of its members deflated.
+        probe = _zipped({**self._probe, **_files_of_code(self._probe)}, {})
+        more = {MORE_CODE: _member_of_code(self._sampler), INNER_ZIP: probe}
+        return _zipped(stored, {**self._sampler, **more})
 
 
 def _injob() -> dict[str, bytes]:
@@ -206,8 +224,10 @@ def _files_of_code(sources: Mapping[str, bytes]) -> dict[str, bytes]:
 def _byte_code(name: str, source: bytes) -> bytes:
     import marshal
 
-    # The name inside the archive goes into the code, so no path of this machine travels along.
-    return marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0))
+    # The name inside the archive goes into the code, so no path of this machine travels along, and
+    # no docstrings do: nobody asks a rank for help.
+    code = compile(source, name, "exec", dont_inherit=True, optimize=2)
+    return marshal.dumps(without_columns(code))
 
 
 def _zipped(stored: Mapping[str, bytes], deflated: Mapping[str, bytes]) -> bytes:
@@ -222,7 +242,8 @@ def _zipped(stored: Mapping[str, bytes], deflated: Mapping[str, bytes]) -> bytes
             info.external_attr = 0o600 << 16
             is_stored = name in stored
             info.compress_type = zipfile.ZIP_STORED if is_stored else zipfile.ZIP_DEFLATED
-            archive.writestr(info, stored[name] if is_stored else deflated[name])
+            data = stored[name] if is_stored else deflated[name]
+            archive.writestr(info, data, compresslevel=None if is_stored else 9)
     return buffer.getvalue()
 
 

@@ -7,18 +7,32 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
 from hpckit.errors import AdapterError, ParseError, SchedulerUnreachable
+from hpckit.model.fabric import ClusterTopology
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
-_MOST_BYTES = 1 << 22  # three thousand partitions are half of it
+_MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownTopologies:
+    """The networks of a cluster as they were at `seen_s`, in seconds since the epoch."""
+
+    topologies: tuple[ClusterTopology, ...]
+    seen_s: float
+
+
+_Kept = TypeVar("_Kept", ClusterView, _KnownTopologies)
 
 
 class SlurmProbe:
@@ -66,24 +80,44 @@ class SlurmProbe:
             _keep(path, view)
         return view
 
-    def _path(self, cluster: str | None) -> Path:
-        key = "\0".join((*self._here, cluster or ""))
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """The cluster's network as Slurm has it; `fresh` asks in any case.
+
+        Nothing where Slurm has none. Raises as `look` does.
+        """
+        path, kind = self._path(cluster, "topology"), _KnownTopologies
+        known = None if fresh else _read(path, kind)
+        if known is not None and 0 <= self._clock.now_s() - known.seen_s < _FRESH_S:
+            return known.topologies
+        version = self.look(cluster, needs_partitions=False).config.version
+        found: tuple[ClusterTopology, ...] = tuple(self._slurm.topologies(cluster, version))
+        _keep(path, _KnownTopologies(topologies=found, seen_s=self._clock.now_s()))
+        return found
+
+    def _path(self, cluster: str | None, what: str = "") -> Path:
+        key = "\0".join((*self._here, cluster or "", *([what] if what else ())))
         return (
             self._folder / f"{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:16]}.json"
         )
 
     def _remembered(self, path: Path) -> ClusterView | None:
-        try:
-            if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-                return None
-            view = msgspec.json.decode(path.read_bytes(), type=ClusterView)
-        except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        view = _read(path, ClusterView)
+        if view is None:
             return None
         # One from the future is of a clock that was wrong.
         return view if 0 <= self._clock.now_s() - view.seen_s < _FRESH_S else None
 
 
-def _keep(path: Path, view: ClusterView) -> None:
+def _read(path: Path, kind: type[_Kept]) -> _Kept | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _keep(path: Path, view: ClusterView | _KnownTopologies) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)

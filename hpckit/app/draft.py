@@ -23,6 +23,7 @@ from hpckit.model.job_folder import (
     SITE_FILE,
     SUBMITTED_FILE,
 )
+from hpckit.model.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.model.slurm import JobEntry, JobId, is_confirmed
 from hpckit.model.stage import StagePlace
 from hpckit.model.tree import to_tree
@@ -68,6 +69,7 @@ class Draft:
     parts: tuple[ArrayPart, ...]
     place: StagePlace | None
     notes: tuple[Finding, ...] = ()
+    order: OrderPlan | None = None
 
     @property
     def folder(self) -> Path:
@@ -114,6 +116,8 @@ def write_folder(draft: Draft, folders: JobFolders) -> None:
     if job.source.advised is not None:
         advice = applied_document(job.source.advised, job.effective)
         texts[ADVICE_FILE] = as_json(advice)
+    if draft.order is not None:
+        texts[ORDER_FILE] = as_json(order_tree(draft.order))
     for name, text in texts.items():
         folders.write(draft.folder, name, text)
     folders.pack_agent(draft.folder)

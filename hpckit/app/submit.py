@@ -12,6 +12,7 @@ from string import Template
 
 from hpckit.app.draft import Caller, Draft, record_start, request_of, write_folder
 from hpckit.app.live_checks import check_live
+from hpckit.app.order import order_plan
 from hpckit.app.parts import (
     TakenBack,
     dependency,
@@ -31,6 +32,7 @@ from hpckit.errors import (
     SubmissionUnconfirmed,
 )
 from hpckit.model.finding import Finding
+from hpckit.model.order_plan import OrderPlan
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import (
     UNCONFIRMED_PREFIX,
@@ -50,6 +52,7 @@ class Submission:
     """A job that was started: its line of the index, and what became of the shell's variables.
 
     `words` is what the scheduler had to say about it, a line each; `notes` are what checks found.
+    `order` is by what the job orders its nodes when it starts, None where it does not.
     """
 
     entry: JobEntry
@@ -57,6 +60,7 @@ class Submission:
     environment: SubmissionEnvironment
     words: tuple[str, ...] = ()
     notes: tuple[Finding, ...] = ()
+    order: OrderPlan | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -161,6 +165,8 @@ def draft_of(
     environment = _environment(job, caller)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
+    partition = environment.variables.get("SBATCH_PARTITION")
+    order, remarks = order_plan(job, tools.probe, cluster, partition)
     # After the look, which may take long: from here on a submission is not to be held up.
     created_s = tools.clock.now_s()
     parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
@@ -187,7 +193,8 @@ def draft_of(
         environment=environment,
         parts=parts,
         place=place,
-        notes=notes,
+        notes=(*notes, *remarks),
+        order=order,
     )
 
 
@@ -301,6 +308,7 @@ def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
             environment=draft.environment,
             words=words,
             notes=draft.notes,
+            order=draft.order,
         )
 
 

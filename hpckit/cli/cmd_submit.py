@@ -9,7 +9,13 @@ from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
-from hpckit.cli.submission import advice_words, interrupt_on_signals, size_of, submission_document
+from hpckit.cli.submission import (
+    advice_words,
+    interrupt_on_signals,
+    place_words,
+    size_of,
+    submission_document,
+)
 from hpckit.cli.tasks import id_of, log_task
 from hpckit.model.site import SubmitterKind
 
@@ -133,8 +139,7 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         ("job", f"{job.effective.spec.name}   {size_of(job)}   site {job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
-    if job.source.advised is not None:
-        rows.append(("advice", advice_words(job)))
+    rows += _decided(job, submission)
     environment = submission.environment
     if environment.held_back:
         names = " ".join(environment.held_back)
@@ -154,6 +159,17 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
     output.labelled(rows)
+
+
+def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
+    """What was decided beyond what the job says."""
+    rows = []
+    places = place_words(job, submission.order)
+    if places is not None:
+        rows.append(("ranks", places))
+    if job.source.advised is not None:
+        rows.append(("advice", advice_words(job)))
+    return rows
 
 
 def _first_task(job: PreparedJob) -> int | None:

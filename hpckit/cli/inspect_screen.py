@@ -14,6 +14,7 @@ from hpckit.report.line import Line, Style
 
 if TYPE_CHECKING:
     from hpckit.app.inspect_nodes import NodesSeen
+    from hpckit.model.fabric_finding import FabricFinding
     from hpckit.model.hardware import NodeTopology
     from hpckit.model.node_finding import NodeFinding
 
@@ -41,17 +42,19 @@ def say_node(
     words += [] if file is None else [shlex.quote(file)]
     words += [] if machine is None else [f"--machine {machine}"]
     command = None if file == "-" else " ".join(words)
-    _say(node_lines(topology, findings, width=_width(), command=command))
+    say(node_lines(topology, findings, width=screen_width(), command=command))
 
 
 def say_nodes(seen: NodesSeen) -> None:
     """Print the groups of nodes that are alike, what is odd, and who did not answer."""
     from hpckit.report.node_group_text import group_lines
 
-    _say(group_lines(seen.groups, seen.silent, width=_width()))
+    say(group_lines(seen.groups, seen.silent, width=screen_width()))
 
 
-def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
+def fail_code(
+    findings: Sequence[NodeFinding] | Sequence[FabricFinding], fail_on: str | None
+) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0
@@ -59,11 +62,13 @@ def fail_code(findings: Sequence[NodeFinding], fail_on: str | None) -> int:
     return int(any(one.severity.rank >= least for one in findings))
 
 
-def _width() -> int:
+def screen_width() -> int:
+    """How wide what is printed may be."""
     return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
 
 
-def _say(lines: Iterable[Line]) -> None:
+def say(lines: Iterable[Line]) -> None:
+    """Print lines, each in its style."""
     for line in lines:
         style = _STYLES.get(line.style)
         output.result(click.style(line.text, **style) if style and line.text else line.text)

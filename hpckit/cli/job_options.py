@@ -75,6 +75,15 @@ _OVERRIDES: Final = (
 )
 
 
+_FLAGS: Final = {
+    "--no-account": ("account.enabled", False),
+    "--no-order": ("place.order", False),
+    "--no-bind": ("place.bind", False),
+    "--strict-placement": ("place.strict", True),
+}
+"""Flag → the key that it decides, and how."""
+
+
 def complete_site(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -122,6 +131,10 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--no-account", is_flag=True,
                      help="Do not measure what the job uses: no ledger, no sampler, no"
                      " `hpckit report`. Not the opposite of --account."),
+        click.option("--no-order", is_flag=True, help="Leave the nodes in Slurm's own order."),
+        click.option("--no-bind", is_flag=True, help="Do not bind ranks to cores near their GPUs."),
+        click.option("--strict-placement", is_flag=True,
+                     help="End the job at once when a rank is not where it was planned."),
         click.option("--env", multiple=True, metavar="NAME=VALUE", help="Export a variable."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                      help="Any key of the job file, such as resources.mem_per_gpu=64G."),
@@ -140,7 +153,7 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
     job: str | None = params["job"]
     if job is None and not command:
         raise click.UsageError("give a job file, or a command after --", ctx)
-    text = None if job is None else _read_job(job)
+    text = None if job is None else read_job(job)
     options, words = _given(params)
     advice = None
     if params["from_report"] is not None:
@@ -166,7 +179,8 @@ def _parameter(item: _Override) -> str:
     return "over_" + item.flag.removeprefix("--").replace("-", "_")
 
 
-def _read_job(job: str) -> str:
+def read_job(job: str) -> str:
+    """The text of a job file; `-` is standard input. Raises ConfigError."""
     from hpckit.errors import ConfigError
 
     if Path(job).suffix in _PROGRAMS:
@@ -209,9 +223,10 @@ def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[
             spelled = f"--{flag}" if params[flag] else f"--no-{flag}"
             options[key] = (params[flag], spelled)
             words.append(spelled)
-    if params["no_account"]:
-        options["account.enabled"] = (False, "--no-account")
-        words.append("--no-account")
+    for flag, (key, value) in _FLAGS.items():
+        if params[flag.removeprefix("--").replace("-", "_")]:
+            options[key] = (value, flag)
+            words.append(flag)
     _settings(params["env"], params["settings"], options, words)
     return options, words
 

@@ -21,6 +21,8 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 COMMANDS = {
     "inspect": "Show what a node looks like, and what is odd about it.",
+    "fabric": "Show the cluster's network, and what is odd about it.",
+    "place": "Say which node carries which ranks, and what that is worth.",
     "render": "Print the batch script of a job, for review.",
     "submit": "Check, render and start a job.",
     "show": "Show what was submitted: script, effective job, folder.",

@@ -10,6 +10,7 @@ from hpckit.model.site import SubmitterKind
 if TYPE_CHECKING:
     from hpckit.app.prepare import PreparedJob
     from hpckit.app.submit import Submission
+    from hpckit.model.order_plan import OrderPlan
     from hpckit.model.slurm import JobStatus
 
 
@@ -66,6 +67,17 @@ def size_of(job: PreparedJob) -> str:
         if value is not None:
             words.append(f"{name} {value}")
     return " · ".join(words)
+
+
+def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
+    """What is done about the places of ranks, in a few words; None for nothing."""
+    parts = []
+    if order is not None:
+        leaves = len({*order.locality.domain_of.values()})
+        parts.append(f"nodes ordered at start, by {order.source} ({leaves} leaves)")
+    if job.plan.place is not None and job.plan.place.bind:
+        parts.append("each rank bound to cores near its GPU")
+    return " · ".join(parts) or None
 
 
 def advice_words(job: PreparedJob) -> str:

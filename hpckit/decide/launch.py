@@ -17,6 +17,7 @@ from hpckit.decide.options import (
     TEXT_OPTIONS,
     extra_options,
 )
+from hpckit.decide.place_step import plan_place
 from hpckit.decide.sampler_step import plan_account
 from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest
 from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
@@ -58,6 +59,7 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
         torchrun_args=spec.launch.torchrun_args,
         array=array_shape(spec.slurm.array),
         account=plan_account(spec, local=local),
+        place=plan_place(spec, _srun_options(spec), local=local),
     )
 
 

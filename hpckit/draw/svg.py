@@ -18,6 +18,8 @@ from hpckit.model.node_words import visible
 _THIN: Final = frozenset("iljItf.,:;|!'()[]/ ·")
 _BROAD: Final = frozenset("mwMW@%…—×")
 _LONGEST: Final = 4000
+_GROUNDS: Final = frozenset({"panel", "pod", "leaf"})
+"""Boxes that others stand on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +196,25 @@ class Drawing:
             texts.append(_text(x, y - word.size * 0.3, shown))
         title = f"<title>{escape(visible(about, _LONGEST))}</title>"
         body = "".join((title, _rect(rect, look), *texts))
-        layer = Layer.PANEL if kind == "panel" else Layer.BOX
+        layer = Layer.PANEL if kind in _GROUNDS else Layer.BOX
         self._layers[layer].append(f'<g class="{kind}">{body}</g>')
 
-    def wire(self, d: str, stroke: Stroke) -> None:
+    def area(
+        self,
+        kind: str,
+        d: str,
+        fill: str,
+        words: Sequence[tuple[float, float, Word]],
+        *,
+        about: str,
+    ) -> None:
+        """What an SVG path encloses, in few bytes, with texts over it; `about` may be empty."""
+        title = f"<title>{escape(visible(about, _LONGEST))}</title>" if about else ""
+        shape = f'<path d="{d}" fill="{fill}"/>'
+        texts = "".join(_text(x, y, word) for x, y, word in words)
+        self._layers[Layer.BOX].append(f'<g class="{kind}">{title}{shape}{texts}</g>')
+
+    def wire(self, d: str, stroke: Stroke, layer: Layer = Layer.WIRE) -> None:
         """A line along an SVG path."""
         attributes = _attributes(
             (
@@ -209,7 +226,7 @@ class Drawing:
                 ("stroke-linecap", "butt" if stroke.dash else "round"),
             )
         )
-        self._layers[Layer.WIRE].append(f"<path {attributes}/>")
+        self._layers[layer].append(f"<path {attributes}/>")
 
     def label(self, x: float, y: float, word: Word) -> None:
         """A text beside a wire or in a free place; a light edge keeps it legible over lines."""
@@ -261,6 +278,12 @@ def path(*points: tuple[float, float]) -> str:
     """The path along straight lines, for `Drawing.wire`."""
     texts = (f"{_number(x)} {_number(y)}" for x, y in points)
     return "M" + " L".join(texts)
+
+
+def rectangle(rect: Rect) -> str:
+    """The path around a rectangle, for `Drawing.area`."""
+    x, y, w, h = map(_number, (rect.x, rect.y, rect.w, rect.h))
+    return f"M{x} {y}h{w}v{h}h-{w}z"
 
 
 def curve(points: Sequence[tuple[float, float]]) -> str:

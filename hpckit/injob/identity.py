@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 SOURCES = ("slurm", "env", "mpi")
 # They hold every 32-bit count; int() of thousands of digits would raise.
 _MAX_DIGITS = 10
@@ -51,7 +53,7 @@ def identify(source: str, env: dict[str, str]) -> Identity:
         return _from_env(env)
     if source == "mpi":
         return _from_mpi(env)
-    return _from_slurm(env)
+    return _mapped(_from_slurm(env), env)
 
 
 def tasks_on_node(text: str, node_index: int) -> int | None:
@@ -71,14 +73,41 @@ def tasks_on_node(text: str, node_index: int) -> int | None:
 
 
 def _from_slurm(env: dict[str, str]) -> Identity:
-    node_rank = _number(env, "SLURM_NODEID")
+    node_index = _number(env, "SLURM_NODEID")
     tasks_per_node = env.get("SLURM_STEP_TASKS_PER_NODE") or env.get("SLURM_TASKS_PER_NODE", "")
+    rank, local_rank = _number(env, "SLURM_PROCID"), _number(env, "SLURM_LOCALID")
+    tasks = None if node_index is None else tasks_on_node(tasks_per_node, node_index)
+    node_rank = node_index
+    if env.get("HPCKIT_ORDERED") == "1" and rank is not None and tasks:
+        # SLURM_NODEID counts in the sorted list of nodes, whatever the order of ranks is.
+        node_rank = rank // tasks
     return Identity(
-        _number(env, "SLURM_PROCID"),
-        _number(env, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-        _number(env, "SLURM_LOCALID"),
-        None if node_rank is None else tasks_on_node(tasks_per_node, node_rank),
-        node_rank,
+        rank, _number(env, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), local_rank, tasks, node_rank
+    )
+
+
+def _mapped(identity: Identity, env: dict[str, str]) -> Identity:
+    """The identity by hpckit's own map, where srun took no order: HPCKIT_RANK_MAP, a host a rank.
+
+    Without a map, or where it does not name this node, the identity is as it was.
+    """
+    path, node = env.get("HPCKIT_RANK_MAP", ""), env.get("SLURMD_NODENAME", "")
+    if not path or identity.local_rank is None:
+        return identity
+    try:
+        if not os.path.isfile(path):
+            return identity
+        with open(path, encoding="utf-8") as file:
+            hosts = file.read().split()
+    except (OSError, ValueError):
+        return identity
+    tasks = hosts.count(node)
+    first = hosts.index(node) if tasks else 0
+    fits = len(hosts) == identity.world_size and identity.local_rank < tasks
+    if not fits or hosts[first : first + tasks] != [node] * tasks:
+        return identity
+    return Identity(
+        first + identity.local_rank, identity.world_size, identity.local_rank, tasks, first // tasks
     )
 
 

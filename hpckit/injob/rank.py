@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hpckit.injob.ledger import Ledger
 
 _COMMAND_INDEX = 3
+_OF_THE_STEP = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION", "HPCKIT_ORDERED")
 
 
 def rank(words: list[str], env: dict[str, str]) -> int | None:
@@ -38,14 +39,15 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         env = {**env, **identity.exports()}
     path = _rank_log_path(source, identity.rank, env)
     log = None if path is None else open_rank_log(path)
-    ledger = None if log is None else _ledger(env, identity)
-    if not identity.local_rank:
-        _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
 
     def failed(code: int) -> None:
         if path is not None and identity.rank is not None:
             record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
 
+    env = _own_steps(_placed(env, identity, log, failed), source, identity)
+    ledger = None if log is None else _ledger(env, identity)
+    if not identity.local_rank:
+        _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
     try:
         return _run(command, env, log, failed, ledger)
     except OSError as error:
@@ -54,6 +56,21 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         if ledger is not None:
             ledger.finish(code)
         return code
+
+
+def _own_steps(env: dict[str, str], source: str, identity: Identity) -> dict[str, str]:
+    """The environment without what would order the steps that the command starts itself.
+
+    Where hpckit's own map numbers the ranks, Slurm's variables have those numbers too: many
+    programs read them.
+    """
+    kept = env
+    if env.get("HPCKIT_ORDERED") == "1":
+        kept = {name: env[name] for name in env if name not in _OF_THE_STEP}
+    if source != "slurm" or not env.get("HPCKIT_RANK_MAP"):
+        return kept
+    numbers = {"SLURM_PROCID": identity.rank, "SLURM_NODEID": identity.node_rank}
+    return {**kept, **{name: str(one) for name, one in numbers.items() if one is not None}}
 
 
 def _warn_of_missing_workdir(workdir: str, log: int | None) -> None:
@@ -70,6 +87,24 @@ def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | 
     if not job_folder:
         return None
     return rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", ""))
+
+
+def _placed(
+    env: dict[str, str], identity: Identity, log: int | None, failed: Callable[[int], None]
+) -> dict[str, str]:
+    """Bind this rank where that was planned, and leave what proves where it is.
+
+    Raises SystemExit where a rank is elsewhere and the job wants to end then.
+    """
+    if not env.get("HPCKIT_PLACE") or identity.rank is None or identity.local_rank is None:
+        return env
+    from hpckit.injob.place import place
+
+    try:
+        return place(env, identity, log)
+    except SystemExit:
+        failed(1)
+        raise
 
 
 def _ledger(env: dict[str, str], identity: Identity) -> Ledger | None:

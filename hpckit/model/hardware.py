@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NewType
 
-from hpckit.model.index_list import IndexList, check_indices, check_lists
+from hpckit.model.index_list import IndexList, check_cores, check_indices, check_lists
 from hpckit.model.node_limits import check_node
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice
@@ -75,7 +75,8 @@ class L3Group:
 class CpuTopology:
     """The CPUs of a node; `cpus` are all of them, `allowed` those that this process may use.
 
-    `family` and `model_number` are CPUID's, as lscpu prints them; NCCL's files write 25 as 175.
+    `core_cpus` are the CPUs (SMT siblings) of each core, empty where that is not known. `family`
+    and `model_number` are CPUID's, as lscpu prints them; NCCL's files write 25 as 175.
     """
 
     arch: str | None = None
@@ -86,6 +87,7 @@ class CpuTopology:
     packages: tuple[CpuPackage, ...] = ()
     l3: tuple[L3Group, ...] = ()
     cores: int | None = None
+    core_cpus: tuple[IndexList, ...] = ()
     cpus: IndexList | None = None
     allowed: IndexList | None = None
 
@@ -94,6 +96,7 @@ class CpuTopology:
         check_indices("allowed", self.allowed)
         check_lists("packages", (package.cpus for package in self.packages))
         check_lists("l3", (group.cpus for group in self.l3))
+        check_cores("core_cpus", self.core_cpus)
 
 
 class GpuVendor(StrEnum):

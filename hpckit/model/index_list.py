@@ -86,6 +86,16 @@ def check_indices(key: str, text: str | None) -> None:
         raise InvalidValue(key, f"{count} indices", f"at most {MOST_INDICES}")
 
 
+def check_cores(key: str, texts: Iterable[str]) -> None:
+    """Raises InvalidValue for lists that are none, that are too long, or that hold nothing."""
+    listed = tuple(texts)
+    for text in listed:
+        check_indices(key, text)
+        if not text.strip():
+            raise InvalidValue(key, "an empty list", "a CPU or more for each core")
+    check_lists(key, listed)
+
+
 def _runs(text: str) -> Iterator[tuple[int, int, int, int]]:
     for part in text.split(",") if text.strip() else ():
         if _INDEX.fullmatch(part) and (index := int(part)) < MOST_INDICES:

@@ -35,6 +35,7 @@ from hpckit.units import (
 
 JOB_SCHEMA = "hpckit.job/1"
 _LEAST_HZ, _MOST_HZ = 0.01, 100
+MAX_VOLUME_BYTES = 1e18
 
 _ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
 _ENV_PATTERN = matching(
@@ -287,6 +288,36 @@ class AccountRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRequest:
+    """`[place]`: which node carries which ranks, and which cores each rank has."""
+
+    order: bool = key(
+        "Let the job order its nodes by the cluster's network when it starts, so that ranks which "
+        "talk most are near each other. Without a network that Slurm or the site knows, or on one "
+        "node, nothing is changed.",
+        default=True,
+    )
+    volume: Mapping[MeshAxis, float] = key(
+        "Bytes that each rank gives to an axis of `[parallel]` in one step; not said: all axes "
+        "count alike.",
+        factory=dict,
+        check=mapping(lambda _: None, between(0, MAX_VOLUME_BYTES)),
+    )
+    bind: bool = key(
+        "Let each rank bind itself to cores and memory near its GPU, where a node has several "
+        "ranks.",
+        default=True,
+    )
+    strict: bool = key(
+        "End the job at once when a rank is not where it was planned, or not on its cores.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A whole job: the value that a job file, a site's defaults and options make together."""
 
@@ -313,6 +344,7 @@ class JobSpec:
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     tune: TuneRequest = field(default_factory=TuneRequest)
     account: AccountRequest = field(default_factory=AccountRequest)
+    place: PlaceRequest = field(default_factory=PlaceRequest)
     parallel: Mapping[MeshAxis, int] = key(
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",

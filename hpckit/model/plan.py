@@ -53,12 +53,34 @@ class AccountPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlacePlan:
+    """What the script does about places: each False is left out of it.
+
+    `order`: the nodes are ordered when the job starts, for tasks of `tasks_per_node` on each.
+    `bind`: each rank binds itself. `strict`: a rank that is elsewhere ends the job. The step's
+    options are `srun`, and with an order `ordered`, without one `plain`; `fallback` says what is
+    done where srun takes no order, which it says within `refused_within_s` seconds.
+    """
+
+    order: bool
+    bind: bool
+    strict: bool
+    tasks_per_node: int
+    srun: tuple[Option, ...] = ()
+    ordered: tuple[Option, ...] = ()
+    plain: tuple[Option, ...] = ()
+    fallback: str = ""
+    refused_within_s: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything that a script template shows, already decided.
 
     `directives` are sbatch's, `srun` the options of the step that starts the command; `ntasks`
     and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
-    (`injob rank --from`). `account` is None for a job that is not to be measured.
+    (`injob rank --from`). `account` is None for a job that is not to be measured, `place` where
+    nothing is ordered or bound.
     """
 
     name: str
@@ -78,6 +100,7 @@ class LaunchPlan:
     torchrun_args: tuple[str, ...] = ()
     array: ArrayShape | None = None
     account: AccountPlan | None = None
+    place: PlacePlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

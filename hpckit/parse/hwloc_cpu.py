@@ -78,6 +78,11 @@ def cpu_topology(tree: HwlocTree) -> CpuTopology:
             if (cpus := members(tree.document, one.element, "cpuset"))
         ),
         cores=len(cores) or None,
+        core_cpus=tuple(
+            index_list(cpus)
+            for one in cores
+            if (cpus := members(tree.document, one.element, "cpuset"))
+        ),
         cpus=_cpus(tree, tree.machine, "cpuset"),
         allowed=_cpus(tree, tree.machine, "allowed_cpuset"),
     )

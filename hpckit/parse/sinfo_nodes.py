@@ -22,14 +22,14 @@ def hostnames_argv(nodelist: str) -> tuple[str, ...]:
     return ("scontrol", "show", "hostnames", nodelist)
 
 
-def sinfo_nodes_argv(nodelist: str) -> tuple[str, ...]:
-    """The question: a line for each of these nodes, once for each of its partitions."""
+def sinfo_nodes_argv(nodelist: str | None) -> tuple[str, ...]:
+    """The question: a line for each of these nodes, or all, once for each of its partitions."""
     return (
         "sinfo",
         "--noheader",
         "--all",
         "--Node",
-        f"--nodes={nodelist}",
+        *(() if nodelist is None else (f"--nodes={nodelist}",)),
         f"--format={SEPARATOR.join(_FIELDS)}",
     )
 

@@ -47,6 +47,7 @@ def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknow
         packages=_packages(tree, siblings, info.model),
         l3=_l3_groups(tree, present),
         cores=len({one for one in siblings.values() if one}) or None,
+        core_cpus=_core_cpus(siblings, frozenset(cpus)),
         cpus=index_list(cpus) if cpus else None,
         allowed=_allowed(tree, frozenset(cpus)),
     )
@@ -71,14 +72,25 @@ def _unknown(cpu: CpuTopology) -> Iterator[Unknown]:
 
 
 def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
-    """Each CPU's core, ascending; a live reading asks one thread, which tells of the others."""
+    """Each CPU's core, ascending; one thread of a core may tell of the others, in any order."""
     cores: dict[int, str | None] = {}
     for cpu in cpus:
         if cores.get(cpu) is None:
             cores[cpu] = _siblings(tree, cpu)
             for other in tree.indices(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list") or ():
-                cores.setdefault(other, cores[cpu])
+                cores[other] = cores.get(other) or cores[cpu]
     return dict(sorted(cores.items()))
+
+
+def _core_cpus(cores: dict[int, str | None], cpus: frozenset[int]) -> tuple[IndexList, ...]:
+    """The CPUs of each core; none where the core of one is not told."""
+    members: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        core = cores.get(cpu)
+        if not core:
+            return ()
+        members.setdefault(core, []).append(cpu)
+    return tuple(index_list(each) for each in members.values())
 
 
 def _siblings(tree: SysfsTree, cpu: int) -> str | None:

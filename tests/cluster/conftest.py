@@ -28,7 +28,9 @@ OTHER_CLUSTERS = frozenset(
     (
         *("test_blocks", "test_releases", "test_torchrun", "test_scale", "test_site_goldens"),
         *("test_goldens_taken", "test_slurm_facts", "test_version_traps"),
-        *("test_traps_environment", "test_traps_answers", "test_directives"),
+        *("test_traps_environment", "test_traps_answers", "test_directives", "test_topology_files"),
+        *("test_place", "test_place_bound", "test_place_scale"),
+        *("test_leaves",),
     )
 )
 """Modules that need little of the usual cluster, for the second worker."""
@@ -112,6 +114,8 @@ class ClusterOf(Protocol):
         target: str = "mpi",
         pip: str = "",
         confine: str = "no",
+        *,
+        fabric: str = "one",
     ) -> Cluster:
         """The cluster that `docker/cluster up` with these options starts; the same for the same."""
 
@@ -131,11 +135,15 @@ def cluster_of() -> Iterator[ClusterOf]:
         _clear_abandoned()
 
         @functools.cache
-        def up(suite: str, topology: str, target: str, pip: str, confine: str) -> Cluster:
-            told = (suite, topology, target, "confined" if confine == "yes" else "trixie")
+        def up(
+            suite: str, topology: str, target: str, pip: str, confine: str, *, fabric: str
+        ) -> Cluster:
+            confined = "confined" if confine == "yes" else "trixie"
+            told = (suite, topology if fabric == "one" else fabric, target, confined)
             more = [word for word in told if word not in USUAL]
             options = {"--suite": suite, "--topology": topology, "--target": target, "--pip": pip,
-                       "--confine": confine}  # fmt: skip
+                       "--confine": confine, "--fabric": fabric,
+                       "--nodes": "4" if fabric == "one" else "8"}  # fmt: skip
             return _up("-".join((base, *more)), options, undo)
 
         def cluster_of(
@@ -144,8 +152,10 @@ def cluster_of() -> Iterator[ClusterOf]:
             target: str = "mpi",
             pip: str = "",
             confine: str = "no",
+            *,
+            fabric: str = "one",
         ) -> Cluster:
-            return up(suite, topology, target, pip, confine)
+            return up(suite, topology, target, pip, confine, fabric=fabric)
 
         yield cluster_of
 

@@ -1,4 +1,7 @@
-"""A slurmctld alone in a container, on a configuration that a test writes; no job runs there."""
+"""A slurmctld alone in a container, on a configuration that a test writes.
+
+Jobs run there once a slurmd is started beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,18 @@ from tests.cluster.cluster import CHECKOUT, OWN, Containers, eventually
 
 START_S = 60.0
 ENTRYPOINT = "/usr/local/sbin/entrypoint"
+SITES = "/shared/alice/sites"
+AT_SITE = ("--site-dir", SITES, "--site", "made-up")
+"""The options of hpckit beside a slurmctld of its own."""
+SITE = """\
+schema = "hpckit.site/1"
+name = "made-up"
+job_root = "/shared/alice/hpckit"
+poll_interval_s = 1.0
+
+[job.slurm]
+partition = "main"
+"""
 _numbers = itertools.count(1)
 
 
@@ -36,10 +51,10 @@ class Controller(Containers):
     def _container(self) -> str:
         return f"{self.name}-login"
 
-    def create(self, image: str) -> None:
+    def create(self, image: str, *more: str) -> None:
         """Make its container from `image`, which may be older than this checkout; start nothing."""
         options = ("--init", "--hostname=login", "--env=ROLE=alone", f"--name={self._container}")
-        self._docker("create", *options, image)
+        self._docker("create", *options, *more, image)
         self._docker(
             "cp", str(CHECKOUT / "docker" / "entrypoint"), f"{self._container}:{ENTRYPOINT}"
         )
@@ -59,6 +74,14 @@ class Controller(Containers):
         assert self._answers(), self.log
         return time.monotonic() - begun_s
 
+    def start_slurmd(self, *nodes: str) -> None:
+        """Start a slurmd for each of these nodes, which all answer then, and are idle."""
+        script = 'for node; do slurmd -N "$node" || exit; done'
+        self.check(["sh", "-c", script, "sh", *nodes], user="root")
+        ask = ["sinfo", "--noheader", "--Node", "--format=%T"]
+        idle = ["idle"] * len(nodes)
+        assert eventually(lambda: self.check(ask).split() == idle, timeout_s=START_S), self.log
+
     def remove(self) -> None:
         """End it, and leave nothing of it."""
         self._docker("rm", "--force", "--volumes", self._container)
@@ -69,14 +92,19 @@ class Controller(Containers):
 
 @contextmanager
 def controller(
-    conf: Mapping[str, str], *, image: str, environ: Mapping[str, str]
+    conf: Mapping[str, str], *more: str, image: str, environ: Mapping[str, str]
 ) -> Iterator[Controller]:
-    """A slurmctld of its own on `conf` (text by name of the file), until the block ends."""
+    """A slurmctld of its own on `conf` (text by name of the file), until the block ends.
+
+    `more` are options of `docker create`.
+    """
     made = Controller(name=f"{OWN}{os.getpid()}-alone{next(_numbers)}", environ=environ)
-    made.create(image)
+    made.create(image, *more)
     try:
         made.configure(conf)
         made.boot()
+        made.check(["mkdir", SITES])
+        made.run(["tee", f"{SITES}/made-up.toml"], input=SITE)
         yield made
     finally:
         made.remove()

@@ -15,6 +15,8 @@ LONG_S = 180.0
 """Longer than any command here takes on a busy machine."""
 HELD = ("--set", "slurm.begin=now+1hour")
 """A job submitted so is taken, and does not start while a test looks at it."""
+PLACED = "hpckit: placement  "
+"""The first words of a line of that table."""
 AT_GATE = 'until test -e "$1"; do sleep 0.2; done'
 """Shell: wait until the file that is the first argument exists."""
 
@@ -85,7 +87,9 @@ def failed_job(cluster: Cluster) -> str:
     return job_id
 
 
-def reached(cluster: Cluster, job_id: str, *states: str, timeout_s: float = 180) -> dict[str, Any]:
+def reached(
+    cluster: Containers, job_id: str, *states: str, timeout_s: float = 180
+) -> dict[str, Any]:
     """The status of the job once its state is one of `states`, which has to come in time."""
     last: dict[str, Any] = {}
 
@@ -97,10 +101,14 @@ def reached(cluster: Cluster, job_id: str, *states: str, timeout_s: float = 180)
     return last
 
 
-def log_of(cluster: Cluster, job_id: str, rank: int | None = None) -> str:
-    """What `hpckit logs` prints; empty while there is no log."""
+def log_of(cluster: Containers, job_id: str, rank: int | None = None) -> str:
+    """What `hpckit logs` prints; empty while there is no log.
+
+    Of a rank it is what its command said, without the table of hpckit's own about places.
+    """
     which = () if rank is None else ("--rank", str(rank))
-    return hpckit(cluster, "logs", job_id, *which).stdout
+    lines = hpckit(cluster, "logs", job_id, *which).stdout.splitlines(keepends=True)
+    return "".join(line for line in lines if rank is None or not line.startswith(PLACED))
 
 
 def traces(cluster: Cluster) -> tuple[list[str], list[str]]:

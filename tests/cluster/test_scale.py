@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.controller import Controller, controller
+from tests.cluster.controller import AT_SITE, Controller, controller
 from tests.cluster.hpckit_on import HELD, document, hpckit, new_path, programs, status
 from tests.cluster.made_up_slurm import block_conf, tree_conf
 
@@ -22,18 +22,8 @@ MOST_REPEATS = 20
 """So often while other work on this machine hides how fast it is."""
 MOST_EXTRA_S = 1.0
 AFRESH = "afresh"
-LOOKS = {AFRESH: ["scontrol", "sinfo", "sbatch"], "remembered": ["sbatch"]}
-"""How a submission comes to know the cluster, and the programs that it runs."""
-SITES = "/shared/alice/sites"
-AT_SITE = ("--site-dir", SITES, "--site", "made-up")
-SITE = """\
-schema = "hpckit.site/1"
-name = "made-up"
-job_root = "/shared/alice/hpckit"
-
-[job.slurm]
-partition = "main"
-"""
+LOOKS = {AFRESH: ["scontrol", "sinfo", "scontrol", "sbatch"], "remembered": ["sbatch"]}
+"""How a submission comes to know the cluster and its network, and the programs that it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +36,13 @@ class Answer:
 
 @pytest.fixture(scope="module")
 def controllers(cluster: Cluster) -> Iterator[dict[str, Controller]]:
-    """A slurmctld for each of SIZES, with the site file SITE beside it."""
+    """A slurmctld for each of SIZES, with a site file beside it."""
     with ExitStack() as stack:
         up = {}
         for name, nodes in SIZES.items():
             conf = block_conf(nodes) if name == BLOCK else tree_conf(nodes)
             own = controller(conf, image=cluster.image, environ=cluster.environ)
             up[name] = stack.enter_context(own)
-            up[name].check(["mkdir", SITES])
-            up[name].run(["tee", f"{SITES}/made-up.toml"], input=SITE)
         yield up
 
 
@@ -65,7 +53,7 @@ def asked(on: Controller, *options: str) -> Answer:
 
 
 def submitted(on: Controller, *words: str, env: Mapping[str, str] | None = None) -> str:
-    """The id of a job that `hpckit submit` has started at the site of SITE."""
+    """The id of a job that `hpckit submit` has started at the made-up site."""
     done = hpckit(on, "submit", "--quiet", *AT_SITE, *words, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

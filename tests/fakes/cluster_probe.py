@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hpckit.model.fabric import ClusterTopology
 from hpckit.ports import ClusterView
 
 
@@ -9,10 +12,14 @@ class FakeClusterProbe:
     """Gives `remembered`, and `present` when it is asked for the present; raises either."""
 
     def __init__(
-        self, remembered: ClusterView | Exception, present: ClusterView | None = None
+        self,
+        remembered: ClusterView | Exception,
+        present: ClusterView | None = None,
+        topologies: Sequence[ClusterTopology] | Exception = (),
     ) -> None:
         self._remembered = remembered
         self._present = present or remembered
+        self._topologies = topologies
         self.asked: list[tuple[str | None, bool]] = []
 
     def look(
@@ -24,3 +31,10 @@ class FakeClusterProbe:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """The network that the test said; none unless it did."""
+        self.asked.append((cluster, fresh))
+        if isinstance(self._topologies, Exception):
+            raise self._topologies
+        return self._topologies

@@ -25,6 +25,8 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 LITERAL = {"hostile-words": "SC2016,SC1003"}
 """Case → findings that are its point: `$(x)` and a backslash in single quotes stay as they are."""
 
+UNDER_AN_ORDER = 'env ${hpckit_hostfile:+"SLURM_HOSTFILE=$hpckit_hostfile" HPCKIT_ORDERED=1} '
+"""Before the step of a job that orders its nodes."""
 WITH_GRES = ("roihu-",)
 """What the names of the cases begin with whose site wants --gres."""
 
@@ -46,9 +48,12 @@ def expected(case: Path) -> str:
 
 
 def steps(script: str) -> list[str]:
-    """The launch of a script, its continued lines joined."""
+    """The launch of a script without an order of nodes, its continued lines joined."""
     joined = script.replace("\\\n", " ")
-    return [line for line in joined.split("\n") if line.startswith("srun ")]
+    plain = next(iter(re.findall(r"^hpckit_step=\((.*)\)$", joined, re.MULTILINE)), "")
+    lines = [line.removeprefix(UNDER_AN_ORDER).lstrip() for line in joined.split("\n")]
+    found = [line for line in lines if line.startswith("srun ")]
+    return [line.replace('"${hpckit_step[@]}"', plain) for line in found]
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -109,7 +114,9 @@ def test_the_step_says_what_it_needs(case: Path) -> None:
             if word.startswith(("--cpus-per-task=", "--nodes=", "--ntasks-per-node=")):
                 assert word in given
         assert any(word.startswith("--ntasks=") for word in given)
-        if case.name != "everything-said":
+        if case.name == "distribution-cyclic":
+            assert "--distribution=cyclic" in given
+        elif case.name != "everything-said":
             assert "--kill-on-bad-exit=1" in given
             assert "--wait=0" in given
             assert "--distribution=block:block" in given
@@ -140,7 +147,9 @@ def test_the_node_rank_is_read_on_the_node(case: Path) -> None:
     (step,) = steps(script)
     given = shlex.split(step)
     inner = given[given.index("-c") + 1]
-    assert '--node-rank="$SLURM_PROCID"' in inner
+    first, _, launch = inner.rpartition("; ")
+    assert ('--node-rank="$node"' if first else '--node-rank="$SLURM_PROCID"') in launch
+    assert not first or "; node=$SLURM_PROCID; if [[ ${HPCKIT_RANK_MAP:-} ]]; then" in first
     assert f"'{inner}'" in step
 
 

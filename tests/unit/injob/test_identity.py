@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hpckit.injob.identity import identify, tasks_on_node
@@ -112,3 +114,48 @@ def test_mpi_without_mpi_variables_is_slurm() -> None:
 def test_an_empty_environment_has_no_rank(source: str) -> None:
     """No variables, no rank, and nothing to export."""
     assert identify(source, {}).exports() == {}
+
+
+def test_an_order_counts_nodes_by_their_ranks() -> None:
+    """SLURM_NODEID is the place in the sorted list, and not in the order that srun was given."""
+    env = {**SLURM, "SLURM_STEP_TASKS_PER_NODE": "2(x4)", "SLURM_NODEID": "3"}
+    assert identify("slurm", env).node_rank == 3
+    ordered = identify("slurm", {**env, "HPCKIT_ORDERED": "1"})
+    assert (ordered.rank, ordered.node_rank, ordered.local_world_size) == (5, 2, 2)
+
+
+HOSTS = "n3\nn3\nn1\nn1\nn2\nn2\n"
+MAPPED = {
+    "SLURM_PROCID": "0",
+    "SLURM_STEP_NUM_TASKS": "6",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
+    "SLURMD_NODENAME": "n1",
+}
+
+
+def test_a_map_numbers_the_ranks(tmp_path: Path) -> None:
+    """Where srun took no order, a rank is its line in hpckit's own file."""
+    path = tmp_path / "hosts"
+    path.write_text(HOSTS)
+    found = identify("slurm", {**MAPPED, "HPCKIT_RANK_MAP": str(path)})
+    assert found.exports() == {
+        "RANK": "3",
+        "WORLD_SIZE": "6",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "NODE_RANK": "1",
+    }
+
+
+@pytest.mark.parametrize("text", [None, "", "n7\nn8\n", "\xff\xfe"])
+def test_a_map_that_does_not_have_the_node_changes_nothing(
+    tmp_path: Path, text: str | None
+) -> None:
+    """The rank is Slurm's own then, which every rank still has once."""
+    path = tmp_path / "hosts"
+    if text is not None:
+        path.write_bytes(text.encode("latin-1"))
+    found = identify("slurm", {**MAPPED, "HPCKIT_RANK_MAP": str(path)})
+    assert found.exports() == identify("slurm", MAPPED).exports()

@@ -53,6 +53,11 @@ def test_lists_that_all_hold_every_cpu_are_refused() -> None:
     with pytest.raises(InvalidValue) as caught:
         CpuTopology(l3=(L3Group(cpus=every), L3Group(cpus=IndexList("0"))))
     assert caught.value.key == "l3"
+    with pytest.raises(InvalidValue) as caught:
+        CpuTopology(core_cpus=(every, IndexList("0")))
+    assert caught.value.key == "core_cpus"
+    with pytest.raises(InvalidValue, match="an empty list"):
+        CpuTopology(core_cpus=(IndexList(""),))
     node = dgx_h100()
     numa = tuple(replace(one, cpus=every) for one in node.numa_nodes)
     with pytest.raises(InvalidValue) as caught:

@@ -60,6 +60,7 @@ def test_cpus(schema: str) -> None:
     assert (cpu.arch, cpu.vendor, cpu.model) == ("x86_64", "GenuineIntel", model)
     assert (cpu.family, cpu.model_number, cpu.cores) == (6, 143, 4)
     assert (cpu.cpus, cpu.allowed) == ("0-7", "1-7")
+    assert cpu.core_cpus == ("0-1", "2-3", "4-5", "6-7")
     assert cpu.packages == (
         CpuPackage(index=0, cpus=IndexList("0-3"), model=model, cores=2),
         CpuPackage(index=1, cpus=IndexList("4-7"), model=model, cores=2),

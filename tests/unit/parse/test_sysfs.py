@@ -37,6 +37,7 @@ def test_cpus_of_two_sockets() -> None:
     assert (cpu.arch, cpu.vendor, cpu.model) == ("x86_64", "AuthenticAMD", "AMD EPYC 9354")
     assert (cpu.family, cpu.model_number) == (25, 17)
     assert (cpu.cores, cpu.cpus) == (4, "0-7")
+    assert cpu.core_cpus == ("0,4", "1,5", "2,6", "3,7")
     assert [(one.index, one.cpus, one.cores) for one in cpu.packages] == [
         (0, "0-1,4-5", 2),
         (1, "2-3,6-7", 2),
@@ -45,6 +46,15 @@ def test_cpus_of_two_sockets() -> None:
         ("0-1,4-5", 32 * 1024**2),
         ("2-3,6-7", 32 * 1024**2),
     ]
+
+
+def test_cores_that_are_not_all_told_are_not_known() -> None:
+    """Where one CPU's core is not told, no core's CPUs are."""
+    folder = f"{CPU}/cpu"
+    told = {f"{folder}{at}/topology/core_id": str(at // 2) for at in range(8)}
+    assert node(told).cpu.core_cpus == ("0-1", "2-3", "4-5", "6-7")
+    del told[f"{folder}5/topology/core_id"]
+    assert node(told).cpu.core_cpus == ()
 
 
 def test_allowed_cpus() -> None:

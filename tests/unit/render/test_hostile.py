@@ -43,6 +43,8 @@ TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
 APART = ("conda", "torchrun_args")
 """Keys that cannot stand beside all others in one job (conda beside venv): in the torchrun one."""
+AXES = (("parallel",), ("place", "volume"))
+"""Tables whose names are the axes of a mesh."""
 BATCHES = 8
 
 
@@ -159,7 +161,7 @@ def with_text(place: Place, text: str) -> Tree:
 
 def refused_always(place: Place) -> bool:
     """The schema is one word; a table of other things than text has no free names."""
-    return place.path == ("schema",) or place == Place(("parallel",), "name")
+    return place.path == ("schema",) or (place.path in AXES and place.shape == "name")
 
 
 FREE = tuple(place for place in JOB_PLACES if not refused_always(place))

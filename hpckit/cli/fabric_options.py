@@ -1,0 +1,123 @@
+"""Where a command finds the cluster's network: a file, or Slurm itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from hpckit.model.cluster import SlurmVersion
+    from hpckit.model.fabric import ClusterTopology
+
+
+class BoundedFloat(click.FloatRange):
+    """A number within bounds; `nan` is in none."""
+
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(least, most)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is outside, as a usage error."""
+        found = super().convert(value, param, ctx)
+        if found != found:  # noqa: PLR0124  of all numbers nan alone is not itself
+            self.fail("nan is no number", param, ctx)
+        return float(found)
+
+
+def source_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add FILE."""
+    return click.argument("file", required=False, type=click.Path(allow_dash=True),
+                          metavar="[FILE]")(function)  # fmt: skip
+
+
+def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --topology."""
+    return click.option(
+        "--topology",
+        metavar="NAME",
+        help="Which of several topologies, by its name or by a partition; the default one unless"
+        " said.",
+    )(function)
+
+
+def fabric_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --fabric, --topology and --slurm-version."""
+    options = (
+        click.option("--fabric", type=click.Path(allow_dash=True), metavar="FILE",
+                     help="The network: a FILE as `hpckit fabric` takes it. Slurm is asked unless"
+                     " said."),
+        source_options,
+        click.option("--slurm-version", metavar="X.Y", help="The Slurm release, for its own order;"
+                     " asked unless --fabric is said."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def topologies_of(params: dict[str, Any]) -> tuple[ClusterTopology, ...]:
+    """All topologies of the source that the options name. Raises HpckitError."""
+    from hpckit import wiring
+    from hpckit.app.fabric import fabric_of_slurm, read_fabric
+
+    file = params["fabric"]
+    if file is not None:
+        return read_fabric(*wiring.read_capture(file))
+    return fabric_of_slurm(wiring.cluster_probe())
+
+
+def fabric_of(params: dict[str, Any]) -> ClusterTopology:
+    """The topology that the options name. Raises HpckitError."""
+    from hpckit.app.fabric import choose
+
+    sources = {None: "Slurm", "-": "standard input"}
+    source = sources.get(params["fabric"], params["fabric"])
+    return choose(topologies_of(params), params["topology"], source)
+
+
+def slurm_version(params: dict[str, Any]) -> SlurmVersion | None:
+    """The release whose own order is meant; None where nobody says. Raises ConfigError."""
+    from hpckit import wiring
+    from hpckit.errors import ConfigError
+    from hpckit.model.cluster import SlurmVersion
+
+    text = params["slurm_version"]
+    if text is None:
+        if params["fabric"] is not None:
+            return None
+        return wiring.cluster_probe().look(None, needs_partitions=False).config.version
+    try:
+        return SlurmVersion.of(text)
+    except ValueError as error:
+        raise ConfigError(str(error), key="--slurm-version") from None
+
+
+def nodes_of(nodelist: str | None, option: str = "--nodelist") -> tuple[str, ...]:
+    """The nodes of a list, each once; those of the surrounding job without a list.
+
+    Raises ConfigError, click.UsageError.
+    """
+    import os
+
+    from hpckit.errors import ConfigError
+    from hpckit.parse.host_list import HostLists
+    from hpckit.parse.slurm_text import Place
+
+    if nodelist is None:
+        nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
+    found = HostLists().names(nodelist, Place(option, 1, nodelist))
+    if not found:
+        raise click.UsageError(f"{option} names the nodes, such as 'n[001-064]'")
+    hidden = [name for name in found if not name.isprintable()]
+    if hidden:
+        raise ConfigError(f"got {hidden[0][:100]!r}, expected the name of a node", key=option)
+    counts = Counter(found)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise ConfigError(f"{twice[0]} is there twice", key=option)
+    return found

@@ -1,0 +1,136 @@
+"""What a rule about a fabric is, and what its check sees."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hpckit.decide.absent_leaves import Absent, absent_leaves
+from hpckit.decide.finding_rule import Evidence, counted
+from hpckit.decide.rail_grid import RailGrid
+from hpckit.decide.rail_peers import RailPeers
+from hpckit.decide.rails import components, with_grid
+from hpckit.decide.uplinks import Bundle, bundles
+from hpckit.model.fabric import ClusterTopology, EndKind, HostPort
+from hpckit.model.hostlist import fold_hosts, natural_order
+from hpckit.model.node_finding import Severity
+
+MOST_LISTED: Final = 32
+"""Of more pairs of switches, or ports, the rest are counted."""
+
+_MOST_NODES: Final = 1000
+_NOTHING: Final = frozenset(
+    """
+    localhost linux ubuntu debian rocky centos rhel node host server default unknown
+    none dgx livecd archiso buildroot
+    """.split()  # noqa: SIM905  a word a line would fill the page
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricView:
+    """A fabric with its rails, and what is regular in it.
+
+    `ends` are the ports on each switch, `parts` the switches that reach each other, `lacking` the
+    columns of NICs that nodes lack.
+    """
+
+    topology: ClusterTopology
+    grid: RailGrid
+    bundles: Sequence[Bundle]
+    parts: Sequence[tuple[str, ...]]
+    absent: Sequence[Absent]
+    lacking: Mapping[str, frozenset[int]]
+    ends: Mapping[str, Sequence[HostPort]]
+    slurm_nodes: Sequence[str] | None = None
+
+    def anonymous(self, leaf: str) -> int:
+        """How many ports on a leaf do not say whose they are."""
+        return sum(port.kind is EndKind.ANONYMOUS for port in self.ends.get(leaf, ()))
+
+    @property
+    def leaves(self) -> list[str]:
+        """The switches where nodes hang, or would."""
+        nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
+        return [
+            switch.name
+            for switch in self.topology.switches
+            if switch.level == 0
+            or (
+                switch.level is None
+                and any(port.kind in nodes for port in self.ends.get(switch.name, ()))
+            )
+        ]
+
+
+Check = Callable[[FabricView], Iterable[Evidence]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRule:
+    """One thing that may be odd about a fabric.
+
+    `what` says what it means; in `remedy`, `{subject}` stands for what the finding is about.
+    """
+
+    name: str
+    severity: Severity
+    what: str
+    remedy: str
+    source: str
+    check: Check
+
+
+def fabric_view(topology: ClusterTopology, slurm_nodes: Sequence[str] | None = None) -> FabricView:
+    """What the rules see of a fabric."""
+    known, grid = with_grid(topology)
+    ends: defaultdict[str, list[HostPort]] = defaultdict(list)
+    for port in known.ports:
+        ends[port.switch].append(port)
+    return FabricView(
+        topology=known,
+        grid=grid,
+        bundles=bundles(known),
+        parts=components(known),
+        absent=absent_leaves(grid),
+        lacking=RailPeers(grid).lacking(),
+        ends=dict(ends),
+        slurm_nodes=slurm_nodes,
+    )
+
+
+def rail_words(view: FabricView, rail: int) -> str:
+    """`rail 2 (HCA-5, mlx5_4)`."""
+    nics = view.topology.rails[rail].nics if rail < len(view.topology.rails) else ()
+    return f"rail {rail} ({', '.join(nics[:3])})" if nics else f"rail {rail}"
+
+
+def hosts(names: Iterable[str]) -> str:
+    """Host names in Slurm's form, in natural order."""
+    listed = sorted(set(names), key=natural_order)
+    more = len(listed) - _MOST_NODES
+    return fold_hosts(listed[:_MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence; of many the rest are counted."""
+    more = len(parts) - MOST_LISTED
+    shown = ", ".join(parts[:MOST_LISTED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def are(count: int, noun: str) -> str:
+    """`1 cable is`, `2 cables are`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
+def switches(count: int) -> str:
+    """`1 switch`, `2 switches`."""
+    return "1 switch" if count == 1 else f"{count} switches"
+
+
+def says_nothing(node: str) -> bool:
+    """Whether a name is what a system is called before it is given one."""
+    return node.lower().partition(".")[0] in _NOTHING

@@ -1,0 +1,72 @@
+"""What is odd about a fabric's leaves: absent ones, and ones on which no node hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpckit.decide.absent_leaves import Absent
+from hpckit.decide.fabric_anonymous import claimed, hidden
+from hpckit.decide.fabric_rule import FabricView, hosts, rail_words, says_nothing
+from hpckit.decide.finding_rule import Evidence, counted, have
+from hpckit.model.fabric import EndKind
+
+
+def leaf_absent(view: FabricView) -> Iterator[Evidence]:
+    """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
+    for one in view.absent[len(_empty(view)) :]:
+        rail = rail_words(view, one.rail)
+        beside = ", ".join(view.grid.groups[one.group])
+        yield Evidence(
+            one.name or f"leaf of {rail} beside {view.grid.groups[one.group][0]}",
+            f"{len(view.grid.groups)} groups of nodes have leaves for {len(view.grid.rails)} rails,"
+            f" and this one has none for {rail}: beside {beside} a leaf is not there"
+            f" ({_present(view)} of {len(view.grid.groups) * len(view.grid.rails)} are)"
+            f"{_without(view, one)}",
+        )
+
+
+def _present(view: FabricView) -> int:
+    cells = (
+        view.grid.cell(group, rail)
+        for group in range(len(view.grid.groups))
+        for rail in range(len(view.grid.rails))
+    )
+    return sum(map(bool, cells))
+
+
+def _without(view: FabricView, one: Absent) -> str:
+    nodes = [node for node, home in view.grid.home.items() if home == one.group]
+    rails = len({view.grid.rail_of[leaf] for leaf in view.grid.groups[one.group]})
+    named = [node for node in nodes if not says_nothing(node)]
+    also = [node for node in nodes if says_nothing(node)]
+    ports, unknown = hidden(view, view.grid.groups[one.group], claimed(view))
+    if ports:
+        also.append(f"{counted(ports, 'anonymous port')} of about {counted(unknown, 'node')}")
+    return (
+        f"; {counted(len(named), 'named node')} therefore {have(len(named))} {rails} of"
+        f" {len(view.grid.rails)} rails: {hosts(named)}"
+        + (f"; so {have(len(also))} {' and '.join(also)}" if also else "")
+    )
+
+
+def _empty(view: FabricView) -> list[str]:
+    """Leaves on which nothing computes that could be seen."""
+    nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
+    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    return [
+        leaf
+        for leaf in view.leaves
+        if leaf in linked and not any(port.kind in nodes for port in view.ends.get(leaf, ()))
+    ]
+
+
+def leaf_empty(view: FabricView) -> Iterator[Evidence]:
+    """Rule `leaf-empty`: a switch that is cabled as leaves are, and no node hangs on it."""
+    empty = _empty(view)
+    for at, leaf in enumerate(empty):
+        why = ""
+        if at < len(view.absent):
+            one = view.absent[at]
+            why = f"; it may be that of {rail_words(view, one.rail)}{_without(view, one)}"
+        others = len(view.leaves) - len(empty)
+        yield Evidence(leaf, f"no node has a NIC on it, as on {others} other leaves{why}")

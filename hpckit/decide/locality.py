@@ -1,0 +1,276 @@
+"""A fabric becomes domains inside domains: what reaches what without going up further.
+
+A domain of level k are the nodes whose switches reach each other by switches of level k or lower.
+So it holds for Slurm's trees, for fat trees, and for leaves of several rails, which the nodes that
+hang on all of them join.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from hpckit.model.fabric import Block, Cable, ClusterTopology, EndKind, HostPort
+from hpckit.model.hostlist import fold_hosts
+from hpckit.model.locality import ROOT, Domain, Locality
+
+_SHARED: Final = 0.5
+"""Leaves are of one place where more than this share of the nodes of either hang on the other too:
+a cable in the wrong leaf joins nothing, nor does a switch for storage on which all nodes hang."""
+
+
+class _Sets:
+    """Names in sets that only grow together."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
+
+    def find(self, name: str) -> str:
+        above = self._above
+        while name in above:
+            after = above[name]
+            if after in above:
+                above[name] = above[after]
+            name = after
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        a, b = self.find(one), self.find(other)
+        if a != b:
+            self._above[b] = a
+
+
+def locality_of(topology: ClusterTopology) -> Locality:
+    """The domains of all compute nodes that have a name."""
+    if not topology.switches:
+        return _of_blocks(topology)
+    return _Tree(topology).locality()
+
+
+class _Tree:
+    """Builds the domains level by level, the lowest first."""
+
+    def __init__(self, topology: ClusterTopology) -> None:
+        self._topology = topology
+        self._levels = switch_levels(topology)
+        self._sets = _Sets()
+        self._hangs = _hangs(topology)
+        self._sizes = Counter(leaf for leaves in self._hangs.values() for leaf in leaves)
+        self._domains: list[Domain] = []
+        self._parents: dict[int, int] = {}
+        self._of_node: dict[str, int] = {}
+
+    def locality(self) -> Locality:
+        for one, other in _same_place(self._hangs):
+            self._sets.join(one, other)
+        held = Counter(map(self._place, self._hangs))
+        for block in _bottom(self._topology.blocks):
+            self._join_block(block, held)
+        current = self._lowest()
+        for level in range(1, max(self._levels.values(), default=0) + 1):
+            for link in self._topology.links:
+                if max(self._levels[link.lower], self._levels[link.upper]) <= level:
+                    self._sets.join(link.lower, link.upper)
+            current = self._above(current, level + 1)
+        # Switches that all have nodes are joined beside each other, as in a dragonfly.
+        for link in self._topology.links:
+            self._sets.join(link.lower, link.upper)
+        current = self._above(current, max(self._levels.values(), default=0) + 2)
+        return Locality(
+            domains=tuple(_with_parents(self._domains, self._parents)),
+            domain_of=self._of_node,
+            nic_bytes_per_s=_nic_speeds(self._topology.ports),
+        )
+
+    def _join_block(self, block: Block, held: Mapping[str, int]) -> None:
+        """Leaves that lie wholly under one NVLink domain are one place: it is nearer than they."""
+        counts = Counter(self._place(node) for node in block.nodes if node in self._hangs)
+        whole = sorted(place for place, count in counts.items() if count == held[place])
+        for other in whole[1:]:
+            self._sets.join(whole[0], other)
+
+    def _place(self, node: str) -> str:
+        """The place to which most of a node's NICs lead; of several that with the fewest nodes."""
+        counts = Counter(self._sets.find(leaf) for leaf in self._hangs[node])
+        if len(counts) == 1:
+            return next(iter(counts))
+        sizes = {self._sets.find(leaf): self._sizes[leaf] for leaf in self._hangs[node]}
+        return min(counts, key=lambda place: (-counts[place], sizes[place], place))
+
+    def _lowest(self) -> dict[str, int]:
+        """The domains of leaves, below them those of blocks; set → domain."""
+        found: dict[str, int] = {}
+        uplinks = self._outwards(0)
+        names = defaultdict(list)
+        for leaf in dict.fromkeys(leaf for leaves in self._hangs.values() for leaf in leaves):
+            names[self._sets.find(leaf)].append(leaf)
+        for node in self._hangs:
+            place = self._place(node)
+            if place not in found:
+                found[place] = self._new(fold_hosts(names[place]), 1, uplinks.get(place))
+            self._of_node[node] = found[place]
+        self._add_blocks()
+        return found
+
+    def _add_blocks(self) -> None:
+        """A block below its leaf; of one that leaves cut through, a part below each of them."""
+        for block in _bottom(self._topology.blocks):
+            parts = defaultdict(list)
+            for node in block.nodes:
+                parts[self._of_node.get(node, ROOT)].append(node)
+            for parent, nodes in parts.items():
+                domain = self._new(block.name, 0, None, is_nvlink=block.domain is not None)
+                self._parents[domain] = parent
+                self._of_node.update(dict.fromkeys(nodes, domain))
+
+    def _above(self, current: Mapping[str, int], level: int) -> dict[str, int]:
+        """The domains that are joined on this level; one that nothing joins goes on as it is."""
+        members = defaultdict(list)
+        for place, domain in current.items():
+            members[self._sets.find(place)].append(domain)
+        found = {}
+        uplinks = self._outwards(level - 1)
+        tops = defaultdict(list)
+        for name, its in self._levels.items():
+            if its == level - 1:
+                tops[self._sets.find(name)].append(name)
+        for place, below in members.items():
+            if len(below) == 1:
+                found[place] = below[0]
+                continue
+            name = fold_hosts(tops[place]) or place
+            found[place] = self._new(name, level, uplinks.get(place))
+            self._parents.update(dict.fromkeys(below, found[place]))
+        return found
+
+    def _new(self, name: str, level: int, uplink: float | None, *, is_nvlink: bool = False) -> int:
+        self._domains.append(
+            Domain(name=name, level=level, uplink_bytes_per_s=uplink, is_nvlink=is_nvlink)
+        )
+        return len(self._domains) - 1
+
+    def _outwards(self, level: int) -> Mapping[str, float | None]:
+        """What the cables from each place to higher switches carry; None where one is not told."""
+        found: dict[str, float | None] = {}
+        for link in self._topology.links:
+            lower, upper = self._levels[link.lower], self._levels[link.upper]
+            if min(lower, upper) > level or max(lower, upper) <= level:
+                continue
+            place = self._sets.find(link.lower if lower <= level else link.upper)
+            speed = _speed(link.cables)
+            before = found.get(place, 0.0)
+            found[place] = None if speed is None or before is None else before + speed
+        return found
+
+
+def _speed(cables: Sequence[Cable] | None) -> float | None:
+    found = 0.0
+    for cable in cables or ():
+        if not cable.is_active:
+            continue
+        if cable.bytes_per_s is None:
+            return None
+        found += cable.bytes_per_s
+    return None if cables is None else found
+
+
+def switch_levels(topology: ClusterTopology) -> dict[str, int]:
+    """The level of each switch: as told, else 0 where nodes hang, and one more with each cable."""
+    told = {switch.name: switch.level for switch in topology.switches}
+    found = {name: level for name, level in told.items() if level is not None}
+    if len(found) == len(told):
+        return found
+    found |= {port.switch: 0 for port in topology.ports if port.kind is EndKind.COMPUTE}
+    beside = defaultdict(list)
+    for link in topology.links:
+        beside[link.lower].append(link.upper)
+        beside[link.upper].append(link.lower)
+    edge = list(found)
+    while edge:
+        after = []
+        for name in edge:
+            for other in beside[name]:
+                if other not in found:
+                    found[other] = found[name] + 1
+                    after.append(other)
+        edge = after
+    return {name: found.get(name, 0) for name in told}
+
+
+def _hangs(topology: ClusterTopology) -> dict[str, list[str]]:
+    """The leaves of each compute node, one for each of its NICs."""
+    found = defaultdict(list)
+    for port in topology.ports:
+        if port.node is not None and port.kind is EndKind.COMPUTE:
+            found[port.node].append(port.switch)
+    return dict(found)
+
+
+def _same_place(hangs: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:
+    """Leaves of several rails that the same nodes hang on."""
+    of_leaf: Counter[str] = Counter()
+    of_both: Counter[tuple[str, str]] = Counter()
+    for leaves in hangs.values():
+        own = sorted(set(leaves))
+        of_leaf.update(own)
+        of_both.update((one, other) for i, one in enumerate(own) for other in own[i + 1 :])
+    for (one, other), count in of_both.items():
+        if count > _SHARED * max(of_leaf[one], of_leaf[other]):
+            yield one, other
+
+
+def _nic_speeds(ports: Iterable[HostPort]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    lacking = set()
+    for port in ports:
+        if port.node is None or port.kind is not EndKind.COMPUTE:
+            continue
+        if port.bytes_per_s is None:
+            lacking.add(port.node)
+        else:
+            found[port.node] = found.get(port.node, 0.0) + port.bytes_per_s
+    return {node: speed for node, speed in found.items() if node not in lacking}
+
+
+def _bottom(blocks: Iterable[Block]) -> list[Block]:
+    return [block for block in blocks if not block.is_aggregated]
+
+
+def _of_blocks(topology: ClusterTopology) -> Locality:
+    """Blocks alone, and the aggregated ones around them."""
+    domains: list[Domain] = []
+    parents: dict[int, int] = {}
+    of_node: dict[str, int] = {}
+    top_of: dict[str, int] = {}
+    for block in _bottom(topology.blocks):
+        domains.append(Domain(name=block.name, level=0, is_nvlink=block.domain is not None))
+        of_node.update(dict.fromkeys(block.nodes, len(domains) - 1))
+    top_of.update(of_node)
+    above = [block for block in topology.blocks if block.is_aggregated]
+    sizes = sorted({block.size or len(block.nodes) for block in above})
+    for level, size in enumerate(sizes, start=1):
+        for block in above:
+            if (block.size or len(block.nodes)) != size:
+                continue
+            domains.append(Domain(name=block.name, level=level))
+            below = {top_of[node] for node in block.nodes if node in top_of}
+            parents.update(dict.fromkeys(below, len(domains) - 1))
+            top_of.update(dict.fromkeys(block.nodes, len(domains) - 1))
+    if len({*top_of.values()}) > 1:
+        domains.append(Domain(name="all blocks", level=len(sizes) + 1))
+        parents.update(dict.fromkeys({*top_of.values()}, len(domains) - 1))
+    return Locality(
+        domains=tuple(_with_parents(domains, parents)), domain_of=of_node, nic_bytes_per_s={}
+    )
+
+
+def _with_parents(domains: Sequence[Domain], parents: Mapping[int, int]) -> Iterable[Domain]:
+    for i, domain in enumerate(domains):
+        yield Domain(
+            name=domain.name,
+            level=domain.level,
+            parent=parents.get(i, ROOT),
+            uplink_bytes_per_s=domain.uplink_bytes_per_s,
+            is_nvlink=domain.is_nvlink,
+        )

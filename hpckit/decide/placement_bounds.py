@@ -1,0 +1,112 @@
+"""What no order of these nodes can beat: lower bounds of every objective.
+
+A domain of c nodes holds at most c div m whole groups of m; where m does not divide c, something
+leads out of it. Bounds of axes are added up, so of two axes that want the same leaf the bound may
+be out of reach; of one axis it is attained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+
+from hpckit.decide.placement_instance import Instance
+from hpckit.decide.traffic import AxisTraffic, NodeGroup, hop_bytes_of
+from hpckit.model.mesh import Pattern
+
+
+def capacities(instance: Instance, level: int) -> list[int]:
+    """How many of the nodes each domain of a level holds."""
+    return [instance.capacity[domain] for domain in dict.fromkeys(instance.levels[level])]
+
+
+def least_straddling(traffic: AxisTraffic, instance: Instance, level: int = 0) -> int:
+    """The fewest groups of nodes that can lie in more than one domain of a level.
+
+    Of groups of one size, each node in one of them, it is attained by packing alone.
+    """
+    sizes = [len(set(group.nodes)) for group in traffic.groups]
+    if not sizes:
+        return 0
+    whole = sum(count // min(sizes) for count in capacities(instance, level))
+    if not _is_regular(traffic):
+        # A node of several groups makes them whole together, so only what cannot fit is counted.
+        widest = max(capacities(instance, level))
+        return sum(size > widest for size in sizes)
+    return max(0, len(sizes) - whole)
+
+
+def least_spread(traffic: AxisTraffic, instance: Instance) -> int:
+    """The fewest leaves on which the widest group can lie."""
+    held = 0
+    for leaves, count in enumerate(sorted(capacities(instance, 0), reverse=True), start=1):
+        held += count
+        if held >= traffic.nodes_per_group:
+            return leaves
+    return 1
+
+
+def least_time_s(traffic: AxisTraffic, instance: Instance, floor_s: float) -> float:
+    """The least time of an axis; `floor_s` is what the NICs take whatever the order is."""
+    if not traffic.groups or not traffic.axis.bytes_per_rank:
+        return 0.0
+    busiest = floor_s
+    if _is_regular(traffic):
+        group = traffic.groups[0]
+        for level in range(len(instance.levels)):
+            for domain in dict.fromkeys(instance.levels[level]):
+                left_over = instance.capacity[domain] % len(group.nodes)
+                out = _least_out(traffic, group, left_over)
+                busiest = max(busiest, out * instance.seconds_per_byte[domain])
+    return busiest + traffic.steps * _least_latency_s(traffic, instance)
+
+
+def least_hop_bytes(traffic: AxisTraffic, instance: Instance) -> float:
+    """The least of bytes times cables on their way, by what has to leave a leaf, a pod, …."""
+    found = 2 * sum(traffic.sent().values())
+    if not _is_regular(traffic):
+        return found
+    group = traffic.groups[0]
+    for level in range(len(instance.levels)):
+        counts = capacities(instance, level)
+        alone = sum(_least_out(traffic, group, count % len(group.nodes)) for count in counts)
+        straddling = least_straddling(traffic, instance, level)
+        parts = max(2, ceil(len(group.nodes) / max(counts)))
+        crossings = parts if traffic.axis.pattern is Pattern.RING else 2 * (parts - 1)
+        together = 0.0
+        if traffic.axis.pattern is not Pattern.ALL_TO_ALL:
+            together = straddling * crossings * hop_bytes_of(traffic.axis) * group.times
+        found += 2 * max(alone, together)
+    return found
+
+
+def _is_regular(traffic: AxisTraffic) -> bool:
+    """Whether every group is as large as the others, and no node is in two."""
+    members = Counter(node for group in traffic.groups for node in group.nodes)
+    shapes = {(len(group.nodes), group.times, group.ranks) for group in traffic.groups}
+    return len(shapes) == 1 and max(members.values()) == 1
+
+
+def _least_out(traffic: AxisTraffic, group: NodeGroup, left_over: int) -> float:
+    """What leads out of a domain at least, in which so many nodes are of no whole group."""
+    if not left_over:
+        return 0.0
+    axis = traffic.axis
+    if axis.pattern is Pattern.ALL_TO_ALL:
+        counts = sorted(group.ranks)
+        inside = sum(counts[:left_over])
+        pairs = min(inside * (sum(counts) - inside), counts[0] * (sum(counts) - counts[0]))
+        if len(set(counts)) == 1:
+            pairs = inside * (sum(counts) - inside)
+        return axis.bytes_per_rank / axis.size * group.times * pairs
+    return hop_bytes_of(axis) * group.times
+
+
+def _least_latency_s(traffic: AxisTraffic, instance: Instance) -> float:
+    has_nvlink = any(instance.nvlink)
+    size = min(len(set(group.nodes)) for group in traffic.groups)
+    for crossed in range(len(instance.levels)):
+        whole = sum(count // size for count in capacities(instance, crossed))
+        if whole >= len(traffic.groups) or not _is_regular(traffic):
+            return instance.latency_s(crossed, has_nvlink=has_nvlink)
+    return instance.latency_s(len(instance.levels), has_nvlink=has_nvlink)

@@ -1,0 +1,272 @@
+"""The nodes of one order in the boxes of their leaves, in the colours of their groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Final
+
+from hpckit.draw.group_colours import NO_GROUP, ink_on
+from hpckit.draw.placement_layout import Cell, Layout, Spot, label, moved
+from hpckit.draw.placement_tree import Frame, Unit
+from hpckit.draw.svg import (
+    Drawing,
+    Layer,
+    Look,
+    Rect,
+    Stroke,
+    Word,
+    fitted,
+    path,
+    rectangle,
+    text_width,
+)
+from hpckit.model.domain_words import short_names
+from hpckit.model.node_words import visible
+from hpckit.units import format_indices
+
+POD: Final = Look(fill="#f6f8fa", stroke="#afb8c1", width=1, radius=6)
+LEAF: Final = Look(fill="#ffffff", stroke="#57606a", width=1, radius=3)
+GREY: Final = "#57606a"
+_MOST_BOXES: Final = 1500
+_MOST_RUNS: Final = 5000
+_MOST_PARTS: Final = 4
+_GRID_FROM: Final = 4.0
+_TEXT: Final = 10.0
+_LONG: Final = 160
+_Groups = tuple[int, ...]
+_Runs = Sequence[tuple[int, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coloured:
+    """One order with its groups: `place` is each node's position, `groups` those of a position."""
+
+    place: Mapping[str, int]
+    groups: Sequence[_Groups]
+    colours: Sequence[str]
+    ranks_per_node: int
+    group_word: str
+
+    def sorted_nodes(self, unit: Unit) -> list[str]:
+        """A unit's nodes, those of one group beside each other."""
+        return sorted(unit.nodes, key=lambda node: (self.of(node), self.place[node]))
+
+    def of(self, node: str) -> _Groups:
+        """The groups in which a node has ranks, none where no group leaves its node."""
+        return self.groups[self.place[node]]
+
+    def colour(self, group: int | None) -> str:
+        """The colour of a group, or of none."""
+        return NO_GROUP if group is None else self.colours[group]
+
+    def about(self, nodes: Sequence[str], unit: Unit) -> str:
+        """Nodes of the same groups in words: who they are, where, with which ranks."""
+        per = self.ranks_per_node
+        places = sorted(self.place[node] for node in nodes)
+        ranks = format_indices(place * per + i for place in places for i in range(per))
+        name = visible(nodes[0]) if len(nodes) == 1 else f"{short_names(nodes, 80)}"
+        where = "" if unit.domain is None else f" · {unit.kind} {short_names([unit.name], 60)}"
+        groups = self.of(nodes[0])
+        told = f"{self.group_word} {number_text(groups, '+')}" if groups else "in no group"
+        return f"{name}{where} · {told} · ranks {visible(ranks, _LONG)}"
+
+
+def number_text(groups: _Groups, between: str = "|") -> str:
+    """The numbers of the groups of a node, none where it is in none."""
+    shown = between.join(map(str, groups[:_MOST_PARTS]))
+    return shown + (between + "…" if len(groups) > _MOST_PARTS else "")
+
+
+def draw_order(
+    drawing: Drawing, layout: Layout, order: Coloured, where: tuple[float, float]
+) -> bool:
+    """Draw the boxes and nodes of one order from a point on; answers whether each tells its group.
+
+    It does not where that would be too much: all nodes that have one colour are one path.
+    """
+    spots = [moved(spot, *where) for spot in layout.spots]
+    units = [(spot, spot.part) for spot in spots if isinstance(spot.part, Unit)]
+    is_many = len(units) > _MOST_BOXES
+    runs = [_runs(unit, order) for _, unit in units]
+    is_folded = sum(map(len, runs)) > _MOST_RUNS
+    for spot in spots:
+        _box(drawing, spot, order, is_many=is_many)
+        _label(drawing, spot, layout.cell)
+    pens = [_Pen(drawing, layout.cell, order, spot, unit) for spot, unit in units]
+    if is_folded and not layout.cell.lines:
+        _draw_folded(drawing, zip(pens, runs, strict=True))
+    else:
+        for pen, its in zip(pens, runs, strict=True):
+            pen.draw(its)
+    for pen in pens:
+        pen.draw_grid()
+    if is_many:
+        outlines = [rectangle(spot.rect) for spot, unit in units if unit.domain is not None]
+        drawing.wire("".join(outlines), Stroke(colour=LEAF.stroke, width=0.6))
+    return not is_folded
+
+
+def _draw_folded(drawing: Drawing, units: Iterable[tuple[_Pen, _Runs]]) -> None:
+    found: dict[str, list[str]] = {}
+    for pen, runs in units:
+        for colour, d in pen.by_colour(runs):
+            found.setdefault(colour, []).append(d)
+    for colour, parts in found.items():
+        drawing.area("run", "".join(parts), colour, (), about="")
+
+
+def _box(drawing: Drawing, spot: Spot, order: Coloured, *, is_many: bool) -> None:
+    if isinstance(spot.part, Frame):
+        about = f"{spot.part.kind} {short_names([spot.part.name], _LONG)}".strip()
+        drawing.box("pod", spot.rect, POD, (), about=about)
+    elif spot.part.domain is not None and not is_many:
+        drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
+
+
+def _unit_words(unit: Unit, order: Coloured) -> str:
+    found = Counter(group for node in unit.nodes for group in order.of(node))
+    count = f"{len(unit.nodes)} nodes of the job" if len(unit.nodes) > 1 else "one node of the job"
+    name = f"{unit.kind} {short_names([unit.name], _LONG)}: {count}"
+    return f"{name}, of {len(found)} groups" if len(found) != 1 else f"{name}, of one group"
+
+
+def _label(drawing: Drawing, spot: Spot, cell: Cell) -> None:
+    most = cell.chars(spot.part)
+    text = "" if most is None else fitted(label(spot.part, most), _TEXT, spot.rect.w - 4)
+    if text:
+        word = Word(text=text, size=_TEXT, colour=GREY)
+        drawing.label(spot.rect.x + 4, spot.rect.y + cell.pad + 8, word)
+
+
+def _runs(unit: Unit, order: Coloured) -> _Runs:
+    """(which cell is the first, nodes) for the nodes of the same groups in a unit."""
+    found, at = [], 0
+    for _, nodes in groupby(order.sorted_nodes(unit), key=order.of):
+        run = tuple(nodes)
+        found.append((at, run))
+        at += len(run)
+    return found
+
+
+class _Pen:
+    """Draws the nodes of one unit."""
+
+    def __init__(
+        self,
+        drawing: Drawing,
+        cell: Cell,
+        order: Coloured,
+        spot: Spot,
+        unit: Unit,
+    ) -> None:
+        self._drawing = drawing
+        self._cell = cell
+        self._order = order
+        self._columns = spot.columns
+        self._x, self._y = spot.first
+        self._unit = unit
+
+    def draw(self, runs: _Runs) -> None:
+        if self._cell.lines:
+            for i, node in enumerate(chain.from_iterable(nodes for _, nodes in runs)):
+                self._draw_cell(i, node)
+        else:
+            for at, nodes in runs:
+                about = self._order.about(nodes, self._unit)
+                self._draw_run(range(at, at + len(nodes)), self._order.of(nodes[0]), about)
+
+    def _rect(self, at: int, part: int = 0, parts: int = 1) -> Rect:
+        row, column = divmod(at, self._columns)
+        w = self._cell.w / parts
+        return Rect(
+            x=self._x + column * self._cell.w + part * w,
+            y=self._y + row * self._cell.h,
+            w=w,
+            h=self._cell.h,
+        )
+
+    def _draw_cell(self, at: int, node: str) -> None:
+        groups = self._order.of(node)
+        fill = self._order.colour(groups[0] if groups else None)
+        rect = self._rect(at)
+        words = list(self._words(node, groups, rect, ink_on(fill)))
+        about = self._order.about((node,), self._unit)
+        if len(groups) < 2:  # noqa: PLR2004
+            self._drawing.area("cell", rectangle(rect), fill, words, about=about)
+            return
+        self._drawing.area("cell", rectangle(rect), fill, (), about=about)
+        self._draw_shares((at,), groups)
+        for x, y, word in words:
+            self._drawing.label(x, y, Word(text=word.text, size=word.size, anchor="middle"))
+
+    def _words(
+        self, node: str, groups: _Groups, rect: Rect, ink: str
+    ) -> Iterator[tuple[float, float, Word]]:
+        text, size = number_text(groups) or "–", _TEXT
+        y = rect.y + rect.h / 2 + size * 0.36
+        if self._cell.lines > 1:
+            name = fitted(node, size, rect.w - 6)
+            bold = Word(text=name, size=size, is_bold=True, colour=ink, anchor="middle")
+            yield rect.middle, rect.y + 14, bold
+            text = f"{self._order.group_word} {text}" if groups else "no group"
+            text, y = fitted(text, size, rect.w - 6), rect.y + 27
+        if text_width(text, size) <= rect.w:
+            yield rect.middle, y, Word(text=text, size=size, colour=ink, anchor="middle")
+
+    def _draw_run(self, cells: range, groups: _Groups, about: str) -> None:
+        fill = self._order.colour(groups[0] if groups else None)
+        self._drawing.area("run", "".join(self._outline(cells)), fill, (), about=about)
+        if len(groups) > 1:
+            self._draw_shares(cells, groups)
+
+    def _draw_shares(self, cells: Sequence[int], groups: _Groups) -> None:
+        """The right parts of nodes that have ranks in several groups."""
+        shown = groups[:_MOST_PARTS]
+        for part, group in enumerate(shown[1:], 1):
+            d = "".join(rectangle(self._rect(at, part, len(shown))) for at in cells)
+            self._drawing.area("share", d, self._order.colour(group), (), about="")
+
+    def by_colour(self, runs: _Runs) -> Iterator[tuple[str, str]]:
+        """(colour, path) of each run; of nodes in several groups the first one's."""
+        for at, nodes in runs:
+            groups = self._order.of(nodes[0])
+            colour = self._order.colour(groups[0] if groups else None)
+            yield colour, "".join(self._outline(range(at, at + len(nodes))))
+
+    def _outline(self, cells: range) -> Iterator[str]:
+        """Rectangles that cover cells that follow each other: a row's end, rows, a row's start."""
+        at = cells.start
+        while at < cells.stop:
+            row_end = at - at % self._columns + self._columns
+            rect = self._rect(at)
+            if at % self._columns == 0 and cells.stop >= row_end:
+                rows = (cells.stop - at) // self._columns
+                yield rectangle(Rect(x=rect.x, y=rect.y, w=self._columns * rect.w, h=rows * rect.h))
+                at += rows * self._columns
+            else:
+                end = min(row_end, cells.stop)
+                yield rectangle(Rect(x=rect.x, y=rect.y, w=(end - at) * rect.w, h=rect.h))
+                at = end
+
+    def draw_grid(self) -> None:
+        """White lines between cells; also between groups whose colour is the same."""
+        count = len(self._unit.nodes)
+        if self._cell.w < _GRID_FROM or count == 1:
+            return
+        rows = -(-count // self._columns)
+        w, h = self._cell.w * min(count, self._columns), self._cell.h * rows
+        lines = [
+            path((self._x + at * self._cell.w, self._y), (self._x + at * self._cell.w, self._y + h))
+            for at in range(1, min(count, self._columns))
+        ]
+        lines += [
+            path((self._x, self._y + at * self._cell.h), (self._x + w, self._y + at * self._cell.h))
+            for at in range(1, rows)
+        ]
+        width = 1.0 if self._cell.w >= 8 else 0.5  # noqa: PLR2004
+        grid = Stroke(colour="#ffffff", width=width)
+        if lines:
+            self._drawing.wire("".join(lines), grid, Layer.BOX)

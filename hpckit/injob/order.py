@@ -1,0 +1,108 @@
+"""The order of a job's nodes, computed where it starts, on the nodes that it was granted."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+
+from hpckit.adapters.inner_zip import open_inner_zip
+from hpckit.injob.talk import reason, say
+from hpckit.model.place_files import HOSTS_FILE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hpckit.model.order_plan import OrderPlan
+
+_MOST_BYTES = 1 << 26
+_WORDS = 3
+
+
+def order(words: list[str]) -> int | None:
+    """Write the order of the nodes on standard input; None for a wrong command line, else 0 or 1.
+
+    The words are the plan (`order.json`), the tasks of each node, and the folder to write into,
+    which is made. The file's path goes to standard output. Where no better order than the given
+    one is known nothing is written, and the code is 0; what went wrong is one line and 1.
+    """
+    if len(words) != _WORDS or not (words[1].isascii() and words[1].isdigit() and int(words[1])):
+        return None
+    plan_file, tasks, folder = words[0], int(words[1]), words[2]
+    nodes = sys.stdin.read().split()
+    try:
+        open_inner_zip()
+        ordered = _ordered(plan_file, nodes)
+        if ordered is None:
+            return 0
+        path = _write(folder, ordered, tasks)
+    except OSError as error:
+        say(f"warning: ranks are in Slurm's own order: {error.filename}: {reason(error)}")
+        return 1
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
+        say(f"warning: ranks are in Slurm's own order: {type(error).__name__}: {error}")
+        return 1
+    sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _ordered(plan_file: str, nodes: Sequence[str]) -> Sequence[str] | None:
+    """The nodes in the order of their ranks; None where the fabric knows none of them."""
+    from hpckit.decide.placement_instance import Speeds
+    from hpckit.decide.placement_order import order_of
+    from hpckit.decide.placement_request import PlacementRequest
+    from hpckit.errors import PlanError
+
+    plan = _read(plan_file)
+    known = [node for node in nodes if node in plan.locality.domain_of]
+    if not known:
+        say("note: the cluster's network was not known for any of these nodes: Slurm's own order")
+        return None
+    if len(known) < len(nodes):
+        lost = ", ".join(sorted(set(nodes) - set(known))[:8])
+        say(f"note: placed last, as the cluster's network did not have them: {lost}")
+    request = PlacementRequest(
+        nodes=tuple(nodes),
+        ranks_per_node=plan.ranks_per_node,
+        mesh=plan.mesh,
+        locality=plan.locality,
+        speeds=Speeds(
+            nic_bytes_per_s=plan.nic_bytes_per_s,
+            nvlink_bytes_per_s=plan.nvlink_bytes_per_s,
+            oversubscription=plan.oversubscription,
+        ),
+        slurm_order=tuple(nodes),
+        first=nodes[0],
+    )
+    try:
+        found = list(order_of(request))
+    except PlanError as error:
+        say(f"warning: ranks are in Slurm's own order: {error.message}")
+        return None
+    # Rank 0 is on the first node whatever is known of it: there the others look for it.
+    at = found.index(nodes[0])
+    found[0], found[at] = found[at], found[0]
+    return found
+
+
+def _read(path: str) -> OrderPlan:
+    from hpckit.model.order_plan import order_of_tree
+
+    if not os.path.isfile(path):
+        raise OSError(errno.ENOENT, "no regular file", path)
+    with open(path, "rb") as file:
+        return order_of_tree(json.loads(file.read(_MOST_BYTES)))
+
+
+def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:
+    """The file of hosts, whole or not at all. srun takes a path with a slash only as one."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(os.path.abspath(folder), HOSTS_FILE)
+    text = "".join(f"{node}\n" * tasks for node in ordered)
+    temporary = f"{path}.new"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+    return path

@@ -1,0 +1,135 @@
+"""A rank at its place: it binds itself, leaves a line of what it sees, and rank 0 compares.
+
+It never fails the job, unless that was asked for (HPCKIT_STRICT).
+"""
+
+from __future__ import annotations
+
+import os
+
+from hpckit.injob.json_line import json_text
+from hpckit.injob.talk import reason, say
+from hpckit.model.place_files import BEGAN_FILE, LINES_PREFIX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from hpckit.injob.identity import Identity
+
+_WATCHED = ("MASTER_ADDR", "MASTER_PORT", "CUDA_DEVICE_ORDER", "HSA_", "NCCL_", "RCCL_", "UCX_")
+"""Names, or their beginnings, of variables that have to be the same on all ranks."""
+
+_MOST_NAME = 40
+
+
+def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str, str]:
+    """Bind this rank where HPCKIT_BIND asks for it, and give the command's environment.
+
+    With HPCKIT_STRICT every rank ends here, with code 1, unless all are where they were planned.
+    """
+    folder, is_strict = env["HPCKIT_PLACE"], env.get("HPCKIT_STRICT") == "1"
+    local_rank, ranks = identity.local_rank or 0, identity.local_world_size or 1
+    planned: Mapping[str, Any] = {}
+    try:
+        _make(folder)
+        if local_rank == 0:
+            os.close(
+                os.open(f"{folder}/{BEGAN_FILE}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            )
+        if env.get("HPCKIT_BIND") == "1" and ranks > 1:
+            from hpckit.injob.bind import bind_rank
+
+            env, planned = bind_rank(env, local_rank, ranks, log)
+        _leave(folder, start_of(env), _seen(env, identity, planned))
+    except OSError as error:
+        why = f"no proof of where this rank is: {error.filename}: {reason(error)}"
+        if is_strict:
+            say(f"the job ends here: --strict-placement, and {why}", log)
+            raise SystemExit(1) from None
+        say(f"warning: {why}", log)
+        return env
+    if identity.rank == 0:
+        from hpckit.injob.proof import prove
+
+        prove(env, identity.world_size or 1, log)
+    elif is_strict:
+        from hpckit.injob.proof import await_proof
+
+        await_proof(env, log)
+    return env
+
+
+def start_of(env: Mapping[str, str]) -> tuple[str, str]:
+    """The step that ranks are of, and how often torchrun has started them again, for a file's name.
+
+    mpirun starts ranks on its own node in the environment of the script, elsewhere in a step's:
+    they have the name of its run in common, where it gives them one (PMIx, PMIX_NAMESPACE).
+    """
+    attempt = _number(env.get("TORCHELASTIC_RESTART_COUNT", ""))
+    if "OMPI_COMM_WORLD_RANK" in env or "MPI_LOCALRANKID" in env:
+        return _plain(env.get("PMIX_NAMESPACE", "")) or "0", attempt
+    return _number(env.get("SLURM_STEP_ID", "")), attempt
+
+
+def _number(text: str) -> str:
+    return text if text.isascii() and text.isdigit() else "0"
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isascii() and char.isalnum() else "_" for char in text)[
+        -_MOST_NAME:
+    ]
+
+
+def _make(folder: str) -> None:
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
+def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -> dict[str, Any]:
+    gpus = planned.get("gpus") or []
+    return {
+        "rank": identity.rank,
+        "local_rank": identity.local_rank,
+        "local_world_size": identity.local_world_size,
+        "node": env.get("SLURMD_NODENAME") or os.uname().nodename,
+        "cpus": _listed(os.sched_getaffinity(0)),
+        "planned_cpus": planned.get("cpus"),
+        "shared": planned.get("unbound"),
+        "failed": planned.get("failed"),
+        "gpus": [gpu.get("uuid") or gpu.get("pci") for gpu in gpus],
+        "visible": env.get("CUDA_VISIBLE_DEVICES") or env.get("ROCR_VISIBLE_DEVICES"),
+        "nics": planned.get("nics") or [],
+        "env": {name: value for name, value in sorted(env.items()) if name.startswith(_WATCHED)},
+    }
+
+
+def _listed(cpus: set[int]) -> str:
+    """CPUs as Linux lists them, such as 0-3,8."""
+    spans: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in spans)
+
+
+def lines_prefix(start: tuple[str, str]) -> str:
+    """The beginning of the names of the files of lines of a step's attempt, one file a node."""
+    step, attempt = start
+    return f"{LINES_PREFIX}step-{step}.attempt-{attempt}."
+
+
+def _leave(folder: str, start: tuple[str, str], record: dict[str, Any]) -> None:
+    """Append a line to the file of this node: ranks of one node share a client of the storage."""
+    node = "".join(char if char.isalnum() or char in "-._" else "_" for char in record["node"])
+    path = f"{folder}/{lines_prefix(start)}{node[:200]}.jsonl"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        os.write(fd, (json_text(record) + "\n").encode("ascii"))
+    finally:
+        os.close(fd)

@@ -1,0 +1,37 @@
+"""The NVLink domains of nodes, as their GPUs name them. Source: NVML, nvmlGpuFabricInfoV_t."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hpckit.model.fabric import Block
+from hpckit.model.hardware import NodeTopology
+
+
+def nvlink_domain(node: NodeTopology) -> str | None:
+    """The clusterUuid.cliqueId of most of a node's GPUs; None where none of them names one.
+
+    GPUs that NVLink joins within a node alone name no cluster.
+    """
+    named = Counter(
+        f"{gpu.fabric.cluster_uuid}.{gpu.fabric.clique_id}"
+        for gpu in node.gpus
+        if gpu.fabric and gpu.fabric.cluster_uuid and gpu.fabric.clique_id is not None
+    )
+    return max(sorted(named), key=named.__getitem__) if named else None
+
+
+def nvlink_blocks(nodes: Iterable[tuple[str, NodeTopology]]) -> tuple[Block, ...]:
+    """The domains that names of nodes share, in the order in which they are met.
+
+    A node without a domain is in none.
+    """
+    members: dict[str, dict[str, None]] = {}
+    for name, topology in nodes:
+        domain = nvlink_domain(topology)
+        if domain is not None:
+            members.setdefault(domain, {})[name] = None
+    return tuple(
+        Block(name=domain, nodes=tuple(names), domain=domain) for domain, names in members.items()
+    )

@@ -1,0 +1,90 @@
+"""What is odd about a fabric, for a terminal: the answer first, then each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hpckit.model.fabric import ClusterTopology
+from hpckit.model.fabric_finding import FabricFinding
+from hpckit.model.node_finding import Severity
+from hpckit.model.node_words import visible
+from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.node_notes import labelled, next_lines
+
+COMMAND: Final = "hpckit fabric check"
+_NARROWEST: Final = 40
+_MOST_SHOWN: Final = 20
+_LONGEST: Final = 4000
+_LABELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
+_STYLES: Final = {
+    Severity.ERROR: Style.ERROR,
+    Severity.WARNING: Style.WARNING,
+    Severity.NOTE: Style.NOTE,
+}
+
+
+def fabric_check_lines(
+    topology: ClusterTopology,
+    findings: Sequence[FabricFinding],
+    *,
+    width: int = 80,
+    command: str | None = COMMAND,
+) -> list[Line]:
+    """The screen of `hpckit fabric check`, in lines of at most `width` columns (40 or more).
+
+    `command` is what showed it; the last line says what it can show besides. Without one (standard
+    input), or where it holds what a terminal hides, there is no such line.
+    """
+    width = max(width, _NARROWEST)
+    style = Style.TITLE
+    title = wrapped((_verdict(findings), *_seen(topology)), width, further="  ", between=" · ")
+    lines = [Line(text=text, style=style) for text in title]
+    for one in findings[:_MOST_SHOWN]:
+        lines += [Line(text=""), *_finding_lines(one, width)]
+    left = len(findings) - _MOST_SHOWN
+    if left > 0:
+        lines += [
+            Line(text=""),
+            Line(text=f"… {left} more: --json has them all", style=Style.FAINT),
+        ]
+    shown = command if command and visible(command, _LONGEST) == command else ""
+    if shown and findings:
+        lines += [Line(text=""), *next_lines([f"{shown} --json"])]
+    return lines
+
+
+def _verdict(findings: Sequence[FabricFinding]) -> str:
+    parts = [
+        f"{count} {severity}" if count == 1 else f"{count} {severity}s"
+        for severity in sorted(Severity, key=lambda one: -one.rank)
+        if (count := sum(one.severity is severity for one in findings))
+    ]
+    return ", ".join(parts) or "nothing odd"
+
+
+def _seen(topology: ClusterTopology) -> tuple[str, ...]:
+    """How much was looked at."""
+    cables = sum(len(link.cables or ()) for link in topology.links)
+    counts = (
+        (len(topology.switches), "switch", "switches"),
+        (cables, "cable between them", "cables between them"),
+        (len(topology.nodes), "node with a name", "nodes with a name"),
+        (len(topology.rails), "rail", "rails"),
+        (len(topology.planes), "plane", "planes"),
+    )
+    return tuple(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+
+
+def _finding_lines(one: FabricFinding, width: int) -> list[Line]:
+    style = _STYLES[one.severity]
+    head = (f"{one.rule}:", *_words(one.subject))
+    return [
+        *labelled(_LABELS[one.severity], head, width, style),
+        *labelled("", _words(one.because), width, Style.PLAIN),
+        *labelled("", _words(one.remedy), width, Style.FAINT),
+    ]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(visible(text, _LONGEST).split(" "))

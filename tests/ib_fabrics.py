@@ -1,0 +1,193 @@
+"""Fabrics made up for tests, written as ibnetdiscover writes them; each can be given a defect."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from hpckit.model.fabric import ClusterTopology
+from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
+
+SWITCH_PORTS = 129
+_SWITCH_GUID = 0x2C5EAB0300000000
+_HOST_GUID = 0xE09D730300000000
+
+
+@dataclass(frozen=True)
+class Hca:
+    """A port of a host and where it hangs."""
+
+    node: str
+    nic: str
+    switch: str
+    port: int
+    speed: str = "4xNDR"
+    description: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The node description."""
+        return self.description or f"{self.node} {self.nic}"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A cable between two switches."""
+
+    lower: str
+    lower_port: int
+    upper: str
+    upper_port: int
+    speed: str = "4xNDR"
+
+
+@dataclass
+class MadeFabric:
+    """Switches by name, cables and hosts; changed by a test before it is written."""
+
+    switches: list[str] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    hcas: list[Hca] = field(default_factory=list)
+    used: dict[str, int] = field(default_factory=dict)
+
+    def port(self, switch: str) -> int:
+        """The next free port of a switch."""
+        self.used[switch] = self.used.get(switch, 0) + 1
+        return self.used[switch]
+
+    def wire(self, lower: str, upper: str, cables: int = 1) -> None:
+        """Join two switches."""
+        for _ in range(cables):
+            self.wires.append(Wire(lower, self.port(lower), upper, self.port(upper)))
+
+    def host(self, node: str, nic: str, switch: str, description: str | None = None) -> None:
+        """Hang a NIC on a switch."""
+        port = self.port(switch)
+        self.hcas.append(Hca(node, nic, switch, port, description=description))
+
+    def change(self, which: Callable[[Hca], bool], **values: object) -> None:
+        """Change the ports of hosts that a test names."""
+        self.hcas = [
+            dataclasses.replace(one, **values) if which(one) else one  # type: ignore[arg-type]
+            for one in self.hcas
+        ]
+
+    def hang(self, node: str, nic: str) -> Hca:
+        """The port of a node's NIC."""
+        return next(one for one in self.hcas if (one.node, one.nic) == (node, nic))
+
+    def exchange(self, one: Hca, other: Hca) -> None:
+        """Swap the cables of two NICs."""
+        at = {one: other, other: one}
+        self.hcas = [
+            dataclasses.replace(hca, switch=at[hca].switch, port=at[hca].port) if hca in at else hca
+            for hca in self.hcas
+        ]
+
+    def without_switch(self, name: str) -> None:
+        """Take a switch away with all that hangs on it."""
+        self.switches.remove(name)
+        self.wires = [one for one in self.wires if name not in (one.lower, one.upper)]
+        self.hcas = [one for one in self.hcas if one.switch != name]
+
+    def text(self) -> str:
+        """What ibnetdiscover would print."""
+        return "\n".join(_lines(self)) + "\n"
+
+    def topology(self) -> ClusterTopology:
+        """What is read from that."""
+        return parse_ibnetdiscover(self.text(), "made")
+
+
+def _lines(made: MadeFabric) -> Iterator[str]:
+    guids = {name: _SWITCH_GUID + at for at, name in enumerate(made.switches)}
+    hosts = {one: _HOST_GUID + at for at, one in enumerate(made.hcas)}
+    seen = {name: f'"MF0;{name}:MQM9700/U1"' for name in made.switches}
+    yield "#"
+    yield "# Topology file: generated on Thu Jan  1 00:00:00 1970"
+    yield "#"
+    by_switch: dict[str, list[tuple[int, str]]] = {name: [] for name in made.switches}
+    for one, guid in hosts.items():
+        words = f'"H-{guid:016x}"[1]({guid:x}) \t\t# "{one.words}" lid 7 {one.speed}'
+        by_switch[one.switch].append((one.port, words))
+    for wire in made.wires:
+        for near, port, far, far_port in (
+            (wire.lower, wire.lower_port, wire.upper, wire.upper_port),
+            (wire.upper, wire.upper_port, wire.lower, wire.lower_port),
+        ):
+            words = f'"S-{guids[far]:016x}"[{far_port}]\t\t# {seen[far]} lid 9 {wire.speed}'
+            by_switch[near].append((port, words))
+    for name, guid in guids.items():
+        yield from ("", "vendid=0x2c9", "devid=0xd2f2", f"sysimgguid=0x{guid:x}")
+        yield f"switchguid=0x{guid:x}({guid:x})"
+        place = f'Switch\t{SWITCH_PORTS} "S-{guid:016x}"'
+        yield f"{place}\t\t# {seen[name]} enhanced port 0 lid 9 lmc 0"
+        yield from (f"[{port}]\t{words}" for port, words in sorted(by_switch[name]))
+    for one, guid in hosts.items():
+        yield from ("", "vendid=0x2c9", "devid=0x1021", f"sysimgguid=0x{guid:x}")
+        yield f"caguid=0x{guid:x}"
+        yield f'Ca\t1 "H-{guid:016x}"\t\t# "{one.words}"'
+        far = f'"S-{guids[one.switch]:016x}"[{one.port}]'
+        yield f"[1]({guid:x}) \t{far}\t\t# lid 7 lmc 0 {seen[one.switch]} lid 9 {one.speed}"
+
+
+def leaf(rail: int, rack: int) -> str:
+    """The name of a leaf."""
+    return f"leaf-{rail + 1:02d}-{rack + 1:02d}"
+
+
+def node(rack: int, at: int) -> str:
+    """The name of a node."""
+    return f"n{rack + 1:02d}-c{at + 1:02d}"
+
+
+def two_tier(
+    rails: int = 4, racks: int = 4, nodes: int = 8, spines: int = 4, cables: int = 2
+) -> MadeFabric:
+    """Each rack has a leaf a rail, each leaf leads to each spine by so many cables."""
+    made = MadeFabric()
+    made.switches = [leaf(rail, rack) for rack in range(racks) for rail in range(rails)]
+    tops = [f"spine-{at + 1:02d}" for at in range(spines)]
+    _hang_nodes(made, rails, racks, nodes)
+    for name in list(made.switches):
+        for top in tops:
+            made.wire(name, top, cables)
+    made.switches += tops
+    return made
+
+
+def three_tier(
+    pods: int = 3,
+    rails: int = 2,
+    racks: int = 2,
+    nodes: int = 4,
+    spines: int = 3,
+    *,
+    cores: int = 2,
+) -> MadeFabric:
+    """Pods of racks with spines of their own; the n-th spine of each pod leads to its own cores."""
+    made = MadeFabric()
+    _hang_nodes(made, rails, pods * racks, nodes)
+    made.switches = [leaf(rail, rack) for rack in range(pods * racks) for rail in range(rails)]
+    middles, tops = [], []
+    for at in range(spines):
+        group = [f"core-{at + 1}-{core + 1}" for core in range(cores)]
+        tops += group
+        for pod in range(pods):
+            middle = f"spine-{pod + 1}-{at + 1}"
+            middles.append(middle)
+            for rack in range(pod * racks, (pod + 1) * racks):
+                for rail in range(rails):
+                    made.wire(leaf(rail, rack), middle)
+            for top in group:
+                made.wire(middle, top, 2)
+    made.switches += middles + tops
+    return made
+
+
+def _hang_nodes(made: MadeFabric, rails: int, racks: int, nodes: int) -> None:
+    for rack in range(racks):
+        for at in range(nodes):
+            for rail in range(rails):
+                made.host(node(rack, at), f"mlx5_{rail}", leaf(rail, rack))

@@ -1,0 +1,279 @@
+"""Files that tell of a fabric: any text is a topology or a ParseError, and soon."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hpckit.errors import ParseError
+from hpckit.model.cluster import TopologyKind
+from hpckit.model.fabric import (
+    FABRIC_SCHEMA,
+    Block,
+    Cable,
+    ClusterTopology,
+    EndKind,
+    FabricSource,
+    HostPort,
+    Rail,
+    Switch,
+    SwitchLink,
+)
+from hpckit.model.tree import to_tree
+from hpckit.parse.fabric_file import parse_fabric
+from hpckit.parse.scontrol_topology import parse_scontrol_topology
+from hpckit.parse.topology_addr import parse_topology_addr
+from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.parse.topology_yaml import parse_topology_yaml
+
+NAME = "fabric"
+WORDS = st.sampled_from(
+    [
+        *(
+            "SwitchName=",
+            "Level=",
+            "LinkSpeed=",
+            "Nodes=",
+            "Switches=",
+            "BlockName=",
+            "BlockSizes=",
+        ),
+        *(
+            "AggregatedBlock=",
+            "BlockIndex=",
+            "BlockSize=",
+            "a",
+            "b",
+            "c[1-3]",
+            "c[3-1]",
+            "c[",
+            "[]",
+        ),
+        *(
+            "a,b",
+            "1",
+            "2,4",
+            "0",
+            "9" * 30,
+            " ",
+            " ",
+            "\n",
+            "\n",
+            "\\",
+            "#",
+            '"',
+            ",",
+            "switch.node",
+        ),
+        *(
+            "block.node",
+            "a.b.c",
+            "n1",
+            ".",
+            "- topology: ",
+            "  tree:\n",
+            "{}",
+            "[",
+            "{",
+            '"schema":',
+        ),
+        *('"NetworkNodes":', '"InstanceId":', '"i-1"', '"Instances":', '["a","b"]', '"rackId":'),
+        *('"clusterUUID":', '"resourceStatus":', '"physicalHost":', '"/a/b/c"', '"name":', "null"),
+        *('"PrivateDnsName":', '"items":', "h1: ", "0x1", "5e797fc6-0f46-421a-8724-0e102c0f7230"),
+        *(
+            '"hpckit.fabric/1"',
+            '"source": "aws"',
+            "\r",
+            "\ufeff",
+            "é",
+            "\u2028",
+            "\x1c",
+            "\x00",
+            "]",
+            "}",
+        ),
+    ]
+)
+TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=20).map("".join)
+NAMES = st.text(min_size=1, max_size=6)
+NUMBERS = st.none() | st.integers(0, 2**31)
+RATES = st.none() | st.floats(1, 1e12)
+MAYBE = st.none() | NAMES
+
+
+def with_switches(topology: ClusterTopology) -> ClusterTopology:
+    """The same with every switch that a cable or a port names."""
+    known = {switch.name for switch in topology.switches}
+    named = [name for link in topology.links for name in (link.lower, link.upper)]
+    named += [port.switch for port in topology.ports]
+    more = [Switch(name=name) for name in dict.fromkeys(named) if name not in known]
+    return replace(topology, switches=(*topology.switches, *more))
+
+
+CABLES = st.builds(
+    Cable,
+    lower_port=NUMBERS,
+    upper_port=NUMBERS,
+    speed=MAYBE,
+    bytes_per_s=RATES,
+    is_active=st.booleans(),
+)
+TOPOLOGIES = st.builds(
+    ClusterTopology,
+    source=st.sampled_from(FabricSource),
+    name=MAYBE,
+    plugin=st.none() | st.sampled_from(TopologyKind),
+    is_default=st.booleans(),
+    switches=st.lists(
+        st.builds(
+            Switch,
+            name=NAMES,
+            level=NUMBERS,
+            guid=MAYBE,
+            description=MAYBE,
+            ports=NUMBERS,
+            link_speed=MAYBE,
+        ),
+        max_size=2,
+    ).map(tuple),
+    links=st.lists(
+        st.builds(
+            SwitchLink,
+            lower=NAMES,
+            upper=NAMES,
+            cables=st.none() | st.lists(CABLES, max_size=2).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+    ports=st.lists(
+        st.builds(
+            HostPort,
+            node=MAYBE,
+            switch=NAMES,
+            switch_port=NUMBERS,
+            nic=MAYBE,
+            guid=MAYBE,
+            description=MAYBE,
+            speed=MAYBE,
+            bytes_per_s=RATES,
+            kind=st.sampled_from(EndKind),
+        ),
+        max_size=2,
+    ).map(tuple),
+    blocks=st.lists(
+        st.builds(
+            Block,
+            name=NAMES,
+            nodes=st.lists(NAMES, max_size=2).map(tuple),
+            index=NUMBERS,
+            size=NUMBERS,
+            domain=MAYBE,
+            is_aggregated=st.booleans(),
+        ),
+        max_size=2,
+    ).map(tuple),
+    block_sizes=st.lists(st.integers(1, 99), max_size=2).map(tuple),
+    rails=st.lists(
+        st.builds(Rail, index=st.integers(0, 9), switches=st.just(("a",)), nics=st.just(("b",))),
+        max_size=2,
+    ).map(tuple),
+    planes=st.just(()) | st.just((("a", "b"), ("c",))),
+    partitions=st.lists(NAMES, max_size=2).map(tuple),
+).map(with_switches)
+
+
+def document(topology: ClusterTopology) -> str:
+    """The topology as `hpckit fabric` writes it."""
+    return json.dumps({"schema": FABRIC_SCHEMA, **to_tree(topology)})
+
+
+@given(TEXTS)
+@example("SwitchName=a Nodes=b\\")
+@example('{"schema": "hpckit.fabric/1", "source": "aws", "name": "\\ud800"}')
+@example('{"items":' * 900 + "{}" + "}" * 900)
+@example('[{"NetworkNodes": {}}]')
+@example("[[[[]]]]")
+@example("topology: \x00")
+@example('topology: "\\UFFFFFFFF"')
+@example("%YAML 1." + "9" * 5000 + "\n---\ntopology: a")
+@example("[" * 100_000)
+@example('{"a":' * 100_000)
+@example("[" + "9" * 10_000 + "]")
+@example("[NaN]")
+def test_any_text_is_a_topology_or_a_parse_error(text: str) -> None:
+    """No text ends in anything but a value or a ParseError, whatever reads it."""
+    for read in (parse_fabric, parse_topology_conf, parse_topology_addr, parse_topology_yaml):
+        with suppress(ParseError):
+            read(text, NAME)
+    with suppress(ParseError):
+        parse_scontrol_topology(text)
+
+
+@given(st.lists(TOPOLOGIES, min_size=1, max_size=3))
+def test_documents_are_read_back(topologies: list[ClusterTopology]) -> None:
+    """What hpckit writes as hpckit.fabric/1 is read as it was: one object a line, or a list."""
+    lines = [document(one) for one in topologies]
+    assert parse_fabric("\n".join(lines), NAME) == tuple(topologies)
+    assert parse_fabric(f"[{','.join(lines)}]", NAME) == tuple(topologies)
+
+
+@given(TOPOLOGIES, st.data())
+def test_an_added_key_is_refused(topology: ClusterTopology, data: st.DataObject) -> None:
+    """At any depth, and the error names it."""
+    tree = json.loads(document(topology))
+    tables = [tree]
+    for table in tables:
+        for value in table.values():
+            items = value if isinstance(value, list) else []
+            tables += [item for item in items if isinstance(item, dict)]
+    data.draw(st.sampled_from(tables))["more"] = 1
+    with pytest.raises(ParseError, match="more: unknown key"):
+        parse_fabric(json.dumps(tree), NAME)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 300_000,
+        " " * 300_000,
+        "\\" * 300_000,
+        "SwitchName=" + "a" * 300_000,
+        "SwitchName=a Nodes=" + "[" * 100_000,
+        "SwitchName=a Nodes=" + "a[1]" * 50_000,
+        "SwitchName=a Nodes=" + "a[1-9]" * 50_000,
+        "SwitchName=a Level=0 LinkSpeed=1" + " Nodes=" * 30_000 + "\n",
+        "a " * 100_000,
+        "- topology: " * 30_000,
+        "topology: " + "[" * 100_000,
+        "topology: " + "{a: " * 50_000,
+        "topology: " + '"\\U' + "F" * 100_000,
+        "topology: &a [" + "*a, " * 50_000,
+        "- topology: a\n  tree:\n    switches:\n"
+        + "".join(f"      - switch: s{i}\n        nodes: n{i}\n" for i in range(20_000)),
+        "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(30_000)) + "SwitchName=x\n",
+        "".join(f"SwitchName=s{i} Switches=s{(i + 1) % 30_000}\n" for i in range(30_000)),
+        "".join(f"SwitchName=s{i}\n" for i in range(30_000))
+        + "SwitchName=t Switches=" + ",".join(f"s{i}" for i in range(30_000)),
+        "[" + "{}," * 100_000 + "{}]",
+        '{"items":' * 50_000,
+        '{"items":[' * 400 + '{"rackId":"r","node":"n"}' + "]}" * 400,
+        "".join(f"h{i}: {{\"rackId\": \"r{i // 8}\"}}\n" for i in range(10_000)),
+        "".join(f"h{i}: 0x{i + 1:x}\n" for i in range(10_000)),
+        "h: " * 100_000,
+        ":" * 300_000,
+        "".join(f"n{i} core.l{i // 32}.n{i} switch.switch.node\n" for i in range(10_000)),
+    ],
+    ids=range(26),
+)  # fmt: skip
+def test_no_text_takes_long(text: str) -> None:
+    """A text of a few hundred thousand characters is read, or refused, within seconds."""
+    begun_s = time.monotonic()
+    with suppress(ParseError):
+        parse_fabric(text, NAME)
+    assert time.monotonic() - begun_s < 5

@@ -1,0 +1,145 @@
+"""What holds of every placement, on made-up trees of leaves and pods."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from hpckit.decide.placement import STRADDLING, TIME, place
+from hpckit.decide.placement_order import order_of
+from hpckit.decide.placement_request import PlacementRequest
+from hpckit.model.mesh import Pattern
+from tests.fakes.fabrics import mesh, request, tree
+
+FEW = settings(max_examples=50)
+"""Each is searched with its whole budget, a quarter of a second."""
+_PODS = st.lists(
+    st.lists(st.integers(1, 12), min_size=1, max_size=5), min_size=1, max_size=4
+).filter(lambda pods: sum(map(sum, pods)) > 1)
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+@st.composite
+def _one_axis(draw: st.DrawFn) -> PlacementRequest:
+    pods = draw(_PODS)
+    nodes = sum(map(sum, pods))
+    size = draw(st.sampled_from(_divisors(nodes)))
+    pattern = draw(st.sampled_from((Pattern.RING, Pattern.CHAIN)))
+    wanted = mesh(("data", size, pattern, 4e9), ("pipeline", nodes // size, Pattern.CHAIN, 0.0))
+    return request(tree(pods, seed=draw(st.integers(0, 99))), wanted)
+
+
+@st.composite
+def _any_mesh(draw: st.DrawFn) -> PlacementRequest:
+    pods = draw(_PODS)
+    left = sum(map(sum, pods))
+    per_node = draw(st.sampled_from((1, 2, 4)))
+    axes = []
+    for name in ("tensor", "context", "data"):
+        size = draw(st.sampled_from(_divisors(left * per_node if name == "tensor" else left)))
+        if name == "tensor":
+            size = per_node
+        else:
+            left //= size
+        pattern = draw(st.sampled_from(tuple(Pattern)))
+        axes.append((name, size, pattern, draw(st.floats(0, 1e10))))
+    axes.append(("pipeline", left, Pattern.CHAIN, draw(st.floats(0, 1e9))))
+    return request(tree(pods, seed=draw(st.integers(0, 99))), mesh(*axes), per_node=per_node)
+
+
+@settings(max_examples=1000, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(_one_axis())
+def test_groups_of_one_axis_straddle_as_few_leaves_as_possible(wanted: PlacementRequest) -> None:
+    """Of groups of one axis no more straddle a leaf than the lower bound says."""
+    straddling = place(wanted).groups["data"].straddling
+    assert straddling.placed == straddling.lower_bound
+
+
+@FEW
+@given(_any_mesh())
+def test_no_known_order_is_better(wanted: PlacementRequest) -> None:
+    """No other order that is shown has less predicted time."""
+    slurm = tuple(sorted(wanted.nodes))
+    time = place(replace(wanted, slurm_order=slurm)).objectives[TIME]
+    assert time.slurm is not None
+    assert time.placed <= min(time.hostname, time.slurm, time.random) * (1 + 1e-9)
+
+
+@FEW
+@given(_any_mesh())
+def test_nothing_is_below_its_bound(wanted: PlacementRequest) -> None:
+    """Of no order is a figure less than what is shown as its lower bound."""
+    found = place(wanted)
+    compared = [*found.objectives.values()]
+    compared += [
+        figures for one in found.groups.values() for figures in (one.straddling, one.time_s)
+    ]
+    for one in compared:
+        assert one.lower_bound is not None
+        least = min(one.placed, one.hostname, one.random)
+        assert one.lower_bound <= least * (1 + 1e-9) + 1e-12
+
+
+@FEW
+@given(_any_mesh(), st.randoms(use_true_random=False))
+def test_the_order_of_the_node_list_does_not_matter(
+    wanted: PlacementRequest, dice: random.Random
+) -> None:
+    """The same nodes in another order get the same places."""
+    nodes = list(wanted.nodes)
+    dice.shuffle(nodes)
+    assert place(replace(wanted, nodes=tuple(nodes))).orders == place(wanted).orders
+
+
+@FEW
+@given(_any_mesh())
+def test_every_node_has_one_place(wanted: PlacementRequest) -> None:
+    """The order is a permutation of the nodes."""
+    assert sorted(place(wanted).orders.placed) == sorted(wanted.nodes)
+
+
+@FEW
+@given(_any_mesh(), st.integers(1, 3))
+def test_nodes_that_nobody_knows_come_last(wanted: PlacementRequest, count: int) -> None:
+    """Nodes that the fabric lacks are on the last places, and a note names them."""
+    known = dict(wanted.locality.domain_of)
+    lost = sorted(known)[:count]
+    for node in lost:
+        del known[node]
+    found = place(replace(wanted, locality=replace(wanted.locality, domain_of=known)))
+    assert set(found.orders.placed[-len(lost) :]) == set(lost)
+    assert any(lost[0] in note for note in found.notes)
+
+
+def test_what_got_worse_is_said() -> None:
+    """Where another order has fewer groups split, a note says so and gives both times."""
+    locality = tree([[3, 3, 3, 3]], seed=None)
+    wanted = mesh(("data", 2, Pattern.RING, 1.0), ("pipeline", 6, Pattern.RING, 1e9))
+    found = place(request(locality, wanted))
+    assert found.groups["data"].straddling.placed > found.groups["data"].straddling.hostname
+    assert any("data groups straddling" in note and " s" in note for note in found.notes)
+    assert found.objectives[STRADDLING].placed > 0
+
+
+@FEW
+@given(_any_mesh())
+def test_rank_0_stays_on_the_first_node(wanted: PlacementRequest) -> None:
+    """A job's order begins with the node where programs look for rank 0, and is a permutation."""
+    first = min(wanted.nodes)
+    order = order_of(replace(wanted, first=first))
+    assert order[0] == first
+    assert sorted(order) == sorted(wanted.nodes)
+
+
+@FEW
+@given(_one_axis())
+def test_a_ring_is_turned_to_its_first_node_for_nothing(wanted: PlacementRequest) -> None:
+    """Groups of one axis straddle as few leaves with rank 0 on a certain node as without."""
+    found = place(replace(wanted, first=min(wanted.nodes)))
+    assert found.groups["data"].straddling.placed == found.groups["data"].straddling.lower_bound

@@ -1,0 +1,228 @@
+"""`hpckit place` and the options of a job that are about places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunHpckit
+
+TREE = """\
+SwitchName=leaf1 Nodes=n[001,003,005,007]
+SwitchName=leaf2 Nodes=n[002,004,006,008]
+SwitchName=spine Switches=leaf[1-2]
+"""
+JOB = """\
+schema = "hpckit.job/1"
+name = "x"
+command = ["x"]
+
+[resources]
+nodes = 4
+ntasks_per_node = 2
+
+[slurm]
+nodelist = "n[001-004]"
+
+[parallel]
+tensor = 2
+data = 4
+
+[place]
+volume = { data = 4e9 }
+"""
+WORDS = ("--nodelist", "n[001-008]", "--gpus-per-node", "8")
+MESH = ("--mesh", "tensor=8,pipeline=2,data=4", "--volume", "data=4e9,pipeline=2e8")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A topology.conf of two leaves whose names are interleaved."""
+    path = tmp_path / "topology.conf"
+    path.write_text(TREE)
+    return path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job file."""
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+def document(run_hpckit: RunHpckit, *words: str | Path) -> dict[str, Any]:
+    """What --json prints."""
+    done = run_hpckit("place", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_document_has_what_others_rely_on(run_hpckit: RunHpckit, tree: Path) -> None:
+    """The order, every objective and the groups of each axis, beside the other orders."""
+    found = document(run_hpckit, *WORDS, *MESH, "--fabric", tree, "--slurm-version", "24.11")
+    assert found["schema"] == "hpckit.placement/1"
+    nodes = [f"n{i:03}" for i in range(1, 9)]
+    assert sorted(found["order"]) == nodes
+    assert {len({int(node[1:]) % 2 for node in found["order"][at : at + 4]}) for at in (0, 4)} == {
+        1
+    }
+    for one in found["objectives"].values():
+        assert set(one) == {"placed", "hostname", "slurm", "random", "lower_bound"}
+    time = found["objectives"]["step_comm_time_s"]
+    assert time["lower_bound"] <= time["placed"] <= time["hostname"] == time["slurm"]
+    for axis in ("tensor", "pipeline", "data"):
+        straddling = found["groups"][axis]["straddling"]
+        assert {"placed", "hostname", "lower_bound"} <= set(straddling)
+    pipeline = found["groups"]["pipeline"]["straddling"]
+    assert (pipeline["lower_bound"], pipeline["placed"], pipeline["hostname"]) == (0, 0, 4)
+    assert any("data groups straddling" in note for note in found["notes"])
+    assert found["orders"]["hostname"] == nodes
+    assert found["ranks_per_node"] == 8
+    assert [axis["name"] for axis in found["mesh"]] == ["tensor", "pipeline", "data"]
+
+
+def test_without_a_release_slurms_order_is_not_known(run_hpckit: RunHpckit, tree: Path) -> None:
+    """A file does not tell it; it is null, and no zero."""
+    found = document(run_hpckit, *WORDS, *MESH, "--fabric", tree)
+    assert found["orders"]["slurm"] is None
+    assert {one["slurm"] for one in found["objectives"].values()} == {None}
+
+
+def test_the_screen_shows_the_gain(run_hpckit: RunHpckit, tree: Path) -> None:
+    """Beside hostname order and the lower bound, with what was assumed."""
+    done = run_hpckit("place", *WORDS, "--mesh", "tensor=8,data=8", "--fabric", tree)
+    assert done.returncode == 0, done.stderr
+    for word in ("host names", "random", "bound", "data", "--volume"):
+        assert word in done.stdout
+
+
+def test_files_for_other_launchers(run_hpckit: RunHpckit, tree: Path) -> None:
+    """The order a line a node, or a line a task as SLURM_HOSTFILE has it."""
+    words = ("place", *WORDS, *MESH, "--fabric", tree)
+    order = run_hpckit(*words, "--format", "order").stdout.splitlines()
+    hosts = run_hpckit(*words, "--format", "hostfile").stdout.splitlines()
+    assert hosts == [node for node in order for _ in range(8)]
+
+
+def test_a_job_file_says_the_rest(run_hpckit: RunHpckit, tree: Path, job: Path) -> None:
+    """Its nodes, ranks, mesh and volumes; an option stands over each."""
+    found = document(run_hpckit, job, "--fabric", tree)
+    assert (len(found["order"]), found["ranks_per_node"]) == (4, 2)
+    assert {axis["name"]: axis["bytes_per_rank"] for axis in found["mesh"]} == {
+        "tensor": 0.0,
+        "data": 4e9,
+    }
+    over = ("--nodelist", "n[001-008]", "--gpus-per-node", "1", "--mesh", "data=8")
+    found = document(run_hpckit, job, "--fabric", tree, *over)
+    assert (len(found["order"]), found["ranks_per_node"]) == (8, 1)
+
+
+def test_a_job_without_nodes_asks_for_them(run_hpckit: RunHpckit, tree: Path, job: Path) -> None:
+    """A usage error that says how many."""
+    job.write_text(JOB.replace('nodelist = "n[001-004]"', ""))
+    done = run_hpckit("place", job, "--fabric", tree)
+    assert done.returncode == 2
+    assert "names the 4 nodes of the job" in done.stderr
+
+
+def test_a_node_that_the_fabric_lacks_is_placed_last(run_hpckit: RunHpckit, tree: Path) -> None:
+    """And is said."""
+    words = ("--nodelist", "a1,n[001-007]", "--gpus-per-node", "8", *MESH, "--fabric", tree)
+    found = document(run_hpckit, *words)
+    assert found["order"][-1] == "a1"
+    assert any("a1" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((*WORDS,), 2, "--mesh is needed"),
+        (("--nodelist", "n1", "--mesh", "data=8"), 2, "--gpus-per-node is needed"),
+        (("--gpus-per-node", "8", "--mesh", "data=8"), 2, "--nodelist names the nodes"),
+        ((*WORDS, *MESH, "--json", "--format", "order"), 2, "exclude each other"),
+        ((*WORDS, *MESH, "--axis", "data"), 2, "--format svg alone"),
+        ((*WORDS, "--gpus-per-node", "0", "--mesh", "data=8"), 2, "--gpus-per-node"),
+        ((*WORDS, "--mesh", "data=eight"), 3, "expected a whole number"),
+        ((*WORDS, "--mesh", "date=64"), 3, "expected one of: tensor"),
+        ((*WORDS, "--mesh", "data=64,data=1"), 3, "there twice"),
+        ((*WORDS, "--mesh", "data=64", "--volume", "data=-1"), 3, "expected bytes"),
+        (("--nodelist", "n1,n1", "--gpus-per-node", "8", "--mesh", "data=16"), 3, "there twice"),
+        ((*WORDS, *MESH, "--slurm-version", "new"), 3, "--slurm-version"),
+        ((*WORDS, *MESH, "--topology", "no-such"), 3, "no topology 'no-such'"),
+        (("--nodelist", "n[1-", "--gpus-per-node", "8", "--mesh", "data=8"), 4, "--nodelist"),
+        ((*WORDS, "--mesh", "data=63"), 5, "63"),
+        ((*WORDS, "--mesh", "data=64", "--volume", "tensor=1"), 5, "--volume names the axis"),
+        ((*WORDS, "--mesh", "data=64,expert=3"), 5, "multiple of the 3 experts"),
+    ],
+)
+def test_what_is_wrong_has_its_code(
+    run_hpckit: RunHpckit, tree: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """2 for the command line, 3 for a value, 4 for a text, 5 for what cannot be."""
+    done = run_hpckit("place", *words, "--fabric", tree)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SwitchName=a Switches=b\nSwitchName=b Switches=a\n",
+        "SwitchName=a Nodes=n1\nSwitchName=b Switches=a,c\n",
+        "no fabric",
+        "",
+    ],
+    ids=["cyclic", "unknown child", "words", "empty"],
+)
+def test_a_bad_fabric_is_refused(run_hpckit: RunHpckit, tmp_path: Path, text: str) -> None:
+    """With the file's name."""
+    path = tmp_path / "topology.conf"
+    path.write_text(text)
+    done = run_hpckit("place", *WORDS, *MESH, "--fabric", path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "topology.conf" in done.stderr
+
+
+def test_the_nodes_of_the_surrounding_job(run_hpckit: RunHpckit, tree: Path) -> None:
+    """Inside a job its own are meant."""
+    words = ("place", "--gpus-per-node", "1", "--mesh", "data=3", "--fabric", tree)
+    done = run_hpckit(*words, "--format", "order", env={"SLURM_JOB_NODELIST": "n[001-003]"})
+    assert sorted(done.stdout.split()) == ["n001", "n002", "n003"]
+
+
+def test_options_of_a_job_stand_over_its_file(run_hpckit: RunHpckit, job: Path) -> None:
+    """--no-order, --no-bind and --strict-placement are those of [place]."""
+    script = run_hpckit("render", job).stdout
+    assert "SLURM_HOSTFILE=$hpckit_hostfile" in script
+    assert "HPCKIT_BIND=1" in script
+    assert "HPCKIT_STRICT=1" not in script
+    script = run_hpckit("render", job, "--no-order", "--strict-placement").stdout
+    assert "SLURM_HOSTFILE=$hpckit_hostfile" not in script
+    assert "HPCKIT_STRICT=1" in script
+    script = run_hpckit("render", job, "--no-order", "--no-bind").stdout
+    assert "HPCKIT_PLACE" not in script
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("place",), ("--nodelist", "--mesh", "--volume", "--fabric", "--slurm-version", "--axis")),
+        (("fabric",), ("show", "export", "check", "ibnetdiscover", "- is standard")),
+        (("fabric", "check"), ("--nodes", "--ask-slurm", "--fail-on", "--json")),
+        (("submit",), ("--no-order", "--no-bind", "--strict-placement")),
+    ],
+)
+def test_help_names_the_options(
+    run_hpckit: RunHpckit, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    """Without an optional library, and with code 0."""
+    done = run_hpckit(*words, "--help")
+    assert done.returncode == 0
+    for word in said:
+        assert word in done.stdout

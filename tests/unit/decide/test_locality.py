@@ -1,0 +1,128 @@
+"""How near nodes are to each other in each kind of fabric, and what Slurm can say of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.app.fabric import read_fabric
+from hpckit.decide.locality import locality_of
+from hpckit.decide.slurm_tree import slurm_tree
+from hpckit.model.cluster import TopologyKind
+from hpckit.model.fabric import Block, ClusterTopology
+from hpckit.model.locality import ROOT, Locality
+from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.render.topology_conf import topology_conf_text
+from tests.corpus import corpus_file
+from tests.unit.parse.slurm_records import RECORDS
+from tests.unit.render.fabrics import FABRICS, blocks, cabled, tree
+
+NDR = "ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out"
+TWO_RAILS = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
+
+
+def read(path: Path) -> ClusterTopology:
+    """The one fabric of a file."""
+    (found,) = read_fabric(path.read_bytes(), path.name)
+    return found
+
+
+def groups(locality: Locality) -> set[frozenset[str]]:
+    """The nodes of each lowest domain."""
+    found: dict[int, set[str]] = {}
+    for node, domain in locality.domain_of.items():
+        found.setdefault(domain, set()).add(node)
+    return {frozenset(nodes) for nodes in found.values()}
+
+
+def heights(locality: Locality) -> Counter[int]:
+    """How many domains are around a node, and of how many nodes that is so."""
+    return Counter(len(locality.path(node)) for node in locality.domain_of)
+
+
+def test_a_tree_of_leaves() -> None:
+    """A leaf is a domain, and so is what joins leaves."""
+    found = locality_of(
+        tree({"a": "s", "b": "s", "s": "t", "c": "t"}, {"a": ["n1"], "b": ["n2"], "c": ["n3"]})
+    )
+    assert groups(found) == {frozenset({"n1"}), frozenset({"n2"}), frozenset({"n3"})}
+    assert [len(found.path(node)) for node in ("n1", "n2", "n3")] == [3, 3, 2]
+    assert found.path("n1")[1:] == found.path("n2")[1:]
+    assert found.path("n1")[-1] == found.path("n3")[-1]
+
+
+def test_blocks_alone() -> None:
+    """Each block is a domain; a node of none is unknown."""
+    found = locality_of(blocks({"b1": ["n1", "n2"], "b2": ["n3"]}))
+    assert groups(found) == {frozenset({"n1", "n2"}), frozenset({"n3"})}
+    assert found.path("n9") == ()
+
+
+def test_nvlink_domains_lie_inside_a_leaf_or_around_it() -> None:
+    """Two domains of one leaf are nearer than it; one of two leaves makes these one place."""
+    fabric = tree({"a": "s", "b": "s", "c": "s"}, {"a": ["n1", "n2"], "b": ["n3"], "c": ["n4"]})
+    inside = (Block(name="d1", nodes=("n1",), domain="u.1"), Block(name="d2", nodes=("n2",)))
+    found = locality_of(replace(fabric, blocks=inside))
+    assert next(found.domains[at].name for at in found.path("n1")) == "d1"
+    assert [found.domains[at].is_nvlink for at in found.path("n1")][:2] == [True, False]
+    assert found.path("n1")[1:] == found.path("n2")[1:]
+    above = (Block(name="d1", nodes=("n1", "n2", "n3"), domain="u.1"),)
+    found = locality_of(replace(fabric, blocks=above))
+    assert len({found.path(node) for node in ("n1", "n2", "n3")}) == 1
+    assert found.path("n4")[-1] == found.path("n1")[-1]
+
+
+def test_leaves_of_two_rails_are_one_place() -> None:
+    """The nodes that hang on both join them."""
+    found = locality_of(read(TWO_RAILS))
+    nics = Counter(port.node for port in read(TWO_RAILS).ports if port.node in found.domain_of)
+    assert max(nics.values()) > 1
+    assert len(groups(found)) < len(read(TWO_RAILS).switches)
+
+
+def test_the_ndr_capture_has_eight_racks() -> None:
+    """Of 18 nodes at most, under one tier of spines; a cable in the wrong leaf joins nothing."""
+    found = locality_of(read(corpus_file(NDR)))
+    assert len(groups(found)) == 8
+    assert max(map(len, groups(found))) == 18
+    assert heights(found) == Counter({2: 120})
+    for rack in groups(found):
+        assert len({node.split("-c")[0] for node in rack if "-dgx-" in node}) == 1
+
+
+def test_an_unbalanced_tree() -> None:
+    """10,000 nodes, half of them one switch further down; every path ends at one root."""
+    found = locality_of(read(corpus_file("slurm-topology/slurm-test133_1-case2.topology.conf")))
+    assert len(found.domain_of) == 10_000
+    assert set(map(len, groups(found))) == {20}
+    assert sorted(heights(found)) == [3, 4]
+    assert sum(domain.parent == ROOT for domain in found.domains) == 1
+
+
+@pytest.mark.parametrize("name", [NDR, None])
+def test_any_fabric_becomes_what_slurm_takes(name: str | None) -> None:
+    """A topology.conf that reads back to the same nodes in the same groups."""
+    fabric = read(corpus_file(name)) if name else read(TWO_RAILS)
+    text = topology_conf_text(slurm_tree(fabric))
+    back = parse_topology_conf(text, "topology.conf")
+    assert sorted(back.nodes) == sorted(locality_of(fabric).domain_of)
+    assert groups(locality_of(back)) == groups(locality_of(fabric))
+
+
+def test_a_cabled_tree_has_short_names() -> None:
+    """With what each stands for beside it; a manager and a spare switch are no part of it."""
+    found = slurm_tree(replace(cabled(), plugin=None))
+    assert [switch.name for switch in found.switches if switch.level == 0] == ["leaf1", "leaf2"]
+    assert {switch.description for switch in found.switches} >= {"Quantum #1"}
+    assert sorted(found.nodes) == ["c1", "c2", "c3"]
+
+
+def test_what_slurm_told_stays_as_it_is() -> None:
+    """And blocks alone become topology/block, their smallest being the size."""
+    assert slurm_tree(FABRICS["one switch"]) == FABRICS["one switch"]
+    alone = replace(blocks({"b1": ["n1", "n2"], "b2": ["n3"]}), plugin=None)
+    found = slurm_tree(alone)
+    assert (found.plugin, found.block_sizes) == (TopologyKind.BLOCK, (1,))

@@ -1,0 +1,465 @@
+"""Binding inside a job: ranks of one node follow one plan, and nothing of it fails a rank."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpckit.injob.bind import (
+    PLAN,
+    SEEN_S,
+    WAIT_S,
+    _members,
+    allowed_here,
+    allowed_together,
+    apply_binding,
+    bind_rank,
+    plan_folder,
+    prefer_memory,
+)
+from hpckit.injob.bind_plan import document_of, document_or_less, plan_here, publish
+from hpckit.model.index_list import expand_indices, index_list
+from hpckit.parse.binding import parse_binding
+from hpckit.parse.node_file import NodeSettings
+from tests.fakes.nvml_library import HEAD, build_fake_nvml
+from tests.fakes.sysfs_tree import dgx_h100, write_machine
+from tests.pace import slowness
+
+LIMIT_S = 60.0
+CPUS = sorted(os.sched_getaffinity(0))
+NODES = itertools.count(1)
+MOST_PID = 1 << 22
+"""No process has this number (proc(5), pid_max)."""
+TWO = pytest.mark.skipif(len(CPUS) < 2, reason="two CPUs are needed, and this machine has one")
+RANK = """
+import os, sys
+os.sched_setaffinity(0, {held})
+sys.path.insert(0, {root!r})
+sys.stdin.readline()
+from hpckit.injob.bind import bind_rank
+env, part = bind_rank(dict(os.environ), {rank}, {ranks})
+print(part.get("unbound"))
+print(part.get("cpus"))
+print(sorted(os.sched_getaffinity(0)), env.get("CUDA_DEVICE_ORDER"), flush=True)
+sys.stdin.readline()
+"""
+ROOT = str(Path(__file__).parents[3])
+Rank = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def same_cpus() -> Iterator[None]:
+    """A test that binds this process gives its CPUs back."""
+    yield
+    os.sched_setaffinity(0, CPUS)
+
+
+@pytest.fixture
+def job(job_folder: Path) -> Iterator[dict[str, str]]:
+    """The environment of a job on a node that no other test has; no rank leaves a folder there."""
+    env = {
+        "HPCKIT_JOB_FOLDER": str(job_folder),
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURMD_NODENAME": f"n{next(NODES)}",
+    }
+    yield env
+    folder = Path(plan_folder(env, 2))
+    try:
+        assert not list(folder.parent.glob(f"*.{env['SLURMD_NODENAME']}"))
+    finally:
+        for left in folder.parent.glob(f"hpckit.*.{env['SLURMD_NODENAME']}"):
+            shutil.rmtree(left)
+
+
+@pytest.fixture
+def rank(job: dict[str, str]) -> Rank:
+    """Start a rank that binds itself when it is told to, and says to which CPUs."""
+
+    def started(
+        number: int, ranks: int = 2, *, held: list[int] = CPUS, root: str = ROOT, **more: str
+    ) -> subprocess.Popen[str]:
+        code = RANK.format(rank=number, ranks=ranks, held=set(held), root=root)
+        return subprocess.Popen(
+            [sys.executable, "-I", "-c", code],
+            env={**os.environ, **job, **more}, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return started
+
+
+def said(*processes: subprocess.Popen[str]) -> list[list[str]]:
+    """Let them bind themselves at once; of each why not, its plan, its CPUs with the variable."""
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    found = []
+    for process in processes:
+        assert process.stdout
+        # All of them live until each has spoken, as ranks do.
+        found.append([process.stdout.readline().rstrip("\n") for _ in range(3)])
+    for process in processes:
+        _, err = process.communicate("\n", timeout=LIMIT_S)
+        assert err == ""
+    return found
+
+
+def bound(*processes: subprocess.Popen[str]) -> list[list[int]]:
+    """Let them bind themselves at once, and give the CPUs of each, which are those of its plan."""
+    found = []
+    for unbound, plan, line in said(*processes):
+        cpus, order = line.rsplit(maxsplit=1)
+        assert (unbound, order) == ("None", "PCI_BUS_ID")
+        found.append(json.loads(cpus))
+        assert plan == index_list(found[-1])
+    return found
+
+
+def document(*cpus: str, **first: object) -> dict[str, Any]:
+    """A plan of ranks with these CPUs."""
+    ranks: list[dict[str, object]] = [
+        {"local_rank": at, "cpus": text} for at, text in enumerate(cpus)
+    ]
+    ranks[0] |= first
+    return {"allowed": index_list(CPUS), "ranks": ranks}
+
+
+@TWO
+def test_two_processes_get_two_cores(rank: Rank, job_folder: Path) -> None:
+    """Two ranks of this machine are bound to different CPUs, by one plan that both have read.
+    Nothing of it is left in memory of the node, and nothing lies in the job folder.
+    """
+    one, other = bound(rank(0), rank(1))
+    assert one
+    assert other
+    assert not set(one) & set(other)
+    assert [path.name for path in job_folder.iterdir()] == ["logs"]
+
+
+@TWO
+def test_two_processes_from_the_archive(rank: Rank, archive: Path) -> None:
+    """The archive has all that a plan needs."""
+    one, other = bound(rank(0, root=str(archive)), rank(1, root=str(archive)))
+    assert not set(one) & set(other)
+    assert set(one) | set(other) <= set(CPUS)
+
+
+@TWO
+def test_ranks_that_a_launcher_has_bound_are_bound_anew(rank: Rank) -> None:
+    """What the ranks of a node have together is dealt: a launcher's own binding is no limit."""
+    processes = [rank(0, held=CPUS[1:2]), rank(1, held=CPUS[:1])]
+    time.sleep(0.5 * slowness())
+    assert bound(*processes) == [CPUS[:1], CPUS[1:2]]
+
+
+def test_ranks_wait_two_seconds_for_a_plan(rank: Rank, job: dict[str, str]) -> None:
+    """Without the first local rank one of the others plans the CPUs alone, and says why; who comes
+    last of all follows that plan, and removes it.
+    """
+    begun_s = time.monotonic()
+    one, other = bound(rank(1, 3), rank(2, 3))
+    assert time.monotonic() - begun_s < (WAIT_S + 3) * slowness()
+    assert one
+    assert other
+    folder = Path(plan_folder(job, 3))
+    assert sorted(path.name for path in folder.iterdir()) == ["late", PLAN, "read"]
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    text = (folder / PLAN).read_text()
+    assert "GPUs take no part: the node was not read within 2 s" in text
+    binding = parse_binding(text)
+    (first,) = bound(rank(0, 3))
+    assert [each.cpus for each in binding.ranks] == [
+        index_list(cpus) for cpus in (first, one, other)
+    ]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("in_the_way", ["open", "link", "file"])
+def test_a_folder_that_is_not_this_users_alone_is_not_used(
+    rank: Rank, job: dict[str, str], tmp_path: Path, in_the_way: str
+) -> None:
+    """Each rank plans the CPUs alone then, and all have the same plan."""
+    folder = Path(plan_folder(job, 2))
+    (tmp_path / "trap").mkdir()
+    if in_the_way == "open":
+        folder.mkdir()
+        folder.chmod(0o777)
+    elif in_the_way == "link":
+        folder.symlink_to(tmp_path / "trap")
+    else:
+        folder.touch()
+    try:
+        one, other = bound(rank(0), rank(1))
+    finally:
+        shutil.rmtree(folder) if in_the_way == "open" else folder.unlink()
+    assert len(CPUS) == 1 or not set(one) & set(other)
+    assert not list((tmp_path / "trap").iterdir())
+
+
+@TWO
+def test_ranks_that_cannot_agree_keep_what_a_launcher_gave(rank: Rank, job: dict[str, str]) -> None:
+    """Each sees other CPUs once the first has moved: so none of them does."""
+    folder = Path(plan_folder(job, 2))
+    folder.touch()
+    processes = [rank(0, held=CPUS[:1]), rank(1, held=CPUS[1:2])]
+    time.sleep(0.5 * slowness())
+    try:
+        told = said(*processes)
+    finally:
+        folder.unlink()
+    assert [line.split()[0] for *_, line in told] == [f"[{CPUS[0]}]", f"[{CPUS[1]}]"]
+    assert all(why.endswith("and a launcher has bound them") for why, *_ in told)
+
+
+@TWO
+def test_ranks_whose_others_are_hidden_stay_where_they_are(rank: Rank) -> None:
+    """The first sees its own CPUs alone, and Slurm gave more: no rank is moved onto them."""
+    some = str(len(CPUS))
+    processes = [rank(at, 3, held=CPUS[:1], SLURM_CPUS_ON_NODE=some) for at in range(2)]
+    time.sleep(0.5 * slowness())
+    told = [*said(*processes), *said(rank(2, 3, held=CPUS[1:2], SLURM_CPUS_ON_NODE=some))]
+    assert [line.split()[0] for *_, line in told] == [f"[{CPUS[0]}]"] * 2 + [f"[{CPUS[1]}]"]
+    # A busy machine may have let one of them run out of patience instead.
+    assert any("those of its other ranks are hidden" in why for why, *_ in told)
+
+
+def test_the_first_plan_is_everybodys(tmp_path: Path) -> None:
+    """A plan that comes late changes nothing and leaves nothing."""
+    path = tmp_path / "node" / "plan.json"
+    path.parent.mkdir()
+    publish(str(path), {"ranks": [1]})
+    publish(str(path), {"ranks": [2]})
+    assert json.loads(path.read_text()) == {"ranks": [1]}
+    assert [one.name for one in path.parent.iterdir()] == ["plan.json"]
+
+
+def test_without_a_job_each_rank_plans_the_same() -> None:
+    """What follows from the CPUs alone needs no word between ranks."""
+    found: list[int] = []
+    for local_rank in range(len(CPUS)):
+        env, part = bind_rank({}, local_rank, len(CPUS))
+        assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        found += expand_indices(part["cpus"])
+        os.sched_setaffinity(0, CPUS)
+    assert sorted(found) == CPUS
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"ranks": 5}', '{"ranks": [{"local_rank": 1}]}'])
+def test_a_plan_that_is_none_is_a_line(
+    text: str, job: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever lies where the plan should be, the command runs, and the proof has the reason."""
+    folder = Path(plan_folder(job, 2))
+    folder.mkdir(mode=0o700)
+    (folder / PLAN).write_text(text)
+    for local_rank, _ in enumerate(range(2)):
+        env, part = bind_rank(job, 0, 2)
+        assert env == job
+        assert list(part) == ["failed"]
+        assert capfd.readouterr().err.count("\n") == 1, local_rank
+    assert os.sched_getaffinity(0) == set(CPUS)
+
+
+def test_a_plan_is_of_a_node_a_start_and_a_step(tmp_path: Path) -> None:
+    """User, job, step, restart, array task, attempt and the number of ranks are in its name; no
+    slash of a name is. Where there is no job or no folder there is none.
+    """
+    root = str(tmp_path)
+    env = {"HPCKIT_JOB_FOLDER": "/j/20-a", "SLURMD_NODENAME": "a/../b", "SLURM_JOB_ID": "9"}
+    first = f"{root}/hpckit.{os.getuid()}"
+    assert plan_folder(env, 4, (root,)) == f"{first}.9.0.0.0.0.4.20_a.a____b"
+    env |= {"SLURM_RESTART_COUNT": "2", "SLURM_STEP_ID": "7", "SLURM_ARRAY_TASK_ID": "5"}
+    env |= {"TORCHELASTIC_RESTART_COUNT": "3"}
+    assert plan_folder(env, 4, ("/nowhere", root)) == f"{first}.9.7.2.5.3.4.20_a.a____b"
+    assert plan_folder({**env, "TMPDIR": root}, 4, ()).startswith(f"{first}.9.7.")
+    assert plan_folder(env, 4, ("/nowhere",)) == ""
+    assert plan_folder({}, 4, (root,)) == ""
+
+
+def test_only_cpus_that_are_there_are_taken(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a plan's CPUs those count that are allowed; none of them is a line and no binding."""
+    apply_binding(document(f"{CPUS[0]},4000-4001"), 0, {})
+    assert os.sched_getaffinity(0) == {CPUS[0]}
+    os.sched_setaffinity(0, CPUS)
+    apply_binding(document("4000-4001"), 0, {})
+    assert os.sched_getaffinity(0) == set(CPUS)
+    said = "it is not bound to CPUs 4000-4001, none of which it may have"
+    assert capfd.readouterr().err == f"hpckit: warning: rank 0 of this node: {said}\n"
+
+
+def test_a_rank_without_cpus_stays_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    """A plan that knows no CPUs is no fault."""
+    apply_binding(document(""), 0, {})
+    assert os.sched_getaffinity(0) == set(CPUS)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_environment_of_the_command() -> None:
+    """GPUs are counted by PCI address, none is hidden, and what the user has set stays."""
+    first = document("", nics=["mlx5_0", "mlx5_1"])
+    assert apply_binding(first, 0, {"A": "b"}) == {
+        "A": "b",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "HPCKIT_NIC": "mlx5_0,mlx5_1",
+    }
+    own = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST", "ROCR_VISIBLE_DEVICES": "0"}
+    assert apply_binding(document("", nics=[]), 0, own) == own
+
+
+@pytest.mark.parametrize("nics", [None, 5, [1], "mlx5_0"])
+def test_nics_that_are_none_are_left_out(nics: object) -> None:
+    """A damaged list of NICs is no variable."""
+    assert "HPCKIT_NIC" not in apply_binding(document("", nics=nics), 0, {})
+
+
+def test_memory_comes_from_the_nodes_of_the_plan() -> None:
+    """Where Linux takes the policy, the mappings of the process say so."""
+    code = (
+        "from hpckit.injob.bind import prefer_memory; took = prefer_memory({0})\n"
+        "print(took, 'prefer' in open('/proc/self/numa_maps').read())"
+    )
+    maps = Path("/proc/self/numa_maps")
+    if not maps.exists():
+        pytest.skip("this kernel has no NUMA maps")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": ROOT}, timeout=LIMIT_S,
+    )  # fmt: skip
+    assert done.stdout.split() in (["True", "True"], ["False", "False"])
+
+
+def test_no_nodes_are_no_policy() -> None:
+    """Nothing is asked of Linux where the plan names no memory."""
+    assert not prefer_memory(set())
+
+
+@given(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 300)))
+def test_lists_are_read_as_elsewhere(listed: set[int], among: set[int]) -> None:
+    """The rank's own reading of a list of CPUs is that of hpckit.model."""
+    assert _members(index_list(listed), among) == listed & among
+
+
+@given(st.one_of(st.none(), st.integers(), st.text(alphabet="0123456789-, x²", max_size=12)))
+def test_any_list_is_read(text: object) -> None:
+    """What is no list names no CPU that was not asked for, and raises nothing."""
+    assert _members(text, range(100)) <= set(range(100))
+
+
+def test_the_node_is_read_with_its_gpus(tmp_path: Path) -> None:
+    """A plan has the driver's GPUs in order, beside the CPUs of a machine that stands in."""
+    (tmp_path / "machine").mkdir()
+    write_machine(tmp_path / "machine", dgx_h100())
+    (tmp_path / "gpus.toml").write_text(HEAD + 'gpus = 2\n[gpu]\nname = "NVIDIA H100"\n')
+    library = build_fake_nvml(tmp_path / "nvml")
+    code = (
+        "import json\n"
+        "from hpckit.injob.bind_plan import document_of, plan_here\n"
+        "from hpckit.parse.node_file import NodeSettings\n"
+        f"settings = NodeSettings(sysroot={str(tmp_path / 'machine')!r})\n"
+        "print(json.dumps(document_of(plan_here(2, range(8), settings=settings), range(8))))"
+    )
+    env = {
+        **os.environ, "PYTHONPATH": ROOT, "LD_LIBRARY_PATH": str(library),
+        "HPCKIT_FAKE_NVML": str(tmp_path / "gpus.toml"),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, timeout=LIMIT_S, capture_output=True
+    )
+    binding = parse_binding(done.stdout.decode())
+    assert [[gpu.position for gpu in one.gpus] for one in binding.ranks] == [[0], [1]]
+    assert all(gpu.uuid for one in binding.ranks for gpu in one.gpus)
+    assert sorted(cpu for one in binding.ranks for cpu in expand_indices(one.cpus))
+
+
+def test_a_plan_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
+    """The CPUs of a machine whose driver is not asked are dealt over its NUMA nodes."""
+    write_machine(tmp_path, dgx_h100())
+    binding = plan_here(2, range(8), driver_s=None, settings=NodeSettings(sysroot=str(tmp_path)))
+    assert [rank.gpus for rank in binding.ranks] == [(), ()]
+    read = parse_binding(json.dumps(document_of(binding, range(8))))
+    assert read == binding
+
+
+def test_a_node_that_cannot_be_bound_has_a_reason() -> None:
+    """What fails with GPUs is planned without; the reason stands in its notes."""
+    plan = document_or_less(1, CPUS)
+    assert plan["schema"] == "hpckit.binding/1"
+    assert plan["allowed"] == index_list(CPUS)
+
+
+def seen(proc: Path, *pids: int) -> None:
+    """The children of this process's parent, as /proc has them."""
+    parent = os.getppid()
+    folder = proc / str(parent) / "task" / str(parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "children").write_text("".join(f"{pid} " for pid in pids) + "x ")
+    for pid in pids:
+        if pid < MOST_PID:
+            (proc / str(pid)).mkdir(exist_ok=True)
+
+
+def test_cpus_of_the_other_ranks_count(tmp_path: Path) -> None:
+    """What the parent's other children may use is the ranks' together; who is gone does not."""
+    assert allowed_here(str(tmp_path)) == (set(CPUS), 0)
+    seen(tmp_path, MOST_PID)
+    os.sched_setaffinity(0, CPUS[:1])
+    assert allowed_here(str(tmp_path)) == (set(CPUS[:1]), 0)
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    os.sched_setaffinity(other.pid, CPUS)
+    seen(tmp_path, other.pid)
+    try:
+        assert allowed_here(str(tmp_path)) == (set(CPUS), 1)
+    finally:
+        other.communicate(b"\n", timeout=LIMIT_S)
+
+
+@TWO
+@pytest.mark.parametrize("hidden", ["all", "some", "none", "late"])
+def test_cpus_of_ranks_that_cannot_be_seen(tmp_path: Path, hidden: str) -> None:
+    """Where the ranks together have fewer CPUs than Slurm gave, all of them have to be seen, within
+    a short time; else nothing is bound, and the reason is given.
+    """
+    given = {"SLURM_CPUS_ON_NODE": str(len(CPUS))}
+    os.sched_setaffinity(0, CPUS[:1])
+    own = os.getpid()
+    if hidden in {"some", "none"}:
+        seen(tmp_path, own, *([own] if hidden == "none" else []))
+    timer = threading.Timer(SEEN_S / 3, seen, (tmp_path, own, own))
+    if hidden == "late":
+        timer.start()
+    allowed, unbound = allowed_together(given, 2, str(tmp_path))
+    assert allowed == CPUS[:1]
+    why = f"1 of the {len(CPUS)} CPUs that Slurm gave this job can be seen"
+    hides = f"{why}: those of its other ranks are hidden"
+    assert unbound == (hides if hidden in {"all", "some"} else "")
+    timer.cancel()
+
+
+def test_cpus_that_slurm_did_not_give(tmp_path: Path) -> None:
+    """Fewer given than there are to use is a reason to bind none; more than this machine has,
+    or no number, is none.
+    """
+
+    def unbound(given: str) -> str:
+        return allowed_together({"SLURM_CPUS_ON_NODE": given}, 2, str(tmp_path))[1]
+
+    machine = os.cpu_count() == len(CPUS)
+    assert unbound("") == unbound("²") == ""
+    assert bool(unbound("4096")) != machine
+    if len(CPUS) > 1:
+        assert unbound("1").endswith(", and Slurm gave it 1: other jobs may be on any of them")

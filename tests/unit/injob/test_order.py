@@ -1,0 +1,167 @@
+"""`order`, run from the packed archive as the batch script runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.model.locality import Domain, Locality
+from hpckit.model.mesh import Mesh, MeshAxis, Pattern
+from hpckit.model.order_plan import OrderPlan, order_tree
+from tests.unit.injob.conftest import Run
+
+NODES = [f"n{i}" for i in range(1, 9)]
+LEAVES = (["n1", "n3", "n5", "n7"], ["n2", "n4", "n6", "n8"])
+PLAN = OrderPlan(
+    mesh=Mesh(
+        axes=(
+            MeshAxis(name="tensor", size=2, pattern=Pattern.RING, bytes_per_rank=1e9),
+            MeshAxis(name="data", size=8, pattern=Pattern.RING, bytes_per_rank=4e9),
+        )
+    ),
+    ranks_per_node=2,
+    locality=Locality(
+        domains=(
+            Domain(name="spine", level=1),
+            Domain(name="leaf1", level=0, parent=0),
+            Domain(name="leaf2", level=0, parent=0),
+        ),
+        domain_of={node: at + 1 for at, leaf in enumerate(LEAVES) for node in leaf},
+        nic_bytes_per_s={},
+    ),
+    nic_bytes_per_s=1e11,
+    nvlink_bytes_per_s=9e11,
+    oversubscription=2.0,
+    source="topology.conf",
+)
+WARNING = b"hpckit: warning: ranks are in Slurm's own order: "
+
+
+def written(folder: Path, plan: OrderPlan = PLAN) -> Path:
+    """A plan as submit leaves it."""
+    path = folder / "order.json"
+    path.write_text(json.dumps(order_tree(plan)))
+    return path
+
+
+def ordered(
+    run: Run, folder: Path, plan: Path, *, tasks: str = "2", nodes: list[str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The verb with the nodes on its standard input."""
+    names = folder / "nodes"
+    names.write_text("".join(f"{node}\n" for node in nodes or NODES))
+    with names.open() as stream:
+        return run("order", str(plan), tasks, str(folder / "place" / "restart-0"), stdin=stream)
+
+
+def hosts(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    """The lines of the file that it names."""
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.decode().removesuffix("\n"))
+    assert path.is_absolute()
+    return path.read_text().splitlines()
+
+
+def test_leaves_are_together(run: Run, tmp_path: Path) -> None:
+    """Interleaved names become two runs of a leaf each, every node with as many lines as tasks."""
+    done = ordered(run, tmp_path, written(tmp_path))
+    lines = hosts(done)
+    assert done.stderr == b""
+    assert lines[::2] == lines[1::2]
+    assert {frozenset(lines[:8]), frozenset(lines[8:])} == {frozenset(leaf) for leaf in LEAVES}
+    assert sorted(lines[::2]) == NODES
+
+
+def test_the_file_is_of_one_line_a_launcher(run: Run, tmp_path: Path) -> None:
+    """A torchrun is one task a node; the mesh counts its ranks all the same."""
+    assert sorted(hosts(ordered(run, tmp_path, written(tmp_path), tasks="1"))) == NODES
+    assert [path.name for path in (tmp_path / "place" / "restart-0").iterdir()] == ["hosts"]
+
+
+def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
+    """They are named, and the others are ordered."""
+    plan = written(tmp_path)
+    nodes = [*NODES[:6], "m1", "m2"]
+    done = ordered(run, tmp_path, plan, tasks="1", nodes=nodes)
+    assert set(hosts(done)[-2:]) == {"m1", "m2"}
+    assert sorted(hosts(done)) == sorted(nodes)
+    assert b"note: placed last, as the cluster's network did not have them: m1, m2\n" in done.stderr
+
+
+def test_a_network_of_other_nodes_changes_nothing(run: Run, tmp_path: Path) -> None:
+    """There is no file, and it is no failure."""
+    done = ordered(run, tmp_path, written(tmp_path), nodes=["x1", "x2"])
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "place").exists()
+
+
+def test_a_job_of_another_size_keeps_slurms_order(run: Run, tmp_path: Path) -> None:
+    """As when a job was given fewer nodes: the mesh names both numbers."""
+    done = ordered(run, tmp_path, written(tmp_path), nodes=NODES[:6])
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(WARNING)
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"schema":"hpckit.order/2"}',
+        '{"schema":"hpckit.order/1"}',
+        "\xff",
+        "[" * 100_000,
+    ],
+    ids=["empty", "cut", "list", "null", "newer", "short", "bytes", "deep"],
+)
+def test_a_bad_plan_is_one_line(run: Run, tmp_path: Path, text: str) -> None:
+    """Whatever is in the file, the job goes on in Slurm's order."""
+    plan = tmp_path / "order.json"
+    plan.write_text(text, encoding="latin-1")
+    done = ordered(run, tmp_path, plan)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(WARNING)
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_plan_whose_domains_go_in_circles_is_one_line(run: Run, tmp_path: Path) -> None:
+    """A damaged parent must not hold the job."""
+    domains = (Domain(name="a", level=0, parent=1), Domain(name="b", level=1, parent=0))
+    nodes = dict.fromkeys(NODES, 0)
+    locality = Locality(domains=domains, domain_of=nodes, nic_bytes_per_s={})
+    done = ordered(run, tmp_path, written(tmp_path, replace(PLAN, locality=locality)))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(WARNING)
+
+
+@pytest.mark.parametrize("missing", ["plan", "folder"])
+def test_what_cannot_be_read_or_written_is_named(run: Run, tmp_path: Path, missing: str) -> None:
+    """With the path and the system's words."""
+    plan = written(tmp_path)
+    if missing == "plan":
+        plan.unlink()
+    else:
+        (tmp_path / "place").write_text("no folder")
+    done = ordered(run, tmp_path, plan)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(WARNING + os.fsencode(tmp_path))
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("p",), ("p", "0", "d"), ("p", "-1", "d"), ("p", "x", "d"), ("p", "٣", "d")]
+)
+def test_a_wrong_command_line_is_said(run: Run, words: tuple[str, ...]) -> None:
+    """Usage, and code 2."""
+    done = run("order", *words, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert b"usage:" in done.stderr

@@ -1,0 +1,134 @@
+"""Files that tell of a fabric are known by their content."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from hpckit.errors import ParseError
+from hpckit.model.fabric import FABRIC_SCHEMA, FabricSource
+from hpckit.model.hardware import TOPOLOGY_SCHEMA, Gpu, GpuFabric, Host, NodeTopology, Source
+from hpckit.model.nvlink_domains import nvlink_domain
+from hpckit.model.tree import to_tree
+from hpckit.parse.fabric_file import parse_fabric
+from tests.corpus import corpus_file, corpus_files
+from tests.unit.parse.fabric_values import blocks
+from tests.unit.parse.slurm_records import RECORDS
+from tests.unit.render.fabrics import FABRICS
+
+FILES = {
+    "topology-conf-26.05/synthetic-tree/topology.conf": FabricSource.TOPOLOGY_CONF,
+    "topology-conf-26.05/synthetic-blocks/topology.conf": FabricSource.TOPOLOGY_CONF,
+    "topology-yaml-26.05.5/topoconf/output.txt": FabricSource.TOPOLOGY_YAML,
+    "topology-yaml-26.05.5/synthetic-kinds/topology.yaml": FabricSource.TOPOLOGY_YAML,
+    "scontrol-topology-22.05.8/tree/output.txt": FabricSource.SCONTROL,
+    "scontrol-topology-26.05.5/block/output.txt": FabricSource.SCONTROL,
+    "topology-addr-24.11.5/tree/output.txt": FabricSource.TOPOLOGY_ADDR,
+    "topology-addr-26.05.5/block/output.txt": FabricSource.TOPOLOGY_ADDR,
+    "aws-instance-topology-2016-11-15/synthetic-six/output.json": FabricSource.AWS,
+    "gcp-instances-v1/synthetic-metadata/output.json": FabricSource.GCP,
+    "oci-rdma-topology-2/synthetic-pdsh/output.txt": FabricSource.OCI,
+    "azure-cyclecloud-4/synthetic-lines/output.txt": FabricSource.AZURE,
+    "azure-cyclecloud-4/synthetic-sharp/output.txt": FabricSource.AZURE,
+}
+UUID = "7e2b1c9a-0f4d-4d6e-9a51-3f0b2c1d4e5f"
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_format_is_known_by_its_content(path: str) -> None:
+    """Each of the records, whatever its file is called, and with what Windows puts around it."""
+    text = (RECORDS / path).read_text()
+    found = parse_fabric(text, "fabric")
+    assert {one.source for one in found} == {FILES[path]}
+    assert parse_fabric("\ufeff" + text.replace("\n", "\r\n"), "fabric") == found
+
+
+@pytest.mark.parametrize(
+    "path", corpus_files("slurm-topology/*.conf", "ib-fabric/*.ibnetdiscover.out")
+)
+def test_public_files(path: Path) -> None:
+    """Each is known."""
+    (found,) = parse_fabric(path.read_text(), path.name)
+    assert found.nodes
+
+
+def test_the_fabric_of_ibnetdiscover() -> None:
+    """It is read by the parser of that tool."""
+    path = corpus_file("ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out")
+    (found,) = parse_fabric(path.read_text(), path.name)
+    assert found.source is FabricSource.IBNETDISCOVER
+
+
+def snapshot(name: str | None, domain: str | None, gpus: int = 4) -> str:
+    """What `hpckit inspect --json` prints of a node whose GPUs are in an NVLink domain."""
+    fabric = GpuFabric(state="COMPLETED", cluster_uuid=domain, clique_id=1) if domain else None
+    node = NodeTopology(
+        source=Source(format="nvml"),
+        host=Host(name=name),
+        gpus=tuple(Gpu(index=index, fabric=fabric) for index in range(gpus)),
+    )
+    return json.dumps({"schema": TOPOLOGY_SCHEMA, "hpckit": "1", **to_tree(node), "findings": []})
+
+
+def test_snapshots_of_nodes_tell_nvlink_domains() -> None:
+    """One a line, in a list, or alone; a node whose GPUs name no domain is in none."""
+    given = [
+        snapshot("t1", UUID),
+        snapshot("t2", "other"),
+        snapshot("t3", UUID),
+        snapshot("n", None),
+    ]
+    (found,) = parse_fabric("\n".join(given), "nodes.json")
+    assert found.source is FabricSource.INSPECT
+    assert blocks(found) == {f"{UUID}.1": ["t1", "t3"], "other.1": ["t2"]}
+    assert [block.domain for block in found.blocks] == [f"{UUID}.1", "other.1"]
+    assert parse_fabric(f"[{','.join(given)}]", "nodes.json") == (found,)
+    (alone,) = parse_fabric(given[0], "node.json")
+    assert alone.nodes == ("t1",)
+
+
+def test_the_domain_of_most_gpus_is_the_nodes() -> None:
+    """So that a GPU that is not in its fabric yet moves no node."""
+    inside = Gpu(index=0, fabric=GpuFabric(cluster_uuid="a", clique_id=0))
+    other = dataclasses.replace(inside, index=1, fabric=GpuFabric(cluster_uuid="b", clique_id=0))
+    third = dataclasses.replace(other, index=2)
+    node = NodeTopology(source=Source(format="nvml"), gpus=(inside, other, third))
+    assert nvlink_domain(node) == "b.0"
+    assert nvlink_domain(dataclasses.replace(node, gpus=(inside, other))) == "a.0"
+    unnamed = Gpu(index=0, fabric=GpuFabric(cluster_uuid="a"))
+    assert nvlink_domain(dataclasses.replace(node, gpus=(unnamed,))) is None
+
+
+FABRIC = json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"])})
+
+
+@pytest.mark.parametrize(
+    ("text", "line_no", "words"),
+    [
+        ("", 1, "tells of no fabric; expected topology.conf, topology.yaml, scontrol"),
+        ("\n\nhello\n", 3, "tells of no fabric"),
+        (snapshot(None, UUID), 1, "host.name: this snapshot names no node"),
+        (snapshot("n", None), 1, "none of the 1 nodes here names an NVLink domain"),
+        (snapshot("n", UUID) + "\n" + FABRIC, 1, "fabrics and nodes in one text"),
+        (FABRIC + '\n{"schema": "hpckit.nodes/1"}', 2, "got 'hpckit.nodes/1'"),
+        (
+            FABRIC.replace('"level": 0', '"level": "low"'),
+            1,
+            r"switches\[0\].level: got text, expected",
+        ),
+        ('{"schema": "hpckit.fabric/1"}', 1, "source: is missing"),
+        (FABRIC + "\n{", 2, "Expecting property name"),
+        ("[1]", 1, "got int"),
+        ('{"schema": "hpckit.fabric/1", "source": "aws", "name": "\\ud800"}', 1, "half a char"),
+        ('{"schema": "hpckit.fabric/1", "source": NaN}', 1, "NaN is no number"),
+    ],
+    ids=range(12),
+)
+def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str) -> None:
+    """The error says what was got and what was expected."""
+    with pytest.raises(ParseError, match=words) as caught:
+        parse_fabric(text, "file")
+    assert (caught.value.tool, caught.value.line_no) == ("file", line_no)

@@ -1,0 +1,135 @@
+"""The table of a binding, and its document."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpckit.decide.binding import bind_ranks
+from hpckit.decide.complete import complete
+from hpckit.errors import ParseError, PlanError, RenderError
+from hpckit.model.binding import NodeBinding
+from hpckit.model.hardware import NodeTopology, Source
+from hpckit.model.text_width import columns
+from hpckit.parse.binding import parse_binding
+from hpckit.render.cpu_bind import cpu_bind_option
+from hpckit.report.binding_text import binding_lines, binding_tree
+from tests.fakes.machines import cpu_only, dgx_h100
+from tests.property.bound_nodes import Request, cpus_of, requests
+from tests.property.node_values import topologies
+
+any_node = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def dgx() -> NodeBinding:
+    """Eight ranks on an H100 machine."""
+    return bind_ranks(complete(dgx_h100()), 8)
+
+
+def test_a_rank_a_row() -> None:
+    """Each rank's GPU, CPUs, NUMA node and NIC stand in a row, with the reason beside."""
+    lines = [line.text for line in binding_lines(dgx())]
+    assert lines[0].split() == ["rank", "GPU", "CPUs", "NUMA", "NIC", "why"]
+    assert lines[7].split()[:5] == ["3", "3", "42-55,154-167", "0", "mlx5_3"]
+    assert "14 of 56 cores of NUMA 0, beside GPU 3;" in lines[7]
+    assert lines[8].split() == ["PIX", "to", "GPU", "3"]
+    assert "GPU: the GPU of its number, by PCI address" in lines
+    assert lines[-2].startswith("note: NICs that no rank gets: mlx5_8 (200 Gb/s where")
+
+
+def test_reasons_stand_below_where_there_is_no_room() -> None:
+    """On a narrow screen the reason has lines of its own."""
+    lines = [line.text for line in binding_lines(dgx(), width=44)]
+    assert lines[0].split() == ["rank", "GPU", "CPUs", "NUMA", "NIC"]
+    assert lines[2].startswith("    14 of 56 cores")
+
+
+def test_reasons_that_differ_are_said_of_their_ranks() -> None:
+    """What is not so for every rank is said with the ranks that it is so for."""
+    binding = bind_ranks(cpu_only(), 4)
+    other = NodeBinding(ranks=(*binding.ranks[:3], dgx().ranks[3]))
+    lines = [line.text for line in binding_lines(other)]
+    assert "GPU of rank 0-2: the node shows no GPU" in lines
+    assert "GPU of rank 3: the GPU of its number, by PCI address" in lines
+
+
+@any_node
+@given(topologies, st.integers(1, 9), st.integers(40, 100))
+def test_lines_of_any_node_fit(node: NodeTopology, ranks: int, width: int) -> None:
+    """No line is wider than asked for, and none holds what a terminal acts on."""
+    try:
+        binding = bind_ranks(node, ranks)
+    except PlanError:
+        return
+    for line in binding_lines(binding, width=width):
+        assert line.text.isprintable()
+        assert columns(line.text) <= width
+
+
+@any_node
+@given(requests())
+def test_a_binding_is_read_back(request: Request) -> None:
+    """The document of any binding is read back as it was, by the standard library alone."""
+    binding = bind_ranks(request.node, request.ranks, allowed=request.allowed)
+    assert parse_binding(json.dumps(binding_tree(binding))) == binding
+
+
+@any_node
+@given(requests())
+def test_masks_are_the_cpus_of_ranks(request: Request) -> None:
+    """The masks for srun, one a local rank in their order, are the CPUs of the binding."""
+    binding = bind_ranks(request.node, request.ranks, allowed=request.allowed)
+    kind, _, masks = cpu_bind_option(binding).partition(":")
+    assert kind == "mask_cpu"
+    assert [int(mask, 16) for mask in masks.split(",")] == [
+        sum(2**cpu for cpu in cpus) for cpus in cpus_of(binding)
+    ]
+    assert all(mask.startswith("0x") for mask in masks.split(","))
+
+
+def test_no_mask_without_cpus() -> None:
+    """Ranks of a node of which no CPU is known cannot be bound by Slurm either."""
+    binding = bind_ranks(NodeTopology(source=Source(format="test")), 2)
+    with pytest.raises(RenderError, match="CPUs of rank 0 are not known"):
+        cpu_bind_option(binding)
+
+
+@any_node
+@given(st.text(max_size=40))
+def test_any_text_is_a_binding_or_refused(text: str) -> None:
+    """A text that is no binding is refused."""
+    with pytest.raises(ParseError):
+        parse_binding(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema",), "hpckit.binding/2"),
+        (("extra",), 1),
+        (("ranks",), {}),
+        (("notes",), [1]),
+        (("ranks", 0, "local_rank"), 1),
+        (("ranks", 0, "local_rank"), True),
+        (("ranks", 0, "extra"), 1),
+        (("ranks", 0, "cpus"), "1-"),
+        (("ranks", 0, "cpus"), None),
+        (("ranks", 0, "nics"), "mlx5_0"),
+        (("ranks", 0, "cpus_because"), None),
+        (("ranks", 0, "gpus", 0), 3),
+        (("ranks", 0, "gpus", 0, "position"), -1),
+        (("ranks", 0, "gpus", 0, "uuid"), 5),
+    ],
+)
+def test_what_is_no_binding_is_refused(path: tuple[str | int, ...], value: object) -> None:
+    """Another schema, an unknown key and a value of another kind are refused."""
+    tree = json.loads(json.dumps(binding_tree(dgx())))
+    at = tree
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    with pytest.raises(ParseError):
+        parse_binding(json.dumps(tree))
