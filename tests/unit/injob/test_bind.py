@@ -40,7 +40,8 @@ from tests.pace import slowness
 
 LIMIT_S = 60.0
 CPUS = sorted(os.sched_getaffinity(0))
-NODES = itertools.count(1)
+NODES = (f"p{os.getpid()}n{number}" for number in itertools.count(1))
+"""Names that no other process of this test run has: all of them share the memory of this machine."""
 MOST_PID = 1 << 22
 """No process has this number (proc(5), pid_max)."""
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="two CPUs are needed, and this machine has one")
@@ -73,7 +74,7 @@ def job(job_folder: Path) -> Iterator[dict[str, str]]:
     env = {
         "HPCKIT_JOB_FOLDER": str(job_folder),
         "SLURM_JOB_ID": str(os.getpid()),
-        "SLURMD_NODENAME": f"n{next(NODES)}",
+        "SLURMD_NODENAME": next(NODES),
     }
     yield env
     folder = Path(plan_folder(env, 2))
