@@ -280,7 +280,7 @@ def caller() -> Caller:
 
 
 _FOLDER_HINT = (
-    "--sysroot takes a folder that has a node's sys/ and proc/; of another one make a tarball first"
+    "name a file; hpckit inspect takes a folder with a node's sys/ and proc/ as --sysroot"
 )
 
 

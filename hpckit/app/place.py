@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from hpckit.model.job import MeshAxis
 from hpckit.model.locality import Locality
 from hpckit.model.mesh import Mesh
 from hpckit.model.placement import Placement
+from hpckit.model.words import counted
 
 GPU_NIC_BYTES_PER_S = 50e9
 """400 Gb/s for each GPU, as on DGX H100 and alike: taken where nobody tells."""
@@ -77,7 +79,11 @@ def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
         first=min(question.nodes, key=table_order, default=None),
     )
     found = place(request, topology.plugin)
-    return replace(found, assumed=tuple(_assumed(question, mesh, locality)))
+    return replace(
+        found,
+        assumed=tuple(_assumed(question, mesh, locality)),
+        notes=(*found.notes, *_cut_off(question.nodes, locality)),
+    )
 
 
 def speeds_of(
@@ -111,6 +117,18 @@ def _refuse_parted(nodes: Sequence[str], locality: Locality, source: str) -> Non
     )
 
 
+def _cut_off(nodes: Sequence[str], locality: Locality) -> Iterator[str]:
+    """Domains that some of the nodes are in and others are not, and out of which no cable works."""
+    inside = Counter(domain for node in nodes for domain in locality.path(node))
+    for at, count in sorted(inside.items()):
+        domain = locality.domains[at]
+        if domain.uplink_bytes_per_s == 0 and count < len(nodes):
+            yield (
+                f"no cable out of {domain.name[:60]} works: its {counted(count, 'node')} of this"
+                " job cannot reach the others; the order takes it for one that works"
+            )
+
+
 def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> list[str]:
     found = []
     if not question.volumes:
@@ -126,7 +144,7 @@ def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> list[st
         found.append(f"{gbits:g} Gb/s out of each node, 400 a GPU (--node-gbits)")
     used = {domain for node in question.nodes for domain in locality.path(node)}
     if question.oversubscription is None and any(
-        locality.domains[i].uplink_bytes_per_s is None and locality.domains[i].parent != -1
+        not locality.domains[i].uplink_bytes_per_s and locality.domains[i].parent != -1
         for i in used
     ):
         found.append(f"{OVERSUBSCRIPTION:g}:1 out of each leaf and above (--oversubscription)")

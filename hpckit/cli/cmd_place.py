@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hpckit.cli import output
 from hpckit.cli.fabric_options import (
@@ -85,6 +86,9 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     """
     from hpckit.app.place import place_on
 
+    typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
+    if typed and params["job"] is None:
+        raise click.UsageError("--site is for a JOB")
     format_ = _format(params)
     question = _question(params)
     topology = fabric_of(params)

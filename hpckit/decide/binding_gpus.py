@@ -10,6 +10,7 @@ from hpckit.decide.pci_tree import PciTree
 from hpckit.errors import PlanError
 from hpckit.model.hardware import Gpu, NodeTopology
 from hpckit.model.index_list import expand_indices
+from hpckit.model.words import counted
 
 
 def ordered_gpus(node: NodeTopology) -> tuple[Gpu, ...]:
@@ -36,16 +37,12 @@ def gpus_of_ranks(
     if not gpus:
         return [range(0)] * ranks, ["the node shows no GPU"] * ranks
     places = dealt(gpus, ranks)
-    why = f"{_count(gpus, 'GPU')} in runs to {_count(ranks, 'rank')}, by PCI address"
+    why = f"{counted(gpus, 'GPU')} in runs to {counted(ranks, 'rank')}, by PCI address"
     if gpus == ranks:
         why = "the GPU of its number, by PCI address"
     elif gpus < ranks:
-        why = f"shared: {_count(gpus, 'GPU')} for {ranks} ranks, in runs, by PCI address"
+        why = f"shared: {counted(gpus, 'GPU')} for {ranks} ranks, in runs, by PCI address"
     return places, [why] * ranks
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Final
 from hpckit.decide.binding_cpus import Core, Domain
 from hpckit.decide.binding_places import Place
 from hpckit.decide.binding_shares import apportion, chunks, dealt
+from hpckit.model.words import counted
 
 _MOST_UNEVEN: Final = 2
 
@@ -54,7 +55,7 @@ def _split(domain: Domain, weights: Sequence[int]) -> list[_Part]:
         return []
     where = f" of NUMA {'+'.join(map(str, domain.numa))}" if domain.numa else ""
     if len(weights) == 1:
-        words = f"all {_count(len(domain.cores), 'core')}{where}"
+        words = f"all {counted(len(domain.cores), 'core')}{where}"
         return [_part(domain.cores, words)]
     runs = _whole_groups(domain, weights)
     if runs is not None:
@@ -83,26 +84,22 @@ def _split_cores(cores: Sequence[Core], weights: Sequence[int], where: str) -> l
     ranks = len(weights)
     if len(cores) >= ranks:
         runs = chunks(cores, apportion(len(cores), weights))
-        return [_part(run, f"{len(run)} of {_count(len(cores), 'core')}{where}") for run in runs]
+        return [_part(run, f"{len(run)} of {counted(len(cores), 'core')}{where}") for run in runs]
     cpus = tuple(chain.from_iterable(cores))
-    shared = f"{where}, which has {_count(len(cores), 'core')} for {ranks} ranks"
+    shared = f"{where}, which has {counted(len(cores), 'core')} for {ranks} ranks"
     if len(cpus) >= ranks:
         return [
             _Part(
                 cpus=cpus[run.start : run.stop],
-                words=f"{len(run)} of {_count(len(cpus), 'CPU')}{shared}",
+                words=f"{len(run)} of {counted(len(cpus), 'CPU')}{shared}",
             )
             for run in dealt(len(cpus), ranks)
         ]
     return [
-        _Part(cpus=(cpus[run.start],), words=f"1 of {_count(len(cpus), 'CPU')}{shared}, shared")
+        _Part(cpus=(cpus[run.start],), words=f"1 of {counted(len(cpus), 'CPU')}{shared}, shared")
         for run in dealt(len(cpus), ranks)
     ]
 
 
 def _part(cores: Sequence[Core], words: str) -> _Part:
     return _Part(cpus=tuple(chain.from_iterable(cores)), words=words)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -8,6 +8,7 @@ from hpckit.errors import PlanError
 from hpckit.model.job import JobSpec, LauncherKind
 from hpckit.model.origin import EffectiveJob, OriginKind
 from hpckit.model.site import SiteSpec, SubmitterKind
+from hpckit.model.words import counted
 
 
 def check_job(spec: JobSpec, site: SiteSpec) -> None:
@@ -53,8 +54,9 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
         hint = f"--nodes {need // per_node}, or {hint}"
     raise PlanError(
         "parallel mesh",
-        have=f"{_count(spec.ntasks, 'rank')} ({_count(spec.resources.nodes, 'node')} × {per_node})",
-        need=f"{_count(need, 'rank')} ({mesh})",
+        have=f"{counted(spec.ntasks, 'rank')}"
+        f" ({counted(spec.resources.nodes, 'node')} × {per_node})",
+        need=f"{counted(need, 'rank')} ({mesh})",
         hint=hint,
     )
 
@@ -72,7 +74,7 @@ def _check_segment(spec: JobSpec) -> None:
     full = (nodes // segment * segment, -(-nodes // segment) * segment)
     raise PlanError(
         "slurm.segment",
-        have=_count(nodes, "node"),
+        have=counted(nodes, "node"),
         need=f"a multiple of {segment}",
         hint=f"--nodes {' or '.join(map(str, full))}, or slurm.segment = {fitting}",
     )
@@ -83,7 +85,7 @@ def _check_local(spec: JobSpec, site: SiteSpec) -> None:
         raise PlanError(
             f"site {site.name} is this machine alone",
             have="1 node",
-            need=_count(spec.resources.nodes, "node"),
+            need=counted(spec.resources.nodes, "node"),
             hint="--nodes 1, or a site with Slurm",
         )
     if spec.slurm.array is not None:
@@ -93,7 +95,3 @@ def _check_local(spec: JobSpec, site: SiteSpec) -> None:
             need=f"array {spec.slurm.array}",
             hint="run one task of it without slurm.array, or use a site with Slurm",
         )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hpckit.decide.fabric_rule import FabricView, hosts, listed, switches
-from hpckit.decide.finding_rule import Evidence, counted
+from hpckit.decide.finding_rule import Evidence
 from hpckit.model.fabric import EndKind
+from hpckit.model.words import counted
 
 Claimed = Mapping[str, Sequence[str]]
 """Leaf → named nodes that lack a NIC there, where it may be an anonymous one."""

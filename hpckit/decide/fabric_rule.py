@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.absent_leaves import Absent, absent_leaves
-from hpckit.decide.finding_rule import Evidence, counted
+from hpckit.decide.finding_rule import Evidence
 from hpckit.decide.rail_grid import RailGrid
 from hpckit.decide.rail_peers import RailPeers
 from hpckit.decide.rails import components, with_grid
@@ -16,6 +16,7 @@ from hpckit.decide.uplinks import Bundle, bundles
 from hpckit.model.fabric import ClusterTopology, EndKind, HostPort
 from hpckit.model.hostlist import fold_hosts, natural_order
 from hpckit.model.node_finding import Severity
+from hpckit.model.words import counted
 
 MOST_LISTED: Final = 32
 """Of more pairs of switches, or ports, the rest are counted."""

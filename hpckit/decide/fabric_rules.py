@@ -8,12 +8,14 @@ from hpckit.decide import fabric_rules_cables as cables
 from hpckit.decide import fabric_rules_leaves as leaves
 from hpckit.decide import fabric_rules_names as names
 from hpckit.decide import fabric_rules_rails as rails
+from hpckit.decide import fabric_rules_slurm as slurm
 from hpckit.decide.fabric_anonymous import nics_anonymous
 from hpckit.decide.fabric_rule import FabricRule
 from hpckit.model.node_finding import Severity
 
 _RAILS: Final = "the rail-optimised designs of DGX SuperPODs: a leaf a rail for each group of nodes"
 _CLOS: Final = "the folded Clos: leaves of a group lead to the same spines by equally many cables"
+_TREE: Final = "topology.conf(5): it can only say a hierarchical network"
 _DESCRIPTION: Final = "rdma-ndd(8): the node description"
 
 FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
@@ -32,6 +34,23 @@ FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
         remedy="look at its uplinks: iblinkinfo shows ports that are down",
         source="connected components of the switches' cables",
         check=cables.switch_isolated,
+    ),
+    FabricRule(
+        name="switch-two-parents",
+        severity=Severity.WARNING,
+        what="Slurm's tree names a switch below several others.",
+        remedy="name it below one of them: Slurm keeps one and places jobs by that one",
+        source=_TREE,
+        check=slurm.switch_two_parents,
+    ),
+    FabricRule(
+        name="node-multi-homed",
+        severity=Severity.WARNING,
+        what="Slurm's tree has a node on several leaves.",
+        remedy="name it on one leaf; Slurm takes leaves of several rails as one switch, as"
+        " `hpckit fabric export` writes them",
+        source=_TREE,
+        check=slurm.node_multi_homed,
     ),
     FabricRule(
         name="leaf-absent",

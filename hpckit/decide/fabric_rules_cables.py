@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 
 from hpckit.decide.fabric_ends import name_shape
 from hpckit.decide.fabric_rule import FabricView, are, hosts, listed, switches
-from hpckit.decide.finding_rule import Evidence, counted, have, most_common, named
+from hpckit.decide.finding_rule import Evidence, have, most_common, named
 from hpckit.decide.uplinks import Pair
 from hpckit.model.fabric import EndKind
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_words import bit_rate
+from hpckit.model.words import counted
 
 _HALF: Final = 0.5
 _MAJOR: Final = 2

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from hpckit.decide.absent_leaves import Absent
 from hpckit.decide.fabric_anonymous import claimed, hidden
 from hpckit.decide.fabric_rule import FabricView, hosts, rail_words, says_nothing
-from hpckit.decide.finding_rule import Evidence, counted, have
+from hpckit.decide.finding_rule import Evidence, have
 from hpckit.model.fabric import EndKind
+from hpckit.model.words import counted
 
 
 def leaf_absent(view: FabricView) -> Iterator[Evidence]:

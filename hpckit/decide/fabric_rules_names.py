@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from hpckit.decide.fabric_ends import by_node
 from hpckit.decide.fabric_rule import FabricView, hosts, listed, says_nothing
-from hpckit.decide.finding_rule import Evidence, counted, have, named
+from hpckit.decide.finding_rule import Evidence, have, named
 from hpckit.model.fabric import EndKind
+from hpckit.model.words import counted
 
 
 def name_says_nothing(view: FabricView) -> Iterator[Evidence]:

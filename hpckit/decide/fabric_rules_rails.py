@@ -13,8 +13,9 @@ from hpckit.decide.fabric_rule import (
     hosts,
     rail_words,
 )
-from hpckit.decide.finding_rule import Evidence, counted, have
+from hpckit.decide.finding_rule import Evidence, have
 from hpckit.model.fabric import HostPort
+from hpckit.model.words import counted
 
 _HALF: Final = 0.5
 

@@ -93,11 +93,6 @@ def named(names: Iterable[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def most_common(values: Iterable[Value]) -> Value | None:
     """The value of more than half of them, else None."""
     counts = Counter(values)

@@ -9,7 +9,6 @@ from hpckit.decide.finding_rule import (
     GPUS,
     Evidence,
     InspectedNode,
-    counted,
     gpu_name,
     most_common,
     named,
@@ -18,6 +17,7 @@ from hpckit.decide.finding_rule import (
 from hpckit.model.hardware import Gpu, GpuHealth, GpuVendor
 from hpckit.model.index_list import index_list
 from hpckit.model.pci import PciDevice
+from hpckit.model.words import counted
 
 LOST_WORDS: Final = ("gpuislost", "resetrequired", "gpunotfound", "no answer within")
 """NVML's GPU_IS_LOST, RESET_REQUIRED and GPU_NOT_FOUND in pynvml's spelling, and silence."""

@@ -10,7 +10,6 @@ from hpckit.decide.finding_rule import (
     GPUS,
     Evidence,
     InspectedNode,
-    counted,
     gpu_name,
     gpu_ranges,
     have,
@@ -23,6 +22,7 @@ from hpckit.decide.nic_roles import RDMA, rate_words
 from hpckit.model.hardware import Nic, NicKind, NicRole
 from hpckit.model.nic_state import ACTIVE, is_active, is_down
 from hpckit.model.path import PathKind
+from hpckit.model.words import counted
 
 RAILS_FROM: Final = 4
 """GPUs from which on one without the NIC that each of the others has is no design."""

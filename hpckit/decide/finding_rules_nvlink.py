@@ -18,7 +18,6 @@ from typing import Final
 from hpckit.decide.finding_rule import (
     Evidence,
     InspectedNode,
-    counted,
     gpu_name,
     gpu_ranges,
     have,
@@ -28,6 +27,7 @@ from hpckit.decide.finding_rule import (
 from hpckit.model.hardware import Gpu, LinkKind, NvLink, NvLinkRemote
 from hpckit.model.node_links import joined
 from hpckit.model.path import link_count
+from hpckit.model.words import counted
 
 EVEN_FROM: Final = 4
 """Links between two GPUs from which on designs are even: Volta's cube mesh has 1 and 2."""

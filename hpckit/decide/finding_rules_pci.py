@@ -13,18 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from hpckit.decide.finding_rule import (
-    GPUS,
-    Evidence,
-    InspectedNode,
-    counted,
-    gpu_name,
-    kind_of,
-)
+from hpckit.decide.finding_rule import GPUS, Evidence, InspectedNode, gpu_name, kind_of
 from hpckit.decide.pci_tree import PciTree
 from hpckit.model.hardware import NicKind
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice
+from hpckit.model.words import counted
 
 FLAT_FROM: Final = 3
 """Devices from which on it is odd that none shares a switch with another."""

@@ -29,9 +29,10 @@ def mesh_of(sizes: Mapping[AxisName, int], volumes: Mapping[AxisName, float]) ->
     for axis in volumes:
         if axis not in sizes:
             raise PlanError(
-                f"--volume names the axis {axis}",
+                f"a volume is given for the axis {axis}",
                 have=f"a mesh of {', '.join(sizes)}" if sizes else "no mesh",
                 need="a mesh with that axis",
+                hint=f"leave {axis} out of the volumes, or give the mesh that axis",
             )
     splits = None
     if AxisName.EXPERT in sizes and AxisName.DATA in sizes:
@@ -41,6 +42,7 @@ def mesh_of(sizes: Mapping[AxisName, int], volumes: Mapping[AxisName, float]) ->
                 "experts split the data axis",
                 have=f"data {sizes[AxisName.DATA]}",
                 need=f"a multiple of the {sizes[AxisName.EXPERT]} experts",
+                hint="set expert to a divisor of data",
             )
     return Mesh(
         axes=tuple(

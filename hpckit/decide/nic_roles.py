@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.decide.finding_rule import counted, gpu_cells
+from hpckit.decide.finding_rule import gpu_cells
 from hpckit.decide.nic_nearness import close_nics
 from hpckit.model.hardware import Nic, NicKind, NicRole, NodeTopology
 from hpckit.model.nic_state import is_down
 from hpckit.model.pci import PciDevice
+from hpckit.model.words import counted
 
 ETHERNET: Final = "ethernet"
 STORAGE_FROM_BYTES_PER_S: Final = 12.5e9

@@ -10,6 +10,7 @@ from hpckit.errors import PlanError
 from hpckit.model.hostlist import natural_order
 from hpckit.model.locality import Locality
 from hpckit.model.mesh import Mesh
+from hpckit.model.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,16 @@ def instance_of(request: PlacementRequest) -> Instance:
     if request.mesh.ranks != have:
         raise PlanError(
             "the mesh is not the size of the job",
-            have=f"{have} ranks ({len(nodes)} nodes × {request.ranks_per_node})",
+            have=f"{counted(have, 'rank')} ({counted(len(nodes), 'node')}"
+            f" × {request.ranks_per_node})",
             need=f"{request.mesh.ranks} ({mesh_words(request.mesh)})",
+            hint=_fix(request, len(nodes)),
         )
     traffic = traffic_of(request.mesh, request.ranks_per_node)
     return make_instance(nodes, request.locality, traffic, request.speeds)
+
+
+def _fix(request: PlacementRequest, nodes: int) -> str:
+    need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
+    product = f"set the mesh so that its product is {nodes * request.ranks_per_node}"
+    return product if rest else f"name {counted(need, 'node')}, or {product}"

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from hpckit.decide.fabric_ends import with_end_kinds
 from hpckit.decide.rail_grid import RailGrid, rail_grid
+from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, Rail
 from hpckit.model.hostlist import natural_order
 
@@ -15,7 +16,8 @@ def with_rails(topology: ClusterTopology) -> ClusterTopology:
     """The topology with `rails`, `planes`, and hosts that do not compute told as OTHER.
 
     Rails are counted from 0 in the order of NICs. There are none where nodes have one NIC, or all
-    NICs of a node lead to one leaf; there are no planes where the switches are all connected.
+    NICs of a node lead to one leaf, or in Slurm's tree; there are no planes where the switches are
+    all connected.
     """
     return with_grid(topology)[0]
 
@@ -23,7 +25,9 @@ def with_rails(topology: ClusterTopology) -> ClusterTopology:
 def with_grid(topology: ClusterTopology) -> tuple[ClusterTopology, RailGrid]:
     """The same, and the grid that the rails are of."""
     sorted_out = with_end_kinds(topology)
-    grid = rail_grid(sorted_out)
+    # Slurm's tree knows no NICs: a node that it has on two leaves is a mistake, and no rails.
+    is_tree = sorted_out.plugin is TopologyKind.TREE
+    grid = rail_grid(dataclasses.replace(sorted_out, ports=()) if is_tree else sorted_out)
     found = components(sorted_out)
     planes = tuple(found) if len(found) > 1 else ()
     return dataclasses.replace(sorted_out, rails=_rails(grid), planes=planes), grid

@@ -94,6 +94,7 @@ def traffic_of(mesh: Mesh, ranks_per_node: int) -> tuple[AxisTraffic, ...]:
             "the mesh does not fill whole nodes",
             have=f"{mesh.ranks} ranks ({mesh_words(mesh)})",
             need=f"a multiple of the {ranks_per_node} ranks of a node",
+            hint="use as many ranks on a node as fill whole nodes, or another mesh",
         )
     return tuple(_traffic(mesh, axis, ranks_per_node) for axis in mesh.axes)
 

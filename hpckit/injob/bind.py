@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from hpckit.injob.allowed_cpus import allowed_together
 from hpckit.injob.place import start_of
 from hpckit.injob.talk import reason, say
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 WAIT_S: Final = 2.0
 """How long the ranks of a node wait for its plan."""
-SEEN_S: Final = 0.3
-"""How long the others of a node may take to be seen."""
 PLAN: Final = "plan.json"
 """The document in the folder of a node."""
 _LATE, _READ = "late", "read"
@@ -225,56 +224,6 @@ def _start_planner(path: str, ranks: int, allowed: list[int]) -> None:
             plan_and_publish(path, ranks, allowed)
     finally:
         os._exit(0)
-
-
-def allowed_together(
-    env: Mapping[str, str], ranks: int, proc: str = "/proc"
-) -> tuple[list[int], str]:
-    """The CPUs that the ranks of this node have together, and why none of them is to be bound.
-
-    Nothing is bound where other jobs may be on those CPUs: the node lets this one use more than
-    Slurm gave it. Nor is it where only some of them can be seen, as under /proc with hidepid: the
-    ranks would all be moved onto those.
-    """
-    from time import monotonic, sleep
-
-    given = int(_number(env, "SLURM_CPUS_ON_NODE") or 0)
-    whole, until = min(given, os.cpu_count() or 1), monotonic() + SEEN_S
-    while True:
-        allowed, seen = allowed_here(proc)
-        if len(allowed) >= whole or seen >= ranks:
-            break
-        if monotonic() > until:
-            why = f"{len(allowed)} of the {given} CPUs that Slurm gave this job can be seen"
-            return sorted(allowed), f"{why}: those of its other ranks are hidden"
-        sleep(_LAST_POLL_S)
-    if 0 < given < len(allowed):
-        why = f"it lets this job use {len(allowed)} CPUs, and Slurm gave it {given}"
-        return sorted(allowed), f"{why}: other jobs may be on any of them"
-    return sorted(allowed), ""
-
-
-def allowed_here(proc: str = "/proc") -> tuple[set[int], int]:
-    """The CPUs of the ranks of this node, and how many ranks were seen.
-
-    A launcher may have bound each already: they are this process's and those of its parent's other
-    children of the same user.
-    """
-    found, seen = os.sched_getaffinity(0), 0
-    parent, own = os.getppid(), os.getuid()
-    try:
-        with open(f"{proc}/{parent}/task/{parent}/children", encoding="ascii") as stream:
-            children = stream.read().split()
-    except (OSError, ValueError):
-        return found, seen
-    for pid in children:
-        try:
-            if os.stat(f"{proc}/{pid}").st_uid == own:
-                found |= os.sched_getaffinity(int(pid))
-                seen += 1
-        except (OSError, ValueError):
-            continue
-    return found, seen
 
 
 # --- what it does to this process -----------------------------------------------------------------

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 26
 _WORDS = 3
+_MOST_DIGITS = 6
 
 
 def order(words: list[str]) -> int | None:
@@ -28,7 +29,7 @@ def order(words: list[str]) -> int | None:
     which is made. The file's path goes to standard output. Where no better order than the given
     one is known nothing is written, and the code is 0; what went wrong is one line and 1.
     """
-    if len(words) != _WORDS or not (words[1].isascii() and words[1].isdigit() and int(words[1])):
+    if len(words) != _WORDS or not _is_count(words[1]):
         return None
     plan_file, tasks, folder = words[0], int(words[1]), words[2]
     nodes = sys.stdin.read().split()
@@ -46,6 +47,10 @@ def order(words: list[str]) -> int | None:
         return 1
     sys.stdout.write(f"{path}\n")
     return 0
+
+
+def _is_count(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS and int(word) > 0
 
 
 def _ordered(plan_file: str, nodes: Sequence[str]) -> Sequence[str] | None:

@@ -12,14 +12,22 @@ if TYPE_CHECKING:
 def say(text: str, log: int | None = None) -> None:
     """Write one line to standard error, and to the descriptor `log`.
 
-    An output that is closed or full is no fault.
+    What would steer a terminal, in a name from some file, becomes `?`. An output that is closed or
+    full is no fault.
     """
-    line = f"hpckit: {text}\n".encode("utf-8", "surrogateescape")
+    plain = "".join(map(_harmless, text))
+    line = f"hpckit: {plain}\n".encode("utf-8", "surrogateescape")
     for fd in (2,) if log is None else (2, log):
         try:
             os.write(fd, line)
         except OSError:
             continue
+
+
+def _harmless(char: str) -> str:
+    # Bytes of a path that are no UTF-8 go out as they came.
+    is_raw_byte = "\udc80" <= char <= "\udcff"
+    return char if char.isprintable() or char == "\n" or is_raw_byte else "?"
 
 
 def reason(error: OSError) -> str:

@@ -156,7 +156,11 @@ def test_a_node_that_the_fabric_lacks_is_placed_last(run_hpckit: RunHpckit, tree
         ((*WORDS, *MESH, "--topology", "no-such"), 3, "no topology 'no-such'"),
         (("--nodelist", "n[1-", "--gpus-per-node", "8", "--mesh", "data=8"), 4, "--nodelist"),
         ((*WORDS, "--mesh", "data=63"), 5, "63"),
-        ((*WORDS, "--mesh", "data=64", "--volume", "tensor=1"), 5, "--volume names the axis"),
+        (
+            (*WORDS, "--mesh", "data=64", "--volume", "tensor=1"),
+            5,
+            "a volume is given for the axis tensor",
+        ),
         ((*WORDS, "--mesh", "data=64,expert=3"), 5, "multiple of the 3 experts"),
     ],
 )
@@ -168,6 +172,44 @@ def test_what_is_wrong_has_its_code(
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+def test_what_to_do_about_a_mesh_of_another_size(run_hpckit: RunHpckit, tree: Path) -> None:
+    """The number of nodes that fits, where a whole one does, and the product that does."""
+    done = run_hpckit(
+        "place", "--nodelist", "n001", "--gpus-per-node", "8", "--mesh", "data=16", "--fabric", tree
+    )
+    assert done.returncode == 5
+    assert "have 8 ranks (1 node × 8), need 16 (data 16)" in done.stderr
+    assert "fix: name 2 nodes, or set the mesh so that its product is 8" in done.stderr
+
+
+def test_a_leaf_without_a_cable_that_works_is_said(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """Nodes on both sides of it cannot reach each other, whatever their order."""
+    ports = [{"node": node, "switch": node[0]} for node in ("a1", "a2", "b1", "b2")]
+    dead = [{"is_active": False, "bytes_per_s": 5e10}]
+    links = [
+        {"lower": "a", "upper": "s", "cables": dead},
+        {"lower": "b", "upper": "s", "cables": [{"bytes_per_s": 5e10}]},
+    ]
+    switches = [{"name": "a", "level": 0}, {"name": "b", "level": 0}, {"name": "s", "level": 1}]
+    fabric = tmp_path / "fabric.json"
+    fabric.write_text(
+        json.dumps(
+            {
+                "schema": "hpckit.fabric/1",
+                "source": "ibnetdiscover",
+                "switches": switches,
+                "links": links,
+                "ports": ports,
+            }
+        )
+    )
+    more = ("--gpus-per-node", "1", "--fabric", fabric)
+    notes = document(run_hpckit, "--nodelist", "a[1-2],b[1-2]", "--mesh", "data=4", *more)["notes"]
+    (note,) = [one for one in notes if "works" in one]
+    assert note.startswith("no cable out of a works: its 2 nodes of this job cannot reach")
+    assert not document(run_hpckit, "--nodelist", "a[1-2]", "--mesh", "data=2", *more)["notes"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hpckit.app.fabric import read_fabric
 from hpckit.decide.fabric_findings import fabric_findings, fabric_rules_table
 from hpckit.decide.fabric_rules import FABRIC_RULES
 from hpckit.model.fabric import (
@@ -388,3 +389,21 @@ def test_a_node_whose_nics_all_hang_on_one_leaf_may_lack_one() -> None:
     assert found(made) == []
     made.hcas.remove(made.hang("n01-c02", "mlx5_2"))
     assert found(made) == [("rails-fewer", "n01-c02")]
+
+
+def test_a_place_in_slurms_tree_is_one() -> None:
+    """A switch below two others and nodes on two leaves are told, and are no rails."""
+    (topology,) = read_fabric(
+        b"SwitchName=s0 Nodes=a[1-3]\nSwitchName=s1 Nodes=a[2-5]\nSwitchName=t Switches=s[0-1]\n"
+        b"SwitchName=u Switches=s0\nSwitchName=v Switches=t,u\n",
+        "topology.conf",
+    )
+    assert topology.rails == ()
+    assert [(one.rule, one.subject, one.because) for one in fabric_findings(topology)] == [
+        ("switch-two-parents", "s0", "it is below t, u, and has one place in a tree"),
+        (
+            "node-multi-homed",
+            "a[2-3]",
+            "2 nodes on each of s0, s1; in a tree a node hangs on one leaf",
+        ),
+    ]

@@ -18,13 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpckit.injob.allowed_cpus import SEEN_S, allowed_here, allowed_together
 from hpckit.injob.bind import (
     PLAN,
-    SEEN_S,
     WAIT_S,
     _members,
-    allowed_here,
-    allowed_together,
     apply_binding,
     bind_rank,
     plan_folder,
@@ -41,7 +39,7 @@ from tests.pace import slowness
 LIMIT_S = 60.0
 CPUS = sorted(os.sched_getaffinity(0))
 NODES = (f"p{os.getpid()}n{number}" for number in itertools.count(1))
-"""Names that no other process of this test run has: all of them share the memory of this machine."""
+"""Names that no other process has: all tests share the memory of this machine."""
 MOST_PID = 1 << 22
 """No process has this number (proc(5), pid_max)."""
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="two CPUs are needed, and this machine has one")
@@ -464,3 +462,33 @@ def test_cpus_that_slurm_did_not_give(tmp_path: Path) -> None:
     assert bool(unbound("4096")) != machine
     if len(CPUS) > 1:
         assert unbound("1").endswith(", and Slurm gave it 1: other jobs may be on any of them")
+
+
+@TWO
+@pytest.mark.parametrize(
+    ("asked", "siblings", "is_bound"),
+    [
+        ({"SLURM_HINT": "nomultithread"}, "both", True),
+        ({"SLURM_THREADS_PER_CORE": "1"}, "both", True),
+        ({"SLURM_HINT": "nomultithread"}, "none", False),
+        ({"SLURM_HINT": "multithread"}, "both", False),
+        ({}, "both", False),
+    ],
+)
+def test_a_job_of_one_thread_a_core_has_the_cores(
+    tmp_path: Path, asked: dict[str, str], siblings: str, is_bound: bool
+) -> None:
+    """Slurm then counts one CPU for each core, and the node lets the job use both of its threads:
+    they are bound where there are no more cores than that.
+    """
+    os.sched_setaffinity(0, CPUS[:2])
+    if siblings == "both":
+        for cpu in CPUS[:2]:
+            (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+            (tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text(
+                f"{index_list(CPUS[:2])}\n"
+            )
+    env = {"SLURM_CPUS_ON_NODE": "1", **asked}
+    allowed, unbound = allowed_together(env, 2, str(tmp_path), str(tmp_path))
+    assert allowed == CPUS[:2]
+    assert (unbound == "") == is_bound
