@@ -60,7 +60,12 @@ def _plan(spec: JobSpec, topology: ClusterTopology) -> OrderPlan:
     from hpckit.model.order_plan import OrderPlan  # noqa: PLC0415
 
     sizes = dict(spec.parallel) or {MeshAxis.DATA: spec.ntasks}
-    speeds = speeds_of(spec.resources.gpus_per_node or 1)
+    gbits = spec.place.node_gbits
+    speeds = speeds_of(
+        spec.resources.gpus_per_node or 1,
+        None if gbits is None else gbits * 1e9 / 8,
+        spec.place.oversubscription,
+    )
     return OrderPlan(
         mesh=mesh_of(sizes, spec.place.volume),
         ranks_per_node=spec.ntasks_per_node,

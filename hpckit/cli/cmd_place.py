@@ -16,6 +16,7 @@ from hpckit.cli.fabric_options import (
     slurm_version,
 )
 from hpckit.cli.job_options import complete_site
+from hpckit.model.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION
 
 if TYPE_CHECKING:
     from hpckit.app.place import PlaceQuestion
@@ -55,13 +56,13 @@ FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
 )
 @click.option(
     "--node-gbits",
-    type=BoundedFloat(0.001, 1e6),
+    type=BoundedFloat(LEAST_NODE_GBITS, MOST_NODE_GBITS),
     metavar="GBITS",
     help="What a node's NICs carry together, where the fabric does not tell.",
 )
 @click.option(
     "--oversubscription",
-    type=BoundedFloat(1, 1000),
+    type=BoundedFloat(1, MOST_OVERSUBSCRIPTION),
     metavar="RATIO",
     help="How much less leads out of a leaf than into it, where the fabric does not"
     " tell; 2 unless said.",

@@ -23,7 +23,7 @@ def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
     from hpckit.parse.mesh import parse_mesh, parse_volumes
 
     spec = _spec(params)
-    gbits = params["node_gbits"]
+    gbits = params["node_gbits"] or spec.place.node_gbits
     nodelist = params["nodelist"] or spec.slurm.nodelist
     if nodelist is None:
         raise click.UsageError(
@@ -38,7 +38,7 @@ def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
         version=slurm_version(params),
         gpus=params["gpus_per_node"] or spec.resources.gpus_per_node or 1,
         node_bytes_per_s=None if gbits is None else gbits * 1e9 / 8,
-        oversubscription=params["oversubscription"],
+        oversubscription=params["oversubscription"] or spec.place.oversubscription,
     )
 
 

@@ -9,7 +9,7 @@ import sys
 
 from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, say
-from hpckit.model.place_files import HOSTS_FILE
+from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 26
 _WORDS = 3
+_MOST_NAMED = 8
 _MOST_DIGITS = 6
 
 
@@ -26,48 +27,60 @@ def order(words: list[str]) -> int | None:
     """Write the order of the nodes on standard input; None for a wrong command line, else 0 or 1.
 
     The words are the plan (`order.json`), the tasks of each node, and the folder to write into,
-    which is made. The file's path goes to standard output. Where no better order than the given
-    one is known nothing is written, and the code is 0; what went wrong is one line and 1.
+    which is made. The file's path goes to standard output. Where there is no order, that is one line
+    and a file of why; the code is 0 where the plan is not of these nodes, and 1 where anything
+    went wrong.
     """
     if len(words) != _WORDS or not _is_count(words[1]):
         return None
     plan_file, tasks, folder = words[0], int(words[1]), words[2]
     nodes = sys.stdin.read().split()
+    code = 1
     try:
         open_inner_zip()
-        ordered = _ordered(plan_file, nodes)
-        if ordered is None:
+        ordered, why = _ordered(plan_file, nodes)
+        if ordered:
+            sys.stdout.write(f"{_write(folder, ordered, tasks)}\n")
             return 0
-        path = _write(folder, ordered, tasks)
+        code = 0
     except OSError as error:
-        say(f"warning: ranks are in Slurm's own order: {error.filename}: {reason(error)}")
-        return 1
+        why = f"{error.filename}: {reason(error)}"
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"warning: ranks are in Slurm's own order: {type(error).__name__}: {error}")
-        return 1
-    sys.stdout.write(f"{path}\n")
-    return 0
+        why = f"{type(error).__name__}: {error}"
+    say(f"warning: ranks are in Slurm's own order: {why}")
+    _leave(folder, why)
+    return code
+
+
+def _leave(folder: str, why: str) -> None:
+    """For the proof, which says it again beside what ranks saw."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(f"{folder}/{NO_ORDER_FILE}", "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"{why}\n")
+    except OSError:
+        return
 
 
 def _is_count(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS and int(word) > 0
 
 
-def _ordered(plan_file: str, nodes: Sequence[str]) -> Sequence[str] | None:
-    """The nodes in the order of their ranks; None where the fabric knows none of them."""
+def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
+    """The nodes in the order of their ranks, or none, and why."""
     from hpckit.decide.placement_instance import Speeds
     from hpckit.decide.placement_order import order_of
     from hpckit.decide.placement_request import PlacementRequest
     from hpckit.errors import PlanError
 
     plan = _read(plan_file)
-    known = [node for node in nodes if node in plan.locality.domain_of]
-    if not known:
-        say("note: the cluster's network was not known for any of these nodes: Slurm's own order")
-        return None
-    if len(known) < len(nodes):
-        lost = ", ".join(sorted(set(nodes) - set(known))[:8])
-        say(f"note: placed last, as the cluster's network did not have them: {lost}")
+    lost = sorted(set(nodes) - set(plan.locality.domain_of))
+    if len(lost) == len(set(nodes)):
+        return (), "the cluster's network, as it was at submission, has none of these nodes"
+    if lost:
+        more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+        named = ", ".join(lost[:_MOST_NAMED])
+        say(f"note: placed last, as the cluster's network did not have them: {named}{more}")
     request = PlacementRequest(
         nodes=tuple(nodes),
         ranks_per_node=plan.ranks_per_node,
@@ -84,12 +97,11 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> Sequence[str] | None:
     try:
         found = list(order_of(request))
     except PlanError as error:
-        say(f"warning: ranks are in Slurm's own order: {error.message}")
-        return None
+        return (), error.message
     # Rank 0 is on the first node whatever is known of it: there the others look for it.
     at = found.index(nodes[0])
     found[0], found[at] = found[at], found[0]
-    return found
+    return found, ""
 
 
 def _read(path: str) -> OrderPlan:

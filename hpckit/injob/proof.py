@@ -8,7 +8,7 @@ import time
 
 from hpckit.injob.place import lines_prefix, start_of
 from hpckit.injob.talk import reason, say
-from hpckit.model.place_files import HOSTS_FILE, PROOF_FILE
+from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE, PROOF_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def prove(env: dict[str, str], world_size: int, log: int | None) -> None:
     _say(verdicts, log, whole=strict)
     is_written = _write(env, verdicts, seen, log)
     if strict and (not is_written or _differs(verdicts)):
-        why = "a rank is not where it was planned" if is_written else "the others cannot be told"
+        apart = ", ".join(one["what"] for one in verdicts if one["verdict"] == DIFFERS)
+        why = f"this differs: {apart}" if is_written else "the others cannot be told"
         say(f"the job ends here: --strict-placement, and {why}", log)
         raise SystemExit(1)
 
@@ -213,12 +214,13 @@ def _nodes(
     env: dict[str, str], seen: dict[int, dict[str, Any]], world_size: int
 ) -> dict[str, str] | None:
     """Each line of the order stands for as many ranks: for one, or for those of a launcher."""
-    try:
-        with open(f"{env['HPCKIT_PLACE']}/{HOSTS_FILE}", encoding="utf-8") as file:
-            hosts = file.read().split()
-    except (OSError, ValueError):
-        return None
-    by_line = max(1, world_size // len(hosts)) if hosts else 1
+    folder = env["HPCKIT_PLACE"]
+    hosts = _text(f"{folder}/{HOSTS_FILE}").split()
+    if not hosts:
+        why = _text(f"{folder}/{NO_ORDER_FILE}").strip()
+        because = f"ranks are in Slurm's own order: {why}"
+        return {"what": "nodes", "verdict": NOT_ENFORCEABLE, "because": because} if why else None
+    by_line = max(1, world_size // len(hosts))
     wrong = [
         f"rank {rank} is on {one.get('node')}, planned {hosts[rank // by_line]}"
         for rank, one in sorted(seen.items())
@@ -233,6 +235,14 @@ def _nodes(
         because = "srun took no order of nodes, so the ranks are in Slurm's own"
         return {"what": "nodes", "verdict": NOT_ENFORCEABLE, "because": because}
     return {"what": "nodes", "verdict": DIFFERS, "because": _some(wrong)}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
 
 
 def _is_ordered(env: dict[str, str]) -> bool:

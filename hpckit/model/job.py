@@ -36,6 +36,8 @@ from hpckit.units import (
 JOB_SCHEMA = "hpckit.job/1"
 _LEAST_HZ, _MOST_HZ = 0.01, 100
 MAX_VOLUME_BYTES = 1e18
+LEAST_NODE_GBITS, MOST_NODE_GBITS = 0.001, 1e6
+MOST_OVERSUBSCRIPTION = 1000
 
 _ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
 _ENV_PATTERN = matching(
@@ -293,7 +295,7 @@ class PlaceRequest:
 
     order: bool = key(
         "Let the job order its nodes by the cluster's network when it starts, so that ranks which "
-        "talk most are near each other. Without a network that Slurm or the site knows, or on one "
+        "talk most are near each other. Without a network that Slurm knows, or on one "
         "node, nothing is changed.",
         default=True,
     )
@@ -303,13 +305,30 @@ class PlaceRequest:
         factory=dict,
         check=mapping(lambda _: None, between(0, MAX_VOLUME_BYTES)),
     )
+    node_gbits: float | None = key(
+        "What a node's NICs carry together, in Gb/s; not said: 400 a GPU. Of a cluster it belongs "
+        "into its site file, under `[job.place]`.",
+        default=None,
+        check=between(LEAST_NODE_GBITS, MOST_NODE_GBITS),
+        minimum=LEAST_NODE_GBITS,
+        maximum=MOST_NODE_GBITS,
+    )
+    oversubscription: float | None = key(
+        "How much less leads out of a leaf than into it, and so on above; not said: 2. Of a "
+        "cluster it belongs into its site file, under `[job.place]`.",
+        default=None,
+        check=between(1, MOST_OVERSUBSCRIPTION),
+        minimum=1,
+        maximum=MOST_OVERSUBSCRIPTION,
+    )
     bind: bool = key(
         "Let each rank bind itself to cores and memory near its GPU, where a node has several "
         "ranks.",
         default=True,
     )
     strict: bool = key(
-        "End the job at once when a rank is not where it was planned, or not on its cores.",
+        "End the job at once, with code 1, when a rank is not where it was planned, not on its "
+        "cores, or has other `MASTER_*`, `NCCL_*`, `RCCL_*`, `UCX_*`, `HSA_*` than rank 0.",
         default=False,
     )
 

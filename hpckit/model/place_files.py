@@ -4,6 +4,8 @@ from __future__ import annotations
 
 HOSTS_FILE = "hosts"
 """One node a line in the order of ranks, as many times as it has tasks: SLURM_HOSTFILE."""
+NO_ORDER_FILE = "no-order"
+"""Why there is no such file though one was wanted, in words."""
 BEGAN_FILE = "began"
 """There once a rank began: then srun has taken the order of nodes."""
 LINES_PREFIX = "proof."
