@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hpckit.errors import AdapterError, ParseError, PlanError
+from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
-from hpckit.model.job import JobSpec, MeshAxis
+from hpckit.model.job import JobSpec, LauncherKind, MeshAxis
 
 if TYPE_CHECKING:
     from hpckit.app.prepare import PreparedJob
     from hpckit.model.fabric import ClusterTopology
     from hpckit.model.order_plan import OrderPlan
     from hpckit.ports import ClusterProbe
+
+_MAPS_ORDERS: Final = SlurmVersion(24, 5)
 
 
 def order_plan(
@@ -32,13 +35,34 @@ def order_plan(
         return None, ()
     try:
         chosen = _of_partition(probe.topologies(cluster), spec.slurm.partition or partition)
-        return (_plan(spec, chosen) if chosen and chosen.nodes else None), ()
+        if chosen is None or not chosen.nodes:
+            return None, ()
+        _refuse_old_pmi2(spec, probe, cluster)
+        return _plan(spec, chosen), ()
     except (AdapterError, ParseError) as error:
-        why = f"the cluster's network is not known: {error.message}"
+        said, _, _ = error.message.partition("\n")
+        why = f"the cluster's network is not known: {said}"
     except PlanError as error:
-        why = f"there is no order for this mesh: {error.message}"
+        why = f"there is no order for this job: {error.message}"
     text = f"{why}; ranks will be in Slurm's own order"
     return None, (Finding(level=Level.NOTE, subject="order", text=text),)
+
+
+def _refuse_old_pmi2(spec: JobSpec, probe: ClusterProbe, cluster: str | None) -> None:
+    """Raise PlanError where MPI would be told a wrong map of an order.
+
+    It may then look for memory of a rank that is on another node. Source: Slurm's changes, 24.05.
+    """
+    if spec.launch.kind is not LauncherKind.MPI:
+        return
+    config = probe.look(cluster, needs_partitions=False).config
+    plugin = spec.launch.mpi or config.mpi_default or ""
+    if plugin.startswith("pmi2") and (config.version is None or config.version < _MAPS_ORDERS):
+        raise PlanError(
+            "Slurm tells PMI-2 which ranks share a node",
+            have=f"Slurm {config.version or 'of an unknown release'}, which forgets the order",
+            need="Slurm 24.05 or later, or PMIx",
+        )
 
 
 def _of_partition(

@@ -76,7 +76,8 @@ def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
         leaves = len({*order.locality.domain_of.values()})
         parts.append(f"nodes ordered at start, by {order.source} ({leaves} leaves)")
     if job.plan.place is not None and job.plan.place.bind:
-        parts.append("each rank bound to cores near its GPU")
+        near = " near its GPU" if job.effective.spec.resources.gpus_per_node else ""
+        parts.append(f"each rank bound to cores{near}")
     return " · ".join(parts) or None
 
 

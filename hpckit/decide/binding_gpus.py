@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpckit.decide.binding_shares import dealt
 from hpckit.decide.pci_tree import PciTree
@@ -16,6 +16,24 @@ from hpckit.model.words import counted
 def ordered_gpus(node: NodeTopology) -> tuple[Gpu, ...]:
     """The GPUs that the driver shows, by PCI address; those without one last, by their index."""
     return tuple(sorted((gpu for gpu in node.gpus if not gpu.is_hidden), key=_order))
+
+
+def gpus_of_step(node: NodeTopology, listed: str) -> NodeTopology:
+    """The node without GPUs that Slurm gave to other jobs, where the driver shows those too.
+
+    `listed` is SLURM_STEP_GPUS, the numbers of the node's GPUs that the step has. Where the driver
+    shows no more than those (ConstrainDevices) it numbers them anew, and all are the step's; so
+    they are where the list is empty, or names what is not there. Source: srun(1).
+    """
+    try:
+        wanted = set(expand_indices(listed))
+    except ValueError:
+        return node
+    shown = [gpu for gpu in node.gpus if not gpu.is_hidden]
+    own = [gpu for gpu in shown if gpu.index in wanted]
+    if not wanted or len(own) != len(wanted) or len(shown) == len(own):
+        return node
+    return replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.is_hidden or gpu in own))
 
 
 def _order(gpu: Gpu) -> tuple[bool, int, str, int]:

@@ -27,7 +27,7 @@ def check_job(spec: JobSpec, site: SiteSpec) -> None:
         _check_local(spec, site)
 
 
-_NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.")
+_NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.", "place.")
 
 
 def not_applied(effective: EffectiveJob, site: SiteSpec) -> tuple[str, ...]:

@@ -137,7 +137,9 @@ def _alone(env: Mapping[str, str], ranks: int) -> dict[str, Any]:
 def _plan(env: Mapping[str, str], path: str, ranks: int) -> None:
     allowed, unbound = allowed_together(env, ranks)
     if not unbound:
-        _start_planner(path, ranks, allowed)
+        # Of a step that Slurm gave GPUs; without ConstrainDevices the driver shows others' too.
+        gpus = env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS", "")
+        _start_planner(path, ranks, allowed, gpus)
         return
     from hpckit.injob.bind_plan import publish
 
@@ -207,7 +209,7 @@ def _remove(folder: str) -> None:
     os.rmdir(folder)
 
 
-def _start_planner(path: str, ranks: int, allowed: list[int]) -> None:
+def _start_planner(path: str, ranks: int, allowed: list[int], step_gpus: str) -> None:
     """Let a process of its own read the node: a driver that hangs must not hold the command.
 
     Its parent ends at once, so that nobody has to wait for it. It has none of this process's files:
@@ -221,7 +223,7 @@ def _start_planner(path: str, ranks: int, allowed: list[int]) -> None:
         if os.fork() == 0:
             from hpckit.injob.bind_plan import plan_and_publish
 
-            plan_and_publish(path, ranks, allowed)
+            plan_and_publish(path, ranks, allowed, step_gpus)
     finally:
         os._exit(0)
 
@@ -246,9 +248,13 @@ def apply_binding(
     prefer_memory(_members(rank.get("memory_numa"), range(_MASK_BYTES * 8)))
     added = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     names = rank.get("nics")
-    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+    if isinstance(names, list) and names and all(map(_is_plain, names)):
         added["HPCKIT_NIC"] = ",".join(names)
     return {**added, **env}
+
+
+def _is_plain(name: object) -> bool:
+    return isinstance(name, str) and name.isascii() and name.isprintable()
 
 
 def _rank(document: Mapping[str, Any], local_rank: int) -> Mapping[str, Any] | None:

@@ -26,18 +26,20 @@ def plan_here(
     *,
     driver_s: float | None = LIMIT_S,
     settings: NodeSettings | None = None,
+    step_gpus: str = "",
 ) -> NodeBinding:
     """The binding of this node's ranks to CPUs that are allowed, those of this process if None.
 
     The GPU driver is waited for `driver_s` seconds; None asks none, and then GPUs take no part.
-    `settings` are in place of the node's own. Raises HpckitError.
+    `settings` are in place of the node's own; `step_gpus` is SLURM_STEP_GPUS. Raises HpckitError.
     """
     from hpckit.adapters.inner_zip import open_inner_zip
 
     open_inner_zip()
     from hpckit.decide.binding import bind_ranks
+    from hpckit.decide.binding_gpus import gpus_of_step
 
-    node = _node(driver_s, settings)
+    node = gpus_of_step(_node(driver_s, settings), step_gpus)
     own = sorted(os.sched_getaffinity(0)) if allowed is None else allowed
     return bind_ranks(node, ranks, allowed=own)
 
@@ -98,7 +100,7 @@ def publish(path: str, document: dict[str, Any]) -> None:
         os.unlink(temporary)
 
 
-def plan_and_publish(path: str, ranks: int, allowed: Sequence[int]) -> None:
+def plan_and_publish(path: str, ranks: int, allowed: Sequence[int], step_gpus: str) -> None:
     """What a process of its own does: it lets go of the rank's files, and ends in LIMIT_S."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
@@ -107,12 +109,12 @@ def plan_and_publish(path: str, ranks: int, allowed: Sequence[int]) -> None:
     for fd in (0, 1, 2):
         os.dup2(quiet, fd)
     os.closerange(3, min(os.sysconf("SC_OPEN_MAX"), _MOST_FILES))
-    publish(path, document_or_less(ranks, allowed))
+    publish(path, document_or_less(ranks, allowed, step_gpus))
 
 
-def document_or_less(ranks: int, allowed: Sequence[int]) -> dict[str, Any]:
+def document_or_less(ranks: int, allowed: Sequence[int], step_gpus: str = "") -> dict[str, Any]:
     """The document with GPUs, or without and with the reason. Raises HpckitError."""
     try:
-        return document_of(plan_here(ranks, allowed), allowed)
+        return document_of(plan_here(ranks, allowed, step_gpus=step_gpus), allowed)
     except Exception as error:  # noqa: BLE001  whatever it is, the CPUs alone are better than none
         return cpu_plan(ranks, allowed, f"{type(error).__name__}: {error}")

@@ -9,7 +9,7 @@ import sys
 
 from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, say
-from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE
+from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +27,15 @@ def order(words: list[str]) -> int | None:
     """Write the order of the nodes on standard input; None for a wrong command line, else 0 or 1.
 
     The words are the plan (`order.json`), the tasks of each node, and the folder to write into,
-    which is made. The file's path goes to standard output. Where there is no order, that is one line
-    and a file of why; the code is 0 where the plan is not of these nodes, and 1 where anything
-    went wrong.
+    which is made. The file's path goes to standard output. Where there is no order, why is one line
+    and a file; the code is 0 where the plan is not of these nodes, and 1 where anything went wrong.
     """
     if len(words) != _WORDS or not _is_count(words[1]):
         return None
     plan_file, tasks, folder = words[0], int(words[1]), words[2]
-    nodes = sys.stdin.read().split()
     code = 1
     try:
+        nodes = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split()
         open_inner_zip()
         ordered, why = _ordered(plan_file, nodes)
         if ordered:
@@ -44,7 +43,7 @@ def order(words: list[str]) -> int | None:
             return 0
         code = 0
     except OSError as error:
-        why = f"{error.filename}: {reason(error)}"
+        why = f"{error.filename or folder}: {reason(error)}"
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
         why = f"{type(error).__name__}: {error}"
     say(f"warning: ranks are in Slurm's own order: {why}")
@@ -119,7 +118,13 @@ def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:
     path = os.path.join(os.path.abspath(folder), HOSTS_FILE)
     text = "".join(f"{node}\n" * tasks for node in ordered)
     temporary = f"{path}.new"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.close(os.open(f"{folder}/{WAITING_FILE}", os.O_CREAT | os.O_WRONLY, 0o600))
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
     return path

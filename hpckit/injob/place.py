@@ -9,7 +9,7 @@ import os
 
 from hpckit.injob.json_line import json_text
 from hpckit.injob.talk import reason, say
-from hpckit.model.place_files import BEGAN_FILE, LINES_PREFIX
+from hpckit.model.place_files import BEGAN_FILE, LINES_PREFIX, WAITING_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,21 +35,39 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     try:
         _make(folder)
         if local_rank == 0:
-            os.close(
-                os.open(f"{folder}/{BEGAN_FILE}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            )
+            _begin(folder)
         if env.get("HPCKIT_BIND") == "1" and ranks > 1:
             from hpckit.injob.bind import bind_rank
 
             env, planned = bind_rank(env, local_rank, ranks, log)
+            env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **env}
         _leave(folder, start_of(env), _seen(env, identity, planned))
+        _compare(env, identity, log, is_strict=is_strict)
     except OSError as error:
-        why = f"no proof of where this rank is: {error.filename}: {reason(error)}"
-        if is_strict:
-            say(f"the job ends here: --strict-placement, and {why}", log)
-            raise SystemExit(1) from None
-        say(f"warning: {why}", log)
+        why = f"{error.filename or folder}: {reason(error)}"
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
+        why = f"{type(error).__name__}: {error}"
+    else:
         return env
+    why = f"no proof of where this rank is: {why}"
+    if is_strict:
+        say(f"the job ends here: --strict-placement, and {why}", log)
+        raise SystemExit(1)
+    say(f"warning: {why}", log)
+    return env
+
+
+def _begin(folder: str) -> None:
+    """Say that a rank began: where the disk is full a file can be removed still."""
+    try:  # noqa: SIM105  contextlib would cost each rank its loading
+        os.unlink(f"{folder}/{WAITING_FILE}")
+    except OSError:
+        pass
+    flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
+    os.close(os.open(f"{folder}/{BEGAN_FILE}", flags, 0o600))
+
+
+def _compare(env: dict[str, str], identity: Identity, log: int | None, *, is_strict: bool) -> None:
     if identity.rank == 0:
         from hpckit.injob.proof import prove
 
@@ -57,8 +75,7 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     elif is_strict:
         from hpckit.injob.proof import await_proof
 
-        await_proof(env, log)
-    return env
+        await_proof(env, identity.world_size or 1, log)
 
 
 def start_of(env: Mapping[str, str]) -> tuple[str, str]:
@@ -89,7 +106,8 @@ def _make(folder: str) -> None:
 
 
 def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -> dict[str, Any]:
-    gpus = planned.get("gpus") or []
+    gpus = planned.get("gpus")
+    tables = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
     return {
         "rank": identity.rank,
         "local_rank": identity.local_rank,
@@ -99,9 +117,9 @@ def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -
         "planned_cpus": planned.get("cpus"),
         "shared": planned.get("unbound"),
         "failed": planned.get("failed"),
-        "gpus": [gpu.get("uuid") or gpu.get("pci") for gpu in gpus],
+        "planned_gpus": [gpu.get("uuid") or gpu.get("pci") for gpu in tables],
         "visible": env.get("CUDA_VISIBLE_DEVICES") or env.get("ROCR_VISIBLE_DEVICES"),
-        "nics": planned.get("nics") or [],
+        "planned_nics": planned.get("nics") or [],
         "env": {name: value for name, value in sorted(env.items()) if name.startswith(_WATCHED)},
     }
 

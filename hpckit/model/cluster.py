@@ -62,6 +62,7 @@ class SlurmConfig:
     max_array_size: int | None = None
     topology_plugin: str | None = None
     energy_plugin: str | None = None
+    mpi_default: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

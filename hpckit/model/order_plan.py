@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, TypeVar
 
 from hpckit.model.hostlist import expand_hosts, fold_hosts
 from hpckit.model.locality import ROOT, Domain, Locality
 from hpckit.model.mesh import Mesh, MeshAxis, Pattern
+from hpckit.model.rules import MAX_COUNT
 
 ORDER_SCHEMA: Final = "hpckit.order/1"
 ORDER_FILE: Final = "order.json"
 """Its name in a job folder."""
+_LEVELS: Final = range(100)
+_MOST_NODES: Final = 1 << 20
+_LONGEST: Final = 100
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,39 +70,79 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
         raise ValueError(f"got {tree['schema']!r}, expected {ORDER_SCHEMA}")
     domains = tuple(Domain(**domain) for domain in tree["domains"])
     _check(domains, (domain for domain, _ in tree["nodes"]))
-    axes = [{**axis, "pattern": Pattern(axis["pattern"])} for axis in tree["mesh"]]
+    axes = tuple(MeshAxis(**{**axis, "pattern": Pattern(axis["pattern"])}) for axis in tree["mesh"])
+    _check_axes(axes)
     return OrderPlan(
-        mesh=Mesh(axes=tuple(MeshAxis(**axis) for axis in axes)),
-        ranks_per_node=int(tree["ranks_per_node"]),
+        mesh=Mesh(axes=axes),
+        ranks_per_node=_count(tree["ranks_per_node"]),
         locality=Locality(
             domains=domains,
-            domain_of={
-                node: domain for domain, nodes in tree["nodes"] for node in expand_hosts(nodes)
-            },
+            domain_of=_by_node(tree["nodes"]),
             nic_bytes_per_s={
-                node: speed for speed, nodes in tree["nics"] for node in expand_hosts(nodes)
+                node: _positive(speed) for node, speed in _by_node(tree["nics"]).items()
             },
         ),
-        nic_bytes_per_s=float(tree["nic_bytes_per_s"]),
-        nvlink_bytes_per_s=float(tree["nvlink_bytes_per_s"]),
-        oversubscription=float(tree["oversubscription"]),
+        nic_bytes_per_s=_positive(tree["nic_bytes_per_s"]),
+        nvlink_bytes_per_s=_positive(tree["nvlink_bytes_per_s"]),
+        oversubscription=_positive(tree["oversubscription"]),
         source=str(tree["source"]),
     )
 
 
+def _by_node(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for value, nodes in rows:
+        for node in expand_hosts(nodes, _MOST_NODES):
+            if node in found:
+                raise ValueError(f"{node} is there twice")
+            found[node] = value
+    return found
+
+
+def _positive(value: object) -> float:
+    """A number that can be divided by."""
+    found = _amount(value)
+    if not found:
+        raise ValueError("got 0, expected more")
+    return found
+
+
+def _amount(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < inf:
+        raise ValueError(f"got {str(value)[:_LONGEST]}, expected a number from 0")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"got {str(value)[:_LONGEST]}, expected a whole number from 1")
+    return value
+
+
+def _check_axes(axes: Sequence[MeshAxis]) -> None:
+    names = [axis.name for axis in axes]
+    if len(set(names)) < len(names):
+        raise ValueError("an axis is there twice")
+    for axis in axes:
+        _count(axis.size)
+        _amount(axis.bytes_per_rank)
+        if axis.splits is not None and axis.splits not in set(names) - {axis.name}:
+            raise ValueError("an axis splits one that is not there")
+
+
 def _check(domains: Sequence[Domain], used: Iterable[int]) -> None:
-    """Refuse domains that are not there, or inside each other in a circle: nobody would return."""
+    """Refuse domains that are not there, or not below the one that they are in."""
     there = range(len(domains))
-    if any(one.parent != ROOT and one.parent not in there for one in domains):
-        raise ValueError("a domain is inside one that is not there")
     if any(one not in there for one in used):
         raise ValueError("a node is in a domain that is not there")
-    outside = {at for at in there if domains[at].parent == ROOT}
-    for first in there:
-        seen, at = set[int](), first
-        while at not in outside:
-            if at in seen:
-                raise ValueError("domains are inside each other in a circle")
-            seen.add(at)
-            at = domains[at].parent
-        outside |= seen
+    for one in domains:
+        if one.level not in _LEVELS:
+            raise ValueError(f"got the level {str(one.level)[:_LONGEST]}, expected 0 to 99")
+        if one.uplink_bytes_per_s is not None:
+            _amount(one.uplink_bytes_per_s)
+        if one.parent == ROOT:
+            continue
+        if one.parent not in there:
+            raise ValueError("a domain is inside one that is not there")
+        if one.level >= domains[one.parent].level:
+            raise ValueError("a domain is not below the one that it is in")

@@ -49,6 +49,7 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         topology_plugin=words.get("TopologyPlugin"),
         # 22.05 writes `none` where later versions write (null).
         energy_plugin=None if energy == "acct_gather_energy/none" else energy,
+        mpi_default=words.get("MpiDefault"),
     )
 
 

@@ -20,18 +20,18 @@ AXES = st.builds(
     size=st.integers(1, 1 << 20),
     pattern=st.sampled_from(list(Pattern)),
     bytes_per_rank=st.floats(min_value=0, max_value=1e18),
-    splits=st.none() | st.just("data"),
+    splits=st.none(),
 )
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> OrderPlan:
-    """Any plan: each domain's parent is one before it."""
+    """Any plan: each domain's parent is one before it, and above it."""
     count = draw(st.integers(1, 6))
     domains = tuple(
         Domain(
             name=draw(st.text(max_size=8)),
-            level=draw(st.integers(0, 4)),
+            level=9 - at,
             parent=draw(st.integers(-1, at - 1)),
             uplink_bytes_per_s=draw(st.none() | SPEEDS),
             is_nvlink=draw(st.booleans()),
@@ -92,6 +92,63 @@ def test_another_document_is_no_plan(tree: dict[str, object]) -> None:
     """Whatever is missing or of another format is one of three errors."""
     with pytest.raises((ValueError, KeyError, TypeError)):
         order_of_tree(tree)
+
+
+PLAN = order_tree(
+    OrderPlan(
+        mesh=Mesh(
+            axes=(
+                MeshAxis(name="data", size=4, pattern=Pattern.RING, bytes_per_rank=1e9),
+                MeshAxis(
+                    name="expert",
+                    size=2,
+                    pattern=Pattern.ALL_TO_ALL,
+                    bytes_per_rank=1e9,
+                    splits="data",
+                ),
+            )
+        ),
+        ranks_per_node=1,
+        locality=Locality(
+            domains=(Domain(name="spine", level=1), Domain(name="leaf", level=0, parent=0)),
+            domain_of={"n1": 1, "n2": 1, "n3": 0},
+            nic_bytes_per_s={"n1": 5e10},
+        ),
+        nic_bytes_per_s=4e11,
+        nvlink_bytes_per_s=3e12,
+        oversubscription=2.0,
+        source="topology.conf",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"nic_bytes_per_s": float("nan")}, "expected a number"),
+        ({"nic_bytes_per_s": -1}, "expected a number"),
+        ({"nvlink_bytes_per_s": 0}, "expected more"),
+        ({"oversubscription": float("inf")}, "expected a number"),
+        ({"ranks_per_node": -2}, "expected a whole number"),
+        ({"nodes": [[0, "n[1-2]"], [1, "n2"]]}, "n2 is there twice"),
+        ({"nodes": [[2, "n1"]]}, "in a domain that is not there"),
+        ({"nics": [[-1.0, "n1"]]}, "expected a number"),
+        ({"mesh": PLAN["mesh"][:1] * 2}, "an axis is there twice"),
+        ({"mesh": PLAN["mesh"][1:]}, "splits one that is not there"),
+        ({"mesh": [{**PLAN["mesh"][0], "bytes_per_rank": -1}]}, "expected a number"),
+        ({"mesh": [{**PLAN["mesh"][0], "size": 0}]}, "expected a whole number"),
+        ({"domains": [{"name": "a", "level": 10**18}] * 2}, "expected 0 to 99"),
+        ({"domains": [{"name": "a", "level": -1}] * 2}, "expected 0 to 99"),
+        ({"domains": [{"name": "a", "level": 0, "parent": 5}] * 2}, "not there"),
+        ({"domains": [{"name": "a", "level": 0, "parent": 1}] * 2}, "not below"),
+        ({"domains": [{"name": "a", "level": 0, "uplink_bytes_per_s": -1}] * 2}, "a number"),
+    ],
+)
+def test_a_plan_without_sense_is_refused(change: dict[str, object], said: str) -> None:
+    """Numbers that no network has would order the nodes worse, and nobody would see it."""
+    assert order_of_tree(PLAN).locality.domain_of == {"n1": 1, "n2": 1, "n3": 0}
+    with pytest.raises(ValueError, match=said):
+        order_of_tree({**PLAN, **change})
 
 
 @given(

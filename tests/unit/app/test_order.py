@@ -12,8 +12,10 @@ from hpckit.app.order import order_plan
 from hpckit.app.prepare import PreparedJob
 from hpckit.app.submit import submit
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolMissing
+from hpckit.model.cluster import SlurmConfig, SlurmVersion
 from hpckit.model.fabric import ClusterTopology
 from hpckit.model.order_plan import ORDER_FILE, OrderPlan
+from hpckit.ports import ClusterView
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.unit.app.world import World, caller_in
 from tests.unit.render.fabrics import blocks, tree
@@ -111,7 +113,7 @@ def test_an_answer_that_is_not_understood_is_a_note() -> None:
     _, (note,) = order_plan(
         job("[parallel]\ntensor = 4\ndata = 2\nexpert = 4\n"), probe(TREE), None
     )
-    assert "there is no order for this mesh: experts split the data axis" in note.text
+    assert "there is no order for this job: experts split the data axis" in note.text
     _, (note,) = order_plan(job("[place]\nvolume = { tensor = 1e9 }\n"), probe(TREE), None)
     assert "tensor" in note.text
 
@@ -153,3 +155,29 @@ def test_the_plan_lies_in_the_job_folder(tmp_path: Path) -> None:
     found = submit(made, caller_in(tmp_path), replace(world.tools(), checks=False))
     assert not (found.folder / ORDER_FILE).exists()
     assert [note.subject for note in found.notes] == ["order"]
+
+
+@pytest.mark.parametrize(
+    ("launch", "version", "default", "is_ordered"),
+    [
+        ("kind = 'mpi'\nmpi = 'pmi2'", SlurmVersion(23, 11), None, False),
+        ("kind = 'mpi'\nmpi = 'pmi2'", None, None, False),
+        ("kind = 'mpi'\nmpi = 'pmi2'", SlurmVersion(24, 5), None, True),
+        ("kind = 'mpi'\nmpi = 'pmix'", SlurmVersion(23, 11), "pmi2", True),
+        ("kind = 'mpi'", SlurmVersion(23, 11), "pmi2", False),
+        ("kind = 'mpi'", SlurmVersion(23, 11), "none", True),
+        ("kind = 'plain'", SlurmVersion(23, 11), "pmi2", True),
+    ],
+)
+def test_an_old_pmi2_has_no_order(
+    launch: str, version: SlurmVersion | None, default: str | None, is_ordered: bool
+) -> None:
+    """Before 24.05 it tells MPI a map of ranks and nodes that leaves the order out."""
+    view = ClusterView(
+        config=SlurmConfig(version=version, mpi_default=default), partitions=(), seen_s=0.0
+    )
+    slurm = FakeClusterProbe(view, topologies=(TREE,))
+    found, notes = order_plan(job(f"[launch]\n{launch}\n"), slurm, None)
+    assert (found is not None) == is_ordered == (not notes)
+    if notes:
+        assert "Slurm 24.05 or later, or PMIx" in notes[0].text

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.decide.binding import bind_ranks
+from hpckit.decide.binding_gpus import gpus_of_step
 from hpckit.decide.binding_shares import seats
 from hpckit.decide.complete import complete
 from hpckit.errors import PlanError
@@ -335,3 +336,27 @@ def test_a_machine_of_amd() -> None:
     """Eight ranks on an MI300X machine have its eight NICs, each the one beside its GPU."""
     binding = bind_ranks(complete(mi300x()), 8)
     assert nics(binding) == [f"bnxt_re{at}" for at in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("listed", "indices"),
+    [
+        ("4,5,6,7", [4, 5, 6, 7]),
+        ("4-7", [4, 5, 6, 7]),
+        ("0,1,2,3,4,5,6,7", list(range(8))),
+        ("", list(range(8))),
+        ("8,9", list(range(8))),
+        ("GPU-a", list(range(8))),
+    ],
+)
+def test_gpus_of_other_jobs_are_no_ranks(listed: str, indices: list[int]) -> None:
+    """Where the driver shows more than Slurm gave, ranks have those that it gave, and the cores and
+    NICs beside them; a list that names what is not there hides none.
+    """
+    own = gpus_of_step(dgx_h100(), listed)
+    assert [gpu.index for gpu in own.gpus] == indices
+    binding = bind_ranks(own, len(indices))
+    assert [gpu.index for rank in binding.ranks for gpu in rank.gpus] == indices
+    if listed == "4-7":
+        whole = bind_ranks(dgx_h100(), 8)
+        assert [one.nics for one in binding.ranks] == [one.nics for one in whole.ranks[4:]]

@@ -80,7 +80,10 @@ def test_leaves_are_together(run: Run, tmp_path: Path) -> None:
 def test_the_file_is_of_one_line_a_launcher(run: Run, tmp_path: Path) -> None:
     """A torchrun is one task a node; the mesh counts its ranks all the same."""
     assert sorted(hosts(ordered(run, tmp_path, written(tmp_path), tasks="1"))) == NODES
-    assert [path.name for path in (tmp_path / "place" / "restart-0").iterdir()] == ["hosts"]
+    assert [path.name for path in sorted((tmp_path / "place" / "restart-0").iterdir())] == [
+        "hosts",
+        "waiting",
+    ]
 
 
 def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
@@ -94,11 +97,14 @@ def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_network_of_other_nodes_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """There is no file, and it is no failure."""
+    """There is no order, which is no failure; why is said, and left for the proof."""
     done = ordered(run, tmp_path, written(tmp_path), nodes=["x1", "x2"])
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.count(b"\n") == 1
-    assert not (tmp_path / "place").exists()
+    why = b"the cluster's network, as it was at submission, has none of these nodes\n"
+    assert done.stderr == WARNING + why
+    folder = tmp_path / "place" / "restart-0"
+    assert [path.name for path in folder.iterdir()] == ["no-order"]
+    assert (folder / "no-order").read_bytes() == why
 
 
 def test_a_job_of_another_size_keeps_slurms_order(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,16 @@ import pytest
 
 from hpckit.injob import proof
 from hpckit.injob.place import start_of
-from hpckit.injob.proof import AS_PLANNED, DIFFERS, NOT_ENFORCEABLE, prove
+from hpckit.injob.proof import prove
+from hpckit.injob.proof_lines import Lines
+from hpckit.injob.proof_verdicts import (
+    AS_PLANNED,
+    DIFFERS,
+    NOT_ENFORCEABLE,
+    environment_verdict,
+    nodes_verdict,
+    ranks_verdict,
+)
 from tests.unit.injob.conftest import Run, Start
 
 RANKS = 64
@@ -28,9 +37,9 @@ def line(rank: int, node: str, **more: Any) -> dict[str, Any]:
         "cpus": f"{rank}",
         "planned_cpus": f"{rank}",
         "shared": None,
-        "gpus": [],
+        "planned_gpus": [],
         "visible": None,
-        "nics": [],
+        "planned_nics": [],
         "env": {"MASTER_ADDR": "n0"},
         **more,
     }
@@ -48,8 +57,9 @@ def left(folder: Path, records: list[dict[str, Any]], tail: str = "") -> None:
 
 
 def env_of(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of rank 0 in an ordered job."""
-    return {"HPCKIT_PLACE": str(folder), "HPCKIT_BIND": "1", "HPCKIT_ORDERED": "1",
+    """The environment of rank 0, in an ordered job where there is an order."""
+    ordered = "1" if (folder / "hosts").exists() else ""
+    return {"HPCKIT_PLACE": str(folder), "HPCKIT_BIND": "1", "HPCKIT_ORDERED": ordered,
             **more}  # fmt: skip
 
 
@@ -72,7 +82,10 @@ def test_sixty_four_ranks_are_compared_in_two_seconds(
     """Eight nodes with eight ranks: one line, and a document with every rank."""
     nodes = [f"n{i}" for i in range(8)]
     order(tmp_path, *reversed(nodes), tasks=8)
-    left(tmp_path, [line(rank, nodes[7 - rank // 8], nics=["mlx5_0"]) for rank in range(RANKS)])
+    left(
+        tmp_path,
+        [line(rank, nodes[7 - rank // 8], planned_nics=["mlx5_0"]) for rank in range(RANKS)],
+    )
     begun = time.perf_counter()
     prove(env_of(tmp_path), RANKS, None)
     assert time.perf_counter() - begun < 2
@@ -91,7 +104,7 @@ def test_sixty_four_ranks_are_compared_in_two_seconds(
 def test_what_differs_is_named(tmp_path: Path) -> None:
     """The rank, where it is and where it was planned; four at most, and how many more."""
     order(tmp_path, "n1", "n0", tasks=4)
-    left(tmp_path, [line(rank, f"n{rank // 4}", cpus="0-3") for rank in range(8)])
+    left(tmp_path, [line(rank, f"n{rank // 4}", cpus="0-3") for rank in range(7)])
     left(tmp_path, [line(7, "n1", env={"MASTER_ADDR": "n9"})])
     prove(env_of(tmp_path), 8, None)
     found = verdicts(tmp_path)
@@ -129,8 +142,7 @@ def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
     prove(env_of(tmp_path), 16, None)
     assert verdicts(tmp_path)["nodes"][0] == AS_PLANNED
     some = {rank: line(rank, f"n{1 - rank // 8}") for rank in range(10)}
-    (nodes, *_) = proof._verdicts(env_of(tmp_path), some, 16)
-    assert (nodes["what"], nodes["verdict"]) == ("nodes", AS_PLANNED)
+    assert nodes_verdict(some, 16, ["n1", "n0"])["verdict"] == AS_PLANNED
 
 
 def test_strict_ends_the_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -191,15 +203,13 @@ def test_ranks_of_one_mpirun_are_of_one_start() -> None:
 def test_a_file_with_all_lines_of_its_node_is_read_no_more(tmp_path: Path) -> None:
     """It may even be gone, while another node's is waited for."""
     left(tmp_path, [line(rank, "n0", local_world_size=2) for rank in range(2)])
-    lines = proof._Lines(str(tmp_path), "proof.step-0.attempt-0.")
-    lines.look(time.monotonic() + 60)
+    lines = Lines(str(tmp_path), "proof.step-0.attempt-0.", 4)
+    lines.gather(0.2)
     left(tmp_path, [line(0, "n0", cpus="after")])
     left(tmp_path, [line(2, "n1", local_world_size=2)])
-    lines.look(time.monotonic() + 60)
+    lines.gather(0.2)
     assert [lines.ranks[rank]["cpus"] for rank in range(3)] == ["0", "1", "2"]
-    left(tmp_path, [line(3, "n1", local_world_size=2)])
-    lines.look(time.monotonic() - 1)
-    assert 3 not in lines.ranks
+    assert not lines.twice
 
 
 def test_lines_that_are_cut_or_no_lines_are_passed_over(tmp_path: Path) -> None:
@@ -212,10 +222,89 @@ def test_lines_that_are_cut_or_no_lines_are_passed_over(tmp_path: Path) -> None:
 
 def test_ranks_that_left_nothing_are_told(tmp_path: Path) -> None:
     """After LATE_S, which a strict job waits for: here the time is over before."""
-    found = proof._verdicts(env_of(tmp_path), {0: line(0, "n0")}, 4)
-    (ranks,) = (one for one in found if one["what"] == "ranks")
+    ranks = ranks_verdict({0: line(0, "n0")}, 4, {}, 60)
+    assert ranks is not None
     assert ranks["verdict"] == DIFFERS
-    assert ranks["because"].startswith("3 of 4 ranks left no line")
+    assert ranks["because"] == "3 of 4 ranks left no line within 60 s"
+
+
+def test_why_there_is_no_order_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An order was wanted and could not be computed: that is no word of "as planned" alone."""
+    left(tmp_path, [line(0, "n0"), line(1, "n1")])
+    (tmp_path / "no-order").write_text("TypeError: no list\n")
+    prove(env_of(tmp_path, HPCKIT_STRICT="1"), 2, None)
+    because = "ranks are in Slurm's own order: TypeError: no list"
+    assert verdicts(tmp_path)["nodes"] == (NOT_ENFORCEABLE, because)
+    assert because in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("hosts", ["", "n0\nn1\nn2\n"])
+def test_an_order_of_another_size_differs(tmp_path: Path, hosts: str) -> None:
+    """Nobody can say that all is as planned where no whole order is left."""
+    (tmp_path / "hosts").write_text(hosts)
+    left(tmp_path, [line(rank, f"n{rank}") for rank in range(4)])
+    with pytest.raises(SystemExit):
+        prove(env_of(tmp_path, HPCKIT_STRICT="1"), 4, None)
+    lines = hosts.count("\n")
+    because = f"the order has {lines} lines, which 4 ranks cannot be on"
+    assert verdicts(tmp_path)["nodes"] == (DIFFERS, because)
+
+
+def test_two_processes_of_one_rank_are_told(tmp_path: Path) -> None:
+    """And ranks that the step does not have count for none that it has."""
+    left(tmp_path, [line(0, "n0"), line(0, "n1"), line(1, "n1"), line(-1, "n1"), line(9, "n1")])
+    prove(env_of(tmp_path), 2, None)
+    assert verdicts(tmp_path)["ranks"] == (DIFFERS, "2 processes are rank 0: on n0, n1")
+
+
+@pytest.mark.parametrize(
+    ("envs", "found"),
+    [
+        ([{}, {}, {}, {}], None),
+        ([{"NCCL_ALGO": "Ring"}] * 4, AS_PLANNED),
+        ([{"UCX_NET_DEVICES": f"mlx5_{rank % 2}:1"} for rank in range(4)], AS_PLANNED),
+        ([{"UCX_NET_DEVICES": f"mlx5_{rank}:1"} for rank in range(4)], DIFFERS),
+        ([{"MASTER_ADDR": f"n{rank % 2}"} for rank in range(4)], DIFFERS),
+        ([{}, {}, {"NCCL_ALGO": "Ring"}, {}], DIFFERS),
+    ],
+)
+def test_variables_may_follow_the_local_rank(envs: list[dict[str, str]], found: str | None) -> None:
+    """A NIC for each local rank is no fault; where ranks meet is one place for all of them."""
+    records = {
+        rank: line(rank, f"n{rank // 2}", local_rank=rank % 2, env=env)
+        for rank, env in enumerate(envs)
+    }
+    told = environment_verdict(records)
+    assert (told and told["verdict"]) == found
+
+
+ODD: list[Any] = [
+    {"rank": 1e999},
+    {"rank": True},
+    {"rank": 1, "local_world_size": 1e999},
+    {"rank": 1, "env": [1]},
+    {"rank": 1, "env": "x"},
+    {"rank": 1, "env": {"MASTER_ADDR": None}},
+    {"rank": 1, "node": "\ud800", "cpus": 5, "planned_cpus": [], "failed": {}, "shared": "\x1b["},
+    {"rank": 1, "planned_gpus": {"a": 1}, "planned_nics": [None, 5]},
+    [[[[]]]],
+    "deep",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_damaged_line_fails_no_rank(tmp_path: Path, odd: Any) -> None:
+    """Whatever lies there, rank 0 compares what it has and starts its command."""
+    order(tmp_path, "n0", "n1")
+    left(tmp_path, [line(0, "n0")])
+    text = "[" * 100_000 if odd == "deep" else json.dumps(odd)
+    (tmp_path / "proof.step-0.attempt-0.n1.jsonl").write_text(f"{text}\n")
+    lines = Lines(str(tmp_path), "proof.step-0.attempt-0.", 2)
+    lines.gather(0.2)
+    found = proof._verdicts(env_of(tmp_path), 2, lines)
+    proof._say(found, None, whole=True)
+    assert proof._write(env_of(tmp_path), found, lines, None)
+    assert verdicts(tmp_path)
 
 
 def rank_env(folder: Path, rank: int, ranks: int, **more: str) -> dict[str, str]:
@@ -298,7 +387,7 @@ def test_a_strict_rank_that_is_told_nothing_ends(
 ) -> None:
     """After its time it ends with 1, and says that rank 0 told nothing."""
     with pytest.raises(SystemExit) as caught:
-        proof.await_proof(env_of(tmp_path), None, 0.3)
+        proof.await_proof(env_of(tmp_path), 2, None, 0.3)
     assert caught.value.code == 1
     assert "rank 0 told nothing within 0.3 s" in capfd.readouterr().err
 
