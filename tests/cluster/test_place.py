@@ -70,7 +70,8 @@ def up(cluster_of: ClusterOf, suite: str, topology: str) -> Cluster:
 
 def launches(cluster: Cluster) -> list[tuple[Launch, list[str]]]:
     """Each kind of launch, MPI by PMIx where there is one, with the setup lines that it needs."""
-    has_pmix = "pmix" in cluster.run(["srun", "--mpi=list"]).stderr
+    plugins = cluster.run(["srun", "--mpi=list"])
+    has_pmix = "pmix" in plugins.stdout + plugins.stderr
     setup = []
     if cluster.run(["sh", "-c", "command -v torchrun"]).returncode != 0:
         setup = [program(cluster, "torchrun", TORCHRUN)]
