@@ -29,7 +29,7 @@ def fabric_of_slurm(probe: ClusterProbe, *, fresh: bool = False) -> tuple[Cluste
             "Slurm knows no switches or blocks here (TopologyPlugin is flat)",
             hint="name a FILE: what ibnetdiscover printed, a topology.conf, a cloud's JSON",
         )
-    return found
+    return tuple(with_rails(one) for one in found)
 
 
 def choose(topologies: Sequence[ClusterTopology], name: str | None, source: str) -> ClusterTopology:

@@ -1,7 +1,8 @@
 """Which hosts of a fabric compute, and which are something else: managers, storage, gateways.
 
-A manager's name is unlike the others', and it has fewer ports than the nodes beside it, or it hangs
-on a spine; a node that lost a port has the name of its kind.
+Only ibnetdiscover has to be asked: it sees all that is cabled. Slurm, clouds and snapshots list
+nodes. A manager's name is unlike the others', and it has fewer ports than the nodes beside it, or
+it hangs on a spine; a node that lost a port has the name of its kind.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hpckit.decide.finding_rule import most_common
-from hpckit.model.fabric import ClusterTopology, EndKind, HostPort
+from hpckit.model.fabric import ClusterTopology, EndKind, FabricSource, HostPort
 
 _NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
 _LETTERS: Final = re.compile(r"[a-z]+", re.ASCII)
@@ -46,7 +47,12 @@ def by_node(ports: Iterable[HostPort]) -> dict[str, list[HostPort]]:
 
 
 def with_end_kinds(topology: ClusterTopology) -> ClusterTopology:
-    """The topology in which hosts that are no compute nodes are of kind OTHER."""
+    """The topology in which hosts that are no compute nodes are of kind OTHER.
+
+    Of another source than ibnetdiscover it is as it was: every host that those list computes.
+    """
+    if topology.source is not FabricSource.IBNETDISCOVER:
+        return topology
     nodes = by_node(topology.ports)
     above = {switch.name for switch in topology.switches if switch.level}
     others = _others(nodes) | {

@@ -53,6 +53,14 @@ FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
         check=slurm.node_multi_homed,
     ),
     FabricRule(
+        name="node-two-blocks",
+        severity=Severity.WARNING,
+        what="A node is in several blocks.",
+        remedy="name it in one of them: slurmctld does not look, and counts it in each",
+        source="block_record.c: the nodes of each block, which nothing compares",
+        check=slurm.node_two_blocks,
+    ),
+    FabricRule(
         name="leaf-absent",
         severity=Severity.WARNING,
         what="A group of nodes has no leaf for a rail for which the other groups have one.",

@@ -1,4 +1,4 @@
-"""What is odd about the tree that Slurm was told of: it has one way up from everything."""
+"""What is odd about what Slurm was told of: a tree has one way up from everything, blocks part."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
             hosts(nodes),
             f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; in a tree a node hangs on"
             " one leaf",
+        )
+
+
+def node_two_blocks(view: FabricView) -> Iterator[Evidence]:
+    """Rule `node-two-blocks`: nodes in several blocks, all of one set of blocks together."""
+    blocks = (block for block in view.topology.blocks if not block.is_aggregated)
+    inside: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node, names in _several((node, one.name) for one in blocks for node in one.nodes).items():
+        inside[names].append(node)
+    for names, nodes in inside.items():
+        yield Evidence(
+            hosts(nodes),
+            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node is in one block",
         )
 
 

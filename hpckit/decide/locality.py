@@ -2,16 +2,25 @@
 
 A domain of level k are the nodes whose switches reach each other by switches of level k or lower.
 So it holds for Slurm's trees, for fat trees, and for leaves of several rails, which the nodes that
-hang on all of them join.
+hang on all of them join. A node that hangs on a switch above others is in that one's domain.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from hpckit.model.fabric import Block, Cable, ClusterTopology, EndKind, HostPort
+from hpckit.decide.switch_levels import SwitchLevels
+from hpckit.model.fabric import (
+    Block,
+    Cable,
+    ClusterTopology,
+    EndKind,
+    HostPort,
+    SwitchLink,
+)
 from hpckit.model.hostlist import fold_hosts
 from hpckit.model.locality import ROOT, Domain, Locality
 
@@ -41,6 +50,23 @@ class _Sets:
             self._above[b] = a
 
 
+@dataclass(slots=True)
+class _Higher:
+    """The nodes that hang on switches above others, until the level of these is reached."""
+
+    place_of: dict[str, str] = field(default_factory=dict)
+    blocks: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
+
+    def add(self, node: str, place: str, level: int) -> None:
+        self.place_of[node] = place
+        self._on.setdefault(level, {}).setdefault(place, []).append(node)
+
+    def on(self, level: int) -> Mapping[str, Sequence[str]]:
+        """Place → its nodes, of the places on a level."""
+        return self._on.get(level, {})
+
+
 def locality_of(topology: ClusterTopology) -> Locality:
     """The domains of all compute nodes that have a name."""
     if not topology.switches:
@@ -53,13 +79,14 @@ class _Tree:
 
     def __init__(self, topology: ClusterTopology) -> None:
         self._topology = topology
-        self._levels = switch_levels(topology)
+        self._levels = SwitchLevels(topology)
         self._sets = _Sets()
         self._hangs = _hangs(topology)
         self._sizes = Counter(leaf for leaves in self._hangs.values() for leaf in leaves)
         self._domains: list[Domain] = []
         self._parents: dict[int, int] = {}
         self._of_node: dict[str, int] = {}
+        self._higher = _Higher()
 
     def locality(self) -> Locality:
         for one, other in _same_place(self._hangs):
@@ -68,20 +95,22 @@ class _Tree:
         for block in _bottom(self._topology.blocks):
             self._join_block(block, held)
         current = self._lowest()
-        for level in range(1, max(self._levels.values(), default=0) + 1):
-            for link in self._topology.links:
-                if max(self._levels[link.lower], self._levels[link.upper]) <= level:
-                    self._sets.join(link.lower, link.upper)
-            current = self._above(current, level + 1)
+        for level in self._levels.steps:
+            self._join(self._levels.joined_at(level))
+            current = self._above(current, level)
         # Switches that all have nodes are joined beside each other, as in a dragonfly.
-        for link in self._topology.links:
-            self._sets.join(link.lower, link.upper)
-        current = self._above(current, max(self._levels.values(), default=0) + 2)
+        self._join(self._topology.links)
+        current = self._above(current, self._levels.highest + 1)
         return Locality(
             domains=tuple(_with_parents(self._domains, self._parents)),
             domain_of=self._of_node,
             nic_bytes_per_s=_nic_speeds(self._topology.ports),
+            unknown=self._topology.unplaced,
         )
+
+    def _join(self, links: Iterable[SwitchLink]) -> None:
+        for link in links:
+            self._sets.join(link.lower, link.upper)
 
     def _join_block(self, block: Block, held: Mapping[str, int]) -> None:
         """Leaves that lie wholly under one NVLink domain are one place: it is nearer than they."""
@@ -99,14 +128,20 @@ class _Tree:
         return min(counts, key=lambda place: (-counts[place], sizes[place], place))
 
     def _lowest(self) -> dict[str, int]:
-        """The domains of leaves, below them those of blocks; set → domain."""
+        """The domains of leaves, below them those of blocks; set → domain.
+
+        Nodes on a switch above others wait for its level.
+        """
         found: dict[str, int] = {}
-        uplinks = self._outwards(0)
+        uplinks = self._outwards(self._levels.lowest)
         names = defaultdict(list)
         for leaf in dict.fromkeys(leaf for leaves in self._hangs.values() for leaf in leaves):
             names[self._sets.find(leaf)].append(leaf)
         for node in self._hangs:
             place = self._place(node)
+            if self._levels.are_above(names[place]):
+                self._higher.add(node, place, min(map(self._levels.of, names[place])))
+                continue
             if place not in found:
                 found[place] = self._new(fold_hosts(names[place]), 1, uplinks.get(place))
             self._of_node[node] = found[place]
@@ -116,32 +151,41 @@ class _Tree:
     def _add_blocks(self) -> None:
         """A block below its leaf; of one that leaves cut through, a part below each of them."""
         for block in _bottom(self._topology.blocks):
-            parts = defaultdict(list)
+            parts: defaultdict[int | str, list[str]] = defaultdict(list)
             for node in block.nodes:
-                parts[self._of_node.get(node, ROOT)].append(node)
+                parts[self._of_node.get(node, self._higher.place_of.get(node, ROOT))].append(node)
             for parent, nodes in parts.items():
                 domain = self._new(block.name, 0, None, is_nvlink=block.domain is not None)
-                self._parents[domain] = parent
+                if isinstance(parent, int):
+                    self._parents[domain] = parent
+                else:
+                    self._higher.blocks[parent].append(domain)
                 self._of_node.update(dict.fromkeys(nodes, domain))
 
     def _above(self, current: Mapping[str, int], level: int) -> dict[str, int]:
-        """The domains that are joined on this level; one that nothing joins goes on as it is."""
+        """The domains that switches of a level join; one that nothing joins goes on as it is."""
         members = defaultdict(list)
         for place, domain in current.items():
             members[self._sets.find(place)].append(domain)
+        own: defaultdict[str, list[str]] = defaultdict(list)
+        for place, nodes in self._higher.on(level).items():
+            at = self._sets.find(place)
+            own[at] += nodes
+            members[at] += self._higher.blocks[place]
         found = {}
-        uplinks = self._outwards(level - 1)
+        uplinks = self._outwards(level)
         tops = defaultdict(list)
-        for name, its in self._levels.items():
-            if its == level - 1:
-                tops[self._sets.find(name)].append(name)
+        for name in self._levels.at(level):
+            tops[self._sets.find(name)].append(name)
         for place, below in members.items():
-            if len(below) == 1:
+            if len(below) == 1 and place not in own:
                 found[place] = below[0]
                 continue
             name = fold_hosts(tops[place]) or place
-            found[place] = self._new(name, level, uplinks.get(place))
+            found[place] = self._new(name, level + 1, uplinks.get(place))
             self._parents.update(dict.fromkeys(below, found[place]))
+            for node in own[place]:
+                self._of_node.setdefault(node, found[place])
         return found
 
     def _new(self, name: str, level: int, uplink: float | None, *, is_nvlink: bool = False) -> int:
@@ -153,12 +197,9 @@ class _Tree:
     def _outwards(self, level: int) -> Mapping[str, float | None]:
         """What the cables from each place to higher switches carry; None where one is not told."""
         found: dict[str, float | None] = {}
-        for link in self._topology.links:
-            lower, upper = self._levels[link.lower], self._levels[link.upper]
-            if min(lower, upper) > level or max(lower, upper) <= level:
-                continue
-            place = self._sets.find(link.lower if lower <= level else link.upper)
-            speed = _speed(link.cables)
+        for lower, cables in self._levels.outwards(level):
+            place = self._sets.find(lower)
+            speed = _speed(cables)
             before = found.get(place, 0.0)
             found[place] = None if speed is None or before is None else before + speed
         return found
@@ -173,29 +214,6 @@ def _speed(cables: Sequence[Cable] | None) -> float | None:
             return None
         found += cable.bytes_per_s
     return None if cables is None else found
-
-
-def switch_levels(topology: ClusterTopology) -> dict[str, int]:
-    """The level of each switch: as told, else 0 where nodes hang, and one more with each cable."""
-    told = {switch.name: switch.level for switch in topology.switches}
-    found = {name: level for name, level in told.items() if level is not None}
-    if len(found) == len(told):
-        return found
-    found |= {port.switch: 0 for port in topology.ports if port.kind is EndKind.COMPUTE}
-    beside = defaultdict(list)
-    for link in topology.links:
-        beside[link.lower].append(link.upper)
-        beside[link.upper].append(link.lower)
-    edge = list(found)
-    while edge:
-        after = []
-        for name in edge:
-            for other in beside[name]:
-                if other not in found:
-                    found[other] = found[name] + 1
-                    after.append(other)
-        edge = after
-    return {name: found.get(name, 0) for name in told}
 
 
 def _hangs(topology: ClusterTopology) -> dict[str, list[str]]:
@@ -261,7 +279,10 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
         domains.append(Domain(name="all blocks", level=len(sizes) + 1))
         parents.update(dict.fromkeys({*top_of.values()}, len(domains) - 1))
     return Locality(
-        domains=tuple(_with_parents(domains, parents)), domain_of=of_node, nic_bytes_per_s={}
+        domains=tuple(_with_parents(domains, parents)),
+        domain_of=of_node,
+        nic_bytes_per_s={},
+        unknown=topology.unplaced,
     )
 
 

@@ -123,12 +123,11 @@ def _touched(nodes: Sequence[str], locality: Locality) -> Locality:
 
 def _level_rows(known: Sequence[str], locality: Locality) -> list[list[int]]:
     """The domain of each node on each level, ROOT where it has none; a level of one is left out."""
-    highest = max((domain.level for domain in locality.domains), default=0)
-    rows = [[ROOT] * len(known) for _ in range(highest + 1)]
+    rows = {level: [ROOT] * len(known) for level in {one.level for one in locality.domains}}
     for i, node in enumerate(known):
         for domain in locality.path(node):
             rows[locality.domains[domain].level][i] = domain
-    used = [row for row in rows if any(domain != ROOT for domain in row)]
+    used = [rows[level] for level in sorted(rows)]
     while len(used) > 1 and len(set(used[-1])) == 1:
         used.pop()  # all nodes are in it, so nothing leaves it
     return used or [[ROOT] * len(known)]

@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import replace
 
 from hpckit.decide.locality import locality_of
+from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, HostPort, Switch, SwitchLink
 from hpckit.model.hostlist import natural_order
-from hpckit.model.locality import ROOT, Locality
+from hpckit.model.locality import ROOT, Domain, Locality
+from hpckit.model.words import counted
 
 _OWN_TREES = frozenset({TopologyKind.TREE, TopologyKind.BLOCK, TopologyKind.FLAT})
 
@@ -19,13 +21,38 @@ def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
 
     Leaves of several rails become one switch, and so does what joins them; each says in its
     description which switches it stands for. Blocks alone become topology/block. What Slurm itself
-    told is as it was.
+    told is as it was. Nodes on a switch above others get a leaf of their own. Raises RenderError
+    where no block has a node.
     """
+    if topology.blocks and (topology.plugin is TopologyKind.BLOCK or not topology.switches):
+        _refuse_empty(topology)
     if topology.plugin in _OWN_TREES:
         return topology
     if not topology.switches:
         return _blocks(topology)
-    return _tree(topology, locality_of(replace(topology, blocks=())))
+    return _tree(topology, _with_leaves(locality_of(replace(topology, blocks=()))))
+
+
+def _refuse_empty(topology: ClusterTopology) -> None:
+    blocks = [block for block in topology.blocks if not block.is_aggregated]
+    if not any(block.nodes for block in blocks):
+        count = counted(len(blocks), "block")
+        raise RenderError(f"there is no node in {count}, so there is nothing to write for Slurm")
+
+
+def _with_leaves(locality: Locality) -> Locality:
+    """One more domain for nodes beside others: a switch of Slurm has nodes or switches."""
+    above = {domain.parent for domain in locality.domains}
+    domains = list(locality.domains)
+    leaves: dict[int, int] = {}
+    of_node = dict(locality.domain_of)
+    for node, at in locality.domain_of.items():
+        if at in above and at not in leaves:
+            leaves[at] = len(domains)
+            name = f"{domains[at].name}, nodes on no switch below it"
+            domains.append(Domain(name=name, level=domains[at].level - 1, parent=at))
+        of_node[node] = leaves.get(at, at)
+    return replace(locality, domains=tuple(domains), domain_of=of_node)
 
 
 def _blocks(topology: ClusterTopology) -> ClusterTopology:

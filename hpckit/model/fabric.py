@@ -12,6 +12,8 @@ from typing import Final
 from hpckit.model.cluster import TopologyKind
 
 FABRIC_SCHEMA: Final = "hpckit.fabric/1"
+HIGHEST_LEVEL: Final = 64
+"""Of a switch. Networks have two to five levels; far more is damage, or an attack."""
 
 
 class FabricSource(StrEnum):
@@ -131,7 +133,8 @@ class ClusterTopology:
     """One network; `name` is that of a topology in topology.yaml, `plugin` what places jobs on it.
 
     `planes` are the switches that reach each other by cables, where there is more than one such
-    set. `partitions` are those that use this topology, where the source tells.
+    set. `partitions` are those that use this topology, where the source tells. `unplaced` are nodes
+    that the source names, and tells no place of.
     """
 
     source: FabricSource
@@ -146,6 +149,7 @@ class ClusterTopology:
     rails: tuple[Rail, ...] = ()
     planes: tuple[tuple[str, ...], ...] = ()
     partitions: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""The NVLink domains of nodes, as their GPUs name them. Source: NVML, nvmlGpuFabricInfoV_t."""
+"""The NVLink domains of nodes, as their GPUs name them. Source: NVML, nvmlGpuFabricInfoV_t.
+
+A clusterUuid of zeros is that of a GPU without such a fabric (NCCL, init.cc: "A zero UUID means we
+don't have MNNVL fabric info").
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,11 @@ from hpckit.model.fabric import Block
 from hpckit.model.hardware import NodeTopology
 
 
+def is_cluster(uuid: str | None) -> bool:
+    """Whether a clusterUuid names a cluster; one of zeros alone does not."""
+    return bool(uuid and uuid.strip("0-"))
+
+
 def nvlink_domain(node: NodeTopology) -> str | None:
     """The clusterUuid.cliqueId of most of a node's GPUs; None where none of them names one.
 
@@ -17,7 +26,7 @@ def nvlink_domain(node: NodeTopology) -> str | None:
     named = Counter(
         f"{gpu.fabric.cluster_uuid}.{gpu.fabric.clique_id}"
         for gpu in node.gpus
-        if gpu.fabric and gpu.fabric.cluster_uuid and gpu.fabric.clique_id is not None
+        if gpu.fabric and is_cluster(gpu.fabric.cluster_uuid) and gpu.fabric.clique_id is not None
     )
     return max(sorted(named), key=named.__getitem__) if named else None
 

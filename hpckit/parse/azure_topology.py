@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hpckit.model.fabric import (
+    HIGHEST_LEVEL,
     Block,
     ClusterTopology,
     FabricSource,
@@ -21,6 +22,7 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
+from hpckit.model.nvlink_domains import is_cluster
 from hpckit.parse.slurm_text import Place
 
 _DOMAIN: Final = re.compile(
@@ -45,9 +47,11 @@ class _Sharp:
 def parse_azure_domains(text: str, name: str) -> ClusterTopology:
     """The NVLink domains of lines `host: clusterUUID`; `name` is the file's, for errors.
 
-    Raises ParseError for another line, and for a host in two domains.
+    A clusterUUID of zeros is none. Raises ParseError for another line, for a host in two domains,
+    and where no host is in one.
     """
     lines: dict[str, tuple[str, int]] = {}
+    first = Place(name, 1, text.split("\n", 1)[0])
     for line_no, line in enumerate(text.split("\n"), start=1):
         place = Place(name, line_no, line.rstrip())
         if not line.strip():
@@ -55,16 +59,30 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
         match = _DOMAIN.fullmatch(line.strip())
         if match is None:
             raise place.refuse("is no host with its domain", "host: clusterUUID")
-        domain = match["uuid"].casefold() + (f".{match['clique']}" if match["clique"] else "")
+        domain = _domain(match)
         before = lines.setdefault(match["host"], (domain, line_no))
         if before[0] != domain:
-            message = f"{match['host']} is in {domain}, and in {before[0]} on line {before[1]}"
+            here, there = domain or "no domain", before[0] or "no domain"
+            message = f"{match['host']} is in {here}, and in {there} on line {before[1]}"
             raise place.refuse(message, "one domain a host")
     members: dict[str, list[str]] = {}
     for host, (domain, _) in lines.items():
         members.setdefault(domain, []).append(host)
+    unplaced = members.pop("", [])
+    if not members:
+        message = f"none of the {len(unplaced)} hosts here is in an NVLink domain"
+        raise first.refuse(message, "a clusterUUID that is not all zeros")
     blocks = (Block(name=one, nodes=tuple(nodes), domain=one) for one, nodes in members.items())
-    return ClusterTopology(source=FabricSource.AZURE, blocks=tuple(blocks))
+    return ClusterTopology(
+        source=FabricSource.AZURE, blocks=tuple(blocks), unplaced=tuple(unplaced)
+    )
+
+
+def _domain(match: re.Match[str]) -> str:
+    """The NVLink domain of a line, empty where it names none."""
+    if not is_cluster(match["uuid"]):
+        return ""
+    return match["uuid"].casefold() + (f".{match['clique']}" if match["clique"] else "")
 
 
 def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
@@ -137,8 +155,16 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
             if other not in levels:
                 levels[other] = levels[name] + 1
                 ready.append(other)
+    _refuse_far(read, levels)
     lost = next((name for name in near if name not in levels), None)
     if lost is not None:
         place = next(iter(read.cabled[lost].values()))
         raise place.refuse(f"no port is reached from switch {lost}", "SwitchName=… Nodes=0xGUID,…")
     return levels
+
+
+def _refuse_far(read: _Sharp, levels: Mapping[str, int]) -> None:
+    far = next((name for name, level in levels.items() if level > HIGHEST_LEVEL), None)
+    if far is not None:
+        message = f"switch {far} is {levels[far]} cables from the nearest port"
+        raise next(iter(read.cabled[far].values())).refuse(message, f"at most {HIGHEST_LEVEL}")

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from hpckit.model.fabric import ClusterTopology, FabricSource
+from hpckit.model.nvlink_domains import is_cluster
 from hpckit.parse.json_objects import JsonObject, kind_of
 from hpckit.parse.placed_hosts import PlacedHost, placed_topology
 
@@ -125,13 +127,15 @@ def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> 
         nodes = []
     if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
         raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
+    if "" in nodes:
+        raise one.refuse("NetworkNodes", "got a text that is empty", "the id of a network node")
     instance = _text(one, words, "InstanceId")
     named = {**names.get(instance, {}), **words}
     name = _name(one, named, "PrivateDnsName", "InstanceId")
     is_dns = name == named.get("PrivateDnsName")
     return PlacedHost(
         node=name.partition(".")[0] if is_dns else name,
-        above=tuple(dict.fromkeys(nodes)),
+        above=tuple(node for node, _ in groupby(nodes)),
         domain=_text(one, words, "CapacityBlockId"),
         told=one,
     )
@@ -141,7 +145,9 @@ def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     del names
     by_key = {key.casefold(): value for key, value in words.items()}
     uuid, clique = _text(one, by_key, _UUID), _text(one, by_key, "cliqueid")
-    domain = f"{uuid}.{clique}" if uuid and clique else uuid
+    domain = None
+    if is_cluster(uuid):
+        domain = f"{uuid}.{clique}" if clique else uuid
     return PlacedHost(node=_name(one, words, "name", "vmId"), above=(), domain=domain, told=one)
 
 
@@ -149,20 +155,17 @@ def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     del names
     status = _table(one, words, "resourceStatus") or words
     place = _table(one, status, "physicalHostTopology")
-    parts: list[str] = []
+    parts: list[str | None] = []
     if place is not None:
-        for key in ("cluster", "block", "subblock"):
-            part = _text(one, place, key)
-            if part is None:
-                break
-            parts.append(part)
+        parts = [_text(one, place, key) for key in ("cluster", "block", "subblock")]
     elif (path := _text(one, status, "physicalHost", "physical_host")) is not None:
         match = _HOST_PATH.fullmatch(path)
         if match is None:
             raise one.refuse("physicalHost", f"got {path[:60]!r}", "/cluster/rack/host")
         parts = [match[1], match[2]]
-    # Ids below the cluster are its own.
-    above = tuple("/".join(parts[: at + 1]) for at in range(len(parts)))
+    # Ids below the cluster are its own; one that is not told leaves its place empty.
+    ids = [part or "" for part in parts]
+    above = tuple("/".join(ids[: at + 1]) for at, part in enumerate(parts) if part)
     return PlacedHost(node=_name(one, words, "name", "id"), above=above, told=one)
 
 

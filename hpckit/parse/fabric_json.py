@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar
 from hpckit.errors import ConfigError
 from hpckit.model.fabric import FABRIC_SCHEMA, ClusterTopology, FabricSource
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
-from hpckit.model.nvlink_domains import nvlink_blocks
+from hpckit.model.nvlink_domains import nvlink_blocks, nvlink_domain
 from hpckit.parse.cloud_topology import is_cloud_topology, parse_cloud_topology
 from hpckit.parse.document import convert
+from hpckit.parse.fabric_damage import refuse_damage, refuse_twins
 from hpckit.parse.json_objects import JsonObject, json_objects
 
 _FABRIC_BESIDE: Final = ("schema", "hpckit")
@@ -61,7 +62,9 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         return (parse_cloud_topology(objects),)
     schemas = {str(one.tree.get("schema")): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
-        return tuple(_topology(one) for one in objects)
+        found = tuple(_topology(one) for one in objects)
+        refuse_twins(found, objects)
+        return found
     if set(schemas) == {TOPOLOGY_SCHEMA}:
         return (_domains(objects),)
     for schema, one in schemas.items():
@@ -78,6 +81,7 @@ def _topology(one: JsonObject) -> ClusterTopology:
     for name in (*named, *(port.switch for port in found.ports)):
         if name not in known:
             raise one.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
+    refuse_damage(found, one)
     speeds = [cable.bytes_per_s for link in found.links for cable in link.cables or ()]
     for speed in (*speeds, *(port.bytes_per_s for port in found.ports)):
         if speed is not None and not _LEAST <= speed <= _MOST:
@@ -86,18 +90,25 @@ def _topology(one: JsonObject) -> ClusterTopology:
 
 
 def _domains(objects: Sequence[JsonObject]) -> ClusterTopology:
-    nodes = []
+    nodes: list[tuple[str, NodeTopology]] = []
+    said: dict[str, str | None] = {}
     for one in objects:
         body = {key: value for key, value in one.tree.items() if key not in _NODE_BESIDE}
         node = _converted(one, body, NodeTopology)
         if node.host.name is None:
             raise one.refuse("host.name", "this snapshot names no node", "the node's name")
+        domain = nvlink_domain(node)
+        before = said.setdefault(node.host.name, domain)
+        if before != domain:
+            message = f"{node.host.name} is in {domain or 'none'}, and before in {before or 'none'}"
+            raise one.refuse("fabric", message, "one NVLink domain a node")
         nodes.append((node.host.name, node))
     blocks = nvlink_blocks(nodes)
     if not blocks:
         message = f"none of the {len(nodes)} nodes here names an NVLink domain"
         raise objects[0].refuse("fabric", message, "GPUs with a cluster_uuid and a clique_id")
-    return ClusterTopology(source=FabricSource.INSPECT, blocks=blocks)
+    unplaced = tuple(name for name, domain in said.items() if domain is None)
+    return ClusterTopology(source=FabricSource.INSPECT, blocks=blocks, unplaced=unplaced)
 
 
 def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:

@@ -34,7 +34,8 @@ class HostLists:
         """The names of a list in its order, each as often as it stands there.
 
         Raises ParseError for what Slurm refuses: a bracket that is not closed, an empty range, one
-        with letters in it or that counts down, one of more than 65,536 numbers.
+        with letters in it or that counts down, one of more than 65,536 numbers; and for digits of
+        other scripts, which look like a number and are none.
         """
         found: list[str] = []
         at = 0
@@ -46,6 +47,8 @@ class HostLists:
             part = _PART.match(text, at)
             if part is None:
                 raise place.refuse(f"the bracket in {_short(text[at:])} has no other", _EXPECTED)
+            if not part[0].isascii():
+                _refuse_foreign(part[0], place)
             found += self._expanded(part[0], place)
             at = part.end()
         return tuple(found)
@@ -67,6 +70,12 @@ class HostLists:
             if names > 1 or len(pieces) > 1
             else ([pieces[0][0]])
         )
+
+
+def _refuse_foreign(part: str, place: Place) -> None:
+    digit = next((one for one in part if one.isdecimal() and not one.isascii()), None)
+    if digit is not None:
+        raise place.refuse(f"{digit!r} in {_short(part)} is no digit from 0 to 9", _EXPECTED)
 
 
 def _numbers(ranges: str, part: str, place: Place) -> tuple[str, ...]:

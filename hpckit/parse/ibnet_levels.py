@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Final
 
+from hpckit.model.fabric import HIGHEST_LEVEL
+
 _ALIKE: Final = 0.5
 """The share of its neighbours by which a switch is told for a leaf with no or few nodes."""
 
@@ -23,8 +25,9 @@ Neighbours = Mapping[str, frozenset[str]]
 def switch_levels(neighbours: Neighbours, hosts: Mapping[str, int]) -> dict[str, int | None]:
     """The level of each switch by name, None where no cable leads to one with nodes.
 
-    `hosts` counts the ports of nodes on each. A spine on which a manager hangs stays a spine, and
-    a leaf whose nodes are all away a leaf.
+    So too for one that is more than HIGHEST_LEVEL cables away from those. `hosts` counts the ports
+    of nodes on each. A spine on which a manager hangs stays a spine, and a leaf whose nodes are all
+    away a leaf.
     """
     leaves, doubtful = _with_nodes(neighbours, hosts)
     levels = _distances(neighbours, leaves)
@@ -61,7 +64,7 @@ def _distances(neighbours: Neighbours, leaves: Iterable[str]) -> dict[str, int |
     levels: dict[str, int | None] = dict.fromkeys(neighbours)
     edge = list(leaves)
     level = 0
-    while edge:
+    while edge and level <= HIGHEST_LEVEL:
         levels.update(dict.fromkeys(edge, level))
         below = Counter(
             other for name in edge for other in neighbours[name] if levels[other] is None

@@ -36,9 +36,22 @@ class JsonObject:
         )
 
 
+class _Twice(ValueError):
+    """An object has a key twice, of which JSON would keep the last."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:60]!r} is there twice in one object")
+        self.key = key
+
+
 def json_objects(text: str, name: str) -> list[JsonObject]:
-    """The objects, in their order; `name` is the file's, for errors. Raises ParseError."""
-    decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+    """The objects, in their order; `name` is the file's, for errors.
+
+    Raises ParseError for what is no JSON, and for an object that has a key twice.
+    """
+    decoder = json.JSONDecoder(
+        parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object
+    )
     found: list[JsonObject] = []
     at = _after_space(text, 0)
     while at < len(text):
@@ -46,6 +59,9 @@ def json_objects(text: str, name: str) -> list[JsonObject]:
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise _refuse(text, name, error.pos, error.msg) from None
+        except _Twice as error:
+            second = _second(text, at, error.key)
+            raise _refuse(text, name, second, str(error), "each key once") from None
         except (RecursionError, ValueError) as error:
             raise _refuse(text, name, at, f"not readable: {error}") from None
         for one in value if isinstance(value, list) else [value]:
@@ -74,6 +90,34 @@ def _refuse_halves(found: list[JsonObject]) -> None:
             raise one.refuse("", f"{half} is half a character", "Unicode text") from None
         except RecursionError:
             raise one.refuse("", "nested too deeply", _EXPECTED) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return found
+
+
+def _second(text: str, begin: int, key: str) -> int:
+    """Where a key probably stands for the second time in one object; else where the text begins."""
+    written = json.dumps(key, ensure_ascii=False)
+    before = text.find(written, begin)
+    while before >= 0:
+        at = text.find(written, before + 1)
+        depth = 0
+        for char in text[before:at] if at >= 0 else "":
+            depth += {"{": 1, "}": -1}.get(char, 0)
+            if depth < 0:
+                break
+        if at >= 0 and depth == 0:
+            return at
+        before = at
+    return begin
 
 
 def _finite(text: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.model.fabric import Block, HostPort, Switch, SwitchLink
+from hpckit.model.fabric import HIGHEST_LEVEL, Block, HostPort, Switch, SwitchLink
 from hpckit.parse.slurm_text import Place
 
 _SHOWN: Final = 8
@@ -59,7 +59,7 @@ def tree_of(rows: Sequence[SwitchRow]) -> Tree:
     """The switches in their order, what joins them and where nodes hang.
 
     Raises ParseError for a name that stands twice, a child that is not there and a switch above
-    itself, with the line and the one that it contradicts.
+    itself, with the line and the one that it contradicts, and for one above HIGHEST_LEVEL.
     """
     by_name = {row.name: row for row in rows}
     _refuse_twins(rows, "switch")
@@ -68,6 +68,7 @@ def tree_of(rows: Sequence[SwitchRow]) -> Tree:
             if child not in by_name or child == row.name:
                 raise _refuse_child(row, child, len(rows))
     levels = _levels(by_name)
+    _refuse_high(rows, levels)
     return Tree(
         switches=tuple(
             Switch(
@@ -119,6 +120,14 @@ def _refuse_child(row: SwitchRow, child: str, rows: int) -> Exception:
         return row.place.refuse(f"switch {child} is its own child", "a child that is another one")
     message = f"{child}, a child of switch {row.name}, is none of the {rows} switches here"
     return row.place.refuse(message, f"a line SwitchName={child}")
+
+
+def _refuse_high(rows: Sequence[SwitchRow], levels: Mapping[str, int]) -> None:
+    for row in rows:
+        level = max(levels[row.name], row.level or 0)
+        if level > HIGHEST_LEVEL:
+            message = f"switch {row.name} is on level {level} of {len(rows)} switches"
+            raise row.place.refuse(message, f"a tree of levels 0 to {HIGHEST_LEVEL}")
 
 
 def _levels(by_name: Mapping[str, SwitchRow]) -> dict[str, int]:

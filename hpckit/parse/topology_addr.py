@@ -37,6 +37,7 @@ class _Read:
     links: dict[tuple[str, str], None] = field(default_factory=dict)
     ports: dict[tuple[str, str], None] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
+    unplaced: dict[str, None] = field(default_factory=dict)
 
 
 def parse_topology_addr(text: str, name: str) -> ClusterTopology:
@@ -84,6 +85,8 @@ def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place)
 
 def _hang(read: _Read, node: str, above: list[str], place: Place) -> None:
     """Note the switches above a node; of those of one level, each may be above those below."""
+    if not any(above):
+        read.unplaced[node] = None
     lower: tuple[str, ...] = ()
     for level, names in enumerate(reversed(above)):
         here = read.lists.names(names, place)
@@ -120,4 +123,5 @@ def _topology(read: _Read) -> ClusterTopology:
             Block(name=name, nodes=tuple(dict.fromkeys(nodes)))
             for name, nodes in read.blocks.items()
         ),
+        unplaced=tuple(read.unplaced),
     )

@@ -97,6 +97,8 @@ def _lines(text: str, name: str) -> Iterator[tuple[Place, str]]:
 
 def _read_line(read: _Read, place: Place, line: str) -> None:
     key, value, at = _pair(place, line, 0, tuple(_INSIDE))
+    if not value:
+        raise place.refuse(f"{key} is empty", f"{key}=…")
     said: dict[str, str] = {}
     while line[at:].strip():
         inner, text, at = _pair(place, line, at, _INSIDE[key])

@@ -15,6 +15,7 @@ from hpckit.errors import ParseError
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import (
     FABRIC_SCHEMA,
+    HIGHEST_LEVEL,
     Block,
     Cable,
     ClusterTopology,
@@ -134,13 +135,14 @@ TOPOLOGIES = st.builds(
         st.builds(
             Switch,
             name=NAMES,
-            level=NUMBERS,
+            level=st.none() | st.integers(0, HIGHEST_LEVEL),
             guid=MAYBE,
             description=MAYBE,
             ports=NUMBERS,
             link_speed=MAYBE,
         ),
         max_size=2,
+        unique_by=lambda switch: switch.name,
     ).map(tuple),
     links=st.lists(
         st.builds(
@@ -148,7 +150,7 @@ TOPOLOGIES = st.builds(
             lower=NAMES,
             upper=NAMES,
             cables=st.none() | st.lists(CABLES, max_size=2).map(tuple),
-        ),
+        ).filter(lambda link: link.cables is not None or link.lower < link.upper),
         max_size=2,
     ).map(tuple),
     ports=st.lists(
@@ -170,13 +172,14 @@ TOPOLOGIES = st.builds(
         st.builds(
             Block,
             name=NAMES,
-            nodes=st.lists(NAMES, max_size=2).map(tuple),
+            nodes=st.lists(NAMES, max_size=2, unique=True).map(tuple),
             index=NUMBERS,
             size=NUMBERS,
             domain=MAYBE,
             is_aggregated=st.booleans(),
         ),
         max_size=2,
+        unique_by=lambda block: block.name,
     ).map(tuple),
     block_sizes=st.lists(st.integers(1, 99), max_size=2).map(tuple),
     rails=st.lists(
@@ -185,6 +188,7 @@ TOPOLOGIES = st.builds(
     ).map(tuple),
     planes=st.just(()) | st.just((("a", "b"), ("c",))),
     partitions=st.lists(NAMES, max_size=2).map(tuple),
+    unplaced=st.lists(NAMES, max_size=2, unique=True).map(tuple),
 ).map(with_switches)
 
 
@@ -215,7 +219,7 @@ def test_any_text_is_a_topology_or_a_parse_error(text: str) -> None:
         parse_scontrol_topology(text)
 
 
-@given(st.lists(TOPOLOGIES, min_size=1, max_size=3))
+@given(st.lists(TOPOLOGIES, min_size=1, max_size=3, unique_by=lambda one: one.name or one))
 def test_documents_are_read_back(topologies: list[ClusterTopology]) -> None:
     """What hpckit writes as hpckit.fabric/1 is read as it was: one object a line, or a list."""
     lines = [document(one) for one in topologies]

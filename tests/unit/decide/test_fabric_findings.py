@@ -407,3 +407,16 @@ def test_a_place_in_slurms_tree_is_one() -> None:
             "2 nodes on each of s0, s1; in a tree a node hangs on one leaf",
         ),
     ]
+
+
+def test_a_node_is_in_one_block() -> None:
+    """Those in two are told together; a block of blocks has its nodes again by design."""
+    (topology,) = read_fabric(
+        b"BlockName=b1 BlockIndex=0 Nodes=n[1-3] BlockSize=3\n"
+        b"BlockName=b2 BlockIndex=1 Nodes=n[3-5] BlockSize=3\n"
+        b"AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[1-5] BlockSize=6\n",
+        "scontrol",
+    )
+    assert [(one.rule, one.subject, one.because) for one in fabric_findings(topology)] == [
+        ("node-two-blocks", "n3", "1 node in each of b1, b2; a node is in one block"),
+    ]

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hpckit.app.fabric import read_fabric
 from hpckit.decide.locality import locality_of
+from hpckit.decide.placement_instance import Speeds, make_instance
 from hpckit.decide.slurm_tree import slurm_tree
+from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import Block, ClusterTopology
+from hpckit.model.fabric import (
+    Block,
+    ClusterTopology,
+    FabricSource,
+    HostPort,
+    Switch,
+    SwitchLink,
+)
 from hpckit.model.locality import ROOT, Locality
 from hpckit.parse.topology_conf import parse_topology_conf
 from hpckit.render.topology_conf import topology_conf_text
@@ -21,6 +32,7 @@ from tests.unit.parse.slurm_records import RECORDS
 from tests.unit.render.fabrics import FABRICS, blocks, cabled, tree
 
 NDR = "ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out"
+SPEEDS = Speeds(nic_bytes_per_s=1e9, nvlink_bytes_per_s=1e9, oversubscription=2.0)
 TWO_RAILS = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
 
 
@@ -75,6 +87,71 @@ def test_nvlink_domains_lie_inside_a_leaf_or_around_it() -> None:
     assert found.path("n4")[-1] == found.path("n1")[-1]
 
 
+def at_depths() -> ClusterTopology:
+    """Hosts on t > m > l, t > m, t, and nowhere."""
+    chains = {"a": ["t", "m", "l"], "b": ["t", "m", "l"], "c": ["t", "m"], "d": ["t"], "e": []}
+    hosts = [{"InstanceId": name, "NetworkNodes": above} for name, above in chains.items()]
+    (found,) = read_fabric(json.dumps(hosts).encode(), "aws.json")
+    return found
+
+
+def names(locality: Locality, node: str) -> list[str]:
+    """The domains around a node, the lowest first."""
+    return [locality.domains[at].name for at in locality.path(node)]
+
+
+def test_a_host_is_where_it_is_told_to_be() -> None:
+    """One of which less is told is in the domain of the switch that is told, beside leaves."""
+    found = locality_of(at_depths())
+    assert names(found, "a") == names(found, "b") == ["l", "m", "t"]
+    assert names(found, "c") == ["m", "t"]
+    assert names(found, "d") == ["t"]
+    assert (found.unknown, names(found, "e")) == (("e",), [])
+    assert [domain.level for domain in found.domains] == [1, 2, 3]
+
+
+def test_a_block_of_hosts_that_are_told_less() -> None:
+    """It is below the switch that is told."""
+    block = Block(name="x", nodes=("c",), domain="u.1")
+    found = locality_of(replace(at_depths(), blocks=(block,)))
+    assert names(found, "c") == ["x", "m", "t"]
+    assert names(found, "a") == ["l", "m", "t"]
+
+
+def test_hosts_beside_leaves_get_a_leaf_for_slurm() -> None:
+    """A switch of Slurm has nodes or switches, so the file has one leaf more for each such."""
+    back = parse_topology_conf(topology_conf_text(slurm_tree(at_depths())), "topology.conf")
+    found = locality_of(back)
+    assert groups(found) == {frozenset("ab"), frozenset("c"), frozenset("d")}
+    assert [len(found.path(node)) for node in "abcd"] == [3, 3, 3, 2]
+    assert found.path("a")[1] == found.path("c")[1]
+
+
+def test_levels_cost_what_exists() -> None:
+    """Neither a high number of a level nor a chain of 20,000 switches is gone through."""
+    found = locality_of(chain("a", "t", "b", level=10**9))
+    assert [len(found.path(node)) for node in ("n1", "n2")] == [2, 2]
+    nodes = ("n1", "n2")
+    assert len(make_instance(nodes, found, (), SPEEDS).nodes) == 2
+    switches = [f"s{at}" for at in range(20_000)]
+    assert len(locality_of(chain(*switches)).path("n1")) == 2
+
+
+def chain(*switches: str, level: int | None = None) -> ClusterTopology:
+    """Switches one after the other with a node at each end; those between are on a level."""
+    ends = {switches[0]: "n1", switches[-1]: "n2"}
+    told = level is not None
+    return ClusterTopology(
+        source=FabricSource.IBNETDISCOVER,
+        switches=tuple(
+            Switch(name=one, level=(0 if one in ends else level) if told else None)
+            for one in switches
+        ),
+        links=tuple(SwitchLink(lower=a, upper=b) for a, b in pairwise(switches)),
+        ports=tuple(HostPort(node=node, switch=switch) for switch, node in ends.items()),
+    )
+
+
 def test_leaves_of_two_rails_are_one_place() -> None:
     """The nodes that hang on both join them."""
     found = locality_of(read(TWO_RAILS))
@@ -126,3 +203,10 @@ def test_what_slurm_told_stays_as_it_is() -> None:
     alone = replace(blocks({"b1": ["n1", "n2"], "b2": ["n3"]}), plugin=None)
     found = slurm_tree(alone)
     assert (found.plugin, found.block_sizes) == (TopologyKind.BLOCK, (1,))
+
+
+def test_blocks_without_nodes_are_no_topology_of_slurms() -> None:
+    """Of several one may be empty, as it is left out."""
+    with pytest.raises(RenderError, match="no node in 2 blocks"):
+        slurm_tree(blocks({"b1": [], "b2": []}, (2, 4)))
+    assert slurm_tree(blocks({"b1": [], "b2": ["n1"]})).nodes == ("n1",)

@@ -109,6 +109,60 @@ def test_ids_where_nothing_names_a_host() -> None:
     assert blocks(found) == {"u": ["v1"]}
 
 
+def test_hosts_are_told_at_different_depths() -> None:
+    """Each hangs on the innermost of what is told of it; one of which nothing is, on nothing."""
+    (found,) = parse_fabric(
+        json.dumps(
+            [
+                {"node": f"n{at}", "customerHPCIslandId": "i", "customerNetworkBlock": block,
+                 "customerLocalBlock": local}
+                for at, (block, local) in enumerate([("b", "l"), ("b", None), (None, None)])
+            ]
+            + [{"node": "n3", "customerHPCIslandId": None}]
+        ),
+        "oci.json",
+    )  # fmt: skip
+    assert leaves(found) == {"l": ["n0"], "b": ["n1"], "i": ["n2"]}
+    assert levels(found) == {"l": 0, "b": 1, "i": 2}
+    assert found.unplaced == ("n3",)
+
+
+def test_a_network_node_that_stands_twice_in_a_row_is_one() -> None:
+    """AWS does not say that they differ."""
+    (found,) = parse_fabric(host(NetworkNodes=["a", "b", "b"]), "aws.json")
+    assert leaves(found) == {"b": ["i-1"]}
+
+
+def test_a_sub_block_without_its_block_is_one() -> None:
+    """Of its cluster, and no block of the same id."""
+    places = [{"subblock": "s1"}, {"subblock": "s2"}, {"block": "s1"}]
+    (found,) = parse_fabric(
+        json.dumps(
+            [
+                {
+                    "name": f"n{at}",
+                    "resourceStatus": {"physicalHostTopology": {"cluster": "c"} | one},
+                }
+                for at, one in enumerate(places)
+            ]
+        ),
+        "gcp.json",
+    )
+    assert leaves(found) == {"c//s1": ["n0"], "c//s2": ["n1"], "c/s1": ["n2"]}
+    assert {upper for _, upper in parents(found)} == {"c"}
+
+
+def test_a_cluster_of_zeros_is_no_nvlink_domain() -> None:
+    """A GPU without such a fabric has it; its host is nowhere."""
+    zeros = "00000000-0000-0000-0000-000000000000"
+    given = [{"node": "n1", "clusterUUID": zeros, "cliqueId": 0},
+             {"node": "n2", "clusterUUID": "u", "cliqueId": 1}]  # fmt: skip
+    (found,) = parse_fabric(json.dumps(given), "azure.json")
+    assert (blocks(found), found.unplaced) == ({"u.1": ["n2"]}, ("n1",))
+    lines = parse_azure_domains(f"n1: {zeros}_0\nn2: {UUID}0_1\n", "x")
+    assert (blocks(lines), lines.unplaced) == ({f"{UUID}0.1": ["n2"]}, ("n1",))
+
+
 def host(**words: object) -> str:
     """One host of AWS, with other words."""
     return json.dumps({"InstanceId": "i-1", "NetworkNodes": ["a", "b"], **words})
@@ -124,6 +178,14 @@ def host(**words: object) -> str:
         (host(InstanceId=["i"]), "InstanceId: got a list; expected text"),
         (host() + host(NetworkNodes=["a", "c"]), "i-1 is at a > c, and before at a > b"),
         (host() + host(InstanceId="i-2", NetworkNodes=["c", "b"]), "b is below a and, for i-2"),
+        (
+            host(NetworkNodes=["a", "m", "b"]) + host(InstanceId="i-2", NetworkNodes=["b", "a"]),
+            "a is below itself, with what is told of i-2: a < b < m < a; expected none",
+        ),
+        (host(NetworkNodes=["a", "b", "a"]), "a is below itself"),
+        (host(NetworkNodes=["a", ""]), "NetworkNodes: got a text that is empty"),
+        (host(NetworkNodes=[f"n{at}" for at in range(66)]), "i-1 is below 66 others; .* most 65"),
+        ('{"node": "n", "clusterUUID": "0-0", "cliqueId": 0}', "none of the 1 hosts here has a"),
         (host() + '{"node": "n", "rackId": "r"}', "a host with the keys node, rackId"),
         (host() + '{"node": "n", "clusterUUID": "u"}', "a host with the keys node, clusterUUID"),
         ('[{"node": "n", "physicalHost": "c/r"}]', "got 'c/r'; expected /cluster/rack/host"),
@@ -147,6 +209,7 @@ def test_what_is_not_understood_is_an_error(text: str, words: str) -> None:
     [
         (f"h1: {UUID}0\n\nh2\n", 3, "is no host with its domain"),
         (f"h1: {UUID}0\nh1: {UUID}1\n", 2, "and in .* on line 1"),
+        ("h1: 00000000-0000-0000-0000-000000000000\n", 1, "none of the 1 hosts here is in an NV"),
     ],
 )
 def test_domains_that_contradict_each_other(text: str, line_no: int, words: str) -> None:
@@ -164,6 +227,12 @@ def test_domains_that_contradict_each_other(text: str, line_no: int, words: str)
         ("h1: 0x1\nSwitchName=a Nodes=0x1\nSwitchName=a Switches=b\n", 3, "b is none of the 1"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", 1, "no port is reached"),
         ("h1: 0x1\nSwitchName=a\n", 2, "is no host and no switch"),
+        (
+            "h1: 0x1\nSwitchName=s0 Nodes=0x1\n"
+            + "".join(f"SwitchName=s{at} Switches=s{at - 1}\n" for at in range(1, 99)),
+            67,
+            "switch s65 is 65 cables from the nearest port; expected at most 64",
+        ),
     ],
 )
 def test_switches_that_cannot_be(text: str, line_no: int, words: str) -> None:

@@ -90,6 +90,21 @@ def test_snapshots_of_nodes_tell_nvlink_domains() -> None:
     assert alone.nodes == ("t1",)
 
 
+def test_a_snapshot_without_a_domain_is_told() -> None:
+    """A cluster of zeros is none."""
+    zeros = "00000000-0000-0000-0000-000000000000"
+    given = [snapshot("t1", UUID), snapshot("n1", None), snapshot("n2", zeros)]
+    (found,) = parse_fabric("\n".join(given), "nodes.json")
+    assert (found.nodes, found.unplaced) == (("t1",), ("n1", "n2"))
+
+
+def test_what_is_unplaced_is_read_again() -> None:
+    """From hpckit's own document."""
+    (found,) = parse_fabric(snapshot("t1", UUID) + snapshot("n1", None), "nodes.json")
+    text = json.dumps({"schema": FABRIC_SCHEMA, "hpckit": "1", **to_tree(found)})
+    assert parse_fabric(text, "again.json") == (found,)
+
+
 def test_the_domain_of_most_gpus_is_the_nodes() -> None:
     """So that a GPU that is not in its fabric yet moves no node."""
     inside = Gpu(index=0, fabric=GpuFabric(cluster_uuid="a", clique_id=0))
@@ -103,6 +118,66 @@ def test_the_domain_of_most_gpus_is_the_nodes() -> None:
 
 
 FABRIC = json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"])})
+
+
+def changed(**words: object) -> str:
+    """The document of a tree of two levels, with other words."""
+    return json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"]), **words})
+
+
+def links(*pairs: tuple[str, str]) -> str:
+    """The same with other links."""
+    return changed(links=[{"lower": lower, "upper": upper} for lower, upper in pairs])
+
+
+def named(kind: str, *names: str) -> str:
+    """The same with switches or blocks of these names and nothing else."""
+    beside: dict[str, object] = {"links": [], "ports": []}
+    nodes: dict[str, object] = {"nodes": []} if kind == "blocks" else {}
+    return changed(**beside, **{kind: [{"name": name, **nodes} for name in names]})
+
+
+DAMAGED = [
+    (changed(switches=[{"name": "a", "level": 65}], links=[], ports=[]), "a has level 65; .* 64"),
+    (changed(switches=[{"name": "a", "level": -1}], links=[], ports=[]), "a has level -1; exp"),
+    (links(("leaf2", "leaf2")), "switch leaf2 is below itself, 1 of 3 in a ring; expected no"),
+    (links(("leaf2", "spine"), ("spine", "leaf2")), "is below itself, 2 of 3 in a ring"),
+    (named("switches", "a", "a"), "switches: 'a' is there 2 times; expected each once"),
+    (named("switches", ""), "switches: a name is empty"),
+    (named("blocks", "b", "b"), "blocks: 'b' is there 2 times"),
+    (changed(blocks=[{"name": "b", "nodes": ["n", "n"]}]), "nodes: 'n' is there 2 times"),
+    (changed(ports=[{"node": "", "switch": "leaf2"}]), "ports: a name is empty"),
+    (changed(name=""), "name: a name is empty"),
+    (changed(name="x") * 2, "name: 'x' is there twice; expected names of their own"),
+    (snapshot("n", UUID) + snapshot("n", "other"), "n is in other.1, and before in .*; expected"),
+    (snapshot("n", UUID) + snapshot("n", None), "n is in none, and before in 7e2b"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), DAMAGED, ids=range(len(DAMAGED)))
+def test_what_is_damaged_is_an_error(text: str, words: str) -> None:
+    """No source tells of such a fabric."""
+    with pytest.raises(ParseError, match=words):
+        parse_fabric(text, "file")
+
+
+def test_cables_may_lead_in_a_ring() -> None:
+    """And from a switch to itself: those are counted, and no order of a tree."""
+    pairs = [("leaf2", "spine"), ("spine", "leaf10"), ("leaf10", "leaf2"), ("spine", "spine")]
+    wires = [{"lower": one, "upper": other, "cables": [{}]} for one, other in pairs]
+    (found,) = parse_fabric(changed(links=wires), "file")
+    assert len(found.links) == 4
+
+
+def test_a_key_that_stands_twice_is_an_error() -> None:
+    """The error is where it stands again, not where another object has it too."""
+    text = (
+        '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["t", "l"]},\n'
+        '{"InstanceId": "i-2", "NetworkNodes": ["t", "l"],\n "NetworkNodes": ["t", "k"]}]}'
+    )
+    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice") as caught:
+        parse_fabric(text, "aws.json")
+    assert caught.value.line_no == 3
 
 
 @pytest.mark.parametrize(

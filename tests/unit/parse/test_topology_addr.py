@@ -49,6 +49,7 @@ def test_uneven_trees() -> None:
         "leaf1": 0, "spine1": 1, "core": 2, "leaf2": 0, "leaf3": 0, "spine2": 1, "other": 2,
     }  # fmt: skip
     assert leaves(found) == {"leaf1": ["n1", "n5"], "leaf2": ["n2"], "leaf3": ["n3"]}
+    assert found.unplaced == ("n4",)
     assert ("leaf2", "core") in parents(found)
     assert {("leaf3", "spine1"), ("leaf3", "spine2"), ("spine2", "other")} <= set(parents(found))
 
@@ -57,6 +58,7 @@ def test_a_flat_topology() -> None:
     """The pattern of each node is `node`."""
     found = parse_topology_addr("n1 n1 node\nn2 n2 node\n", NAME)
     assert (found.plugin, found.nodes) == (TopologyKind.FLAT, ())
+    assert found.unplaced == ("n1", "n2")
 
 
 def test_nodes_outside_of_blocks() -> None:

@@ -103,3 +103,31 @@ def test_ten_thousand_nodes() -> None:
     assert levels(found)["root"] == 3
     assert {len(nodes) for nodes in leaves(found).values()} == {20}
     assert len(parents(found)) == 500 + 26 + 2
+
+
+def test_a_tree_that_is_far_too_deep_is_an_error() -> None:
+    """The error has the line of the first switch that is too high; 64 levels above 0 are read."""
+    lines = [
+        "SwitchName=s0 Nodes=n1",
+        *(f"SwitchName=s{at} Switches=s{at - 1}" for at in range(1, 5000)),
+    ]
+    with pytest.raises(
+        ParseError, match="s65 is on level 65 of 5000 switches; expected a tree of levels 0 to 64"
+    ) as caught:
+        parse_topology_conf("\n".join(lines), NAME)
+    assert caught.value.line_no == 66
+    assert parse_topology_conf("\n".join(lines[:65]), NAME).switches[-1].level == 64
+
+
+@pytest.mark.parametrize("text", ['SwitchName="" Nodes=n1', 'BlockName="" Nodes=n1'])
+def test_a_name_that_is_empty_is_an_error(text: str) -> None:
+    """It would be no name in any other file."""
+    with pytest.raises(ParseError, match="Name is empty"):
+        parse_topology_conf(text, NAME)
+
+
+@pytest.mark.parametrize("names", ["gpu-\u0661", "gpu[\u0661-\u0663]"])
+def test_digits_of_other_scripts_are_an_error(names: str) -> None:
+    """They look like numbers, and Slurm takes them for none."""
+    with pytest.raises(ParseError, match="is no digit from 0 to 9"):
+        parse_topology_conf(f"SwitchName=a Nodes={names}", NAME)
