@@ -27,8 +27,8 @@ def order(words: list[str]) -> int | None:
     """Write the order of the nodes on standard input; None for a wrong command line, else 0 or 1.
 
     The words are the plan (`order.json`), the tasks of each node, and the folder to write into,
-    which is made. The file's path goes to standard output. Where there is no order, that is one line
-    and a file of why; the code is 0 where the plan is not of these nodes, and 1 where anything
+    which is made. The file's path goes to standard output. Where there is no order, that is one
+    line and a file of why; the code is 0 where the plan is not of these nodes, and 1 where anything
     went wrong.
     """
     if len(words) != _WORDS or not _is_count(words[1]):
@@ -91,17 +91,13 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
             nvlink_bytes_per_s=plan.nvlink_bytes_per_s,
             oversubscription=plan.oversubscription,
         ),
-        slurm_order=tuple(nodes),
+        listed=tuple(nodes),
         first=nodes[0],
     )
     try:
-        found = list(order_of(request))
+        return order_of(request), ""
     except PlanError as error:
         return (), error.message
-    # Rank 0 is on the first node whatever is known of it: there the others look for it.
-    at = found.index(nodes[0])
-    found[0], found[at] = found[at], found[0]
-    return found, ""
 
 
 def _read(path: str) -> OrderPlan:
