@@ -8,12 +8,15 @@ import pytest
 
 from hpckit.decide.placement import STRADDLING, TIME, place
 from hpckit.decide.placement_order import order_of
-from hpckit.decide.placement_request import PlacementRequest
+from hpckit.decide.placement_packing import node_grid
+from hpckit.decide.placement_pin import renumbered, turned
+from hpckit.decide.placement_request import PlacementRequest, instance_of
 from hpckit.model.mesh import Mesh, Pattern
 from tests.fakes.fabrics import mesh, request, tree
 
 DEAR = tree([[1, 3, 2]], seed=None)
 """Node 0 is alone on its leaf: whatever has rank 0 there straddles."""
+WIDE = mesh(("pipeline", 3, Pattern.CHAIN, 1e9), ("data", 4, Pattern.RING, 1e9))
 STAGES = mesh(("pipeline", 3, Pattern.CHAIN, 1e9), ("data", 2, Pattern.RING, 1e9))
 
 
@@ -60,10 +63,27 @@ def test_a_ring_is_turned_beside_a_node_that_nobody_knows() -> None:
     del known["n00006"]
     ring = mesh(("data", 7, Pattern.RING, 1e9))
     one = request(replace(locality, domain_of=known), ring, nodes=tuple(locality.domain_of))
+    instance = instance_of(one)
+    assert turned(instance, node_grid(ring, 1), range(7), 4) == [4, 5, 3, 0, 1, 2, 6]
     free, pinned = place(one), place(replace(one, first="n00004"))
-    assert pinned.orders.placed[0] == "n00004"
     assert pinned.orders.placed[-1] == "n00006"
     assert pinned.objectives[TIME].placed == pytest.approx(free.objectives[TIME].placed)
+
+
+def test_numbered_anew_an_order_has_the_same_groups() -> None:
+    """With another node in front, along every axis, whatever its pattern is."""
+    instance = instance_of(request(tree([[4, 5, 3]], seed=1), WIDE))
+    order = list(range(12))
+    found = list(renumbered(instance, node_grid(WIDE, 1), order, 7))
+    assert len(found) == 2
+    for one in found:
+        assert one[0] == 7
+        for axis in instance.traffic:
+            groups = [
+                {frozenset(nodes[at] for at in group.nodes) for group in axis.groups}
+                for nodes in (order, one)
+            ]
+            assert groups[0] == groups[1]
 
 
 def test_rank_0_is_on_its_node_where_nobody_knows_that_one() -> None:
