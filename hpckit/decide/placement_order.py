@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from hpckit.decide.placement_instance import Instance
@@ -28,13 +29,19 @@ def order_of(request: PlacementRequest) -> tuple[str, ...]:
 def found_orders(
     instance: Instance, request: PlacementRequest, first: str | None
 ) -> tuple[Found, Found | None]:
-    """The best order, and the best of those that have `first` in front; None where that is None."""
+    """The best order, and the best of those that have `first` in front; None where that is None.
+
+    They are one where nothing is better about any other: then a job has the order that is shown.
+    """
     grid = node_grid(request.mesh, request.ranks_per_node)
     search = Search(instance, grid, _candidates(instance, request))
     free = search.free()
     if first is None:
         return free, None
-    return free, search.pinned(instance.nodes.index(first))
+    pinned = search.pinned(instance.nodes.index(first))
+    if pinned.is_no_worse(free):
+        free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
+    return free, pinned
 
 
 def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int]]:

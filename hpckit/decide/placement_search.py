@@ -31,16 +31,26 @@ _STALE: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An order, its predicted time, and the least time of all orders that it was chosen from."""
+    """An order, what it is worth, and the least time of all orders that it was chosen from."""
 
     order: Sequence[int]
     time_s: float
+    split: int
+    hop_bytes: float
     least_s: float
 
     @property
     def is_least(self) -> bool:
         """Whether none of them is faster; else it was taken for its groups."""
         return self.time_s <= self.least_s * (1 + _TOLERANCE)
+
+    def is_no_worse(self, other: Found) -> bool:
+        """Than another order, by nothing that orders are chosen by."""
+        return (
+            self.time_s <= other.time_s * (1 + _TOLERANCE)
+            and self.split <= other.split
+            and self.hop_bytes <= other.hop_bytes * (1 + _TOLERANCE)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,9 @@ class Search:
 
     def _found(self, tried: Sequence[_Tried]) -> Found:
         best = self._best(tried)
-        return Found(best.order, best.time_s, min(one.time_s for one in tried))
+        hop_bytes = Loads(self._instance, best.order).hop_bytes()
+        least_s = min(one.time_s for one in tried)
+        return Found(best.order, best.time_s, best.split, hop_bytes, least_s)
 
     def _swaps(self, firsts: Sequence[list[int]], kept: int = 0) -> Iterator[list[int]]:
         """What swaps make of some orders, each with its part of the budget."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.decide.placement import STRADDLING, TIME, place
+from hpckit.decide.placement import HOP_BYTES, STRADDLING, TIME, place
 from hpckit.decide.placement_order import order_of
 from hpckit.decide.placement_packing import node_grid
 from hpckit.decide.placement_pin import renumbered, turned
@@ -54,6 +54,21 @@ def test_a_first_node_that_costs_nothing_is_not_spoken_of(first: str | None) -> 
     """A ring is turned."""
     found = place(asked(mesh(("data", 6, Pattern.RING, 1e9)), first=first))
     assert not [one for one in found.notes if "rank 0" in one]
+
+
+def test_an_order_that_costs_a_job_nothing_is_shown_without_one_too() -> None:
+    """Of orders that are alike in all the one that begins with the first node of Slurm's list."""
+    one = request(tree([[3, 5, 4]], seed=1), WIDE)
+    for first in one.nodes:
+        listed = (first, *(node for node in one.nodes if node != first))
+        free = place(replace(one, listed=listed))
+        pinned = place(replace(one, listed=listed, first=first))
+        if pinned.objectives[HOP_BYTES].placed <= free.objectives[HOP_BYTES].placed:
+            assert free.orders.placed == pinned.orders.placed
+    ring = request(tree([[3, 5, 4]], seed=1), mesh(("data", 12, Pattern.RING, 1e9)))
+    for first in ring.nodes:
+        listed = (first, *(node for node in ring.nodes if node != first))
+        assert place(replace(ring, listed=listed)).orders.placed[0] == first
 
 
 def test_a_ring_is_turned_beside_a_node_that_nobody_knows() -> None:
