@@ -46,7 +46,8 @@ class PlaceQuestion:
     """What is asked: the nodes, what runs on them, and what the caller knows of the network.
 
     `gpus` are those of a node, as many as its ranks unless told. `node_bytes_per_s` is what a
-    node's NICs carry together in one direction. None is not told.
+    node's NICs carry together in one direction. None is not told. `is_job`: hpckit starts the job,
+    which keeps rank 0 on the first node of Slurm's list.
     """
 
     nodes: tuple[str, ...]
@@ -57,6 +58,7 @@ class PlaceQuestion:
     gpus: int | None = None
     node_bytes_per_s: float | None = None
     oversubscription: float | None = None
+    is_job: bool = False
 
 
 def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
@@ -65,6 +67,7 @@ def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
     locality = locality_of(topology)
     if topology.source in _WHOLE:
         _refuse_parted(question.nodes, locality, str(topology.source))
+    listed = tuple(sorted(question.nodes, key=table_order))
     request = PlacementRequest(
         nodes=question.nodes,
         ranks_per_node=question.ranks_per_node,
@@ -76,7 +79,8 @@ def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
             question.oversubscription,
         ),
         slurm_order=slurm_order(question.nodes, question.version, topology),
-        first=min(question.nodes, key=table_order, default=None),
+        listed=listed,
+        first=listed[0] if question.is_job and listed else None,
     )
     found = place(request, topology.plugin)
     return replace(

@@ -39,6 +39,7 @@ def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
         gpus=params["gpus_per_node"] or spec.resources.gpus_per_node or 1,
         node_bytes_per_s=None if gbits is None else gbits * 1e9 / 8,
         oversubscription=params["oversubscription"] or spec.place.oversubscription,
+        is_job=True,
     )
 
 

@@ -13,21 +13,23 @@ from hpckit.decide.placement_bounds import (
     least_straddling,
     least_time_s,
 )
-from hpckit.decide.placement_groups import spread
+from hpckit.decide.placement_groups import sending_axes, spread
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_loads import Loads
-from hpckit.decide.placement_order import first_index, given_orders
-from hpckit.decide.placement_packing import node_grid
+from hpckit.decide.placement_order import found_orders, given_orders
 from hpckit.decide.placement_request import PlacementRequest, instance_of
-from hpckit.decide.placement_search import best_order, pinned_order
+from hpckit.decide.placement_search import Found
 from hpckit.decide.traffic import AxisTraffic
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.placement import AxisGroups, Compared, Orders, Placement
+from hpckit.model.words import time_words
 
 TIME: Final = "step_comm_time_s"
 HOP_BYTES: Final = "hop_bytes"
 STRADDLING: Final = "straddling_groups"
 SPREAD: Final = "max_spread"
+_PRICE_FRAC: Final = 0.001
+"""That rank 0 stays on a certain node is said where it costs more than this part of the time."""
 
 
 def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Placement:
@@ -39,10 +41,11 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     """
     instance = instance_of(request)
     given = given_orders(instance, request)
-    found, is_pinned = _found(instance, request, given)
+    free, pinned = found_orders(instance, request, _job_first(request))
+    found = free if request.first is None or pinned is None else pinned
     hostname, shuffled = (_Judged(instance, order) for order in given[:2])
     slurm = _Judged(instance, given[2]) if len(given) > 2 else None  # noqa: PLR2004
-    judged = _Orders(_Judged(instance, found), hostname, slurm, shuffled)
+    judged = _Orders(_Judged(instance, found.order), hostname, slurm, shuffled)
     objectives = _objectives(instance, judged)
     groups = {
         traffic.axis.name: _axis_groups(instance, judged, i)
@@ -55,34 +58,44 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
             slurm=None if slurm is None else slurm.names,
             random=shuffled.names,
         ),
-        because=_because(objectives[TIME]),
+        because=_because(found, judged, request.first),
         objectives=objectives,
         groups=groups,
         notes=(
-            *(() if is_pinned else (_MOVED.format(request.first),)),
-            *_notes(instance, objectives, groups),
+            *_price(request, free, pinned),
+            *_notes(instance, objectives, {name: groups[name] for name in _sending(instance)}),
         ),
-        advice=tuple(placement_advice(request, instance, found, plugin)),
+        advice=tuple(placement_advice(request, instance, found.order, plugin)),
     )
 
 
-def _found(
-    instance: Instance, request: PlacementRequest, given: Sequence[Sequence[int]]
-) -> tuple[list[int], bool]:
-    """The order, and whether it begins with the node that rank 0 is to be on.
+def _job_first(request: PlacementRequest) -> str | None:
+    """The node on which a job of hpckit's has rank 0."""
+    if request.first is not None:
+        return request.first
+    return request.listed[0] if request.listed else None
 
-    It does unless one of the orders beside it were better then.
-    """
-    grid = node_grid(request.mesh, request.ranks_per_node)
-    found = best_order(instance, grid, given)
-    first = first_index(instance, request)
-    if first is None:
-        return found, True
-    pinned = pinned_order(instance, grid, given, found, first)
-    least_s = min(Loads(instance, order).total_s() for order in given)
-    if Loads(instance, pinned).total_s() <= least_s * (1 + 1e-9):
-        return pinned, True
-    return found, False
+
+def _sending(instance: Instance) -> Iterable[str]:
+    return (instance.traffic[axis].axis.name for axis in sending_axes(instance))
+
+
+def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iterable[str]:
+    """What it costs that a job has rank 0 on the first node of Slurm's list."""
+    if pinned is None or pinned.time_s <= free.time_s * (1 + _PRICE_FRAC):
+        return
+    times = time_words(pinned.time_s), time_words(free.time_s)
+    first = _job_first(request)
+    if request.first is None:
+        yield (
+            f"a job that hpckit starts keeps rank 0 on {first}, where programs look for it:"
+            f" {times[0]} a step, not {times[1]}"
+        )
+    else:
+        yield (
+            f"rank 0 stays on {first}, the first of Slurm's list, where programs look for it:"
+            f" {times[0]} a step; {times[1]} with another node first"
+        )
 
 
 class _Judged:
@@ -93,16 +106,19 @@ class _Judged:
         self.loads = Loads(instance, order)
         axes = range(len(instance.traffic))
         self._spread = [spread(instance, order, axis) for axis in axes]
+        self._sending = sending_axes(instance)
 
     def straddling(self, axis: int) -> int:
         """How many groups of an axis are on more than one leaf."""
         return sum(count > 1 for count in self._spread[axis])
 
     def all_straddling(self) -> int:
-        return sum(self.straddling(axis) for axis in range(len(self._spread)))
+        """Of the axes that send anything."""
+        return sum(self.straddling(axis) for axis in self._sending)
 
     def max_spread(self) -> int:
-        return max((count for counts in self._spread for count in counts), default=1)
+        """Of the axes that send anything."""
+        return max((count for axis in self._sending for count in self._spread[axis]), default=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +139,9 @@ class _Orders:
 
 
 def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
-    axes = instance.traffic
-    least_s = sum(map(least_time_s, axes, [instance] * len(axes), instance.floor_s))
+    traffic = instance.traffic
+    axes = [traffic[axis] for axis in sending_axes(instance)]
+    least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
     return {
         TIME: judged.compared(lambda one: one.loads.total_s(), least_s),
         HOP_BYTES: judged.compared(
@@ -153,11 +170,28 @@ def _axis_groups(instance: Instance, judged: _Orders, axis: int) -> AxisGroups:
     )
 
 
-def _because(time: Compared) -> str:
-    others = [time.hostname, time.random, *([] if time.slurm is None else [time.slurm])]
-    if time.placed < min(others) * (1 - 1e-9):
-        return "of all orders tried, its predicted time of communication in a step is the least"
-    return "no order tried has a predicted time less than this one's"
+def _because(found: Found, judged: _Orders, first: str | None) -> str:
+    """Why this order was taken, of those that begin with `first` where that is told."""
+    others = [judged.hostname, judged.random, *([] if judged.slurm is None else [judged.slurm])]
+    times = [one.loads.total_s() for one in others if first in (None, one.names[0])]
+    begin = "" if first is None else f" that begin with {first}"
+    if not found.is_least:
+        return (
+            f"of the orders tried{begin} that are no slower than those beside it, the fewest groups"
+            " straddle a leaf in it"
+        )
+    if found.time_s < min(times, default=float("inf")) * (1 - 1e-9):
+        return (
+            f"of all orders tried{begin}, its predicted time of communication in a step is the"
+            " least"
+        )
+    if judged.slurm is not None and judged.placed.names == judged.slurm.names:
+        return f"it is Slurm's own order: none tried{begin} is faster"
+    if judged.placed.names == judged.hostname.names:
+        return f"it is the order of host names: none tried{begin} is faster"
+    if first is None:
+        return "another order tried is as fast; none is faster"
+    return f"another order tried that begins with {first} is as fast; none of those is faster"
 
 
 def _notes(
@@ -185,10 +219,6 @@ def _worse(what: str, figures: Compared, time: Compared) -> Iterable[str]:
             return
 
 
-_MOVED: Final = (
-    "rank 0 is not on {}, the first of Slurm's list; a job keeps it there, for programs that look"
-    " for it there, and loses a little"
-)
 _ORDER_WORDS: Final = {
     "hostname": "the order of host names",
     "slurm": "Slurm's own order",

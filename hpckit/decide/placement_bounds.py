@@ -68,13 +68,19 @@ def least_hop_bytes(traffic: AxisTraffic, instance: Instance) -> float:
         return found
     group = traffic.groups[0]
     for level in range(len(instance.levels)):
+        domains = dict.fromkeys(instance.levels[level])
         counts = capacities(instance, level)
-        alone = sum(_least_out(traffic, group, count % len(group.nodes)) for count in counts)
+        alone = sum(
+            instance.cables[domain] * _least_out(traffic, group, count % len(group.nodes))
+            for domain, count in zip(domains, counts, strict=True)
+        )
         straddling = least_straddling(traffic, instance, level)
         parts = max(2, ceil(len(group.nodes) / max(counts)))
         crossings = parts if traffic.axis.pattern is Pattern.RING else 2 * (parts - 1)
         together = 0.0
-        if traffic.axis.pattern is not Pattern.ALL_TO_ALL:
+        # Where some domain has no cable out of it, a group can go that way.
+        all_cabled = all(instance.cables[domain] for domain in domains)
+        if traffic.axis.pattern is not Pattern.ALL_TO_ALL and all_cabled:
             together = straddling * crossings * hop_bytes_of(traffic.axis) * group.times
         found += 2 * max(alone, together)
     return found
@@ -103,10 +109,13 @@ def _least_out(traffic: AxisTraffic, group: NodeGroup, left_over: int) -> float:
 
 
 def _least_latency_s(traffic: AxisTraffic, instance: Instance) -> float:
-    has_nvlink = any(instance.nvlink)
-    size = min(len(set(group.nodes)) for group in traffic.groups)
-    for crossed in range(len(instance.levels)):
-        whole = sum(count // size for count in capacities(instance, crossed))
-        if whole >= len(traffic.groups) or not _is_regular(traffic):
-            return instance.latency_s(crossed, has_nvlink=has_nvlink)
-    return instance.latency_s(len(instance.levels), has_nvlink=has_nvlink)
+    """Of one step, in the nearest domains that can hold all groups."""
+    linked = {domain for domain in instance.levels[0] if instance.nvlink[domain]}
+    held = [[instance.capacity[domain] for domain in sorted(linked)]]
+    held += [capacities(instance, level) for level in range(len(instance.levels))]
+    widest = traffic.nodes_per_group
+    needed = len(traffic.groups) if _is_regular(traffic) else 1
+    for counts, latency_s in zip(held, instance.latencies_s, strict=False):
+        if sum(count // widest for count in counts) >= needed:
+            return latency_s
+    return instance.latencies_s[-1]

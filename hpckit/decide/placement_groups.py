@@ -20,11 +20,11 @@ def straddling(instance: Instance, order: Sequence[int], axis: int) -> int:
     return sum(count > 1 for count in spread(instance, order, axis))
 
 
-def only_axis(instance: Instance) -> int | None:
-    """The one axis that sends anything between nodes; None where none does, or several."""
+def sending_axes(instance: Instance) -> list[int]:
+    """The axes that send anything between nodes; all of them where none does."""
     found = [
         i
         for i, traffic in enumerate(instance.traffic)
         if traffic.groups and traffic.axis.bytes_per_rank
     ]
-    return found[0] if len(found) == 1 else None
+    return found or list(range(len(instance.traffic)))

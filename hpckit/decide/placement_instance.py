@@ -15,9 +15,9 @@ from hpckit.decide.traffic import AxisTraffic
 from hpckit.model.locality import ROOT, Locality
 
 NET_LATENCY_S: Final = 14e-6
-NVLINK_LATENCY_S: Final = 4e-6
-"""Of one step of a collective. Source: NCCL tuning.cc, hardware latencies of Simple, NET and
-NVLINK."""
+NVLINK_LATENCY_S: Final = 3.4e-6
+"""Of one step of a ring. Source: NCCL tuning.cc, hardware latencies of Ring/Simple, NET and NVLINK
+(4.0 µs there is that of a tree)."""
 LEVEL_LATENCY_S: Final = 0.5e-6
 """Two more switches on the way, about 0.25 µs each. Source: data sheets of NDR and HDR switches
 say 90 to 230 ns a hop."""
@@ -43,8 +43,10 @@ class Instance:
 
     `levels[l][node]` is its domain on level l, `capacity[domain]` the nodes in it, and
     `seconds_per_byte` of a domain that of what leads out. `nic_s` and `nvlink_s` are seconds per
-    byte of each node. `nvlink[domain]` tells that traffic inside takes no NIC. `fixed` nodes, at
-    the end of `nodes`, are in no domain that anybody knows and stay on the last positions.
+    byte of each node. `nvlink[domain]` tells that traffic inside takes no NIC. `cables[domain]` is
+    1 where a cable leads up out of it, and 0 where it is none of the network's: an NVLink domain,
+    or what stands in for one that is missing. `fixed` nodes, at the end of `nodes`, are in no
+    domain that anybody knows and stay on the last positions.
     `is_told`: the fabric says what leads out of every domain. `floor_s` is what the NICs of some
     node take in every order, axis by axis.
     """
@@ -54,6 +56,7 @@ class Instance:
     seconds_per_byte: tuple[float, ...]
     capacity: tuple[int, ...]
     nvlink: tuple[bool, ...]
+    cables: tuple[int, ...]
     nic_s: tuple[float, ...]
     nvlink_s: float
     traffic: tuple[AxisTraffic, ...]
@@ -66,11 +69,11 @@ class Instance:
         """Whether every node's NICs are alike and nothing passes by them."""
         return len(set(self.nic_s)) <= 1 and not any(self.nvlink)
 
-    def latency_s(self, crossed: int, *, has_nvlink: bool) -> float:
-        """Of one step between nodes that differ on so many levels."""
-        if crossed == 0 and has_nvlink:
-            return NVLINK_LATENCY_S
-        return NET_LATENCY_S + crossed * LEVEL_LATENCY_S
+    @property
+    def latencies_s(self) -> tuple[float, ...]:
+        """Of one step inside an NVLink domain, then between nodes that differ on 0, 1, … levels."""
+        levels = range(len(self.levels) + 1)
+        return NVLINK_LATENCY_S, *(NET_LATENCY_S + one * LEVEL_LATENCY_S for one in levels)
 
 
 def make_instance(
@@ -95,6 +98,7 @@ def make_instance(
         seconds_per_byte=_uplinks(levels, nic, locality, speeds, domain_count),
         capacity=tuple(capacity[domain] for domain in domains),
         nvlink=nvlink,
+        cables=tuple(int(_is_limit(i, locality)) for i in domains),
         nic_s=nic,
         nvlink_s=nvlink_s,
         traffic=traffic,
@@ -197,7 +201,9 @@ def _nic_floor_s(axis: AxisTraffic, nic_s: Sequence[float], nvlink_s: float | No
         return 0.0
     most, fastest_s = max(sent.values()), min(nic_s)
     if nvlink_s is not None:
-        return most * min(fastest_s, nvlink_s)
+        # A node's NICs and its NVLink work at once, but what one other node gets takes one of them.
+        both_s = 1 / (1 / fastest_s + 1 / nvlink_s)
+        return max(most * both_s, axis.most_to_one() * min(fastest_s, nvlink_s))
     # The slowest node is somewhere, and sends at least what the place with the least traffic does.
     least = min(sent.values()) if len(sent) == len(nic_s) else 0.0
     return max(most * fastest_s, least * max(nic_s))

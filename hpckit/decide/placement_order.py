@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_packing import node_grid
 from hpckit.decide.placement_request import PlacementRequest, instance_of
-from hpckit.decide.placement_search import best_order, pinned_order
+from hpckit.decide.placement_search import Found, Search
 
 _RANDOM_SEED: Final = 1
 
@@ -19,21 +21,27 @@ def order_of(request: PlacementRequest) -> tuple[str, ...]:
     Raises PlanError.
     """
     instance = instance_of(request)
-    given = given_orders(instance, request)
+    free, pinned = found_orders(instance, request, request.first)
+    found = free if pinned is None else pinned
+    return tuple(instance.nodes[node] for node in found.order)
+
+
+def found_orders(
+    instance: Instance, request: PlacementRequest, first: str | None
+) -> tuple[Found, Found | None]:
+    """The best order, and the best of those that have `first` in front; None where that is None.
+
+    They are one where nothing is better about any other: then a job has the order that is shown.
+    """
     grid = node_grid(request.mesh, request.ranks_per_node)
-    found = best_order(instance, grid, given)
-    first = first_index(instance, request)
-    if first is not None:
-        found = pinned_order(instance, grid, given, found, first)
-    return tuple(instance.nodes[node] for node in found)
-
-
-def first_index(instance: Instance, request: PlacementRequest) -> int | None:
-    """The node that rank 0 is to be on; None where that is any, or one that nobody knows."""
-    if request.first is None:
-        return None
-    found = instance.nodes.index(request.first)
-    return found if found < len(instance.nodes) - instance.fixed else None
+    search = Search(instance, grid, _candidates(instance, request))
+    free = search.free()
+    if first is None:
+        return free, None
+    pinned = search.pinned(instance.nodes.index(first))
+    if pinned.is_no_worse(free):
+        free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
+    return free, pinned
 
 
 def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int]]:
@@ -41,11 +49,32 @@ def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int
 
     In each the nodes that nobody knows come last, as they do in the order that is looked for.
     """
-    index = {node: i for i, node in enumerate(instance.nodes)}
     shuffled = list(range(len(instance.nodes)))
     random.Random(_RANDOM_SEED).shuffle(shuffled)  # noqa: S311  an order to compare with
-    orders = [[index[node] for node in sorted(instance.nodes)], shuffled]
+    orders = [_indices(instance, sorted(instance.nodes)), shuffled]
     if request.slurm_order is not None:
-        orders.append([index[node] for node in request.slurm_order])
+        orders.append(_indices(instance, request.slurm_order))
+    return [_fixed_last(instance, order) for order in orders]
+
+
+def _candidates(instance: Instance, request: PlacementRequest) -> list[list[int]]:
+    """Orders that the one found is no worse than, those first that people expect.
+
+    They are the same in a job, which does not know its Slurm's release: by leaf is what 26.05 does.
+    """
+    hostname, shuffled, *slurm = given_orders(instance, request)
+    natural = list(range(len(instance.nodes)))
+    listed = natural if request.listed is None else _indices(instance, request.listed)
+    listed = _fixed_last(instance, listed)
+    by_leaf = sorted(listed, key=lambda node: instance.levels[0][node])
+    return [*slurm, listed, by_leaf, natural, hostname, shuffled]
+
+
+def _indices(instance: Instance, names: Sequence[str]) -> list[int]:
+    index = {node: i for i, node in enumerate(instance.nodes)}
+    return [index[node] for node in names]
+
+
+def _fixed_last(instance: Instance, order: Sequence[int]) -> list[int]:
     known = len(instance.nodes) - instance.fixed
-    return [sorted(order, key=lambda node: max(0, node - known + 1)) for order in orders]
+    return sorted(order, key=lambda node: max(0, node - known + 1))

@@ -17,8 +17,9 @@ from hpckit.model.words import counted
 class PlacementRequest:
     """What is to be placed: `nodes` of `ranks_per_node` ranks each.
 
-    `slurm_order` is Slurm's own order of the nodes, None where it is not known. `first` is the node
-    that rank 0 is to be on, None where it may be on any.
+    `slurm_order` is Slurm's own order of the nodes, None where it is not known. `listed` are the
+    nodes as Slurm lists them, on the first of which a job of hpckit's has rank 0; None where nobody
+    tells. `first` is the node that rank 0 is to be on, None where it may be on any.
     """
 
     nodes: tuple[str, ...]
@@ -27,6 +28,7 @@ class PlacementRequest:
     locality: Locality
     speeds: Speeds
     slurm_order: tuple[str, ...] | None = None
+    listed: tuple[str, ...] | None = None
     first: str | None = None
 
 

@@ -7,15 +7,16 @@ the order is computed inside a job too.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.placement_bounds import least_straddling, least_time_s
-from hpckit.decide.placement_groups import only_axis, straddling
+from hpckit.decide.placement_groups import sending_axes, straddling
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_loads import Loads
 from hpckit.decide.placement_packing import Grid, packed_orders
-from hpckit.decide.placement_pin import swapped, turned
+from hpckit.decide.placement_pin import renumbered, swapped, turned
 
 _SEED: Final = 20_000
 _STEPS: Final = 8_000
@@ -23,99 +24,175 @@ _LEAST_STEPS: Final = 1_500
 _STEPS_BY_NODES: Final = 400_000
 _POLISHED: Final = 3
 _TOLERANCE: Final = 1e-9
+"""Times that differ by less, as a part, are the same."""
 _STALE: Final = 150
 """Swaps in vain, for each node up to this many, before the order is shaken."""
 
 
-def pinned_order(
-    instance: Instance,
-    grid: Grid,
-    given: Sequence[Sequence[int]],
-    order: Sequence[int],
-    first: int,
-) -> list[int]:
-    """The order with node `first` on position 0, turned where that costs nothing.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An order, what it is worth, and the least time of all orders that it was chosen from."""
 
-    Else it is the best of a swap that others mend, and of the `given` orders that begin with it.
+    order: Sequence[int]
+    time_s: float
+    split: int
+    hop_bytes: float
+    least_s: float
+
+    @property
+    def is_least(self) -> bool:
+        """Whether none of them is faster; else it was taken for its groups."""
+        return self.time_s <= self.least_s * (1 + _TOLERANCE)
+
+    def is_no_worse(self, other: Found) -> bool:
+        """Than another order, by nothing that orders are chosen by."""
+        return (
+            self.time_s <= other.time_s * (1 + _TOLERANCE)
+            and self.split <= other.split
+            and self.hop_bytes <= other.hop_bytes * (1 + _TOLERANCE)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An order with what it is compared by. `carried` is what all links are busy, together."""
+
+    order: list[int]
+    time_s: float
+    split: int
+    carried: float
+    is_given: bool
+
+
+class Search:
+    """Looks for an order; `given` are candidates, the most usual first.
+
+    An order is chosen by its time, then by how few groups straddle a leaf, then by its hop-bytes,
+    then a given one. Where one axis alone sends anything and nobody tells what uplinks carry, the
+    time rests on an assumption: then of those orders that are no slower than any given one the one
+    with the fewest straddling groups is chosen.
     """
-    judge = _Judge(instance)
-    best = turned(instance, grid, order, first)
-    if best is not None and judge.key(best) <= judge.key(order):
-        return best
-    search = _Search(Loads(instance, swapped(order, first)), len(order) - instance.fixed, kept=1)
-    if search.can_move:
-        search.run(_steps(len(order)) // _POLISHED)
-    found = [list(one) for one in given if one[0] == first]
-    found += [search.best, *([] if best is None else [best])]
-    return min(found, key=judge.key)
+
+    def __init__(self, instance: Instance, grid: Grid, given: Iterable[Sequence[int]]) -> None:
+        self._instance = instance
+        self._grid = grid
+        self._axes = sending_axes(instance)
+        traffic = instance.traffic
+        self._groups_first = (
+            len(self._axes) == 1
+            and not instance.is_told
+            and bool(traffic[self._axes[0]].axis.bytes_per_rank)
+        )
+        self._least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
+        self._least_split = sum(least_straddling(traffic[i], instance) for i in self._axes)
+        self._tried: dict[tuple[int, ...], _Tried] = {}
+        for order in given:
+            self._try(order, is_given=True)
+
+    def free(self) -> Found:
+        """The best order; never worse than any given one."""
+        for order in packed_orders(self._instance, self._grid):
+            self._try(order)
+        ranked = self._ranked(self._tried.values())
+        best = self._best(ranked)
+        if best.time_s > self._least_s * (1 + _TOLERANCE) or best.split > self._least_split:
+            for order in self._swaps([one.order for one in ranked[:_POLISHED]]):
+                self._try(order)
+        return self._found(list(self._tried.values()))
+
+    def pinned(self, first: int) -> Found:
+        """The best order with node `first` on position 0, after `free`.
+
+        It is never worse than a given one that begins with it.
+        """
+        best = self._best(list(self._tried.values()))
+        known = first < len(self._instance.nodes) - self._instance.fixed
+        pool = {id(one): one for one in self._tried.values() if one.order[0] == first}
+        same = turned(self._instance, self._grid, best.order, first) if known else None
+        if same is not None:
+            self._add(pool, same)
+        least = self._best(list(pool.values())) if pool else None
+        if least is None or _is_worse(least, best):
+            firsts = self._ranked(self._tried.values())[:_POLISHED]
+            for order in self._pinned_starts([best, *firsts], first):
+                self._add(pool, order)
+            starts = [one.order for one in self._ranked(pool.values())[:_POLISHED]]
+            for order in self._swaps(starts, kept=1):
+                self._add(pool, order)
+        return self._found(list(pool.values()))
+
+    def _pinned_starts(self, tried: Sequence[_Tried], first: int) -> Iterator[list[int]]:
+        for one in tried:
+            yield swapped(one.order, first)
+            yield from renumbered(self._instance, self._grid, one.order, first)
+
+    def _add(self, pool: dict[int, _Tried], order: Sequence[int]) -> None:
+        one = self._try(order)
+        pool[id(one)] = one
+
+    def _try(self, order: Sequence[int], *, is_given: bool = False) -> _Tried:
+        key = tuple(order)
+        if key not in self._tried:
+            time_s, carried = Loads(self._instance, order).worth()
+            split = sum(straddling(self._instance, order, axis) for axis in self._axes)
+            self._tried[key] = _Tried(list(order), time_s, split, carried, is_given)
+        return self._tried[key]
+
+    def _ranked(self, tried: Iterable[_Tried]) -> list[_Tried]:
+        """The likely best first, as those that are worth being improved."""
+
+        def key(one: _Tried) -> tuple[float, float, float]:
+            time_s = float(f"{one.time_s:.9e}")
+            if self._groups_first:
+                return one.split, time_s, one.carried
+            return time_s, one.split, one.carried
+
+        return sorted(tried, key=key)
+
+    def _best(self, tried: Sequence[_Tried]) -> _Tried:
+        left = tried
+        if self._groups_first:
+            given_s = [one.time_s for one in tried if one.is_given]
+            limit_s = min(given_s, default=float("inf")) * (1 + _TOLERANCE)
+            left = [one for one in left if one.time_s <= limit_s]
+            fewest = min(one.split for one in left)
+            left = [one for one in left if one.split == fewest]
+        left = _least(left, [one.time_s for one in left])
+        left = _least(left, [one.split for one in left])
+        if len(left) > 1:
+            left = _least(left, [Loads(self._instance, one.order).hop_bytes() for one in left])
+        return next((one for one in left if one.is_given), left[0])
+
+    def _found(self, tried: Sequence[_Tried]) -> Found:
+        best = self._best(tried)
+        hop_bytes = Loads(self._instance, best.order).hop_bytes()
+        least_s = min(one.time_s for one in tried)
+        return Found(best.order, best.time_s, best.split, hop_bytes, least_s)
+
+    def _swaps(self, firsts: Sequence[list[int]], kept: int = 0) -> Iterator[list[int]]:
+        """What swaps make of some orders, each with its part of the budget."""
+        movable = len(self._instance.nodes) - self._instance.fixed
+        steps = _steps(movable)
+        for order in firsts:
+            search = _Swaps(Loads(self._instance, order), movable, kept)
+            if not search.can_move:
+                return
+            search.run(steps // len(firsts))
+            yield search.best
 
 
-def best_order(instance: Instance, grid: Grid, given: Sequence[Sequence[int]]) -> list[int]:
-    """Node indices by position; never worse than any of the `given` orders in predicted time.
-
-    Where one axis alone sends anything and nobody tells what uplinks carry, the time rests on an
-    assumption: then fewer groups that straddle a leaf come before it.
-    """
-    candidates = [*packed_orders(instance, grid), *map(list, given)]
-    judge = _Judge(instance)
-    judged = sorted((judge.key(order), i) for i, order in enumerate(candidates))
-    firsts = [candidates[i] for _, i in judged[:_POLISHED]]
-    best, best_key = firsts[0], judged[0][0]
-    if not judge.is_best(best_key):
-        for order in _searched(instance, firsts):
-            key = judge.key(order)
-            if key < best_key:
-                best, best_key = order, key
-    if not judge.groups_first:
-        return best
-    least_s = min(Loads(instance, order).total_s() for order in [best, *given])
-    if Loads(instance, best).total_s() <= least_s * (1 + _TOLERANCE):
-        return best
-    return min([best, *map(list, given)], key=lambda order: Loads(instance, order).worth())
+def _is_worse(one: _Tried, other: _Tried) -> bool:
+    return one.time_s > other.time_s * (1 + _TOLERANCE) or one.split > other.split
 
 
-def _searched(instance: Instance, firsts: Sequence[list[int]]) -> Iterator[list[int]]:
-    """What swaps make of some orders, each with its part of the budget."""
-    movable = len(instance.nodes) - instance.fixed
-    steps = _steps(movable)
-    for order in firsts:
-        search = _Search(Loads(instance, order), movable)
-        if not search.can_move:
-            return
-        search.run(steps // len(firsts))
-        yield search.best
+def _least(tried: Sequence[_Tried], values: Sequence[float]) -> list[_Tried]:
+    """Those whose value is the least, but for rounding."""
+    most = min(values) * (1 + _TOLERANCE)
+    return [one for one, value in zip(tried, values, strict=True) if value <= most]
 
 
 def _steps(nodes: int) -> int:
     return max(_LEAST_STEPS, min(_STEPS, _STEPS_BY_NODES // max(1, nodes)))
-
-
-class _Judge:
-    """What orders are compared by, less is better: time, groups that straddle, what links carry."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        axis = only_axis(instance)
-        self._axes = [axis] if axis is not None else list(range(len(instance.traffic)))
-        self.groups_first = axis is not None and not instance.is_told
-        traffic = instance.traffic
-        self._least_s = sum(
-            least_time_s(one, instance, floor_s)
-            for one, floor_s in zip(traffic, instance.floor_s, strict=True)
-        )
-        self._least_groups = sum(least_straddling(traffic[i], instance) for i in self._axes)
-
-    def key(self, order: Sequence[int]) -> tuple[float, float, float]:
-        """The order's worth; times that differ by rounding alone are the same."""
-        time_s, carried = Loads(self._instance, order).worth()
-        split = sum(straddling(self._instance, order, axis) for axis in self._axes)
-        time_s = float(f"{time_s:.9e}")
-        return (split, time_s, carried) if self.groups_first else (time_s, split, carried)
-
-    def is_best(self, key: tuple[float, float, float]) -> bool:
-        """Whether no order can be better."""
-        time_s, split = (key[1], key[0]) if self.groups_first else key[:2]
-        return time_s <= self._least_s * (1 + _TOLERANCE) and split <= self._least_groups
 
 
 def _is_less(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -126,7 +203,7 @@ def _is_less(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[1] < other[1] * (1 - _TOLERANCE)
 
 
-class _Search:
+class _Swaps:
     """Swaps of two nodes on different leaves, kept where they make the order better.
 
     The first `kept` positions stay as they are.

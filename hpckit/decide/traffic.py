@@ -76,6 +76,14 @@ class AxisTraffic:
                 found[position] = found.get(position, 0.0) + more
         return found
 
+    def most_to_one(self) -> float:
+        """The most that a node sends to one other in a ring or a chain; 0 in an all-to-all."""
+        found: dict[tuple[int, int], float] = {}
+        if self.axis.pattern is not Pattern.ALL_TO_ALL:
+            for one, other, sent in self.edges or ():
+                found[one, other] = found.get((one, other), 0.0) + sent
+        return max(found.values(), default=0.0)
+
 
 def hop_bytes_of(axis: MeshAxis) -> float:
     """What a rank sends to its neighbour in a step: in a ring around, in a chain one way."""
@@ -105,7 +113,7 @@ def _traffic(mesh: Mesh, axis: MeshAxis, ranks_per_node: int) -> AxisTraffic:
     if axis.pattern is Pattern.ALL_TO_ALL:
         pairs = sum(len(group.nodes) * (len(group.nodes) - 1) for group in groups)
     edges: tuple[Edge, ...] | None = ()
-    if pairs > _MOST_PAIRS:
+    if axis.bytes_per_rank and pairs > _MOST_PAIRS:
         edges = None
     elif axis.bytes_per_rank:
         edges = tuple(edge for group in groups for edge in _edges(axis, group))

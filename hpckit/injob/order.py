@@ -90,17 +90,13 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
             nvlink_bytes_per_s=plan.nvlink_bytes_per_s,
             oversubscription=plan.oversubscription,
         ),
-        slurm_order=tuple(nodes),
+        listed=tuple(nodes),
         first=nodes[0],
     )
     try:
-        found = list(order_of(request))
+        return order_of(request), ""
     except PlanError as error:
         return (), error.message
-    # Rank 0 is on the first node whatever is known of it: there the others look for it.
-    at = found.index(nodes[0])
-    found[0], found[at] = found[at], found[0]
-    return found, ""
 
 
 def _read(path: str) -> OrderPlan:

@@ -122,6 +122,41 @@ def test_a_job_file_says_the_rest(run_hpckit: RunHpckit, tree: Path, job: Path) 
     assert (len(found["order"]), found["ranks_per_node"]) == (8, 1)
 
 
+def test_a_job_keeps_rank_0_on_the_first_node_of_slurms_list(
+    run_hpckit: RunHpckit, tmp_path: Path, job: Path
+) -> None:
+    """Without a JOB the order is free, and a note says what a job would take."""
+    fabric = tmp_path / "topology.conf"
+    fabric.write_text(
+        "SwitchName=a Nodes=n[2-4]\nSwitchName=b Nodes=n[5-6]\nSwitchName=c Nodes=n1\n"
+        "SwitchName=s Switches=a,b,c\n"
+    )
+    nodes = ("--nodelist", "n[1-6]", "--gpus-per-node", "8", "--fabric", fabric)
+    mesh = ("--mesh", "tensor=8,pipeline=3,data=2", "--volume", "pipeline=1e9,data=1e9")
+    words = (*nodes, *mesh)
+    free, pinned = document(run_hpckit, *words), document(run_hpckit, job, *words)
+    times = [one["objectives"]["step_comm_time_s"] for one in (free, pinned)]
+    assert free["order"][0] != "n1"
+    assert pinned["order"][0] == "n1"
+    assert times[0]["placed"] == pytest.approx(times[0]["lower_bound"])
+    assert times[0]["placed"] < times[1]["placed"]
+    for one in (free, pinned):
+        assert any("rank 0" in note and "80.06 ms" in note for note in one["notes"])
+
+
+def test_a_release_adds_no_better_order(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """The order of node numbers is tried whether or not Slurm's is known."""
+    fabric = tmp_path / "topology.conf"
+    fabric.write_text("SwitchName=a Nodes=n[1-12]\n")
+    nodes = ("--nodelist", "n[1-12]", "--gpus-per-node", "8", "--fabric", fabric)
+    mesh = ("--mesh", "tensor=8,pipeline=3,data=4")
+    found = [
+        document(run_hpckit, *nodes, *mesh, *more)["order"]
+        for more in ((), ("--slurm-version", "24.11"))
+    ]
+    assert found == [[f"n{i}" for i in range(1, 13)]] * 2
+
+
 def test_a_job_without_nodes_asks_for_them(run_hpckit: RunHpckit, tree: Path, job: Path) -> None:
     """A usage error that says how many."""
     job.write_text(JOB.replace('nodelist = "n[001-004]"', ""))

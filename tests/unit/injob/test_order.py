@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.app.place import speeds_of
+from hpckit.decide.locality import locality_of
+from hpckit.decide.mesh import mesh_of
+from hpckit.model.job import MeshAxis as JobAxis
 from hpckit.model.locality import Domain, Locality
 from hpckit.model.mesh import Mesh, MeshAxis, Pattern
 from hpckit.model.order_plan import OrderPlan, order_tree
+from hpckit.parse.topology_conf import parse_topology_conf
+from tests.conftest import RunHpckit
 from tests.unit.injob.conftest import Run
 
 NODES = [f"n{i}" for i in range(1, 9)]
@@ -75,6 +81,63 @@ def test_leaves_are_together(run: Run, tmp_path: Path) -> None:
     assert lines[::2] == lines[1::2]
     assert {frozenset(lines[:8]), frozenset(lines[8:])} == {frozenset(leaf) for leaf in LEAVES}
     assert sorted(lines[::2]) == NODES
+
+
+MADE = """\
+schema = "hpckit.job/1"
+name = "x"
+command = ["x"]
+[resources]
+nodes = 6
+ntasks_per_node = 2
+[parallel]
+tensor = 2
+pipeline = 3
+data = 2
+[place]
+volume = { pipeline = 1e9, data = 1e9 }
+"""
+TREES = {
+    "a first node alone": "SwitchName=a Nodes=n[02-04]\nSwitchName=b Nodes=n[05-06]\n"
+    "SwitchName=c Nodes=n01\nSwitchName=s Switches=a,b,c\n",
+    "leaves not by name": "SwitchName=b Nodes=n[05-06,02]\nSwitchName=a Nodes=n[01,03-04]\n"
+    "SwitchName=s Switches=a,b\n",
+    "one leaf": "SwitchName=a Nodes=n[01-06]\n",
+    "a node that nobody knows": "SwitchName=a Nodes=n[02-03,05]\nSwitchName=b Nodes=n[04,06]\n"
+    "SwitchName=s Switches=a,b\n",
+}
+
+
+@pytest.mark.parametrize("version", [None, "24.11", "26.05"])
+@pytest.mark.parametrize("text", TREES.values(), ids=TREES)
+def test_it_is_the_order_that_place_shows(
+    run: Run, run_hpckit: RunHpckit, tmp_path: Path, text: str, version: str | None
+) -> None:
+    """Of the job's file on the same network, whatever the release of Slurm is."""
+    fabric, job = tmp_path / "topology.conf", tmp_path / "job.toml"
+    fabric.write_text(text)
+    job.write_text(MADE)
+    nodes = [f"n{i:02}" for i in range(1, 7)]
+    words = ["place", str(job), "--nodelist", "n[01-06]", "--fabric", str(fabric)]
+    words += [] if version is None else ["--slurm-version", version]
+    shown = run_hpckit(*words, "--format", "order")
+    assert shown.returncode == 0, shown.stderr
+    speeds = speeds_of(1)
+    plan = OrderPlan(
+        mesh=mesh_of(
+            {JobAxis.TENSOR: 2, JobAxis.PIPELINE: 3, JobAxis.DATA: 2},
+            {JobAxis.PIPELINE: 1e9, JobAxis.DATA: 1e9},
+        ),
+        ranks_per_node=2,
+        locality=locality_of(parse_topology_conf(text, "topology.conf")),
+        nic_bytes_per_s=speeds.nic_bytes_per_s,
+        nvlink_bytes_per_s=speeds.nvlink_bytes_per_s,
+        oversubscription=speeds.oversubscription,
+        source="topology.conf",
+    )
+    done = ordered(run, tmp_path, written(tmp_path, plan), tasks="1", nodes=nodes)
+    assert hosts(done) == shown.stdout.split()
+    assert hosts(done)[0] == "n01"
 
 
 def test_the_file_is_of_one_line_a_launcher(run: Run, tmp_path: Path) -> None:
