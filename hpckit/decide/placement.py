@@ -16,13 +16,23 @@ from hpckit.decide.placement_bounds import (
 from hpckit.decide.placement_groups import spread
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_loads import Loads
+from hpckit.decide.placement_notes import Row, order_notes, unknown_note
 from hpckit.decide.placement_order import first_index, given_orders
 from hpckit.decide.placement_packing import node_grid
 from hpckit.decide.placement_request import PlacementRequest, instance_of
 from hpckit.decide.placement_search import best_order, pinned_order
 from hpckit.decide.traffic import AxisTraffic
 from hpckit.model.cluster import TopologyKind
-from hpckit.model.placement import AxisGroups, Compared, Orders, Placement
+from hpckit.model.domain_words import place_kind
+from hpckit.model.placement import (
+    BYTES_X_HOPS,
+    AxisGroups,
+    Compared,
+    Orders,
+    Placement,
+    spread_words,
+)
+from hpckit.units import short_bytes
 
 TIME: Final = "step_comm_time_s"
 HOP_BYTES: Final = "hop_bytes"
@@ -48,6 +58,7 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
         traffic.axis.name: _axis_groups(instance, judged, i)
         for i, traffic in enumerate(instance.traffic)
     }
+    places = place_kind(request.locality, instance.nodes)
     return Placement(
         orders=Orders(
             placed=judged.placed.names,
@@ -58,9 +69,11 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
         because=_because(objectives[TIME]),
         objectives=objectives,
         groups=groups,
+        places=places,
         notes=(
             *(() if is_pinned else (_MOVED.format(request.first),)),
-            *_notes(instance, objectives, groups),
+            *unknown_note(instance),
+            *order_notes(instance, found, objectives[TIME], _rows(objectives, groups, places)),
         ),
         advice=tuple(placement_advice(request, instance, found, plugin)),
     )
@@ -160,37 +173,18 @@ def _because(time: Compared) -> str:
     return "no order tried has a predicted time less than this one's"
 
 
-def _notes(
-    instance: Instance, objectives: Mapping[str, Compared], groups: Mapping[str, AxisGroups]
-) -> Iterable[str]:
-    if instance.fixed:
-        lost = ", ".join(instance.nodes[-instance.fixed :][:8])
-        yield f"placed last, also in the orders beside it: the fabric does not know {lost}"
-    for name, figures in objectives.items():
-        if name != TIME:
-            yield from _worse(name.replace("_", " "), figures, objectives[TIME])
+def _rows(
+    objectives: Mapping[str, Compared], groups: Mapping[str, AxisGroups], places: str
+) -> Iterable[Row]:
+    """The figures beside the time that are shown, in the words of the table."""
     for axis, found in groups.items():
-        yield from _worse(f"{axis} groups straddling", found.straddling, objectives[TIME])
-
-
-def _worse(what: str, figures: Compared, time: Compared) -> Iterable[str]:
-    """Where another order is better by this figure, and why it was not taken."""
-    for name in ("hostname", "slurm", "random"):
-        other = getattr(figures, name)
-        if other is not None and figures.placed > other * (1 + 1e-9):
-            yield (
-                f"{what}: {figures.placed:g} here, {other:g} in {_ORDER_WORDS[name]}; that one's"
-                f" predicted time is {getattr(time, name):.4g} s, this one's {time.placed:.4g} s"
-            )
-            return
+        if found.groups:
+            yield f"{axis} groups split", found.straddling, str
+    yield BYTES_X_HOPS, objectives[HOP_BYTES], short_bytes
+    yield spread_words(places), objectives[SPREAD], str
 
 
 _MOVED: Final = (
     "rank 0 is not on {}, the first of Slurm's list; a job keeps it there, for programs that look"
     " for it there, and loses a little"
 )
-_ORDER_WORDS: Final = {
-    "hostname": "the order of host names",
-    "slurm": "Slurm's own order",
-    "random": "a random order",
-}
