@@ -123,7 +123,7 @@ def test_what_got_worse_is_said() -> None:
     wanted = mesh(("data", 2, Pattern.RING, 1.0), ("pipeline", 6, Pattern.RING, 1e9))
     found = place(request(locality, wanted))
     assert found.groups["data"].straddling.placed > found.groups["data"].straddling.hostname
-    assert any("data groups straddling" in note and " s" in note for note in found.notes)
+    assert any("data groups split" in note and " ms" in note for note in found.notes)
     assert found.objectives[STRADDLING].placed > 0
 
 
