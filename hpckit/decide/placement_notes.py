@@ -8,6 +8,7 @@ from typing import Final
 from hpckit.decide.placement_busiest import busiest
 from hpckit.decide.placement_instance import Instance
 from hpckit.model.domain_words import short_names
+from hpckit.model.node_words import visible
 from hpckit.model.placement import ORDER_WORDS, STEP_TIME_WORDS, Compared
 from hpckit.model.words import counted
 from hpckit.units import short_time
@@ -15,6 +16,7 @@ from hpckit.units import short_time
 _SAME: Final = 1e-3
 """Times that differ by less than this part are the same to a person."""
 _LONGEST: Final = 200
+_FEW: Final = 3
 
 Row = tuple[str, Compared, Callable[[float], str]]
 """A row of the table: its name, its figures, and how one of them is written."""
@@ -25,10 +27,11 @@ def unknown_note(instance: Instance) -> Iterator[str]:
     lost = instance.nodes[len(instance.nodes) - instance.fixed :]
     if not lost:
         return
+    names = ", ".join(map(visible, lost)) if len(lost) <= _FEW else short_names(lost, _LONGEST)
     verb = "is" if len(lost) == 1 else "are"
     yield (
         f"{len(lost)} of {counted(len(instance.nodes), 'node')} {verb} placed last, in every order"
-        f" shown: the fabric does not know {short_names(lost, _LONGEST)}"
+        f" shown: the fabric does not know {names}"
     )
 
 

@@ -111,6 +111,17 @@ def test_a_tree_is_asked_for_fewer_leaf_switches() -> None:
     assert switches.startswith("--switches=1@2:00:00 (waits 2 h at most): 1 leaf instead of 4;")
 
 
+def test_leaf_switches_are_counted_not_nvlink_domains_on_them() -> None:
+    """Four nodes in NVLink domains of two are on one leaf of the tree."""
+    found = leaves([4, 4, 4, 4])
+    count = len(found.domains)
+    pairs = [Domain(name=f"b{at}", level=0, parent=at // 2, is_nvlink=True) for at in range(8)]
+    homes = {node: count + (int(node[1:]) - 1) // 2 for node in found.domain_of}
+    locality = replace(found, domains=(*found.domains, *pairs), domain_of=homes)
+    (switches,) = placed(locality, [1, 5, 9, 13], data(4), TopologyKind.TREE).advice
+    assert switches.startswith("--switches=1@2:00:00 (waits 2 h at most): 1 leaf instead of 4;")
+
+
 @pytest.mark.parametrize(
     ("nodes", "sent", "plugin"),
     [
