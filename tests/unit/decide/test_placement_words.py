@@ -139,6 +139,16 @@ def test_leaf_switches_are_asked_for_of_a_tree_alone(
     assert placed(leaves([8, 8, 8, 8]), nodes, data(4, sent), plugin).advice == ()
 
 
+def test_as_many_leaf_switches_are_not_asked_for_again() -> None:
+    """Other nodes of two leaves would be better here, but two leaves are what the job has."""
+    groups = mesh(("tensor", 8, RING, 0.0), ("data", 4, RING, 1e3), ("pipeline", 3, RING, 0.0))
+    nodes = [*range(1, 7), *range(9, 15)]
+    found = placed(leaves([8, 8]), nodes, groups, TopologyKind.TREE)
+    better = placed(leaves([8, 8]), range(1, 13), groups, TopologyKind.TREE)
+    assert better.objectives[TIME].placed < 0.98 * found.objectives[TIME].placed
+    assert found.advice == ()
+
+
 def test_blocks_are_asked_for_segments_and_to_be_alone() -> None:
     """Where what leads out of them is what is busiest; the nodes of others are counted by block."""
     found = placed(blocks([8, 8, 8]), [1, 2, 9, 10], all_to_all(4), TopologyKind.BLOCK).advice
