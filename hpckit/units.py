@@ -101,6 +101,24 @@ def format_duration(seconds: float) -> str:
     return format_slurm_time(whole)
 
 
+def short_time(seconds: float) -> str:
+    """A time with three digits, in the unit that shows them: `1.21 s`, `148 ms`, `31.4 µs`."""
+    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+        if seconds and float(f"{seconds * factor:.3g}") < 1000:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def short_bytes(size_bytes: float) -> str:
+    """A number of bytes with three digits and a decimal prefix: `18.9 TB`."""
+    value = float(f"{size_bytes:.3g}")
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} EB"
+
+
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """First and last of each run of consecutive numbers, from small to large."""
     found: list[tuple[int, int]] = []

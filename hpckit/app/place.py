@@ -7,20 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hpckit.decide.fabric_names import named_as
 from hpckit.decide.locality import locality_of
 from hpckit.decide.mesh import EQUAL_BYTES, mesh_of
 from hpckit.decide.placement import place
 from hpckit.decide.placement_instance import Speeds
 from hpckit.decide.placement_request import PlacementRequest
 from hpckit.decide.slurm_order import slurm_order, table_order
+from hpckit.decide.traffic import mesh_words
 from hpckit.errors import PlanError
 from hpckit.model.cluster import SlurmVersion
+from hpckit.model.domain_words import short_names
 from hpckit.model.fabric import ClusterTopology, FabricSource
 from hpckit.model.job import MeshAxis
 from hpckit.model.locality import Locality
 from hpckit.model.mesh import Mesh
 from hpckit.model.placement import Placement
 from hpckit.model.words import counted
+from hpckit.units import short_bytes
 
 GPU_NIC_BYTES_PER_S = 50e9
 """400 Gb/s for each GPU, as on DGX H100 and alike: taken where nobody tells."""
@@ -28,6 +32,7 @@ GPU_NVLINK_BYTES_PER_S = 450e9
 """NVLink of the fourth generation, one direction."""
 OVERSUBSCRIPTION = 2.0
 """Taken where a fabric does not tell what its uplinks carry."""
+_LONGEST: Final = 100
 
 
 _WHOLE: Final = frozenset(
@@ -47,7 +52,8 @@ class PlaceQuestion:
 
     `gpus` are those of a node, as many as its ranks unless told. `node_bytes_per_s` is what a
     node's NICs carry together in one direction. None is not told. `is_job`: hpckit starts the job,
-    which keeps rank 0 on the first node of Slurm's list.
+    which keeps rank 0 on the first node of Slurm's list. `is_even`: nobody told how many ranks a
+    node has, and they are dealt evenly.
     """
 
     nodes: tuple[str, ...]
@@ -59,11 +65,45 @@ class PlaceQuestion:
     node_bytes_per_s: float | None = None
     oversubscription: float | None = None
     is_job: bool = False
+    is_even: bool = False
+
+
+def even_ranks(sizes: Mapping[MeshAxis, int], nodes: int) -> int:
+    """How many ranks each node has where a mesh is dealt evenly. Raises PlanError."""
+    mesh = mesh_of(sizes, {})
+    each, rest = divmod(mesh.ranks, nodes)
+    if rest:
+        raise PlanError(
+            "the ranks of the mesh cannot be dealt evenly",
+            have=f"{counted(mesh.ranks, 'rank')} ({mesh_words(mesh)}) for {counted(nodes, 'node')}",
+            need=f"a multiple of {nodes} ranks",
+            hint="name as many nodes as divide the ranks, or say --gpus-per-node",
+        )
+    return each
+
+
+def fabric_for(nodes: Sequence[str], topology: ClusterTopology) -> ClusterTopology:
+    """The topology with the job's own names where they differ only by case or domain.
+
+    Raises PlanError where it knows none of the nodes.
+    """
+    found = named_as(topology, nodes)
+    there = found.nodes
+    if not nodes or not set(nodes).isdisjoint(there):
+        return found
+    own = short_names(there, _LONGEST) or "no node with a name"
+    raise PlanError(
+        f"{topology.source} knows none of the {counted(len(nodes), 'node')} of the job",
+        have=short_names(nodes, _LONGEST),
+        need="names that it has",
+        hint=f"it has {own}: name nodes of these, or the fabric of the job's nodes (--fabric)",
+    )
 
 
 def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
-    """The placement on a fabric, with what was assumed. Raises PlanError."""
+    """The placement on a fabric, with what was given and assumed. Raises PlanError."""
     mesh = mesh_of(question.sizes, question.volumes)
+    topology = fabric_for(question.nodes, topology)
     locality = locality_of(topology)
     if topology.source in _WHOLE:
         _refuse_parted(question.nodes, locality, str(topology.source))
@@ -85,6 +125,7 @@ def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
     found = place(request, topology.plugin)
     return replace(
         found,
+        given=tuple(_given(question, mesh, locality)),
         assumed=tuple(_assumed(question, mesh, locality)),
         notes=(*found.notes, *_cut_off(question.nodes, locality)),
     )
@@ -133,23 +174,53 @@ def _cut_off(nodes: Sequence[str], locality: Locality) -> Iterator[str]:
             )
 
 
-def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> list[str]:
-    found = []
+def _given(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[str]:
+    """What the caller said of traffic and network, also where the fabric leaves it no say."""
+    sent = [f"{axis.name} {short_bytes(axis.bytes_per_rank)}" for axis in mesh.axes
+            if axis.bytes_per_rank]  # fmt: skip
+    if question.volumes and sent:
+        yield f"{', '.join(sent)} a rank and step"
+    unused = ", which the fabric itself tells"
+    if question.node_bytes_per_s is not None:
+        gbits = question.node_bytes_per_s * 8 / 1e9
+        yield f"{gbits:g} Gb/s out of each node" + (
+            "" if _lacks_nics(question, locality) else unused
+        )
+    if question.oversubscription is not None:
+        yield f"{question.oversubscription:g}:1 out of each leaf" + (
+            "" if _lacks_uplinks(question, locality) else unused
+        )
+
+
+def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[str]:
+    """What nobody said, and what is taken."""
+    if question.is_even:
+        ranks, nodes = counted(mesh.ranks, "rank"), counted(len(question.nodes), "node")
+        yield f"{ranks} on {nodes}: {question.ranks_per_node} each (--gpus-per-node)"
     if not question.volumes:
-        found.append(f"every axis sends {EQUAL_BYTES / 1e9:g} GB a rank and step (--volume)")
+        yield f"every axis sends {EQUAL_BYTES / 1e9:g} GB a rank and step (--volume)"
     else:
         silent = [axis.name for axis in mesh.axes if not axis.bytes_per_rank]
         if silent:
-            found.append(f"nothing is sent along {', '.join(silent)} (--volume)")
-    told = locality.nic_bytes_per_s
-    if question.node_bytes_per_s is None and any(node not in told for node in question.nodes):
+            yield f"nothing is sent along {', '.join(silent)} (--volume)"
+    if question.node_bytes_per_s is None and _lacks_nics(question, locality):
         gpus = question.gpus or question.ranks_per_node
         gbits = gpus * GPU_NIC_BYTES_PER_S * 8 / 1e9
-        found.append(f"{gbits:g} Gb/s out of each node, 400 a GPU (--node-gbits)")
-    used = {domain for node in question.nodes for domain in locality.path(node)}
-    if question.oversubscription is None and any(
-        not locality.domains[i].uplink_bytes_per_s and locality.domains[i].parent != -1
-        for i in used
-    ):
-        found.append(f"{OVERSUBSCRIPTION:g}:1 out of each leaf and above (--oversubscription)")
-    return found
+        yield f"{gbits:g} Gb/s out of each node, 400 a GPU (--node-gbits)"
+    if question.oversubscription is None and _lacks_uplinks(question, locality):
+        yield f"{OVERSUBSCRIPTION:g}:1 out of each leaf and above (--oversubscription)"
+
+
+def _lacks_nics(question: PlaceQuestion, locality: Locality) -> bool:
+    return any(node not in locality.nic_bytes_per_s for node in question.nodes)
+
+
+def _lacks_uplinks(question: PlaceQuestion, locality: Locality) -> bool:
+    """Whether traffic may leave a domain of which nobody tells what leads out of it."""
+    inside = Counter(domain for node in question.nodes for domain in locality.path(node))
+    return any(
+        count < len(question.nodes)
+        and not locality.domains[at].uplink_bytes_per_s
+        and not locality.domains[at].is_nvlink
+        for at, count in inside.items()
+    )

@@ -35,7 +35,10 @@ FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
     help="The job's nodes, such as 'n[001-064]'; inside a job its own.",
 )
 @click.option(
-    "--gpus-per-node", type=click.IntRange(1, 1024), metavar="N", help="Ranks on each node."
+    "--gpus-per-node",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Ranks on each node; dealt evenly unless said.",
 )
 @click.option(
     "--mesh",
@@ -76,7 +79,8 @@ FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
     "--node",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="What one of the nodes looks like (`hpckit inspect --json`): its ranks are bound too.",
+    help="What one of the nodes looks like (`hpckit inspect --json`): its ranks are bound too."
+    " Without a mesh that alone is shown.",
 )
 @click.pass_context  # fmt: skip
 def command(ctx: click.Context, /, **params: Any) -> None:
@@ -85,20 +89,24 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     Without JOB the options say it all. Nothing is submitted or changed: the same order is computed
     again in the job, on the nodes that it gets.
     """
-    from hpckit.app.place import place_on
+    from hpckit.app.place import fabric_for, place_on
+    from hpckit.cli.place_node import binding_of, print_binding
 
     typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
     if typed and params["job"] is None:
         raise click.UsageError("--site is for a JOB")
     format_ = _format(params)
-    question = _question(params)
-    topology = fabric_of(params)
-    binding = _binding(params["node"], question.ranks_per_node)
-    if format_ == "cpu-bind" and binding is not None:
-        from hpckit.render.cpu_bind import cpu_bind_option
-
-        click.echo(f"--cpu-bind={cpu_bind_option(binding)}")
+    if _is_node_alone(params, format_):
+        print_binding(params["node"], params["gpus_per_node"], format_)
         return
+    question = _question(params)
+    if format_ == "cpu-bind":
+        print_binding(params["node"], question.ranks_per_node, format_)
+        return
+    topology = fabric_for(question.nodes, fabric_of(params))
+    binding = None
+    if params["node"] is not None:
+        binding = binding_of(params["node"], question.ranks_per_node)
     placement = place_on(question, topology)
     if format_ == "json":
         output.document(document(question, placement, binding))
@@ -108,14 +116,16 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _print(format_, question, topology, placement, params)
 
 
-def _binding(node: str | None, ranks: int) -> NodeBinding | None:
-    if node is None:
-        return None
-    from hpckit import wiring
-    from hpckit.app.captured import inspect_capture
-    from hpckit.decide.binding import bind_ranks
-
-    return bind_ranks(inspect_capture(*wiring.read_capture(node))[0], ranks)
+def _is_node_alone(params: dict[str, Any], format_: str) -> bool:
+    """Whether a node's binding is all that is asked for."""
+    if params["node"] is None or params["job"] is not None or params["mesh"] is not None:
+        return False
+    if format_ == "cpu-bind":
+        return True
+    is_alone = params["nodelist"] is None and params["fabric"] is None
+    if is_alone and format_ not in ("table", "json"):
+        raise click.UsageError(f"--format {format_} needs --mesh")
+    return is_alone
 
 
 def _format(params: dict[str, Any]) -> str:
@@ -133,25 +143,26 @@ def _format(params: dict[str, Any]) -> str:
 
 
 def _question(params: dict[str, Any]) -> PlaceQuestion:
-    from hpckit.app.place import PlaceQuestion
+    from hpckit.app.place import PlaceQuestion, even_ranks
     from hpckit.parse.mesh import parse_mesh, parse_volumes
 
     if params["job"] is not None:
         from hpckit.cli.place_job import question_of_job
 
         return question_of_job(params)
-    for option in ("mesh", "gpus_per_node"):
-        if params[option] is None:
-            raise click.UsageError(f"without a JOB, --{option.replace('_', '-')} is needed")
+    if params["mesh"] is None:
+        raise click.UsageError("without a JOB, --mesh is needed")
     gbits = params["node_gbits"]
+    nodes, sizes = nodes_of(params["nodelist"]), parse_mesh(params["mesh"])
     return PlaceQuestion(
-        nodes=nodes_of(params["nodelist"]),
-        ranks_per_node=params["gpus_per_node"],
-        sizes=parse_mesh(params["mesh"]),
+        nodes=nodes,
+        ranks_per_node=params["gpus_per_node"] or even_ranks(sizes, len(nodes)),
+        sizes=sizes,
         volumes={} if params["volume"] is None else parse_volumes(params["volume"]),
         version=slurm_version(params),
         node_bytes_per_s=None if gbits is None else gbits * 1e9 / 8,
         oversubscription=params["oversubscription"],
+        is_even=params["gpus_per_node"] is None,
     )
 
 
@@ -171,7 +182,9 @@ def _print(
     else:
         from hpckit.cli.place_svg import svg
 
-        click.echo(svg(question, topology, placement, params["axis"]), nl=False)
+        file = params["fabric"]
+        axis = params["axis"]
+        click.echo(svg(question, topology, placement, axis, file=file), nl=False)
 
 
 def _say(
@@ -183,14 +196,14 @@ def _say(
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.decide.locality import locality_of
     from hpckit.decide.mesh import mesh_of
+    from hpckit.model.domain_words import where_words
     from hpckit.report.placement_text import placement_lines
 
-    domain_of = locality_of(topology).domain_of
-    leaves = len({domain_of[node] for node in question.nodes if node in domain_of})
+    where = where_words(locality_of(topology), question.nodes)
     mesh = mesh_of(question.sizes, question.volumes)
     say(
         placement_lines(
-            placement, mesh, leaves=leaves, source=str(topology.source), width=screen_width()
+            placement, mesh, where=where, source=str(topology.source), width=screen_width()
         )
     )
     if binding is not None:

@@ -29,6 +29,10 @@ _SHARED: Final = 0.5
 a cable in the wrong leaf joins nothing, nor does a switch for storage on which all nodes hang."""
 
 
+_ABOVE_LEAVES: Final = 2
+"""The level of what is above blocks alone: no leaf, which is a switch."""
+
+
 class _Sets:
     """Names in sets that only grow together."""
 
@@ -267,7 +271,7 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
     top_of.update(of_node)
     above = [block for block in topology.blocks if block.is_aggregated]
     sizes = sorted({block.size or len(block.nodes) for block in above})
-    for level, size in enumerate(sizes, start=1):
+    for level, size in enumerate(sizes, start=_ABOVE_LEAVES):
         for block in above:
             if (block.size or len(block.nodes)) != size:
                 continue
@@ -276,7 +280,7 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
             parents.update(dict.fromkeys(below, len(domains) - 1))
             top_of.update(dict.fromkeys(block.nodes, len(domains) - 1))
     if len({*top_of.values()}) > 1:
-        domains.append(Domain(name="all blocks", level=len(sizes) + 1))
+        domains.append(Domain(name="all blocks", level=len(sizes) + _ABOVE_LEAVES))
         parents.update(dict.fromkeys({*top_of.values()}, len(domains) - 1))
     return Locality(
         domains=tuple(_with_parents(domains, parents)),

@@ -16,13 +16,23 @@ from hpckit.decide.placement_bounds import (
 from hpckit.decide.placement_groups import sending_axes, spread
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_loads import Loads
+from hpckit.decide.placement_notes import Row, order_notes, unknown_note
 from hpckit.decide.placement_order import found_orders, given_orders
 from hpckit.decide.placement_request import PlacementRequest, instance_of
 from hpckit.decide.placement_search import Found
 from hpckit.decide.traffic import AxisTraffic
 from hpckit.model.cluster import TopologyKind
-from hpckit.model.placement import AxisGroups, Compared, Orders, Placement
+from hpckit.model.domain_words import place_kind
+from hpckit.model.placement import (
+    BYTES_X_HOPS,
+    AxisGroups,
+    Compared,
+    Orders,
+    Placement,
+    spread_words,
+)
 from hpckit.model.words import time_words
+from hpckit.units import short_bytes
 
 TIME: Final = "step_comm_time_s"
 HOP_BYTES: Final = "hop_bytes"
@@ -51,6 +61,8 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
         traffic.axis.name: _axis_groups(instance, judged, i)
         for i, traffic in enumerate(instance.traffic)
     }
+    sent = {name: groups[name] for name in _sending(instance)}
+    places = place_kind(request.locality, instance.nodes)
     return Placement(
         orders=Orders(
             placed=judged.placed.names,
@@ -61,9 +73,11 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
         because=_because(found, judged, request.first),
         objectives=objectives,
         groups=groups,
+        places=places,
         notes=(
             *_price(request, free, pinned),
-            *_notes(instance, objectives, {name: groups[name] for name in _sending(instance)}),
+            *unknown_note(instance),
+            *order_notes(instance, found.order, objectives[TIME], _rows(objectives, sent, places)),
         ),
         advice=tuple(placement_advice(request, instance, found.order, plugin)),
     )
@@ -194,33 +208,12 @@ def _because(found: Found, judged: _Orders, first: str | None) -> str:
     return f"another order tried that begins with {first} is as fast; none of those is faster"
 
 
-def _notes(
-    instance: Instance, objectives: Mapping[str, Compared], groups: Mapping[str, AxisGroups]
-) -> Iterable[str]:
-    if instance.fixed:
-        lost = ", ".join(instance.nodes[-instance.fixed :][:8])
-        yield f"placed last, also in the orders beside it: the fabric does not know {lost}"
-    for name, figures in objectives.items():
-        if name != TIME:
-            yield from _worse(name.replace("_", " "), figures, objectives[TIME])
+def _rows(
+    objectives: Mapping[str, Compared], groups: Mapping[str, AxisGroups], places: str
+) -> Iterable[Row]:
+    """The figures beside the time that are shown, in the words of the table."""
     for axis, found in groups.items():
-        yield from _worse(f"{axis} groups straddling", found.straddling, objectives[TIME])
-
-
-def _worse(what: str, figures: Compared, time: Compared) -> Iterable[str]:
-    """Where another order is better by this figure, and why it was not taken."""
-    for name in ("hostname", "slurm", "random"):
-        other = getattr(figures, name)
-        if other is not None and figures.placed > other * (1 + 1e-9):
-            yield (
-                f"{what}: {figures.placed:g} here, {other:g} in {_ORDER_WORDS[name]}; that one's"
-                f" predicted time is {getattr(time, name):.4g} s, this one's {time.placed:.4g} s"
-            )
-            return
-
-
-_ORDER_WORDS: Final = {
-    "hostname": "the order of host names",
-    "slurm": "Slurm's own order",
-    "random": "a random order",
-}
+        if found.groups:
+            yield f"{axis} groups split", found.straddling, str
+    yield BYTES_X_HOPS, objectives[HOP_BYTES], short_bytes
+    yield spread_words(places), objectives[SPREAD], str

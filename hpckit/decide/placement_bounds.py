@@ -8,10 +8,12 @@ be out of reach; of one axis it is attained.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.traffic import AxisTraffic, NodeGroup, hop_bytes_of
+from hpckit.model.locality import ROOT
 from hpckit.model.mesh import Pattern
 
 
@@ -20,30 +22,61 @@ def capacities(instance: Instance, level: int) -> list[int]:
     return [instance.capacity[domain] for domain in dict.fromkeys(instance.levels[level])]
 
 
-def least_straddling(traffic: AxisTraffic, instance: Instance, level: int = 0) -> int:
-    """The fewest groups of nodes that can lie in more than one domain of a level.
+def least_straddling(traffic: AxisTraffic, instance: Instance) -> int:
+    """The fewest groups of nodes that can lie on more than one leaf, as `spread` counts them.
 
     Of groups of one size, each node in one of them, it is attained by packing alone.
     """
-    sizes = [len(set(group.nodes)) for group in traffic.groups]
-    if not sizes:
+    counts = list(_held(instance).values())
+    return _least_split(_known_sizes(traffic, instance), counts, is_apart=_is_apart(traffic))
+
+
+def _least_split(sizes: Sequence[int], counts: Sequence[int], *, is_apart: bool) -> int:
+    """The fewest groups of these sizes that cannot lie whole in places of these counts."""
+    parted = [size for size in sizes if size > 1]
+    if not parted or not counts:
         return 0
-    whole = sum(count // min(sizes) for count in capacities(instance, level))
-    if not _is_regular(traffic):
+    widest = max(counts)
+    too_wide = sum(size > widest for size in parted)
+    if not is_apart:
         # A node of several groups makes them whole together, so only what cannot fit is counted.
-        widest = max(capacities(instance, level))
-        return sum(size > widest for size in sizes)
-    return max(0, len(sizes) - whole)
+        return too_wide
+    whole = sum(count // min(parted) for count in counts)
+    return max(too_wide, len(parted) - whole, 0)
+
+
+def _held(instance: Instance) -> Counter[int]:
+    """How many of the nodes each leaf holds; those that nobody knows are on none."""
+    found = Counter(instance.homes)
+    del found[ROOT]
+    return found
+
+
+def _known_sizes(traffic: AxisTraffic, instance: Instance) -> list[int]:
+    """How many nodes that somebody knows each group has: the others keep the last positions."""
+    known = len(instance.nodes) - instance.fixed
+    return [
+        len({position for position in group.nodes if position < known}) for group in traffic.groups
+    ]
+
+
+def _is_apart(traffic: AxisTraffic) -> bool:
+    """Whether no node is in two groups."""
+    members = Counter(node for group in traffic.groups for node in set(group.nodes))
+    return max(members.values(), default=1) == 1
 
 
 def least_spread(traffic: AxisTraffic, instance: Instance) -> int:
-    """The fewest leaves on which the widest group can lie."""
+    """The fewest leaves on which the widest group can lie: two where some group has to be split."""
+    widest = max(_known_sizes(traffic, instance), default=1)
+    least = 2 if least_straddling(traffic, instance) else 1
     held = 0
-    for leaves, count in enumerate(sorted(capacities(instance, 0), reverse=True), start=1):
+    counts = sorted(_held(instance).values(), reverse=True)
+    for leaves, count in enumerate(counts, start=1):
         held += count
-        if held >= traffic.nodes_per_group:
-            return leaves
-    return 1
+        if held >= widest:
+            return max(least, leaves)
+    return least
 
 
 def least_time_s(traffic: AxisTraffic, instance: Instance, floor_s: float) -> float:
@@ -74,7 +107,8 @@ def least_hop_bytes(traffic: AxisTraffic, instance: Instance) -> float:
             instance.cables[domain] * _least_out(traffic, group, count % len(group.nodes))
             for domain, count in zip(domains, counts, strict=True)
         )
-        straddling = least_straddling(traffic, instance, level)
+        sizes = [len(group.nodes) for group in traffic.groups]
+        straddling = _least_split(sizes, counts, is_apart=True)
         parts = max(2, ceil(len(group.nodes) / max(counts)))
         crossings = parts if traffic.axis.pattern is Pattern.RING else 2 * (parts - 1)
         together = 0.0

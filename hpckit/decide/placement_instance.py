@@ -48,7 +48,8 @@ class Instance:
     or what stands in for one that is missing. `fixed` nodes, at the end of `nodes`, are in no
     domain that anybody knows and stay on the last positions.
     `is_told`: the fabric says what leads out of every domain. `floor_s` is what the NICs of some
-    node take in every order, axis by axis.
+    node take in every order, axis by axis. `home` is each node's lowest domain that a source tells
+    of, ROOT for one that nobody knows; on a level a stand-in is no such domain.
     """
 
     nodes: tuple[str, ...]
@@ -63,6 +64,12 @@ class Instance:
     fixed: int = 0
     is_told: bool = False
     floor_s: tuple[float, ...] = ()
+    home: tuple[int, ...] = ()
+
+    @property
+    def homes(self) -> tuple[int, ...]:
+        """Where groups are counted: `home`, or the lowest level where that is all there is."""
+        return self.home or self.levels[0]
 
     @property
     def is_uniform(self) -> bool:
@@ -107,6 +114,7 @@ def make_instance(
         floor_s=tuple(
             _nic_floor_s(axis, nic, nvlink_s if any(nvlink) else None) for axis in traffic
         ),
+        home=tuple(locality.domain_of.get(node, ROOT) for node in ordered),
     )
 
 

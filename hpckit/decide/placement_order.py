@@ -38,8 +38,10 @@ def found_orders(
     free = search.free()
     if first is None:
         return free, None
-    pinned = search.pinned(instance.nodes.index(first))
-    if pinned.is_no_worse(free):
+    index = instance.nodes.index(first)
+    pinned = search.pinned(index)
+    is_known = index < len(instance.nodes) - instance.fixed
+    if is_known and pinned.is_no_worse(free):
         free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
     return free, pinned
 

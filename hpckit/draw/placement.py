@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hpckit.draw.group_colours import NO_GROUP, PALETTE, group_colours
@@ -11,6 +12,7 @@ from hpckit.draw.placement_layout import layout_of
 from hpckit.draw.placement_tree import Unit, parts_of, units_of
 from hpckit.draw.svg import Drawing, Rect, Word, broken, fitted, rectangle, text_width
 from hpckit.model.locality import Locality
+from hpckit.units import short_time
 
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 40.0
@@ -24,6 +26,14 @@ _SWATCH: Final = 14.0
 _ORDERS: Final = ("as placed", "by host name")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is told of a placement: `words` below the title, the predicted times of both orders."""
+
+    words: tuple[str, ...] = ()
+    times_s: tuple[float, ...] = ()
+
+
 def placement_svg(
     locality: Locality,
     orders: tuple[Sequence[str], Sequence[str]],
@@ -32,6 +42,7 @@ def placement_svg(
     axis: str,
     ranks_per_node: int,
     title: str,
+    facts: Facts | None = None,
 ) -> str:
     """The placed order on the left, that of host names on the right, as an SVG file in itself.
 
@@ -41,7 +52,7 @@ def placement_svg(
     tells of, and a group in several of them counts as split. The same bytes for the same input.
     """
     picture = _Picture(locality, orders, groups, axis, ranks_per_node)
-    return picture.document(title)
+    return picture.document(title, facts or Facts())
 
 
 class _Picture:
@@ -60,6 +71,7 @@ class _Picture:
         self._axis = axis
         units = units_of(locality, orders[0])
         self._unit_of = {node: unit.index for unit in units for node in unit.nodes}
+        self._unknown = {unit.index for unit in units if unit.domain is None}
         self._kind = _kinds(units)
         of_place: list[list[int]] = [[] for _ in orders[0]]
         for number, places in enumerate(groups):
@@ -80,35 +92,44 @@ class _Picture:
         return list(found.values())
 
     def split(self, order: Sequence[str]) -> int:
-        """How many groups of an order are in more than one unit."""
+        """How many groups of an order are in more than one domain that the fabric knows."""
         return sum(
-            len({self._unit_of[order[place]] for place in group}) > 1 for group in self._groups
+            len({self._unit_of[order[place]] for place in group} - self._unknown) > 1
+            for group in self._groups
         )
 
-    def document(self, title: str) -> str:
+    def document(self, title: str, facts: Facts) -> str:
         drawing = Drawing()
         panel = max(_LEAST_W, self._layout.w)
         width = 2 * (panel + _MARGIN) + _BETWEEN
         y = _MARGIN + _TITLE * 0.8
         name = fitted(title, _TITLE, width - 2 * _MARGIN)
         drawing.label(_MARGIN, y, Word(text=name, size=_TITLE, is_bold=True))
-        for line in broken(self._facts(), _TEXT, width - 2 * _MARGIN, " · "):
+        known = (*facts.words, *self._facts())
+        for line in broken(known, _TEXT, width - 2 * _MARGIN, " · "):
             y += _LINE
             drawing.label(_MARGIN, y + 5, Word(text=line, size=_TEXT, colour=GREY))
         y += 36
-        counts = [self._count_words(order) for order in self._orders]
+        times = [f"predicted {short_time(one)}" for one in facts.times_s]
+        words = [
+            [*times[which : which + 1], self._count_words(order)]
+            for which, order in enumerate(self._orders)
+        ]
+        top = y + _LINE * len(words[0]) + 14
         told = []
         for which, order in enumerate(self._orders):
             x = _MARGIN + which * (panel + _BETWEEN)
             drawing.label(x, y, Word(text=_ORDERS[which], size=_HEAD, is_bold=True))
-            drawing.label(x, y + _LINE, Word(text=counts[which], size=_TEXT))
-            told.append(
-                draw_order(drawing, self._layout, self._coloured(order), (x, y + _LINE + 14))
-            )
-        y += _LINE + 14 + self._layout.h + 30
+            for at, line in enumerate(words[which], start=1):
+                drawing.label(x, y + at * _LINE, Word(text=line, size=_TEXT))
+            told.append(draw_order(drawing, self._layout, self._coloured(order), (x, top)))
+        y = top + self._layout.h + 30
         y = self._legend(drawing, y, width, is_told=all(told))
         about = ". ".join(
-            (*self._facts(), *(f"{name}: {c}" for name, c in zip(_ORDERS, counts, strict=True)))
+            (
+                *known,
+                *(f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True)),
+            )
         )
         return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
 

@@ -68,7 +68,7 @@ class Coloured:
         places = sorted(self.place[node] for node in nodes)
         ranks = format_indices(place * per + i for place in places for i in range(per))
         name = visible(nodes[0]) if len(nodes) == 1 else f"{short_names(nodes, 80)}"
-        where = "" if unit.domain is None else f" · {unit.kind} {short_names([unit.name], 60)}"
+        where = "" if unit.domain is None else f" · {_called(unit, 60)}"
         groups = self.of(nodes[0])
         told = f"{self.group_word} {number_text(groups, '+')}" if groups else "in no group"
         return f"{name}{where} · {told} · ranks {visible(ranks, _LONG)}"
@@ -120,16 +120,22 @@ def _draw_folded(drawing: Drawing, units: Iterable[tuple[_Pen, _Runs]]) -> None:
 
 def _box(drawing: Drawing, spot: Spot, order: Coloured, *, is_many: bool) -> None:
     if isinstance(spot.part, Frame):
-        about = f"{spot.part.kind} {short_names([spot.part.name], _LONG)}".strip()
-        drawing.box("pod", spot.rect, POD, (), about=about)
+        drawing.box("pod", spot.rect, POD, (), about=_called(spot.part, _LONG))
     elif spot.part.domain is not None and not is_many:
         drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
+
+
+def _called(part: Unit | Frame, most: int) -> str:
+    """What a box stands for and its name, `leaf a1`, but not `leaf leaf1`."""
+    name = short_names([part.name], most)
+    is_told = not part.kind or name.lower().startswith(part.kind.lower())
+    return name if is_told else f"{part.kind} {name}"
 
 
 def _unit_words(unit: Unit, order: Coloured) -> str:
     found = Counter(group for node in unit.nodes for group in order.of(node))
     count = f"{len(unit.nodes)} nodes of the job" if len(unit.nodes) > 1 else "one node of the job"
-    name = f"{unit.kind} {short_names([unit.name], _LONG)}: {count}"
+    name = f"{_called(unit, _LONG)}: {count}"
     return f"{name}, of {len(found)} groups" if len(found) != 1 else f"{name}, of one group"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.domain_words import domain_kind
 from hpckit.model.hostlist import natural_order
-from hpckit.model.locality import ROOT, Domain, Locality
+from hpckit.model.locality import ROOT, Locality
 
 _DEEPEST: Final = 3
 UNKNOWN: Final = "not known to the fabric"
@@ -17,9 +17,9 @@ UNKNOWN: Final = "not known to the fabric"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """The nodes of one of the lowest domains; or one node that is in none of that level.
+    """The nodes whose lowest domain is the same; or one node that nobody knows.
 
-    A group that is in two units is split. `domain` is None for a node that stands alone.
+    A group that is in two domains is split. `domain` is None for a node that stands alone.
     """
 
     index: int
@@ -43,12 +43,10 @@ Part = Unit | Frame
 
 def units_of(locality: Locality, nodes: Sequence[str]) -> tuple[Unit, ...]:
     """The units of these nodes, each node in one, as the objective of split groups counts them."""
-    known = [node for node in nodes if node in locality.domain_of]
-    lowest = min((_domain(locality, node).level for node in known), default=0)
     members: defaultdict[int, list[str]] = defaultdict(list)
     alone = []
     for node in nodes:
-        if node in locality.domain_of and _domain(locality, node).level == lowest:
+        if node in locality.domain_of:
             members[locality.domain_of[node]].append(node)
         else:
             alone.append(node)
@@ -69,29 +67,33 @@ def units_of(locality: Locality, nodes: Sequence[str]) -> tuple[Unit, ...]:
     return tuple(found)
 
 
-def _domain(locality: Locality, node: str) -> Domain:
-    return locality.domains[locality.domain_of[node]]
-
-
 def parts_of(locality: Locality, units: Sequence[Unit]) -> tuple[Part, ...]:
-    """The units in frames of the domains above them, those left out that part nothing."""
-    above: dict[int, int] = {}  # unit → the domain that it is in
+    """The units in frames of the domains above them, those left out that part nothing.
+
+    Nodes beside the domains that are below their own are a box in it.
+    """
+    over = {at for unit in units for at in _above(locality, unit)}
+    inside: defaultdict[int, list[Unit]] = defaultdict(list)
     lost = []
     for unit in units:
-        if unit.domain is not None:
-            above[unit.index] = locality.domains[unit.domain].parent
-        elif unit.nodes[0] in locality.domain_of:
-            above[unit.index] = locality.domain_of[unit.nodes[0]]
-        else:
+        if unit.domain is None:
             lost.append(unit)
-    inside: defaultdict[int, list[Unit]] = defaultdict(list)
-    for index, domain in above.items():
-        inside[domain].append(units[index])
+        elif unit.domain in over:
+            inside[unit.domain].append(unit)
+        else:
+            inside[locality.domains[unit.domain].parent].append(unit)
     below = _used_below(locality, inside)
     parts = _Framing(locality, inside, below).parts()
     if lost and parts:
         parts = (*parts, Frame(name=UNKNOWN, kind="", parts=tuple(lost)))
     return parts or tuple(lost)
+
+
+def _above(locality: Locality, unit: Unit) -> Iterator[int]:
+    at = ROOT if unit.domain is None else locality.domains[unit.domain].parent
+    while at != ROOT:
+        yield at
+        at = locality.domains[at].parent
 
 
 def _used_below(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.model.hostlist import expand_hosts, natural_order
-from hpckit.model.locality import ROOT, Domain
+from hpckit.model.locality import ROOT, Domain, Locality
 from hpckit.model.node_words import as_float, figure, visible
+from hpckit.model.words import counted
 from hpckit.units import format_indices
 
 _MOST_NAMES: Final = 4096
@@ -30,6 +32,58 @@ def domain_kind(domain: Domain, count: int = 1) -> str:
     if domain.parent == ROOT:
         return "top" if count == 1 else "tops"
     return "pod" if count == 1 else "pods"
+
+
+def leaf_of(locality: Locality, node: str) -> int:
+    """The leaf, or the block, that a node is in, ROOT where none is told of it.
+
+    It is above an NVLink domain; a switch above leaves is none.
+    """
+    for at in locality.path(node):
+        domain = locality.domains[at]
+        if not domain.is_nvlink:
+            return at if domain.level <= _LEAF else ROOT
+    return ROOT
+
+
+def place_kind(locality: Locality, nodes: Sequence[str]) -> str:
+    """What the lowest domains of these nodes are called together, in the plural."""
+    homes = {locality.domain_of[node] for node in nodes if node in locality.domain_of}
+    kinds = {domain_kind(locality.domains[at], 2) for at in homes}
+    return kinds.pop() if len(kinds) == 1 else "domains" if kinds else "leaves"
+
+
+def where_words(locality: Locality, nodes: Sequence[str]) -> str:
+    """Where these nodes are: `on 8 leaves`, `in 8 NVLink domains on 4 leaves`.
+
+    Where some are in NVLink domains, `on 2 leaves, 2 nodes in one NVLink domain`.
+    """
+    known = [node for node in nodes if node in locality.domain_of]
+    inside = [node for node in known if locality.domains[locality.domain_of[node]].is_nvlink]
+    near = {locality.domain_of[node] for node in inside}
+    leaves = {leaf_of(locality, node) for node in inside} - {ROOT}
+    leaves |= {locality.domain_of[node] for node in known} - near
+    on = f"on {_counted_kinds(locality, leaves)}" if leaves else ""
+    if near and len(inside) == len(known):
+        found = f"in {_counted_kinds(locality, near)} {on}".rstrip()
+    elif near:
+        found = f"{on}, {counted(len(inside), 'node')} in {_counted_kinds(locality, near)}"
+    else:
+        found = on or "on no leaf"
+    lost = len(nodes) - len(known)
+    return f"{found}, {lost} of them unknown" if lost else found
+
+
+def _counted_kinds(locality: Locality, domains: Iterable[int]) -> str:
+    """`8 leaves`, `one leaf`, `3 leaves and one pod`."""
+    counts = Counter(
+        (domain_kind(locality.domains[at]), domain_kind(locality.domains[at], 2))
+        for at in sorted(domains, key=lambda at: (locality.domains[at].level, at))
+    )
+    return " and ".join(
+        f"one {one}" if count == 1 else f"{count} {several}"
+        for (one, several), count in counts.items()
+    )
 
 
 def domain_name(name: str, most: int = 40) -> str:

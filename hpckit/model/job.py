@@ -26,12 +26,7 @@ from hpckit.model.rules import (
     program_text,
 )
 from hpckit.model.slurm_options import SlurmOptions
-from hpckit.units import (
-    MEM_EXPECTED,
-    TIME_EXPECTED,
-    parse_slurm_mem_bytes,
-    parse_slurm_time_s,
-)
+from hpckit.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 
 JOB_SCHEMA = "hpckit.job/1"
 _LEAST_HZ, _MOST_HZ = 0.01, 100

@@ -9,6 +9,21 @@ from typing import Final
 PLACEMENT_SCHEMA: Final = "hpckit.placement/1"
 
 
+STEP_TIME_WORDS: Final = "communication of a step"
+BYTES_X_HOPS: Final = "bytes × hops"
+ORDER_WORDS: Final[Mapping[str, str]] = {
+    "hostname": "host names",
+    "slurm": "Slurm order",
+    "random": "random",
+}
+"""The orders beside the one that is placed, by the names that `Compared` has for them."""
+
+
+def spread_words(places: str) -> str:
+    """What the most places of a group are called, `places` being `leaves` or the like."""
+    return f"{places} of a group, at most"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One figure of each order; None where the order, or a bound, is not known. Less is better."""
@@ -44,14 +59,17 @@ class Orders:
 class Placement:
     """The order, why it was taken, and every objective beside the other orders.
 
-    `assumed` says in words what was not told and taken all the same, `notes` what a person should
-    know: what got worse, which nodes nobody knows. `advice` is what to ask Slurm for.
+    `given` says in words what the caller told, `assumed` what nobody told and was taken all the
+    same, `notes` what a person should know: what got worse, which nodes nobody knows. `advice` is
+    what to ask Slurm for. `places` is what the lowest domains of its nodes are called together.
     """
 
     orders: Orders
     because: str
     objectives: Mapping[str, Compared]
     groups: Mapping[str, AxisGroups]
+    places: str = "leaves"
+    given: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()

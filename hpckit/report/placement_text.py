@@ -6,33 +6,41 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from hpckit.model.mesh import Mesh
-from hpckit.model.placement import Compared, Placement
+from hpckit.model.placement import (
+    BYTES_X_HOPS,
+    ORDER_WORDS,
+    STEP_TIME_WORDS,
+    Compared,
+    Placement,
+    spread_words,
+)
 from hpckit.model.text_width import columns
+from hpckit.model.words import counted
 from hpckit.report.line import Line, Style, wrapped
+from hpckit.units import short_bytes, short_time
 
 TIME: Final = "step_comm_time_s"
-_TITLES: Final = ("here", "host names", "Slurm order", "random", "bound")
-_MILLI, _MICRO = 1e-3, 1e-6
-_NAMED: Final = {
-    "hop_bytes": "bytes × hops",
-    "straddling_groups": "groups split",
-    "max_spread": "leaves of a group, at most",
-}
+_TITLES: Final = ("here", *ORDER_WORDS.values(), "bound")
+_SHORT_TITLES: Final = ("here", "names", "Slurm", "random", "bound")
+_GAP: Final = "  "
+_Row = tuple[str, Sequence[str]]
 _MOST_SHOWN: Final = 12
 
 
 def placement_lines(
-    placement: Placement, mesh: Mesh, *, leaves: int, source: str, width: int
+    placement: Placement, mesh: Mesh, *, where: str, source: str, width: int
 ) -> Iterator[Line]:
-    """The whole screen; `leaves` counts those on which the nodes are."""
-    nodes = len(placement.orders.placed)
+    """The whole screen in lines of at most `width` columns; `where` are the nodes in words."""
+    nodes = counted(len(placement.orders.placed), "node")
     sizes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
-    on = f"{leaves} leaves" if leaves != 1 else "one leaf"
-    title = f" {nodes} nodes on {on} ({source}) · mesh {sizes}"
-    yield from (Line(text=text, style=Style.TITLE) for text in wrapped((title,), width))
-    yield from _table(placement)
+    title = f"{nodes} {where} ({source}) · mesh {sizes}"
+    lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
+    yield from (Line(text=text, style=Style.TITLE) for text in lines)
+    yield from _table(placement, width)
     yield Line(text=f" {placement.because}")
     yield from _order(placement, width)
+    for words in placement.given:
+        yield from _said("given", words, width, Style.FAINT)
     for words in placement.assumed:
         yield from _said("assumed", words, width, Style.FAINT)
     for words in placement.notes:
@@ -54,23 +62,34 @@ def _order(placement: Placement, width: int) -> Iterator[Line]:
     yield from _said("order", shown, width, Style.PLAIN)
 
 
-def _table(placement: Placement) -> Iterator[Line]:
-    rows: list[tuple[str, Sequence[str]]] = [("", _TITLES)]
-    for axis, found in placement.groups.items():
-        if found.groups:
-            name = f"{axis} groups split, of {found.groups}"
-            rows.append((name, _cells(found.straddling, str)))
-    for key, name in _NAMED.items():
-        if key != "straddling_groups":
-            rows.append((name, _cells(placement.objectives[key], _short)))
-    rows.append(("communication of a step", _cells(placement.objectives[TIME], seconds)))
-    widths = [max(columns(cells[i]) for _, cells in rows) for i in range(len(_TITLES))]
+def _table(placement: Placement, width: int) -> Iterator[Line]:
+    rows = [("", _TITLES), *_rows(placement)]
     head = max(columns(name) for name, _ in rows)
+    if 1 + head + sum(_widths(rows)) + len(_GAP) * len(_TITLES) > width:
+        rows[0] = ("", _SHORT_TITLES)
+    widths = _widths(rows)
     for at, (name, cells) in enumerate(rows):
         line = f" {name}" + " " * (head - columns(name))
         for cell, wide in zip(cells, widths, strict=True):
-            line += "  " + " " * (wide - columns(cell)) + cell
+            line += _GAP + " " * (wide - columns(cell)) + cell
         yield Line(text=line, style=Style.FAINT if at == 0 else Style.PLAIN)
+
+
+def _widths(rows: Sequence[_Row]) -> list[int]:
+    return [max(columns(cells[i]) for _, cells in rows) for i in range(len(_TITLES))]
+
+
+def _rows(placement: Placement) -> Iterator[_Row]:
+    for axis, found in placement.groups.items():
+        if found.groups:
+            yield f"{axis} groups split, of {found.groups}", _cells(found.straddling, str)
+    yield BYTES_X_HOPS, _cells(placement.objectives["hop_bytes"], short_bytes)
+    yield spread_words(placement.places), _cells(placement.objectives["max_spread"], str)
+    yield STEP_TIME_WORDS, _cells(placement.objectives[TIME], short_time)
+    timed = {axis: one.time_s for axis, one in placement.groups.items() if one.time_s.random}
+    if len(timed) > 1:
+        for axis, figures in timed.items():
+            yield f"  along {axis}", _cells(figures, short_time)
 
 
 def _cells(figures: Compared, words: Callable[[float], str]) -> list[str]:
@@ -78,19 +97,6 @@ def _cells(figures: Compared, words: Callable[[float], str]) -> list[str]:
         figures.placed, figures.hostname, figures.slurm, figures.random, figures.lower_bound
     )  # fmt: skip
     return ["?" if value is None else words(value) for value in values]
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def seconds(value: float) -> str:
-    """A time with three digits, in the unit that shows them."""
-    if value and value < _MILLI:
-        return f"{value / _MICRO:.3g} µs"
-    if value and value < 1:
-        return f"{value / _MILLI:.3g} ms"
-    return f"{value:.3g} s"
 
 
 def hostfile_text(order: Sequence[str], per_node: int) -> str:

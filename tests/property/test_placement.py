@@ -8,9 +8,10 @@ from dataclasses import replace
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hpckit.decide.placement import STRADDLING, TIME, place
+from hpckit.decide.placement import SPREAD, STRADDLING, TIME, place
 from hpckit.decide.placement_order import order_of
 from hpckit.decide.placement_request import PlacementRequest
+from hpckit.model.locality import Domain
 from hpckit.model.mesh import Pattern
 from tests.fakes.fabrics import mesh, request, tree
 
@@ -86,6 +87,36 @@ def test_nothing_is_below_its_bound(wanted: PlacementRequest) -> None:
         assert one.lower_bound <= least * (1 + 1e-9) + 1e-12
 
 
+@st.composite
+def _mixed(draw: st.DrawFn) -> PlacementRequest:
+    """The same where some nodes are in NVLink domains, and some are nobody's."""
+    wanted = draw(_any_mesh())
+    locality = wanted.locality
+    domains = [replace(one, level=one.level + 1) for one in locality.domains]
+    domain_of = dict(locality.domain_of)
+    for leaf in sorted(set(domain_of.values())):
+        inside = sorted(node for node, its in locality.domain_of.items() if its == leaf)
+        chosen = inside[: draw(st.integers(0, len(inside)))]
+        if chosen:
+            domains.append(Domain(name=f"b{leaf}", level=0, parent=leaf, is_nvlink=True))
+            domain_of.update(dict.fromkeys(chosen, len(domains) - 1))
+    for node in sorted(domain_of)[: draw(st.integers(0, 2))]:
+        if len(domain_of) > 1:
+            del domain_of[node]
+    return replace(wanted, locality=replace(locality, domains=tuple(domains), domain_of=domain_of))
+
+
+@FEW
+@given(_mixed())
+def test_nothing_is_below_its_bound_among_nvlink_domains(wanted: PlacementRequest) -> None:
+    """Nor where nodes of a leaf are in no NVLink domain, or nobody knows them."""
+    found = place(wanted)
+    spread = found.objectives[SPREAD]
+    for one in (spread, *(axis.straddling for axis in found.groups.values())):
+        assert one.lower_bound is not None
+        assert one.lower_bound <= min(one.placed, one.hostname, one.random)
+
+
 @FEW
 @given(_any_mesh(), st.randoms(use_true_random=False))
 def test_the_order_of_the_node_list_does_not_matter(
@@ -123,7 +154,7 @@ def test_what_got_worse_is_said() -> None:
     wanted = mesh(("data", 2, Pattern.RING, 1.0), ("pipeline", 6, Pattern.RING, 1e9))
     found = place(request(locality, wanted))
     assert found.groups["data"].straddling.placed > found.groups["data"].straddling.hostname
-    assert any("data groups straddling" in note and " s" in note for note in found.notes)
+    assert any("data groups split" in note and " ms" in note for note in found.notes)
     assert found.objectives[STRADDLING].placed > 0
 
 

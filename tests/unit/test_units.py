@@ -12,7 +12,27 @@ from hpckit.units import (
     format_time_limit,
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
+    short_bytes,
+    short_time,
 )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (3.14e-5, "31.4 µs"), (0.0009999, "1 ms"), (0.1484, "148 ms"),
+     (0.99996, "1 s"), (12.34, "12.3 s")],
+)  # fmt: skip
+def test_short_times_have_three_digits(seconds: float, text: str) -> None:
+    """In the unit that shows them."""
+    assert short_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999.9, "1 kB"), (2e8, "200 MB"), (1.889e13, "18.9 TB")]
+)
+def test_short_sizes_have_three_digits(size: float, text: str) -> None:
+    """With a decimal prefix."""
+    assert short_bytes(size) == text
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hpckit.model.fabric import ClusterTopology
 from hpckit.model.job import MeshAxis
 from hpckit.model.placement import Placement
 from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.units import short_time
 
 CONF = """\
 SwitchName=a Nodes=n[1,3,5,7,9,11,13,15]
@@ -44,15 +45,35 @@ def test_the_axis_that_is_asked_for_has_the_colours(axis: str) -> None:
         assert f">{figure} of {found.groups} groups split</text>" in text
 
 
-def test_the_axis_that_takes_longest_is_shown_unless_said() -> None:
-    """Of those that cross nodes."""
-    assert "colours: data" in svg(*_placed({MeshAxis.DATA: 4e9, MeshAxis.PIPELINE: 1.0}), None)
-    assert "colours: pipeline" in svg(*_placed({MeshAxis.DATA: 1.0, MeshAxis.PIPELINE: 4e9}), None)
+@pytest.mark.parametrize("volumes", [(4e9, 1.0), (1.0, 4e9)])
+def test_the_axis_that_the_order_changes_most_is_shown_unless_said(
+    volumes: tuple[float, float],
+) -> None:
+    """The one whose groups are split most unlike between the two orders."""
+    placed = _placed(dict(zip((MeshAxis.DATA, MeshAxis.PIPELINE), volumes, strict=True)))
+    changed = {
+        name: abs(one.straddling.placed - one.straddling.hostname)
+        for name, one in placed[2].groups.items()
+    }
+    most = max(changed, key=lambda name: changed[name])
+    assert sorted(changed.values())[-1] > sorted(changed.values())[-2]
+    assert f"colours: {most}" in svg(*placed, None)
 
 
-def test_an_axis_within_nodes_says_so() -> None:
-    """No group of it crosses nodes."""
-    assert "every group of tensor stays on its node" in svg(*_placed({}), "tensor")
+def test_each_order_has_its_predicted_time() -> None:
+    """The one that the table shows; the title is the name of the file."""
+    placed = _placed({MeshAxis.DATA: 4e9, MeshAxis.PIPELINE: 2e8})
+    time = placed[2].objectives["step_comm_time_s"]
+    text = svg(*placed, None, file="/far/away/net.conf")
+    for seconds in (time.placed, time.hostname):
+        assert f">predicted {short_time(seconds)}</text>" in text
+    assert "<title>net.conf</title>" in text
+
+
+def test_an_axis_within_nodes_is_refused() -> None:
+    """No group of it crosses nodes; the axes that do are named."""
+    with pytest.raises(click.UsageError, match="stays on its node: --axis data or --axis pipeline"):
+        svg(*_placed({}), "tensor")
 
 
 def test_an_unknown_axis_names_the_others() -> None:

@@ -190,16 +190,16 @@ def test_a_node_in_two_groups_has_both_colours() -> None:
         locality, (order, order), [(0, 1), (1, 2)], axis="tensor", ranks_per_node=4, title="t"
     )
     root = fromstring(text)
-    assert "b · leaf leaf · group 0+1 · ranks 4-7" in _titles(root, "cell")
+    assert "b · leaf · group 0+1 · ranks 4-7" in _titles(root, "cell")
     assert len(_rects(root, "share")) == 2
     assert "group 0|1" in _text(root)
 
 
 def test_nodes_that_nobody_knows_stand_alone() -> None:
-    """They are in a box that says so, and a group with one of them is split."""
+    """They are in a box that says so, and split no group."""
     locality = tree([[2, 2]], seed=None)
     order = (*locality.domain_of, "x1", "x2")
-    groups = [(0, 1), (2, 3), (4, 5)]
+    groups = [(0, 2), (3, 4), (4, 5)]
     text = placement_svg(locality, (order, order), groups, axis="data", ranks_per_node=1, title="t")
     root = fromstring(text)
     assert "not known to the fabric" in _titles(root, "pod")
