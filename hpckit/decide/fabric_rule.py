@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.absent_leaves import Absent, absent_leaves
+from hpckit.decide.fabric_kinds import Kinds, switch_kinds
 from hpckit.decide.finding_rule import Evidence
 from hpckit.decide.rail_grid import RailGrid
 from hpckit.decide.rail_peers import RailPeers
@@ -34,12 +35,13 @@ _NOTHING: Final = frozenset(
 class FabricView:
     """A fabric with its rails, and what is regular in it.
 
-    `ends` are the ports on each switch, `parts` the switches that reach each other, `lacking` the
-    columns of NICs that nodes lack.
+    `kinds` are those of each switch, `ends` the ports on it, `parts` the switches that reach each
+    other, `lacking` the columns of NICs that nodes lack.
     """
 
     topology: ClusterTopology
     grid: RailGrid
+    kinds: Mapping[str, Kinds]
     bundles: Sequence[Bundle]
     parts: Sequence[tuple[str, ...]]
     absent: Sequence[Absent]
@@ -90,10 +92,12 @@ def fabric_view(topology: ClusterTopology, slurm_nodes: Sequence[str] | None = N
     ends: defaultdict[str, list[HostPort]] = defaultdict(list)
     for port in known.ports:
         ends[port.switch].append(port)
+    kinds = switch_kinds(known, grid)
     return FabricView(
         topology=known,
         grid=grid,
-        bundles=bundles(known),
+        kinds=kinds,
+        bundles=bundles(known, kinds),
         parts=components(known),
         absent=absent_leaves(grid),
         lacking=RailPeers(grid).lacking(),

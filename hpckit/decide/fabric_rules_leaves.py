@@ -22,6 +22,7 @@ def leaf_absent(view: FabricView) -> Iterator[Evidence]:
             f"{len(view.grid.groups)} groups of nodes have leaves for {len(view.grid.rails)} rails,"
             f" and this one has none for {rail}: beside {beside} a leaf is not there"
             f" ({_present(view)} of {len(view.grid.groups) * len(view.grid.rails)} are)"
+            f"{f'; by the names of its like it is {one.name}' if one.name else ''}"
             f"{_without(view, one)}",
         )
 
@@ -51,14 +52,17 @@ def _without(view: FabricView, one: Absent) -> str:
 
 
 def _empty(view: FabricView) -> list[str]:
-    """Leaves on which nothing computes that could be seen."""
+    """Leaves on which nothing computes that could be seen.
+
+    One with other hosts alone is theirs, unless the leaf of a rail is absent, which it may be.
+    """
     nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
     linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
-    return [
-        leaf
-        for leaf in view.leaves
-        if leaf in linked and not any(port.kind in nodes for port in view.ends.get(leaf, ()))
-    ]
+    kinds = {leaf: {port.kind for port in view.ends.get(leaf, ())} for leaf in view.leaves}
+    idle = [leaf for leaf, there in kinds.items() if leaf in linked and nodes.isdisjoint(there)]
+    bare = [leaf for leaf in idle if EndKind.OTHER not in kinds[leaf]]
+    of_others = [leaf for leaf in idle if EndKind.OTHER in kinds[leaf]]
+    return [*bare, *of_others[: max(0, len(view.absent) - len(bare))]]
 
 
 def leaf_empty(view: FabricView) -> Iterator[Evidence]:
