@@ -89,7 +89,7 @@ FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
     FabricRule(
         name="uplinks-fewer",
         severity=Severity.WARNING,
-        what="All switches of a pod have fewer cables upwards than those of most others of its kind.",
+        what="All switches of a pod have fewer cables upwards than those of most pods of its kind.",
         remedy="look whether a switch above them has power and answers",
         source=_CLOS,
         check=cables.uplinks_fewer,
