@@ -76,14 +76,18 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
     """Write the network as Slurm takes it; several topologies need topology.yaml.
 
     A fat tree becomes the tree that Slurm can say: leaves of several rails are one switch, and so
-    are all spines.
+    are all spines; comments say which. What has no name that Slurm can know is left out, and
+    standard error says so.
     """
     from hpckit.app.fabric import export_text
+    from hpckit.decide.slurm_tree import left_out
 
     if format_ == "topology.yaml" and topology is None:
         found = topologies_of({"fabric": file, "topology": None})
     else:
         found = (fabric_of({"fabric": file, "topology": topology}),)
+    for phrase in (phrase for one in found for phrase in left_out(one)):
+        output.talk(f"left out: {phrase}")
     click.echo(export_text(found, format_), nl=False)
 
 

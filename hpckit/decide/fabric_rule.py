@@ -23,12 +23,6 @@ MOST_LISTED: Final = 32
 """Of more pairs of switches, or ports, the rest are counted."""
 
 _MOST_NODES: Final = 1000
-_NOTHING: Final = frozenset(
-    """
-    localhost linux ubuntu debian rocky centos rhel node host server default unknown
-    none dgx livecd archiso buildroot
-    """.split()  # noqa: SIM905  a word a line would fill the page
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +128,3 @@ def are(count: int, noun: str) -> str:
 def switches(count: int) -> str:
     """`1 switch`, `2 switches`."""
     return "1 switch" if count == 1 else f"{count} switches"
-
-
-def says_nothing(node: str) -> bool:
-    """Whether a name is what a system is called before it is given one."""
-    return node.lower().partition(".")[0] in _NOTHING

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from hpckit.decide.absent_leaves import Absent
 from hpckit.decide.fabric_anonymous import claimed, hidden
-from hpckit.decide.fabric_rule import FabricView, hosts, rail_words, says_nothing
+from hpckit.decide.fabric_ends import says_nothing
+from hpckit.decide.fabric_rule import FabricView, hosts, rail_words
 from hpckit.decide.finding_rule import Evidence, have
 from hpckit.model.fabric import EndKind
 from hpckit.model.words import counted

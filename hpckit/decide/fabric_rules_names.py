@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from hpckit.decide.fabric_ends import by_node
-from hpckit.decide.fabric_rule import FabricView, hosts, listed, says_nothing
+from hpckit.decide.fabric_ends import by_node, says_nothing
+from hpckit.decide.fabric_rule import FabricView, hosts, listed
 from hpckit.decide.finding_rule import Evidence, have, named
 from hpckit.model.fabric import EndKind
 from hpckit.model.words import counted

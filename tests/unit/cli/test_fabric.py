@@ -9,6 +9,7 @@ import pytest
 
 from hpckit.parse.topology_conf import parse_topology_conf
 from tests.conftest import RunHpckit
+from tests.ib_fabrics import two_tier
 from tests.unit.parse.slurm_records import RECORDS
 
 IBNET = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
@@ -62,6 +63,19 @@ def test_a_cabled_fabric_becomes_a_tree(run_hpckit: RunHpckit) -> None:
     assert set(parse_topology_conf(done.stdout, "x").nodes) == named - {None}
     yaml = run_hpckit("fabric", "export", IBNET, "--format", "topology.yaml").stdout
     assert "- topology:" in yaml
+
+
+def test_export_says_what_it_leaves_out(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """On standard error, so that the file can be written from standard output."""
+    made = two_tier(racks=2, nodes=3)
+    made.change(lambda one: one.node == "n02-c02", node="localhost")
+    path = tmp_path / "ib"
+    path.write_text(made.text())
+    for format_ in ("topology.conf", "topology.yaml"):
+        done = run_hpckit("fabric", "export", path, "--format", format_)
+        assert done.stderr == "left out: localhost, 4 ports: Slurm cannot know such a name\n"
+        assert "localhost" not in done.stdout
+        assert "# leaf2: leaf-[01-04]-02\n" in done.stdout
 
 
 def test_one_of_several_topologies(run_hpckit: RunHpckit) -> None:
