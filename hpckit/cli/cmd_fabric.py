@@ -157,6 +157,7 @@ def check_document(
     """The document of an audit, as docs/reference/json.md describes it."""
     import hpckit
     from hpckit.model.fabric_finding import FABRIC_CHECK_SCHEMA
+    from hpckit.model.fabric_unchecked import not_checked
     from hpckit.model.tree import to_tree
 
     return {
@@ -167,5 +168,6 @@ def check_document(
         "nodes": len(topology.nodes),
         "rails": len(topology.rails),
         "cables": sum(len(link.cables or ()) for link in topology.links),
+        "not_checked": list(not_checked(topology)),
         "findings": to_tree(findings),
     }

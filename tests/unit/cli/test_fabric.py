@@ -98,7 +98,12 @@ def test_check_prints_findings(run_hpckit: RunHpckit, tree: Path) -> None:
     (finding,) = found["findings"]
     assert set(finding) == {"rule", "severity", "subject", "because", "remedy"}
     assert (finding["rule"], finding["severity"]) == ("not-in-fabric", "warning")
-    assert "n5" in finding["subject"] + finding["because"]
+    assert (finding["subject"], finding["because"]) == (
+        "n5",
+        "1 of the 5 nodes of Slurm is not in topology.conf",
+    )
+    assert finding["remedy"].startswith("add them to topology.conf, on the switch or block")
+    assert found["not_checked"] == ["cables", "rates", "rails"]
 
 
 @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 1), ("note", 1)])
