@@ -23,8 +23,8 @@ def command() -> None:
 
     FILE is a topology.conf, a topology.yaml, what `scontrol show topology` or ibnetdiscover
     printed, lines of SLURM_TOPOLOGY_ADDR, snapshots of `hpckit inspect --json`, a cloud's
-    placement metadata as JSON, or what `hpckit fabric show --json` printed. Without FILE Slurm is
-    asked. - is standard input.
+    placement metadata as JSON, or what `hpckit fabric show --json` printed; it may be compressed
+    with gzip, bzip2 or xz. Without FILE Slurm is asked. - is standard input.
     """
 
 

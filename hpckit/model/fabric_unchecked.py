@@ -9,7 +9,8 @@ def not_checked(topology: ClusterTopology) -> tuple[str, ...]:
     """Of `cables`, `rates` and `rails` those that a topology's source has no word of."""
     cables = [cable for link in topology.links for cable in link.cables or ()]
     knows_cables = bool(cables) or topology.source is FabricSource.IBNETDISCOVER
-    rates = [one.bytes_per_s for one in (*cables, *topology.ports)]
+    rates = [cable.bytes_per_s for cable in cables]
+    rates += [port.bytes_per_s for port in topology.ports]
     nics = [one.nic or one.guid for one in topology.ports]
     told = {
         "cables": knows_cables,

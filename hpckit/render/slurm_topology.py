@@ -13,11 +13,11 @@ from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.domain_words import folded_names, names_in
 from hpckit.model.fabric import Block, ClusterTopology, EndKind, Switch
+from hpckit.model.slurm_topology import LONGEST_SWITCH_NAME
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,63}", re.ASCII)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:/@+-]+", re.ASCII)
 _NODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}", re.ASCII)
-_LONGEST_NAME: Final = 64
 _MOST_WORDS: Final = 200
 
 
@@ -43,7 +43,7 @@ class SlurmNames:
         rest = [name for name in names if not self._keeps(name)]
         used = set(self.taken.values())
         for name in rest:
-            bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: _LONGEST_NAME - 8] or "unnamed"
+            bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
             self.taken[name] = next(one for one in tries if one not in used)
             used.add(self.taken[name])
