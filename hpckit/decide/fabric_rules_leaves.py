@@ -15,26 +15,31 @@ from hpckit.model.words import counted
 
 def leaf_absent(view: FabricView) -> Iterator[Evidence]:
     """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
+    groups, rails = _regular(view)
+    present = sum(bool(view.grid.cell(group, rail)) for group in groups for rail in rails)
     for one in view.absent[len(_empty(view)) :]:
         rail = rail_words(view, one.rail)
         beside = ", ".join(view.grid.groups[one.group])
         yield Evidence(
             one.name or f"leaf of {rail} beside {view.grid.groups[one.group][0]}",
-            f"{len(view.grid.groups)} groups of nodes have leaves for {len(view.grid.rails)} rails,"
+            f"{len(groups)} groups of nodes have leaves for {len(rails)} rails,"
             f" and this one has none for {rail}: beside {beside} a leaf is not there"
-            f" ({_present(view)} of {len(view.grid.groups) * len(view.grid.rails)} are)"
+            f" ({present} of {len(groups) * len(rails)} are)"
             f"{f'; by the names of its like it is {one.name}' if one.name else ''}"
             f"{_without(view, one)}",
         )
 
 
-def _present(view: FabricView) -> int:
-    cells = (
-        view.grid.cell(group, rail)
-        for group in range(len(view.grid.groups))
-        for rail in range(len(view.grid.rails))
-    )
-    return sum(map(bool, cells))
+def _regular(view: FabricView) -> tuple[list[int], list[int]]:
+    """The groups in which nodes are at home, and the rails that at least half of them have."""
+    grid = view.grid
+    groups = sorted({home for home in grid.home.values() if home >= 0})
+    rails = [
+        rail
+        for rail in range(len(grid.rails))
+        if 2 * sum(bool(grid.cell(group, rail)) for group in groups) >= len(groups)
+    ]
+    return groups, rails
 
 
 def _without(view: FabricView, one: Absent) -> str:
@@ -47,7 +52,7 @@ def _without(view: FabricView, one: Absent) -> str:
         also.append(f"{counted(ports, 'anonymous port')} of about {counted(unknown, 'node')}")
     return (
         f"; {counted(len(named), 'named node')} therefore {have(len(named))} {rails} of"
-        f" {len(view.grid.rails)} rails: {hosts(named)}"
+        f" {len(_regular(view)[1])} rails: {hosts(named)}"
         + (f"; so {have(len(also))} {' and '.join(also)}" if also else "")
     )
 

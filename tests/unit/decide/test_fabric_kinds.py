@@ -119,6 +119,32 @@ def test_a_slow_cable_of_an_island_is_told() -> None:
     assert "slower than 200 Gb/s" in one.because
 
 
+@pytest.mark.parametrize("racks", [2, 5])
+@pytest.mark.parametrize("leaves", [1, 2, 3])
+def test_storage_nics_by_turns_are_not_misplaced(racks: int, leaves: int) -> None:
+    """In racks of seven more hang on one leaf for storage than on the next, and belong to none."""
+    made = two_tier(racks=racks, nodes=7)
+    for at in range(leaves):
+        made.leaf_below_spines(f"storage-{at}", 1)
+    for at, node in enumerate(dict.fromkeys(one.node for one in made.hcas)):
+        made.host(node, "mlx5_4", f"storage-{at % leaves}")
+    assert found(made) == []
+    made.exchange(made.hang("n01-c02", "mlx5_0"), made.hang("n02-c05", "mlx5_0"))
+    assert found(made) == [("rails-swapped", "n01-c02,n02-c05")]
+
+
+@pytest.mark.parametrize("leaves", [2, 3])
+def test_an_absent_leaf_is_told_beside_leaves_for_storage(leaves: int) -> None:
+    """They are no groups that lack its rail."""
+    made = with_storage(leaves)
+    made.without_switch(leaf(2, 1))
+    (one,) = fabric_findings(made.topology())
+    assert (one.rule, one.subject) == ("leaf-absent", leaf(2, 1))
+    assert one.because.startswith("4 groups of nodes have leaves for 4 rails")
+    assert "(15 of 16 are)" in one.because
+    assert "8 named nodes therefore have 3 of 4 rails" in one.because
+
+
 def test_one_leaf_of_its_rail_that_lacks_a_cable_is_told() -> None:
     """In one rack no other leaf carries the same rail, and its like are the other rails."""
     made = two_tier(racks=1)
