@@ -56,15 +56,28 @@ class MadeFabric:
         self.used[switch] = self.used.get(switch, 0) + 1
         return self.used[switch]
 
-    def wire(self, lower: str, upper: str, cables: int = 1) -> None:
+    def wire(self, lower: str, upper: str, cables: int = 1, speed: str = "4xNDR") -> None:
         """Join two switches."""
         for _ in range(cables):
-            self.wires.append(Wire(lower, self.port(lower), upper, self.port(upper)))
+            self.wires.append(Wire(lower, self.port(lower), upper, self.port(upper), speed))
 
-    def host(self, node: str, nic: str, switch: str, description: str | None = None) -> None:
+    def host(
+        self,
+        node: str,
+        nic: str,
+        switch: str,
+        description: str | None = None,
+        speed: str = "4xNDR",
+    ) -> None:
         """Hang a NIC on a switch."""
         port = self.port(switch)
-        self.hcas.append(Hca(node, nic, switch, port, description=description))
+        self.hcas.append(Hca(node, nic, switch, port, speed, description))
+
+    def leaf_below_spines(self, name: str, cables: int, speed: str = "4xNDR") -> None:
+        """Add a leaf that leads to each spine by so many cables."""
+        for top in [one for one in self.switches if one.startswith("spine")]:
+            self.wire(name, top, cables, speed)
+        self.switches.append(name)
 
     def change(self, which: Callable[[Hca], bool], **values: object) -> None:
         """Change the ports of hosts that a test names."""
@@ -183,6 +196,59 @@ def three_tier(
             for top in group:
                 made.wire(middle, top, 2)
     made.switches += middles + tops
+    return made
+
+
+def with_storage(leaves: int = 2, cables: int = 1, speed: str = "4xHDR") -> MadeFabric:
+    """Each node has one NIC more, on leaves for storage that have fewer cables upwards."""
+    made = two_tier()
+    names = [f"storage-{at + 1:02d}" for at in range(leaves)]
+    for name in names:
+        made.leaf_below_spines(name, cables)
+    for at, node in enumerate(dict.fromkeys(one.node for one in made.hcas)):
+        made.host(node, "mlx5_4", names[at % leaves], speed=speed)
+    return made
+
+
+def with_cpu_leaves(leaves: int = 1, cables: int = 1) -> MadeFabric:
+    """CPU nodes with half of a port each hang on leaves of their own, with fewer cables upwards."""
+    made = two_tier()
+    for at in range(leaves):
+        made.leaf_below_spines(f"leaf-cpu-{at + 1:02d}", cables)
+        for node in range(8):
+            made.host(f"cpu{8 * at + node:02d}", "mlx5_0", f"leaf-cpu-{at + 1:02d}", speed="2xNDR")
+    return made
+
+
+def with_island(kind: str = "a") -> MadeFabric:
+    """The last rack and its leaves are of an older generation, on the same spines."""
+    made = two_tier()
+    old = {leaf(rail, 3) for rail in range(4)}
+    made.wires = [
+        dataclasses.replace(one, speed="4xHDR") if one.lower in old else one for one in made.wires
+    ]
+    made.hcas = [
+        dataclasses.replace(one, speed="4xHDR", node=kind + one.node[1:])
+        if one.switch in old
+        else one
+        for one in made.hcas
+    ]
+    return made
+
+
+def with_cpu_pod(pods: int = 3) -> MadeFabric:
+    """The last pod of three tiers is of CPU nodes, its spines with half the cables upwards."""
+    made = three_tier(pods)
+    racks = {f"n{2 * pods + at:02d}" for at in (-1, 0)}
+    made.hcas = [
+        dataclasses.replace(one, node=f"cpu{one.node[1:]}") if one.node[:3] in racks else one
+        for one in made.hcas
+    ]
+    seen: set[tuple[str, str]] = set()
+    for one in [wire for wire in made.wires if wire.lower.startswith(f"spine-{pods}-")]:
+        if (one.lower, one.upper) not in seen:
+            seen.add((one.lower, one.upper))
+            made.wires.remove(one)
     return made
 
 

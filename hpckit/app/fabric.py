@@ -8,14 +8,13 @@ from hpckit.decide.rails import with_rails
 from hpckit.decide.slurm_tree import slurm_tree
 from hpckit.errors import ConfigError
 from hpckit.model.fabric import ClusterTopology
-from hpckit.parse.fabric_file import parse_fabric
+from hpckit.parse.fabric_file import fabric_text, parse_fabric
 from hpckit.ports import ClusterProbe
 
 
 def read_fabric(data: bytes, name: str) -> tuple[ClusterTopology, ...]:
     """The topologies that a file tells of, at least one. Raises ParseError."""
-    text = data.decode("utf-8", "replace")
-    return tuple(with_rails(one) for one in parse_fabric(text, name))
+    return tuple(with_rails(one) for one in parse_fabric(fabric_text(data, name), name))
 
 
 def fabric_of_slurm(probe: ClusterProbe, *, fresh: bool = False) -> tuple[ClusterTopology, ...]:

@@ -23,8 +23,8 @@ def command() -> None:
 
     FILE is a topology.conf, a topology.yaml, what `scontrol show topology` or ibnetdiscover
     printed, lines of SLURM_TOPOLOGY_ADDR, snapshots of `hpckit inspect --json`, a cloud's
-    placement metadata as JSON, or what `hpckit fabric show --json` printed. Without FILE Slurm is
-    asked. - is standard input.
+    placement metadata as JSON, or what `hpckit fabric show --json` printed; it may be compressed
+    with gzip, bzip2 or xz. Without FILE Slurm is asked. - is standard input.
     """
 
 
@@ -76,14 +76,18 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
     """Write the network as Slurm takes it; several topologies need topology.yaml.
 
     A fat tree becomes the tree that Slurm can say: leaves of several rails are one switch, and so
-    are all spines.
+    are all spines; comments say which. What has no name that Slurm can know is left out, and
+    standard error says so.
     """
     from hpckit.app.fabric import export_text
+    from hpckit.decide.slurm_tree import left_out
 
     if format_ == "topology.yaml" and topology is None:
         found = topologies_of({"fabric": file, "topology": None})
     else:
         found = (fabric_of({"fabric": file, "topology": topology}),)
+    for phrase in (phrase for one in found for phrase in left_out(one)):
+        output.talk(f"left out: {phrase}")
     click.echo(export_text(found, format_), nl=False)
 
 
@@ -153,6 +157,7 @@ def check_document(
     """The document of an audit, as docs/reference/json.md describes it."""
     import hpckit
     from hpckit.model.fabric_finding import FABRIC_CHECK_SCHEMA
+    from hpckit.model.fabric_unchecked import not_checked
     from hpckit.model.tree import to_tree
 
     return {
@@ -163,5 +168,6 @@ def check_document(
         "nodes": len(topology.nodes),
         "rails": len(topology.rails),
         "cables": sum(len(link.cables or ()) for link in topology.links),
+        "not_checked": list(not_checked(topology)),
         "findings": to_tree(findings),
     }

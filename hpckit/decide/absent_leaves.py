@@ -28,20 +28,23 @@ def absent_leaves(grid: RailGrid) -> list[Absent]:
     Nodes of a kind that has fewer NICs lack no leaf: it is one where their kind has that rail
     elsewhere, or where most other rails are there.
     """
-    has = [{grid.rail_of.get(leaf) for leaf in leaves} for leaves in grid.groups]
-    if len(has) == 1 or all(len(rails) == len(grid.rails) for rails in has):
-        return []
-    peers = RailPeers(grid)
     some: dict[int, str] = {}
     for node, home in grid.home.items():
         some.setdefault(home, node)
+    has = {
+        group: {grid.rail_of.get(leaf) for leaf in leaves}
+        for group, leaves in enumerate(grid.groups)
+        if group in some
+    }
+    if len(has) == 1 or all(len(rails) == len(grid.rails) for rails in has.values()):
+        return []
+    peers = RailPeers(grid)
     return [
         Absent(group, rail, _name(grid, group, rail))
-        for group, rails in enumerate(has)
+        for group, rails in has.items()
         for rail, columns in enumerate(grid.rails)
         if rail not in rails
-        and group in some
-        and sum(rail in one for one in has) >= _HALF * len(has)
+        and sum(rail in one for one in has.values()) >= _HALF * len(has)
         and (len(rails) > _HALF * len(grid.rails) or peers.are_usual(some[group], columns))
         and not _elsewhere(grid, group, rail)
     ]

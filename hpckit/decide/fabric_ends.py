@@ -24,6 +24,12 @@ _SERVICES: Final = frozenset(
     weka vast ddn login head gw gateway skyway router bastion
     """.split()  # noqa: SIM905  a word a line would fill the page
 )
+_NOTHING: Final = frozenset(
+    """
+    localhost linux ubuntu debian rocky centos rhel node host server default unknown
+    none dgx livecd archiso buildroot
+    """.split()  # noqa: SIM905  a word a line would fill the page
+)
 _RARE_FRAC: Final = 0.05
 _MINOR_FRAC: Final = 0.25
 _RARE_AT_MOST: Final = 2
@@ -35,6 +41,11 @@ FEWEST_PEERS: Final = 3
 def name_shape(node: str) -> str:
     """What names of one kind have in common: `A05-c12.x` is `a#-c#.x`."""
     return _NUMBER.sub("#", node.lower())
+
+
+def says_nothing(node: str) -> bool:
+    """Whether a name is what a system is called before it is given one."""
+    return node.lower().partition(".")[0] in _NOTHING
 
 
 def by_node(ports: Iterable[HostPort]) -> dict[str, list[HostPort]]:

@@ -26,7 +26,7 @@ def fabric_findings(
             severity=rule.severity,
             subject=seen.subject,
             because=seen.because,
-            remedy=rule.remedy,
+            remedy=seen.remedy or rule.remedy,
         )
         for rule in FABRIC_RULES
         for seen in rule.check(view)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.absent_leaves import Absent, absent_leaves
+from hpckit.decide.fabric_kinds import Kinds, switch_kinds
 from hpckit.decide.finding_rule import Evidence
 from hpckit.decide.rail_grid import RailGrid
 from hpckit.decide.rail_peers import RailPeers
@@ -22,24 +23,19 @@ MOST_LISTED: Final = 32
 """Of more pairs of switches, or ports, the rest are counted."""
 
 _MOST_NODES: Final = 1000
-_NOTHING: Final = frozenset(
-    """
-    localhost linux ubuntu debian rocky centos rhel node host server default unknown
-    none dgx livecd archiso buildroot
-    """.split()  # noqa: SIM905  a word a line would fill the page
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricView:
     """A fabric with its rails, and what is regular in it.
 
-    `ends` are the ports on each switch, `parts` the switches that reach each other, `lacking` the
-    columns of NICs that nodes lack.
+    `kinds` are those of each switch, `ends` the ports on it, `parts` the switches that reach each
+    other, `lacking` the columns of NICs that nodes lack.
     """
 
     topology: ClusterTopology
     grid: RailGrid
+    kinds: Mapping[str, Kinds]
     bundles: Sequence[Bundle]
     parts: Sequence[tuple[str, ...]]
     absent: Sequence[Absent]
@@ -90,10 +86,12 @@ def fabric_view(topology: ClusterTopology, slurm_nodes: Sequence[str] | None = N
     ends: defaultdict[str, list[HostPort]] = defaultdict(list)
     for port in known.ports:
         ends[port.switch].append(port)
+    kinds = switch_kinds(known, grid)
     return FabricView(
         topology=known,
         grid=grid,
-        bundles=bundles(known),
+        kinds=kinds,
+        bundles=bundles(known, kinds),
         parts=components(known),
         absent=absent_leaves(grid),
         lacking=RailPeers(grid).lacking(),
@@ -130,8 +128,3 @@ def are(count: int, noun: str) -> str:
 def switches(count: int) -> str:
     """`1 switch`, `2 switches`."""
     return "1 switch" if count == 1 else f"{count} switches"
-
-
-def says_nothing(node: str) -> bool:
-    """Whether a name is what a system is called before it is given one."""
-    return node.lower().partition(".")[0] in _NOTHING

@@ -10,6 +10,7 @@ from hpckit.decide import fabric_rules_names as names
 from hpckit.decide import fabric_rules_rails as rails
 from hpckit.decide import fabric_rules_slurm as slurm
 from hpckit.decide.fabric_anonymous import nics_anonymous
+from hpckit.decide.fabric_rates import links_slow
 from hpckit.decide.fabric_rule import FabricRule
 from hpckit.model.node_finding import Severity
 
@@ -96,7 +97,7 @@ FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
     FabricRule(
         name="uplinks-fewer",
         severity=Severity.WARNING,
-        what="All switches of a pod have fewer cables upwards than those of most others.",
+        what="All switches of a pod have fewer cables upwards than those of most pods of its kind.",
         remedy="look whether a switch above them has power and answers",
         source=_CLOS,
         check=cables.uplinks_fewer,
@@ -108,7 +109,7 @@ FABRIC_RULES: Final[tuple[FabricRule, ...]] = (
         remedy="reseat or replace the cable, then look at its errors: ibqueryerrors",
         source="InfiniBand Architecture Specification 1, PortInfo: LinkWidthActive,"
         " LinkSpeedActive",
-        check=cables.links_slow,
+        check=links_slow,
     ),
     FabricRule(
         name="rails-swapped",

@@ -1,22 +1,19 @@
-"""What is odd about a fabric's cables: missing, uneven, slow, or not reaching a switch."""
+"""What is odd about a fabric's cables: missing, uneven, or not reaching a switch."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from hpckit.decide.fabric_ends import name_shape
 from hpckit.decide.fabric_rule import FabricView, are, hosts, listed, switches
 from hpckit.decide.finding_rule import Evidence, have, most_common, named
-from hpckit.decide.uplinks import Pair
+from hpckit.decide.uplinks import Bundle, Pair, are_of_one_kind
 from hpckit.model.fabric import EndKind
 from hpckit.model.hostlist import natural_order
-from hpckit.model.node_words import bit_rate
 from hpckit.model.words import counted
 
 _HALF: Final = 0.5
-_MAJOR: Final = 2
 
 
 def cables_missing(view: FabricView) -> Iterator[Evidence]:
@@ -34,9 +31,10 @@ def cables_missing(view: FabricView) -> Iterator[Evidence]:
         cables = sum(bundle.cables for bundle in alike)
         expected = sum(bundle.expected for bundle in alike)
         between = f"{counted(len(pairs), 'pair')} of switches"
+        upwards = f"cables from {f'level {level}' if level else 'leaves'} upwards"
         yield Evidence(
-            _subject_of(pairs, f"cables from level {level} upwards"),
-            f"{cables} of {expected} cables from level {level} upwards are up:"
+            _subject_of(pairs, upwards),
+            f"{cables} of {expected} {upwards} are up:"
             f" {are(expected - cables, 'cable')} missing over {between}:"
             f" {listed([_pair_words(pair) for pair in pairs])}",
         )
@@ -62,21 +60,27 @@ def uplinks_uneven(view: FabricView) -> Iterator[Evidence]:
 
 def uplinks_fewer(view: FabricView) -> Iterator[Evidence]:
     """Rule `uplinks-fewer`: a whole pod or plane with fewer cables upwards than most others."""
-    for level in dict.fromkeys(bundle.level for bundle in view.bundles):
-        each = {
-            bundle.lowers: bundle.expected // len(bundle.lowers)
-            for bundle in view.bundles
-            if bundle.level == level
-        }
-        usual = most_common(each.values())
-        for lowers, cables in each.items():
-            if usual is not None and cables < usual:
-                yield Evidence(
-                    named(lowers),
-                    f"{switches(len(lowers))} of level {level} {have(len(lowers))}"
-                    f" {counted(cables, 'cable')} upwards each, and {usual} those of most of the"
-                    f" {len(each)} sets that are cabled alike: a switch above may be absent",
-                )
+    for bundle in view.bundles:
+        alike = [
+            one
+            for one in view.bundles
+            if one.level == bundle.level and are_of_one_kind(one, bundle)
+        ]
+        cables = _each(bundle)
+        usual = most_common(map(_each, alike))
+        if usual is not None and cables < usual:
+            yield Evidence(
+                named(bundle.lowers),
+                f"{switches(len(bundle.lowers))} of level {bundle.level}"
+                f" {have(len(bundle.lowers))} {counted(cables, 'cable')} upwards each, and {usual}"
+                f" those of most of the {len(alike)} sets that are cabled alike: a switch above may"
+                " be absent",
+            )
+
+
+def _each(bundle: Bundle) -> int:
+    """How many cables upwards each switch of a bundle should have."""
+    return bundle.expected // len(bundle.lowers)
 
 
 def _pair_words(pair: Pair) -> str:
@@ -91,66 +95,6 @@ def _subject_of(pairs: Sequence[Pair], many: str) -> str:
         if len(ends) == 1:
             return ends.pop()
     return many
-
-
-class _Link(NamedTuple):
-    """A cable by its name and rate, and the cables that it is compared with."""
-
-    name: str
-    kind: Hashable
-    speed: str | None
-    bytes_per_s: float | None
-
-
-def links_slow(view: FabricView) -> Iterator[Evidence]:
-    """Rule `link-slow`: below the rate of more than half of the cables of its kind."""
-    for what, links in (("between switches", _between(view)), ("of nodes", _of_nodes(view))):
-        groups: defaultdict[Hashable, list[_Link]] = defaultdict(list)
-        for link in links:
-            groups[link.kind].append(link)
-        for alike in groups.values():
-            yield from _slow(what, alike)
-
-
-def _slow(what: str, alike: Sequence[_Link]) -> Iterator[Evidence]:
-    usual = most_common(link.bytes_per_s for link in alike if link.bytes_per_s is not None)
-    if usual is None:
-        return
-    slow = [link for link in alike if link.bytes_per_s is not None and link.bytes_per_s < usual]
-    if not slow:
-        return
-    count = Counter(link.bytes_per_s for link in alike)[usual]
-    names = [f"{link.name} {link.speed}" for link in slow]
-    yield Evidence(
-        slow[0].name if len(slow) == 1 else f"{len(slow)} cables {what}",
-        f"{are(len(slow), 'cable')} slower than {bit_rate(usual)}, which {count} of"
-        f" {len(alike)} cables {what} carry: {listed(names)}",
-    )
-
-
-def _between(view: FabricView) -> Iterator[_Link]:
-    level = {switch.name: switch.level for switch in view.topology.switches}
-    for link in view.topology.links:
-        for cable in link.cables or ():
-            ports = f" port {cable.lower_port}" if len(link.cables or ()) > 1 else ""
-            name = f"{link.lower}–{link.upper}{ports}"
-            kind = (level.get(link.lower), level.get(link.upper))
-            yield _Link(name, kind, cable.speed, cable.bytes_per_s)
-
-
-def _of_nodes(view: FabricView) -> Iterator[_Link]:
-    shapes = Counter(name_shape(node) for node in view.grid.nodes)
-    for port in view.topology.ports:
-        kind: Hashable = None
-        if port.kind is EndKind.COMPUTE and port.node is not None:
-            shape = name_shape(port.node)
-            kind = shape if shapes[shape] >= _MAJOR else ""
-            name = f"{port.node} {port.nic}" if port.nic else port.node
-        elif port.kind is EndKind.ANONYMOUS:
-            name = f"{port.switch} port {port.switch_port}"
-        else:
-            continue
-        yield _Link(name, kind, port.speed, port.bytes_per_s)
 
 
 def switch_isolated(view: FabricView) -> Iterator[Evidence]:

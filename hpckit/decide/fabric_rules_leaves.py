@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from hpckit.decide.absent_leaves import Absent
 from hpckit.decide.fabric_anonymous import claimed, hidden
-from hpckit.decide.fabric_rule import FabricView, hosts, rail_words, says_nothing
+from hpckit.decide.fabric_ends import says_nothing
+from hpckit.decide.fabric_rule import FabricView, hosts, rail_words
 from hpckit.decide.finding_rule import Evidence, have
 from hpckit.model.fabric import EndKind
 from hpckit.model.words import counted
@@ -14,25 +15,31 @@ from hpckit.model.words import counted
 
 def leaf_absent(view: FabricView) -> Iterator[Evidence]:
     """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
+    groups, rails = _regular(view)
+    present = sum(bool(view.grid.cell(group, rail)) for group in groups for rail in rails)
     for one in view.absent[len(_empty(view)) :]:
         rail = rail_words(view, one.rail)
         beside = ", ".join(view.grid.groups[one.group])
         yield Evidence(
             one.name or f"leaf of {rail} beside {view.grid.groups[one.group][0]}",
-            f"{len(view.grid.groups)} groups of nodes have leaves for {len(view.grid.rails)} rails,"
+            f"{len(groups)} groups of nodes have leaves for {len(rails)} rails,"
             f" and this one has none for {rail}: beside {beside} a leaf is not there"
-            f" ({_present(view)} of {len(view.grid.groups) * len(view.grid.rails)} are)"
+            f" ({present} of {len(groups) * len(rails)} are)"
+            f"{f'; by the names of its like it is {one.name}' if one.name else ''}"
             f"{_without(view, one)}",
         )
 
 
-def _present(view: FabricView) -> int:
-    cells = (
-        view.grid.cell(group, rail)
-        for group in range(len(view.grid.groups))
-        for rail in range(len(view.grid.rails))
-    )
-    return sum(map(bool, cells))
+def _regular(view: FabricView) -> tuple[list[int], list[int]]:
+    """The groups in which nodes are at home, and the rails that at least half of them have."""
+    grid = view.grid
+    groups = sorted({home for home in grid.home.values() if home >= 0})
+    rails = [
+        rail
+        for rail in range(len(grid.rails))
+        if 2 * sum(bool(grid.cell(group, rail)) for group in groups) >= len(groups)
+    ]
+    return groups, rails
 
 
 def _without(view: FabricView, one: Absent) -> str:
@@ -45,20 +52,23 @@ def _without(view: FabricView, one: Absent) -> str:
         also.append(f"{counted(ports, 'anonymous port')} of about {counted(unknown, 'node')}")
     return (
         f"; {counted(len(named), 'named node')} therefore {have(len(named))} {rails} of"
-        f" {len(view.grid.rails)} rails: {hosts(named)}"
+        f" {len(_regular(view)[1])} rails: {hosts(named)}"
         + (f"; so {have(len(also))} {' and '.join(also)}" if also else "")
     )
 
 
 def _empty(view: FabricView) -> list[str]:
-    """Leaves on which nothing computes that could be seen."""
+    """Leaves on which nothing computes that could be seen.
+
+    One with other hosts alone is theirs, unless the leaf of a rail is absent, which it may be.
+    """
     nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
     linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
-    return [
-        leaf
-        for leaf in view.leaves
-        if leaf in linked and not any(port.kind in nodes for port in view.ends.get(leaf, ()))
-    ]
+    kinds = {leaf: {port.kind for port in view.ends.get(leaf, ())} for leaf in view.leaves}
+    idle = [leaf for leaf, there in kinds.items() if leaf in linked and nodes.isdisjoint(there)]
+    bare = [leaf for leaf in idle if EndKind.OTHER not in kinds[leaf]]
+    of_others = [leaf for leaf in idle if EndKind.OTHER in kinds[leaf]]
+    return [*bare, *of_others[: max(0, len(view.absent) - len(bare))]]
 
 
 def leaf_empty(view: FabricView) -> Iterator[Evidence]:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from hpckit.decide.fabric_ends import by_node
-from hpckit.decide.fabric_rule import FabricView, hosts, listed, says_nothing
+from hpckit.decide.fabric_ends import by_node, says_nothing
+from hpckit.decide.fabric_rule import FabricView, hosts, listed
 from hpckit.decide.finding_rule import Evidence, have, named
-from hpckit.model.fabric import EndKind
+from hpckit.model.fabric import EndKind, FabricSource
 from hpckit.model.words import counted
+
+_WHERE: Final = {
+    FabricSource.SCONTROL: "the cluster's topology.conf or topology.yaml",
+    FabricSource.TOPOLOGY_CONF: "topology.conf",
+    FabricSource.TOPOLOGY_YAML: "topology.yaml",
+    FabricSource.TOPOLOGY_ADDR: "the cluster's topology.conf or topology.yaml",
+}
+"""The sources that Slurm wrote or reads, and where a node is added to each."""
+
+_ADD: Final = (
+    "add them to {where}, on the switch or block that they hang on; Slurm places no job there that"
+    " asks for switches or blocks"
+)
 
 
 def name_says_nothing(view: FabricView) -> Iterator[Evidence]:
@@ -81,14 +95,23 @@ def not_in_fabric(view: FabricView) -> Iterator[Evidence]:
     missing = _unmatched(view.slurm_nodes, _present(view))
     if not missing or len(missing) == len(set(view.slurm_nodes)):
         return
+    count = f"{len(missing)} of the {len(set(view.slurm_nodes))} nodes of Slurm"
+    if view.topology.source in _WHERE:
+        source = view.topology.source
+        yield Evidence(
+            hosts(missing),
+            f"{count} {'is' if len(missing) == 1 else 'are'} not in {source}",
+            _ADD.format(where=_WHERE[source]),
+        )
+        return
     hidden = sum(port.kind is EndKind.ANONYMOUS for port in view.topology.ports)
     nameless = sum(map(says_nothing, by_node(view.topology.ports)))
     maybe = [counted(hidden, "anonymous port")] if hidden else []
     maybe += [counted(nameless, "node") + " whose name says nothing"] if nameless else []
     yield Evidence(
         hosts(missing),
-        f"{len(missing)} of the {len(set(view.slurm_nodes))} nodes of Slurm have no port in the"
-        f" fabric" + (f"; they may be among the {' and '.join(maybe)}" if maybe else ""),
+        f"{count} have no port in the fabric"
+        + (f"; they may be among the {' and '.join(maybe)}" if maybe else ""),
     )
 
 
@@ -116,12 +139,13 @@ def names_differ(view: FabricView) -> Iterator[Evidence]:
 
 def _present(view: FabricView) -> list[str]:
     """Every name in the fabric, be it a node's or a manager's."""
-    return list(dict.fromkeys(port.node for port in view.topology.ports if port.node))
+    ends = [port.node for port in view.topology.ports if port.node]
+    return list(dict.fromkeys([*ends, *view.topology.nodes]))
 
 
 def _asked(view: FabricView) -> list[str]:
     """The names of nodes that Slurm should know."""
-    return [node for node in by_node(view.topology.ports) if not says_nothing(node)]
+    return [node for node in view.topology.nodes if not says_nothing(node)]
 
 
 def _short(node: str) -> str:

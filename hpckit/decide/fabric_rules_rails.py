@@ -18,6 +18,8 @@ from hpckit.model.fabric import HostPort
 from hpckit.model.words import counted
 
 _HALF: Final = 0.5
+_QUARTER: Final = 0.25
+_FEW: Final = 2
 
 
 class _Stray(NamedTuple):
@@ -30,15 +32,26 @@ class _Stray(NamedTuple):
 
 
 def _strays(view: FabricView) -> list[_Stray]:
-    """The strays of kinds of nodes that follow the rails: most of a kind, and more than one NIC."""
+    """The strays of kinds of nodes that follow the rails: most of a kind, and more than one NIC.
+
+    A rail of which more than a quarter are astray follows no groups, as one for storage may not.
+    """
     found = [one for one in _all_strays(view) if not _has_one_nic(view, one.node)]
     kinds = Counter(map(name_shape, view.grid.nodes))
     astray = Counter(map(name_shape, {one.node for one in found}))
     loose = {kind for kind, nodes in astray.items() if nodes > _HALF * kinds[kind]}
+    of_rail = Counter(
+        view.grid.rail_of_column(port.column)
+        for ports in view.grid.nodes.values()
+        for port in ports
+    )
+    strays = Counter(one.rail for one in found)
+    free = {rail for rail, n in strays.items() if n > max(_FEW, _QUARTER * of_rail[rail])}
     return [
         one
         for one in found
-        if (kind := name_shape(one.node)) not in loose or kinds[kind] < FEWEST_PEERS
+        if one.rail not in free
+        and ((kind := name_shape(one.node)) not in loose or kinds[kind] < FEWEST_PEERS)
     ]
 
 

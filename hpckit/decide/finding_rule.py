@@ -28,10 +28,14 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class Evidence(NamedTuple):
-    """What a rule is about, such as `GPU5`, and what was seen there."""
+    """What a rule is about, such as `GPU5`, and what was seen there.
+
+    `remedy` is what to do where that is not what the rule says.
+    """
 
     subject: str
     because: str
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,6 @@ class _Tree:
             domains=tuple(_with_parents(self._domains, self._parents)),
             domain_of=self._of_node,
             nic_bytes_per_s=_nic_speeds(self._topology.ports),
-            unknown=self._topology.unplaced,
         )
 
     def _join(self, links: Iterable[SwitchLink]) -> None:
@@ -286,7 +285,6 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
         domains=tuple(_with_parents(domains, parents)),
         domain_of=of_node,
         nic_bytes_per_s={},
-        unknown=topology.unplaced,
     )
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hpckit.decide.fabric_ends import FEWEST_PEERS, name_shape
-from hpckit.decide.fabric_rule import says_nothing
+from hpckit.decide.fabric_ends import FEWEST_PEERS, name_shape, says_nothing
 from hpckit.decide.placement_busiest import busiest
 from hpckit.decide.placement_instance import Instance
 from hpckit.decide.placement_loads import Loads

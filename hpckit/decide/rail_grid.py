@@ -69,7 +69,7 @@ def rail_grid(topology: ClusterTopology) -> RailGrid:
     rails = _rails(on_leaf)
     found = {leaf: _rail(seen, rails) for leaf, seen in on_leaf.items()} if rails else {}
     rail_of = {leaf: rail for leaf, rail in found.items() if rail is not None}
-    groups = _groups(nodes) if rails else [(leaf,) for leaf in on_leaf]
+    groups = _groups(nodes, rail_of) if rails else [(leaf,) for leaf in on_leaf]
     group_of = {leaf: at for at, leaves in enumerate(groups) for leaf in leaves}
     return RailGrid(
         nodes=nodes,
@@ -146,17 +146,27 @@ def _rail(seen: Seen, rails: list[frozenset[int]]) -> int | None:
     return best if rails[best] & columns else None
 
 
-def _groups(nodes: Mapping[str, tuple[NodePort, ...]]) -> list[tuple[str, ...]]:
-    """Leaves on which the same nodes hang; two belong together if half of one's nodes do."""
+def _groups(
+    nodes: Mapping[str, tuple[NodePort, ...]], rail_of: Mapping[str, int]
+) -> list[tuple[str, ...]]:
+    """Leaves on which the same nodes hang.
+
+    Two belong together where more than half of the nodes of each that have the other's rail have
+    it there. So a leaf for storage, on which nodes of many groups hang, is of none of these.
+    """
     count: Counter[str] = Counter()
     shared: Counter[tuple[str, str]] = Counter()
+    with_rail: Counter[tuple[str, int | None]] = Counter()
     for ports in nodes.values():
         leaves = sorted({port.switch for port, _ in ports})
         count.update(leaves)
         shared.update((a, b) for at, a in enumerate(leaves) for b in leaves[at + 1 :])
+        rails = {rail_of.get(leaf) for leaf in leaves}
+        with_rail.update((leaf, rail) for leaf in leaves for rail in rails)
     root = {leaf: leaf for leaf in count}
     for (a, b), together in shared.items():
-        if together > _OF_A_RAIL * min(count[a], count[b]):
+        least = max(with_rail[a, rail_of.get(b)], with_rail[b, rail_of.get(a)])
+        if together > _OF_A_RAIL * least:
             _join(root, a, b)
     found: dict[str, list[str]] = {}
     for leaf in count:

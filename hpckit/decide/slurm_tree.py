@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from hpckit.decide.fabric_ends import says_nothing
 from hpckit.decide.locality import locality_of
 from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import ClusterTopology, HostPort, Switch, SwitchLink
-from hpckit.model.hostlist import natural_order
+from hpckit.model.fabric import ClusterTopology, EndKind, HostPort, Switch, SwitchLink
+from hpckit.model.hostlist import fold_hosts, natural_order
 from hpckit.model.locality import ROOT, Domain, Locality
 from hpckit.model.words import counted
 
+_MOST_HOSTS = 100
 _OWN_TREES = frozenset({TopologyKind.TREE, TopologyKind.BLOCK, TopologyKind.FLAT})
 
 
@@ -20,9 +22,9 @@ def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
     """The topology with one way from each node to the top, as topology/tree wants it.
 
     Leaves of several rails become one switch, and so does what joins them; each says in its
-    description which switches it stands for. Blocks alone become topology/block. What Slurm itself
-    told is as it was. Nodes on a switch above others get a leaf of their own. Raises RenderError
-    where no block has a node.
+    description which switches it stands for. Blocks alone become topology/block. Nodes whose names
+    say nothing are left out; those on a switch above others get a leaf of their own. What Slurm
+    itself told is as it was. Raises RenderError where no block has a node.
     """
     if topology.blocks and (topology.plugin is TopologyKind.BLOCK or not topology.switches):
         _refuse_empty(topology)
@@ -30,7 +32,9 @@ def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
         return topology
     if not topology.switches:
         return _blocks(topology)
-    return _tree(topology, _with_leaves(locality_of(replace(topology, blocks=()))))
+    ports = tuple(port for port in topology.ports if not (port.node and says_nothing(port.node)))
+    named = replace(topology, blocks=(), ports=ports)
+    return _tree(topology, _with_leaves(locality_of(named)))
 
 
 def _refuse_empty(topology: ClusterTopology) -> None:
@@ -55,6 +59,33 @@ def _with_leaves(locality: Locality) -> Locality:
     return replace(locality, domains=tuple(domains), domain_of=of_node)
 
 
+def left_out(topology: ClusterTopology) -> tuple[str, ...]:
+    """What hangs on a network and is not in its `slurm_tree`, a phrase each."""
+    if topology.plugin in _OWN_TREES or not topology.switches:
+        return ()
+    compute = [port for port in topology.ports if port.kind is EndKind.COMPUTE]
+    named = [port.node for port in compute if port.node]
+    nothing = sorted(filter(says_nothing, set(named)), key=natural_order)
+    nameless = sum(port.kind is EndKind.ANONYMOUS for port in topology.ports)
+    nameless += len(compute) - len(named)
+    others = {port.node for port in topology.ports if port.kind is EndKind.OTHER and port.node}
+    found = []
+    if nothing:
+        ports = sum(node in nothing for node in named)
+        found.append(
+            f"{', '.join(nothing)}, {counted(ports, 'port')}: Slurm cannot know such a name"
+        )
+    if nameless:
+        found.append(f"{counted(nameless, 'port')} of adapters that name no node")
+    if others:
+        found.append(f"{counted(len(others), 'host')} taken for no compute node: {_hosts(others)}")
+    return tuple(found)
+
+
+def _hosts(names: set[str]) -> str:
+    return fold_hosts(sorted(names, key=natural_order)[:_MOST_HOSTS])
+
+
 def _blocks(topology: ClusterTopology) -> ClusterTopology:
     sizes = [len(block.nodes) for block in topology.blocks]
     return replace(
@@ -68,9 +99,12 @@ def _tree(topology: ClusterTopology, locality: Locality) -> ClusterTopology:
     names = _names(locality)
     parents = {domain.parent for domain in locality.domains}
     held = Counter(locality.domain_of.values())
-    kept = [i for i in range(len(locality.domains)) if i in parents or held[i]]
-    nodes = sorted(locality.domain_of, key=natural_order)
     levels = _heights(locality)
+    kept = sorted(
+        (i for i in range(len(locality.domains)) if i in parents or held[i]),
+        key=lambda i: (levels[i], natural_order(names[i])),
+    )
+    nodes = sorted(locality.domain_of, key=natural_order)
     return ClusterTopology(
         source=topology.source,
         name=topology.name,

@@ -2,6 +2,7 @@
 
 Switches that lead to much the same ones above are a bundle; within it each leads to each that at
 least half lead to, by the number of cables that most pairs have, or by a number shared out evenly.
+Switches of a kind with other cables by design are a bundle of their own.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from hpckit.decide.fabric_kinds import Kinds
 from hpckit.decide.finding_rule import most_common
+from hpckit.decide.uplink_kinds import Counts, by_design, usual_uppers
 from hpckit.model.fabric import ClusterTopology
 
 _ALIKE: Final = 0.5
 _DENSE: Final = 0.75
 """The share of its pairs that must be cabled for a bundle to have a rule at all."""
-
-Counts = Mapping[str, Counter[str]]
-"""Lower switch → upper switch → cables."""
 
 
 class Pair(NamedTuple):
@@ -39,7 +39,7 @@ class Bundle:
     `missing` are pairs of switches whose lower one has too few cables there and nowhere too many,
     `uneven` those of lower switches with too many somewhere, `weak` upper switches that all lower
     ones reach by fewer, with their cables beside the usual number. `expected` counts the cables
-    that are there and those that are missing.
+    that are there and those that are missing. `kinds` are those of the lower switches.
     """
 
     level: int
@@ -50,10 +50,14 @@ class Bundle:
     missing: tuple[Pair, ...] = ()
     uneven: tuple[Pair, ...] = ()
     weak: tuple[tuple[str, int, int], ...] = ()
+    kinds: Kinds = frozenset()
 
 
-def bundles(topology: ClusterTopology) -> list[Bundle]:
-    """The bundles of all levels from the lowest; links whose cables nobody counts are left out."""
+def bundles(topology: ClusterTopology, kinds: Mapping[str, Kinds]) -> list[Bundle]:
+    """The bundles of all levels from the lowest; links whose cables nobody counts are left out.
+
+    `kinds` are those of the switches, by name.
+    """
     level = {switch.name: switch.level for switch in topology.switches}
     by_level: defaultdict[int, defaultdict[str, Counter[str]]] = defaultdict(
         lambda: defaultdict(Counter)
@@ -64,9 +68,13 @@ def bundles(topology: ClusterTopology) -> list[Bundle]:
             active = sum(cable.is_active for cable in link.cables)
             by_level[lower][link.lower][link.upper] += active
     return [
-        _bundle(at, lowers, by_level[at])
+        dataclasses.replace(
+            _bundle(at, lowers, by_level[at]),
+            kinds=Kinds().union(*(kinds.get(lower, ()) for lower in lowers)),
+        )
         for at in sorted(by_level)
-        for lowers in _alike_lowers(by_level[at])
+        for alike in _alike_lowers(by_level[at])
+        for lowers in by_design(alike, by_level[at], kinds)
     ]
 
 
@@ -86,13 +94,17 @@ def _alike_lowers(counts: Counts) -> list[list[str]]:
     return [lowers for _, lowers in found]
 
 
-def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+def _likeness(one: frozenset[object], other: frozenset[object]) -> float:
     return len(one & other) / len(one | other) if one or other else 0.0
 
 
+def are_of_one_kind(one: Bundle, other: Bundle) -> bool:
+    """Whether at least half of the kinds of switches in either are in both, or neither has any."""
+    return one.kinds == other.kinds or _likeness(one.kinds, other.kinds) >= _ALIKE
+
+
 def _bundle(level: int, lowers: list[str], counts: Counts) -> Bundle:
-    reached = Counter(upper for lower in lowers for upper in +counts[lower])
-    uppers = tuple(upper for upper, by in reached.items() if 2 * by >= len(lowers))
+    uppers = usual_uppers(lowers, counts)
     pairs = [counts[lower][upper] for lower in lowers for upper in uppers]
     cables = sum(counts[lower].total() for lower in lowers)
     plain = Bundle(level=level, lowers=tuple(lowers), uppers=uppers, cables=cables, expected=cables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,7 +53,11 @@ def fabric_svg(locality: Locality, *, title: str) -> str:
     drawing.label(_MARGIN, top, Word(text=name, size=_TITLE, is_bold=True))
     for box in boxes:
         _draw(drawing, box)
-    y = _lost(drawing, locality, y, is_empty=not boxes)
+    if not boxes:
+        drawing.label(
+            _MARGIN, y + 12, Word(text="no compute node has a name", size=12, colour=GREY)
+        )
+        y += 24
     about = ". ".join(branch_about(box.branch) for box in boxes)
     return drawing.document(width, y + _MARGIN - _GAP_Y, title=title, about=about)
 
@@ -122,14 +125,3 @@ def _stroke(branch: Branch) -> Stroke:
     if branch.is_rest or rate is None:
         return Stroke(colour=_WIRE, width=1.2, dash="3 3")
     return Stroke(colour=_WIRE, width=max(1.0, wire_width(rate) * 0.6))
-
-
-def _lost(drawing: Drawing, locality: Locality, y: float, *, is_empty: bool) -> float:
-    """What is said where nodes are in no domain."""
-    texts: Sequence[str] = ("no compute node has a name",) if is_empty else ()
-    if locality.unknown:
-        texts = (*texts, f"{len(locality.unknown)} nodes are in no domain")
-    for text in texts:
-        drawing.label(_MARGIN, y + 12, Word(text=text, size=12, colour=GREY))
-        y += 24
-    return y

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
 from hpckit.model.domain_words import domain_kind, names_in, short_names, up_rate
-from hpckit.model.hostlist import fold_hosts
-from hpckit.model.locality import ROOT
+from hpckit.model.hostlist import fold_hosts, natural_order
+from hpckit.model.locality import ROOT, Domain
 from hpckit.model.locality_fold import Branch
 from hpckit.model.node_words import visible
 
 _NAME: Final = 36
 _LONG: Final = 400
+_SWITCHES: Final = {1: "leaf switches", 2: "spines"}
 
 
 def branch_name(branch: Branch, most: int = _NAME) -> str:
@@ -21,11 +23,32 @@ def branch_name(branch: Branch, most: int = _NAME) -> str:
     if branch.is_rest:
         return f"… and {count} more {domain_kind(branch.of, count)}"
     if count == 1:
-        name = short_names(names_in(branch.of.name), most)
+        inside = names_in(branch.of.name)
+        name = short_names(inside, most)
+        if name.endswith(_further(inside)):
+            return f"{len(inside)} {_several(branch.of)}, {_first(inside, most)}"
         # Who stands outermost needs no word for it.
         return name if branch.of.parent == ROOT else f"{domain_kind(branch.of)} {name}"
     names = short_names(branch.names, most)
+    if names.endswith(_further(branch.names)):
+        return f"{count} {domain_kind(branch.of, count)}, {_first(branch.names, most)}"
     return f"{count} {domain_kind(branch.of, count)} {names}"
+
+
+def _further(names: Sequence[str]) -> str:
+    """How `short_names` ends where it tells the first name alone."""
+    return f" + {len(set(names)) - 1}"
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    """The first of names that have no short form: `A10-IBSPINE-01 and others`."""
+    first = min(names, key=natural_order)
+    return f"{short_names((first,), most)} and others"
+
+
+def _several(domain: Domain) -> str:
+    """What the switches of one domain are called: they are no domains of their own."""
+    return _SWITCHES.get(domain.level, "switches")
 
 
 def branch_count(branch: Branch) -> str:

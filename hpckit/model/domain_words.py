@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hpckit.model.hostlist import expand_hosts, natural_order
+from hpckit.model.hostlist import expand_hosts, fold_hosts, natural_order
 from hpckit.model.locality import ROOT, Domain, Locality
 from hpckit.model.node_words import as_float, figure, visible
 from hpckit.model.words import counted
@@ -119,6 +119,12 @@ def short_names(names: Sequence[str], most: int) -> str:
         return _end(folded, most)
     further = f" + {len(ordered) - 1}"
     return _end(ordered[0], max(2, most - len(further))) + further
+
+
+def folded_names(names: Sequence[str]) -> str:
+    """All names, in as few words as there are: `leaf-[01-04]-07`, else Slurm's list of them."""
+    ordered = sorted(dict.fromkeys(names), key=natural_order)
+    return (_folded(ordered) if ordered else None) or fold_hosts(ordered)
 
 
 def _end(name: str, most: int) -> str:

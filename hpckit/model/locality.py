@@ -33,14 +33,13 @@ class Domain:
 class Locality:
     """The domains of a set of nodes: a forest, joined by what `domains` has at the top.
 
-    `domain_of` maps a node to its lowest domain; a node that no source knows is in `unknown` alone.
+    `domain_of` maps a node to its lowest domain; a node that no source knows is not in it.
     `nic_bytes_per_s` is what a node's NICs carry together in one direction, of those that are told.
     """
 
     domains: tuple[Domain, ...]
     domain_of: Mapping[str, int]
     nic_bytes_per_s: Mapping[str, float]
-    unknown: tuple[str, ...] = ()
 
     def path(self, node: str) -> tuple[int, ...]:
         """The domains around a node, the lowest first; empty for a node that nobody knows."""

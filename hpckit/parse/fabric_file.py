@@ -8,7 +8,7 @@ from typing import Final
 
 from hpckit.model.fabric import ClusterTopology
 from hpckit.parse.azure_topology import parse_azure_domains, parse_azure_sharp
-from hpckit.parse.excerpt import refuse_text
+from hpckit.parse.excerpt import refusal, refuse_text
 from hpckit.parse.fabric_json import parse_fabric_json, parse_host_lines
 from hpckit.parse.scontrol_topology import parse_scontrol_topology
 from hpckit.parse.topology_addr import parse_topology_addr
@@ -20,7 +20,35 @@ EXPECTED: Final = (
     "SLURM_TOPOLOGY_ADDR, hpckit's own JSON, or a cloud's"
 )
 
+_COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+_BEGIN: Final = 8192
+_SHOWN: Final = 16
+
 _Parse = Callable[[str, str], tuple[ClusterTopology, ...]]
+
+
+def fabric_text(data: bytes, name: str) -> str:
+    """The text of a file, which may be compressed with gzip, bzip2 or xz, or be UTF-16.
+
+    Raises ParseError for what is no text, such as an archive.
+    """
+    if data.startswith(_COMPRESSED):
+        # Loaded when used: few files are compressed.
+        from hpckit.parse.tar_stream import compressed_text  # noqa: PLC0415
+
+        data = compressed_text(data) or data
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if data.startswith(_COMPRESSED) or b"\0" in data[:_BEGIN]:
+        what = "an archive" if data.startswith(_COMPRESSED) else "a binary file"
+        raise refusal(
+            f"this is {what} and no text",
+            tool=name,
+            line_no=1,
+            line=f"{data[:_SHOWN].hex(' ')} …",
+            expected=f"a text, unpacked from what holds it: {EXPECTED}",
+        )
+    return data.decode("utf-8", "replace")
 
 
 def parse_fabric(text: str, name: str) -> tuple[ClusterTopology, ...]:

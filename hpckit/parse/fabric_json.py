@@ -20,7 +20,8 @@ _FABRIC_BESIDE: Final = ("schema", "hpckit")
 _NODE_BESIDE: Final = ("schema", "hpckit", "findings")
 _HOST: Final = re.compile(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
 _EXPECTED: Final = (
-    f'"{FABRIC_SCHEMA}", "{TOPOLOGY_SCHEMA}" of each node, or a cloud\'s list of instances'
+    f'the schema "{FABRIC_SCHEMA}" of hpckit fabric show --json, "{TOPOLOGY_SCHEMA}" of hpckit'
+    " inspect --json on each node, or a cloud's list of instances"
 )
 
 _LEAST: Final = 1.0
@@ -60,7 +61,7 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         return ()
     if is_cloud_topology(objects):
         return (parse_cloud_topology(objects),)
-    schemas = {str(one.tree.get("schema")): one for one in objects}
+    schemas = {_schema(one): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
         found = tuple(_topology(one) for one in objects)
         refuse_twins(found, objects)
@@ -71,6 +72,13 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         if schema not in {FABRIC_SCHEMA, TOPOLOGY_SCHEMA}:
             raise one.refuse("schema", f"got {schema[:60]!r}", _EXPECTED)
     raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
+
+
+def _schema(one: JsonObject) -> str:
+    schema = one.tree.get("schema")
+    if schema is None:
+        raise one.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
+    return str(schema)
 
 
 def _topology(one: JsonObject) -> ClusterTopology:

@@ -45,8 +45,10 @@ _BESIDES: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
+_QUOTE: Final = 40
 EXPECTED: Final = (
-    'a block of ibnetdiscover without options: vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]'
+    "what the command ibnetdiscover prints without options, as root on a host of the fabric:"
+    ' vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]; files of ibsim are another format'
 )
 
 
@@ -115,7 +117,9 @@ class _Reader:
         elif start in ("S", "C", "R") and (match := _BLOCK.fullmatch(line)):
             self._add_device(match, line_no)
         elif not _BESIDES.fullmatch(line):
-            raise self._refused("this line is none of ibnetdiscover's", line_no)
+            words = " ".join(line[: _QUOTE * 4].split())
+            short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
+            raise self._refused(f"{short!r} is none of ibnetdiscover's lines", line_no)
 
     def _refused(self, message: str, line_no: int) -> ParseError:
         line = self.lines[line_no - 1].expandtabs()

@@ -14,6 +14,7 @@ from typing import Final
 
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
+from hpckit.model.slurm_topology import LINK_SPEED, LONGEST_SWITCH_NAME
 from hpckit.parse.block_sizes import block_sizes
 from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
@@ -26,8 +27,6 @@ _PAIR: Final = re.compile(
 _COMMENT: Final = re.compile(r"(?<!\\)(?:\\\\)*(#)")
 _CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*(\\)\s*\Z", re.ASCII)
 _ESCAPE: Final = re.compile(r"\\(.?)", re.DOTALL)
-_SPEED: Final = re.compile(r"\d{1,10}[km]?|0x[0-9a-f]{1,8}|unlimited|infinite", re.ASCII | re.I)
-_LONGEST_NAME: Final = 64
 _INSIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "SwitchName": ("LinkSpeed", "Nodes", "Switches"),
     "BlockName": ("Nodes",),
@@ -135,13 +134,13 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
 
 
 def _switch(name: str, said: Mapping[str, str], place: Place, lists: HostLists) -> SwitchRow:
-    if len(name) > _LONGEST_NAME:
+    if len(name) > LONGEST_SWITCH_NAME:
         message = f"the switch's name has {len(name)} characters"
-        raise place.refuse(message, f"at most {_LONGEST_NAME}")
+        raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
     if "Nodes" in said and "Switches" in said:
         raise place.refuse(f"switch {name} has both nodes and switches", "Nodes= or Switches=")
     speed = said.get("LinkSpeed")
-    if speed is not None and _SPEED.fullmatch(speed) is None:
+    if speed is not None and LINK_SPEED.fullmatch(speed) is None:
         raise place.refuse(f"LinkSpeed={speed[:60]} is no number", "a number such as LinkSpeed=50")
     return SwitchRow(
         name=name,

@@ -12,6 +12,7 @@ from typing import Final
 
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
+from hpckit.model.slurm_topology import LONGEST_SWITCH_NAME
 from hpckit.parse.block_sizes import block_sizes
 from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
@@ -20,7 +21,6 @@ from hpckit.parse.yaml_tree import YamlNode, yaml_tree
 
 _KINDS: Final = ("tree", "block", "flat", "ring", "torus3d")
 _EXPECTED: Final = "tree, block or flat; of ring and torus3d the nodes are read"
-_LONGEST_NAME: Final = 64
 
 
 def parse_topology_yaml(text: str, name: str) -> tuple[ClusterTopology, ...]:
@@ -134,8 +134,8 @@ def _tree(node: YamlNode, lists: HostLists) -> ClusterTopology:
 def _switch(row: YamlNode, lists: HostLists) -> SwitchRow:
     table = row.table(("switch", "children", "nodes"))
     name = _required(row, table, "switch")
-    if len(name) > _LONGEST_NAME:
-        raise row.refuse(f"the switch's name has {len(name)} characters", f"{_LONGEST_NAME}")
+    if len(name) > LONGEST_SWITCH_NAME:
+        raise row.refuse(f"the switch's name has {len(name)} characters", f"{LONGEST_SWITCH_NAME}")
     nodes = _names_in(table, "nodes", lists)
     # With both, slurmctld warns and takes the nodes (switch_record.c).
     children = () if nodes else _names_in(table, "children", lists)

@@ -11,12 +11,14 @@ from typing import Final
 
 from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import Block, ClusterTopology, EndKind
+from hpckit.model.domain_words import folded_names, names_in
+from hpckit.model.fabric import Block, ClusterTopology, EndKind, Switch
+from hpckit.model.slurm_topology import LONGEST_SWITCH_NAME
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,63}", re.ASCII)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:/@+-]+", re.ASCII)
 _NODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}", re.ASCII)
-_LONGEST_NAME: Final = 64
+_MOST_WORDS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class SlurmNames:
         rest = [name for name in names if not self._keeps(name)]
         used = set(self.taken.values())
         for name in rest:
-            bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: _LONGEST_NAME - 8] or "unnamed"
+            bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
             self.taken[name] = next(one for one in tries if one not in used)
             used.add(self.taken[name])
@@ -99,7 +101,7 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
             nodes=nodes[switch.name],
             children=tuple(slurm_names[one] for one in children[switch.name] if one in used),
             link_speed=switch.link_speed,
-            notes=slurm_names.note(switch.name),
+            notes=(*slurm_names.note(switch.name), *_stands_for(switch, slurm_names[switch.name])),
         )
         for switch in topology.switches
         if switch.name in used
@@ -108,6 +110,17 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
         raise RenderError(f"none of the {len(names)} switches leads to a node with a name")
     notes = (f"{_printable(name)} leads to no node" for name in names if name not in used)
     return rows, tuple(notes)
+
+
+def _stands_for(switch: Switch, name: str) -> tuple[str, ...]:
+    """The switches that one stands for, or what its own text says, where that is not its name."""
+    if switch.description is None:
+        return ()
+    names = names_in(switch.description)
+    words = folded_names(names)
+    if len(words) > _MOST_WORDS:
+        words = f"{len(names)} switches, {names[0]} to {names[-1]}"
+    return () if words in (name, switch.name) else (f"{name}: {_printable(words)}",)
 
 
 def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology
 from hpckit.model.hostlist import fold_hosts
+from hpckit.model.slurm_topology import LINK_SPEED
 from hpckit.render.slurm_topology import block_rows, block_sizes, kind_of, switch_rows
-
-_SPEED: Final = re.compile(r"\d{1,10}[km]?|0x[0-9a-f]{1,8}|unlimited|infinite", re.ASCII | re.I)
 
 
 def topology_conf_text(topology: ClusterTopology) -> str:
@@ -36,7 +33,7 @@ def _tree(topology: ClusterTopology) -> Iterator[str]:
     for row in rows:
         yield from (f"# {note}" for note in row.notes)
         words = [f"SwitchName={row.name}"]
-        if row.link_speed is not None and _SPEED.fullmatch(row.link_speed):
+        if row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed):
             words.append(f"LinkSpeed={row.link_speed}")
         below = row.children or row.nodes
         words.append(f"{'Switches' if row.children else 'Nodes'}={fold_hosts(below)}")

@@ -7,6 +7,7 @@ from typing import Final
 
 from hpckit.model.fabric import ClusterTopology
 from hpckit.model.fabric_finding import FabricFinding
+from hpckit.model.fabric_unchecked import not_checked
 from hpckit.model.node_finding import Severity
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
@@ -40,6 +41,7 @@ def fabric_check_lines(
     style = Style.TITLE
     title = wrapped((_verdict(findings), *_seen(topology)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=style) for text in title]
+    lines += [Line(text=text) for text in wrapped(_unchecked(topology), width, further="  ")]
     for one in findings[:_MOST_SHOWN]:
         lines += [Line(text=""), *_finding_lines(one, width)]
     left = len(findings) - _MOST_SHOWN
@@ -61,6 +63,16 @@ def _verdict(findings: Sequence[FabricFinding]) -> str:
         if (count := sum(one.severity is severity for one in findings))
     ]
     return ", ".join(parts) or "nothing odd"
+
+
+def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
+    """What the verdict says nothing about."""
+    what = not_checked(topology)
+    if not what:
+        return ()
+    *first, last = what
+    named = f"{', '.join(first)} and {last}" if first else last
+    return tuple(f"not checked: {named}; {topology.source} does not tell them".split(" "))
 
 
 def _seen(topology: ClusterTopology) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hpckit.model.branch_words import branch_count, branch_name, branch_nodes, branch_up
-from hpckit.model.domain_words import domain_kind, short_names, up_rate
+from hpckit.model.domain_words import names_in, short_names
 from hpckit.model.fabric import ClusterTopology, EndKind
 from hpckit.model.hostlist import fold_hosts
-from hpckit.model.locality import ROOT, Domain, Locality
+from hpckit.model.locality import Locality
 from hpckit.model.locality_fold import Branch, branches
-from hpckit.model.node_words import figure, visible
+from hpckit.model.node_words import visible
+from hpckit.report.fabric_uplinks import uplink_words
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.node_notes import labelled, next_lines
 
@@ -36,13 +37,15 @@ def fabric_lines(
     width = max(width, _NARROWEST)
     title = wrapped(tuple(_title(topology, locality)), width, further="  ", between=" · ")
     yield from (Line(text=text, style=Style.TITLE) for text in title)
-    yield from (Line(text=text) for text in wrapped(_uplinks(locality), width, further="  "))
+    yield from (
+        Line(text=text) for text in wrapped(uplink_words(topology, locality), width, further="  ")
+    )
     yield Line(text="")
     for branch in branches(locality, _MOST):
         yield from _tree(branch, width, "", "")
     if not locality.domain_of:
         yield Line(text="no compute node has a name", style=Style.WARNING)
-    besides = list(_besides(topology, locality, width))
+    besides = list(_besides(topology, width))
     yield from [Line(text=""), *besides] if besides else []
     commands = _commands(topology, file)
     yield from [Line(text=""), *next_lines(commands)] if commands else []
@@ -52,12 +55,11 @@ def _title(topology: ClusterTopology, locality: Locality) -> Iterator[str]:
     name = f"{topology.source}"
     yield name if topology.name is None else f"{name} {visible(topology.name)}"
     levels = {switch.level for switch in topology.switches if switch.level is not None}
-    domains = locality.domains
-    lowest = [one for one in domains if one.level == 1]
     yield _count(len(locality.domain_of), "node", "nodes")
+    if topology.switches:
+        yield _count(len(topology.switches), "switch", "switches")
+        yield from _leaves(locality)
     counts = (
-        (len(topology.switches), "switch", "switches"),
-        (len(lowest) if topology.switches else 0, "leaf", "leaves"),
         (len(levels), "level", "levels"),
         (len(topology.rails), "rail", "rails"),
         (len(topology.planes), "plane", "planes"),
@@ -66,35 +68,18 @@ def _title(topology: ClusterTopology, locality: Locality) -> Iterator[str]:
     yield from (_count(count, one, many) for count, one, many in counts if count)
 
 
+def _leaves(locality: Locality) -> Iterator[str]:
+    """`8 leaves`; where several hold the same nodes `31 leaf switches in 8 groups`."""
+    lowest = [one for one in locality.domains if one.level == 1]
+    switches = sum(len(names_in(one.name)) for one in lowest)
+    if switches > len(lowest):
+        yield f"{switches} leaf switches in {_count(len(lowest), 'group', 'groups')}"
+    elif lowest:
+        yield _count(len(lowest), "leaf", "leaves")
+
+
 def _count(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
-
-
-def _uplinks(locality: Locality) -> tuple[str, ...]:
-    """What leads out of the lowest domains together beside what their nodes' NICs carry."""
-    lowest = [domain for domain in locality.domains if _leads_out(domain)]
-    if not lowest:
-        return ()
-    kind = domain_kind(lowest[0], 2)
-    ups = [domain.uplink_bytes_per_s for domain in lowest]
-    told = [rate for rate in ups if rate is not None]
-    if len(told) < len(ups):
-        return tuple(f"what leads out of {kind} is not told".split())
-    nics = [locality.nic_bytes_per_s.get(node) for node in locality.domain_of]
-    into = sum(rate for rate in nics if rate is not None)
-    up = sum(told)
-    words = f"out of {kind}: {up_rate(up)}"
-    if None in nics:
-        return tuple(f"{words}; what NICs carry is not told".split())
-    return tuple(f"{words} for NICs of {up_rate(into)}, {_ratio(into, up)}".split())
-
-
-def _leads_out(domain: Domain) -> bool:
-    return domain.level == 1 and domain.parent != ROOT and not domain.is_nvlink
-
-
-def _ratio(into: float, up: float) -> str:
-    return f"{figure(into / up, 2)}:1" if up > 0 else "nothing leads out"
 
 
 def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line]:
@@ -112,13 +97,13 @@ def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line
         yield from _tree(child, width, stem, further + ("   " if is_last else "│  "))
 
 
-def _besides(topology: ClusterTopology, locality: Locality, width: int) -> Iterator[Line]:
+def _besides(topology: ClusterTopology, width: int) -> Iterator[Line]:
     facts = (
         ("rails", _rails(topology)),
         ("planes", _planes(topology)),
         ("blocks", _blocks(topology)),
         ("for", _partitions(topology)),
-        ("also", _others(topology, locality)),
+        ("also", _others(topology)),
     )
     for label, texts in facts:
         for at, text in enumerate(texts):
@@ -172,17 +157,20 @@ def _partitions(topology: ClusterTopology) -> Iterator[str]:
         yield f"partitions {short_names(topology.partitions, _LONG // 2)}"
 
 
-def _others(topology: ClusterTopology, locality: Locality) -> Iterator[str]:
-    """What hangs there and is no compute node with a name."""
+def _others(topology: ClusterTopology) -> Iterator[str]:
+    """What hangs there and is no compute node with a name; a switch's own SHARP node is nothing."""
     ends = topology.ports
-    unnamed = sum(one.kind is EndKind.ANONYMOUS or one.node is None for one in ends)
-    others = {one.node for one in ends if one.kind is EndKind.OTHER and one.node}
+    unnamed = sum(
+        one.kind is EndKind.ANONYMOUS or (one.kind is EndKind.COMPUTE and one.node is None)
+        for one in ends
+    )
+    others = {one.node or one.description or one.guid for one in ends if one.kind is EndKind.OTHER}
     if unnamed:
         yield f"{_count(unnamed, 'port', 'ports')} of adapters that name no node"
     if others:
         yield f"{_count(len(others), 'host that does', 'hosts that do')} not compute"
-    if locality.unknown:
-        yield f"{_count(len(locality.unknown), 'node', 'nodes')} in no domain"
+    if topology.unplaced:
+        yield f"{_count(len(topology.unplaced), 'node', 'nodes')} in no domain"
 
 
 def _commands(topology: ClusterTopology, file: str | None) -> Sequence[str]:

@@ -55,6 +55,17 @@ def _pieces(part: str, room: int) -> list[str]:
         at = room
         while columns(part[:at]) > room:
             at -= 1
+        at = _between_names(part[:at]) or at
         pieces.append(part[:at])
         part = part[at:]
     return [*pieces, part]
+
+
+def _between_names(text: str) -> int:
+    """Where a list of names can be broken last: behind a comma in no bracket, else behind any."""
+    depth = found = 0
+    for at, char in enumerate(text, start=1):
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth <= 0:
+            found = at
+    return found or text.rfind(",") + 1

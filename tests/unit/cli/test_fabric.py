@@ -9,6 +9,7 @@ import pytest
 
 from hpckit.parse.topology_conf import parse_topology_conf
 from tests.conftest import RunHpckit
+from tests.ib_fabrics import two_tier
 from tests.unit.parse.slurm_records import RECORDS
 
 IBNET = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
@@ -64,6 +65,19 @@ def test_a_cabled_fabric_becomes_a_tree(run_hpckit: RunHpckit) -> None:
     assert "- topology:" in yaml
 
 
+def test_export_says_what_it_leaves_out(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """On standard error, so that the file can be written from standard output."""
+    made = two_tier(racks=2, nodes=3)
+    made.change(lambda one: one.node == "n02-c02", node="localhost")
+    path = tmp_path / "ib"
+    path.write_text(made.text())
+    for format_ in ("topology.conf", "topology.yaml"):
+        done = run_hpckit("fabric", "export", path, "--format", format_)
+        assert done.stderr == "left out: localhost, 4 ports: Slurm cannot know such a name\n"
+        assert "localhost" not in done.stdout
+        assert "# leaf2: leaf-[01-04]-02\n" in done.stdout
+
+
 def test_one_of_several_topologies(run_hpckit: RunHpckit) -> None:
     """By its name; all of them only in topology.yaml."""
     done = run_hpckit("fabric", "export", TOPOCONF, "--topology", "racks")
@@ -84,7 +98,12 @@ def test_check_prints_findings(run_hpckit: RunHpckit, tree: Path) -> None:
     (finding,) = found["findings"]
     assert set(finding) == {"rule", "severity", "subject", "because", "remedy"}
     assert (finding["rule"], finding["severity"]) == ("not-in-fabric", "warning")
-    assert "n5" in finding["subject"] + finding["because"]
+    assert (finding["subject"], finding["because"]) == (
+        "n5",
+        "1 of the 5 nodes of Slurm is not in topology.conf",
+    )
+    assert finding["remedy"].startswith("add them to topology.conf, on the switch or block")
+    assert found["not_checked"] == ["cables", "rates", "rails"]
 
 
 @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 1), ("note", 1)])

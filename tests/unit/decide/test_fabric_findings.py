@@ -80,7 +80,8 @@ def test_missing_cables_are_one_finding_with_counts() -> None:
     made = two_tier()
     del made.wires[:2], made.wires[20]
     one = only(made)
-    assert "125 of 128" in one.because
+    assert one.subject == "cables from leaves upwards"
+    assert "125 of 128 cables from leaves upwards are up" in one.because
     assert "3 cables are missing over 2 pairs" in one.because
     assert "leaf-01-01–spine-01 0 of 2" in one.because
 
@@ -195,6 +196,7 @@ def test_an_absent_leaf_is_one_finding_with_its_name_and_nodes() -> None:
     one = only(made)
     assert (one.rule, one.subject) == ("leaf-absent", leaf(2, 1))
     assert "8 named nodes therefore have 3 of 4 rails: n02-c[01-08]" in one.because
+    assert f"by the names of its like it is {leaf(2, 1)};" in one.because
 
 
 def test_a_leaf_without_nodes_is_one_finding() -> None:
@@ -420,3 +422,12 @@ def test_a_node_is_in_one_block() -> None:
     assert [(one.rule, one.subject, one.because) for one in fabric_findings(topology)] == [
         ("node-two-blocks", "n3", "1 node in each of b1, b2; a node is in one block"),
     ]
+
+
+def test_nodes_of_blocks_are_compared_with_slurms() -> None:
+    """And one that lacks is to be added where Slurm reads them."""
+    (topology,) = read_fabric(b"BlockName=b Nodes=a[1-2]\nBlockName=c Nodes=a[3-4]\n", "made")
+    assert fabric_findings(topology, ["a1", "a2", "a3", "a4"]) == ()
+    (one,) = fabric_findings(topology, ["a1", "a2", "a3", "a4", "a5"])
+    assert (one.rule, one.subject) == ("not-in-fabric", "a5")
+    assert "ibstat" not in one.remedy

@@ -13,7 +13,7 @@ import pytest
 from hpckit.app.fabric import read_fabric
 from hpckit.decide.locality import locality_of
 from hpckit.decide.placement_instance import Speeds, make_instance
-from hpckit.decide.slurm_tree import slurm_tree
+from hpckit.decide.slurm_tree import left_out, slurm_tree
 from hpckit.errors import RenderError
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import (
@@ -106,7 +106,7 @@ def test_a_host_is_where_it_is_told_to_be() -> None:
     assert names(found, "a") == names(found, "b") == ["l", "m", "t"]
     assert names(found, "c") == ["m", "t"]
     assert names(found, "d") == ["t"]
-    assert (found.unknown, names(found, "e")) == (("e",), [])
+    assert names(found, "e") == []
     assert [domain.level for domain in found.domains] == [1, 2, 3]
 
 
@@ -185,8 +185,9 @@ def test_any_fabric_becomes_what_slurm_takes(name: str | None) -> None:
     fabric = read(corpus_file(name)) if name else read(TWO_RAILS)
     text = topology_conf_text(slurm_tree(fabric))
     back = parse_topology_conf(text, "topology.conf")
-    assert sorted(back.nodes) == sorted(locality_of(fabric).domain_of)
-    assert groups(locality_of(back)) == groups(locality_of(fabric))
+    known = replace(fabric, ports=tuple(one for one in fabric.ports if one.node != "localhost"))
+    assert sorted(back.nodes) == sorted(locality_of(known).domain_of)
+    assert groups(locality_of(back)) == groups(locality_of(known))
 
 
 def test_a_cabled_tree_has_short_names() -> None:
@@ -195,6 +196,29 @@ def test_a_cabled_tree_has_short_names() -> None:
     assert [switch.name for switch in found.switches if switch.level == 0] == ["leaf1", "leaf2"]
     assert {switch.description for switch in found.switches} >= {"Quantum #1"}
     assert sorted(found.nodes) == ["c1", "c2", "c3"]
+
+
+def test_what_slurm_cannot_know_is_left_out_and_told() -> None:
+    """Names that say nothing, ports without a name, managers; of Slurm's own tree nothing."""
+    fabric = read(corpus_file(NDR))
+    assert "localhost" not in slurm_tree(fabric).nodes
+    assert left_out(fabric) == (
+        "localhost, 3 ports: Slurm cannot know such a name",
+        "69 ports of adapters that name no node",
+        "2 hosts taken for no compute node: B11-P1-CUFM-02,ubuntu",
+    )
+    assert left_out(FABRICS["one switch"]) == ()
+
+
+def test_a_topology_conf_is_in_order_and_says_what_its_switches_stand_for() -> None:
+    """A comment above each line, folded."""
+    lines = topology_conf_text(slurm_tree(read(corpus_file(NDR)))).splitlines()
+    assert [line.split()[0] for line in lines[1::2]] == [
+        *(f"SwitchName=leaf{at}" for at in range(1, 9)),
+        "SwitchName=spine1",
+    ]
+    assert lines[6] == "# leaf4: A09-P1-IBLEAF-[01-04]-04"
+    assert lines[16] == "# spine1: A10-P1-IBSPINE-[01-04],B10-P1-IBSPINE-[05-09]"
 
 
 def test_what_slurm_told_stays_as_it_is() -> None:

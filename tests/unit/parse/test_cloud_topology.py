@@ -191,10 +191,10 @@ def host(**words: object) -> str:
         ('[{"node": "n", "physicalHost": "c/r"}]', "got 'c/r'; expected /cluster/rack/host"),
         ('[{"node": "n", "resourceStatus": 1}]', "got a number; expected an object"),
         ('[{"clusterUUID": true, "node": "n"}]', "got true or false"),
-        ("n1: {}\nn2: {}\n", "got 'None'; expected \"hpckit.fabric/1\""),
+        ("n1: {}\nn2: {}\n", 'there is no "schema" that says'),
         ('n1: {"rdmaTopologyData": {}}\n{"rackId": "r"}\n', "1 hosts and 2 objects"),
         ('n1: {"rdmaTopologyData": {}}\nn2 is down\n', "Expecting value"),
-        ('{"Instances": []}', "got 'None'"),
+        ('{"Instances": []}', 'there is no "schema"'),
         ("[]", "tells of no fabric"),
     ],
 )

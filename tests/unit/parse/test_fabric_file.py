@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import dataclasses
+import gzip
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from hpckit.model.fabric import FABRIC_SCHEMA, FabricSource
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, Gpu, GpuFabric, Host, NodeTopology, Source
 from hpckit.model.nvlink_domains import nvlink_domain
 from hpckit.model.tree import to_tree
-from hpckit.parse.fabric_file import parse_fabric
+from hpckit.parse.fabric_file import fabric_text, parse_fabric
 from tests.corpus import corpus_file, corpus_files
 from tests.unit.parse.fabric_values import blocks
 from tests.unit.parse.slurm_records import RECORDS
@@ -34,6 +37,7 @@ FILES = {
     "azure-cyclecloud-4/synthetic-lines/output.txt": FabricSource.AZURE,
     "azure-cyclecloud-4/synthetic-sharp/output.txt": FabricSource.AZURE,
 }
+TREE = "SwitchName=leaf1 Nodes=n[1-2]\n"
 UUID = "7e2b1c9a-0f4d-4d6e-9a51-3f0b2c1d4e5f"
 
 
@@ -195,15 +199,57 @@ def test_a_key_that_stands_twice_is_an_error() -> None:
             r"switches\[0\].level: got text, expected",
         ),
         ('{"schema": "hpckit.fabric/1"}', 1, "source: is missing"),
+        ('[{"name": "x"}]', 1, 'there is no "schema" that says what this is; expected the schema'),
         (FABRIC + "\n{", 2, "Expecting property name"),
         ("[1]", 1, "got int"),
         ('{"schema": "hpckit.fabric/1", "source": "aws", "name": "\\ud800"}', 1, "half a char"),
         ('{"schema": "hpckit.fabric/1", "source": NaN}', 1, "NaN is no number"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str) -> None:
     """The error says what was got and what was expected."""
     with pytest.raises(ParseError, match=words) as caught:
         parse_fabric(text, "file")
     assert (caught.value.tool, caught.value.line_no) == ("file", line_no)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        gzip.compress(TREE.encode()),
+        lzma.compress(TREE.encode()),
+        bz2.compress(TREE.encode()),
+        TREE.encode("utf-16"),
+        gzip.compress(TREE.encode("utf-16")),
+    ],
+    ids=["gzip", "xz", "bzip2", "UTF-16", "gzip of UTF-16"],
+)
+def test_a_text_may_be_compressed_or_of_windows(encoded: bytes) -> None:
+    """It is the text."""
+    assert fabric_text(encoded, "f").replace("\ufeff", "") == TREE
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x7fELF\x02\x01\x00\x00", r"this is a binary file and no text; expected a text, unpack"),
+        (gzip.compress(bytes(1024)), "this is an archive and no text"),
+    ],
+    ids=["program", "archive"],
+)
+def test_what_is_no_text_is_not_printed(data: bytes, words: str) -> None:
+    """Its bytes are shown as numbers."""
+    with pytest.raises(ParseError, match=words) as caught:
+        fabric_text(data, "file")
+    assert caught.value.line.startswith(data[:4].hex(" "))
+
+
+def test_the_files_of_another_tool_are_named() -> None:
+    """Those of ibsim begin as ibnetdiscover's do; the line is there, and which command is meant."""
+    path = corpus_file("ib-fabric/ibsim-net.txt")
+    with pytest.raises(ParseError, match="is none of ibnetdiscover's lines") as caught:
+        parse_fabric(path.read_text(), path.name)
+    assert "the command ibnetdiscover prints" in str(caught.value)
+    assert "'Switch 8 \"Switch1\"'" in str(caught.value)
+    assert "ibsim" in str(caught.value)

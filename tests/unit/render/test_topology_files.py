@@ -157,3 +157,18 @@ def test_topologies_that_cannot_stand_together() -> None:
         topology_yaml_text([])
     with pytest.raises(RenderError, match="2 topologies are called plain"):
         topology_yaml_text([FLAT, FLAT])
+
+
+def test_a_comment_says_what_a_switch_stands_for() -> None:
+    """Folded, in both formats; of very many the first and the last."""
+    few = dataclasses.replace(BASE.switches[0], description="leaf-01-07,leaf-02-07,leaf-03-07")
+    names = ",".join(f"leaf{letter}{at}x" for letter in "abcdef" for at in range(7))
+    many = dataclasses.replace(BASE.switches[1], description=names)
+    given = changed(BASE, switches=(few, many))
+    assert topology_conf_text(given).splitlines() == [
+        "# a: leaf-[01-03]-07",
+        "SwitchName=a Nodes=c1",
+        "# s: 42 switches, leafa0x to leaff6x",
+        "SwitchName=s Switches=a",
+    ]
+    assert "      # a: leaf-[01-03]-07\n      - switch: a\n" in topology_yaml_text([given])

@@ -1,16 +1,17 @@
-"""`hpckit fabric check` on a terminal and as JSON."""
+"""`hpckit fabric check` on a terminal."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 
 import pytest
 
 from hpckit.decide.fabric_findings import fabric_findings
 from hpckit.decide.rails import with_rails
 from hpckit.model.fabric_finding import FabricFinding
+from hpckit.model.fabric_unchecked import not_checked
 from hpckit.model.node_finding import Severity
-from hpckit.report.fabric_check_json import fabric_check_tree
+from hpckit.parse.topology_conf import parse_topology_conf
 from hpckit.report.fabric_check_text import fabric_check_lines
 from hpckit.report.line import Style
 from tests.ib_fabrics import leaf, two_tier
@@ -56,13 +57,37 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
     assert lines[-1].text == "… 5 more: --json has them all"
 
 
-def test_the_document_has_a_schema_and_every_finding() -> None:
-    """It can be written as JSON."""
-    made = two_tier()
-    made.wires.pop(0)
-    made_tree = fabric_check_tree(fabric_findings(made.topology()))
-    tree = json.loads(json.dumps(made_tree))
-    assert tree["schema"] == "hpckit.fabric-check/1"
-    (one,) = tree["findings"]
-    assert set(one) == {"rule", "severity", "subject", "because", "remedy"}
-    assert (one["rule"], one["severity"]) == ("cables-missing", "warning")
+def test_what_the_source_does_not_tell_was_not_checked() -> None:
+    """A verdict of nothing odd says so; a fabric with cables and rates has nothing to say."""
+    tree = parse_topology_conf("SwitchName=a Nodes=n[1-2]\nSwitchName=t Switches=a\n", "made")
+    texts = [line.text for line in fabric_check_lines(tree, ())]
+    assert texts[0].startswith("nothing odd")
+    assert texts[1:] == ["not checked: cables, rates and rails; topology.conf does not tell them"]
+    cabled = two_tier()
+    assert not_checked(cabled.topology()) == ()
+    cabled.wires = [dataclasses.replace(one, speed="4x??") for one in cabled.wires]
+    cabled.change(lambda _: True, speed="4x??")
+    assert not_checked(cabled.topology()) == ("rates",)
+
+
+@pytest.mark.parametrize("width", [40, 63, 80])
+def test_lists_of_nodes_break_between_names(width: int) -> None:
+    """Or behind a comma of a bracket that no line holds; what is put together is the list."""
+    names = [f"{rack}-dgx-c[01-03,05]" for rack in "abcdefghijk"]
+    names.append(f"long[{','.join(str(at) for at in range(101, 131, 2))}]")
+    one = FabricFinding(
+        rule="rails-fewer",
+        severity=Severity.WARNING,
+        subject=",".join(names),
+        because="none",
+        remedy="look",
+    )
+    fabric = with_rails(two_tier().topology())
+    lines = [line.text for line in fabric_check_lines(fabric, [one], width=width)]
+    at = next(at for at, line in enumerate(lines) if "rails-fewer" in line)
+    end = next(at for at, line in enumerate(lines) if line.endswith(" none"))
+    told = [line[9:].removeprefix("rails-fewer: ").strip() for line in lines[at:end]]
+    assert "".join(told).removeprefix("rails-fewer:") == ",".join(names)
+    whole = [line for line in told if "long" not in line and not line[0].isdigit()]
+    assert all(line.count("[") == line.count("]") for line in whole)
+    assert all(line.endswith(",") for line in told[:-1] if line != "rails-fewer:")

@@ -13,7 +13,7 @@ from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
 from hpckit.parse.topology_conf import parse_topology_conf
 from hpckit.report.fabric_text import fabric_lines
 from tests.corpus import corpus_file
-from tests.ib_fabrics import two_tier
+from tests.ib_fabrics import leaf, two_tier, with_storage
 
 
 def _conf(leaves: int, nodes: int, pods: int) -> ClusterTopology:
@@ -38,7 +38,7 @@ def _texts(topology: ClusterTopology, width: int = 100, file: str | None = "f.tx
 def test_small_networks_are_told_leaf_by_leaf() -> None:
     """The title, what leads out, the tree, the rails, and what to ask next."""
     assert _texts(with_rails(two_tier(racks=2, nodes=4).topology())) == [
-        "ibnetdiscover · 8 nodes · 12 switches · 2 leaves · 2 levels · 4 rails",
+        "ibnetdiscover · 8 nodes · 12 switches · 8 leaf switches in 2 groups · 2 levels · 4 rails",
         "out of leaves: 25.6 Tb/s for NICs of 12.8 Tb/s, 0.5:1",
         "",
         "spine-[01-04]  8 nodes",
@@ -161,3 +161,24 @@ def test_the_real_capture_is_told_on_a_screen() -> None:
     assert len(texts) <= 24
     assert sum("IBLEAF" in text and "leaf " in text for text in texts) == 8
     assert any(text.startswith("├─ leaf A09-P1-IBLEAF-[01-02,04]-01 ") for text in texts)
+    assert "31 leaf switches in 8 groups" in texts[0]
+    assert "out of leaves: 212.8 Tb/s for NICs of 216.8 Tb/s, 1.02:1" in texts
+    assert "9 spines, A10-P1-IBSPINE-01 and others  120 nodes" in texts
+    assert "also     69 ports of adapters that name no node" in texts
+
+
+def test_leaves_for_storage_are_none_of_the_compute_bandwidth() -> None:
+    """Nor are the NICs that lead to them."""
+    texts = _texts(with_rails(with_storage().topology()))
+    assert "out of leaves: 51.2 Tb/s for NICs of 51.2 Tb/s, 1:1" in texts
+
+
+def test_all_that_hangs_on_leaves_is_in_the_ratio() -> None:
+    """Adapters that name no node and managers too."""
+    made = two_tier(racks=2, nodes=4)
+    made.change(lambda one: one.node == "n02-c02", description="MT4129 ConnectX7 Technologies")
+    made.host("ufm", "mlx5_0", leaf(2, 1))
+    texts = _texts(with_rails(made.topology()))
+    assert "out of leaves: 25.6 Tb/s for NICs of 13.2 Tb/s, 0.52:1" in texts
+    assert "also     4 ports of adapters that name no node" in texts
+    assert "         1 host that does not compute" in texts
