@@ -43,10 +43,11 @@ class Places:
         room = self._room(len(ranks))
         seated = seats([tuple(each) for each in homes], room)
         taken = [seated.count(at) for at in range(len(room))]
+        most = sum(room) - seated.count(None)  # what is left is for those without a seat
         found: list[Place | None] = [None] * len(ranks)
         for rank, seat in enumerate(seated):
             if seat is not None:
-                found[rank] = self._at_home(ranks[rank], seat, homes[rank], taken)
+                found[rank] = self._at_home(ranks[rank], seat, homes[rank], taken, most)
         return [
             place if place is not None else self._elsewhere(ranks[rank], room, taken)
             for rank, place in enumerate(found)
@@ -97,11 +98,13 @@ class Places:
         share = [len(one.cores) / (taken[at] + 1) for at, one in enumerate(self._domains)]
         return share.index(max(share))
 
-    def _at_home(self, gpus: range, seat: int, homes: dict[int, int], taken: list[int]) -> Place:
+    def _at_home(
+        self, gpus: range, seat: int, homes: dict[int, int], taken: list[int], most: int
+    ) -> Place:
         weights = {seat: homes[seat]}
         for home in sorted(set(homes) - {seat}):
             # A rank with GPUs in several places has cores in each, if there are any to spare.
-            if taken[home] < len(self._domains[home].cores):
+            if taken[home] < len(self._domains[home].cores) and sum(taken) < most:
                 taken[home] += 1
                 weights[home] = homes[home]
         return Place(weights=dict(sorted(weights.items())), because=f"beside {gpu_words(gpus)}")

@@ -31,17 +31,17 @@ def found_orders(
 ) -> tuple[Found, Found | None]:
     """The best order, and the best of those that have `first` in front; None where that is None.
 
-    They are one where nothing is better about any other: then a job has the order that is shown.
+    They are one where nothing is better about any other, and `first` is a node that the network
+    has: then a job has the order that is shown.
     """
     grid = node_grid(request.mesh, request.ranks_per_node)
     search = Search(instance, grid, _candidates(instance, request))
     free = search.free()
     if first is None:
         return free, None
-    index = instance.nodes.index(first)
-    pinned = search.pinned(index)
-    is_known = index < len(instance.nodes) - instance.fixed
-    if is_known and pinned.is_no_worse(free):
+    at = instance.nodes.index(first)
+    pinned = search.pinned(at)
+    if at < len(instance.nodes) - instance.fixed and pinned.is_no_worse(free):
         free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
     return free, pinned
 

@@ -360,3 +360,9 @@ def test_gpus_of_other_jobs_are_no_ranks(listed: str, indices: list[int]) -> Non
     if listed == "4-7":
         whole = bind_ranks(dgx_h100(), 8)
         assert [one.nics for one in binding.ranks] == [one.nics for one in whole.ranks[4:]]
+
+
+def test_a_second_place_takes_no_core_that_another_rank_needs() -> None:
+    """A rank with GPUs beside two NUMA nodes has cores of one, where a third rank has none else."""
+    binding = bind_ranks(node(3, 2, gpus=(0, 1, 1, 1, 2, 2)), 3, allowed=(0, 2, 3))
+    assert [rank.cpus for rank in binding.ranks] == ["0", "2", "3"]
