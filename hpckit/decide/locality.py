@@ -96,6 +96,8 @@ class _Tree:
         for one, other in _same_place(self._hangs):
             self._sets.join(one, other)
         held = Counter(map(self._place, self._hangs))
+        # A switch that is the place of no node is for storage: its NICs carry no traffic of jobs.
+        own = [port for port in self._topology.ports if self._sets.find(port.switch) in held]
         for block in _bottom(self._topology.blocks):
             self._join_block(block, held)
         current = self._lowest()
@@ -108,7 +110,7 @@ class _Tree:
         return Locality(
             domains=tuple(_with_parents(self._domains, self._parents)),
             domain_of=self._of_node,
-            nic_bytes_per_s=_nic_speeds(self._topology.ports),
+            nic_bytes_per_s=_nic_speeds(own),
         )
 
     def _join(self, links: Iterable[SwitchLink]) -> None:

@@ -28,6 +28,7 @@ from hpckit.model.locality import ROOT, Locality
 from hpckit.parse.topology_conf import parse_topology_conf
 from hpckit.render.topology_conf import topology_conf_text
 from tests.corpus import corpus_file
+from tests.ib_fabrics import two_tier, with_storage
 from tests.unit.parse.slurm_records import RECORDS
 from tests.unit.render.fabrics import FABRICS, blocks, cabled, tree
 
@@ -234,3 +235,11 @@ def test_blocks_without_nodes_are_no_topology_of_slurms() -> None:
     with pytest.raises(RenderError, match="no node in 2 blocks"):
         slurm_tree(blocks({"b1": [], "b2": []}, (2, 4)))
     assert slurm_tree(blocks({"b1": [], "b2": ["n1"]})).nodes == ("n1",)
+
+
+def test_nics_for_storage_carry_no_traffic_of_jobs() -> None:
+    """What a node can send is what its rails carry, and not the NIC on a leaf for storage."""
+    with_them, without = (locality_of(made.topology()) for made in (with_storage(), two_tier()))
+    speeds = set(with_them.nic_bytes_per_s.values())
+    assert speeds == set(without.nic_bytes_per_s.values())
+    assert len(speeds) == 1
