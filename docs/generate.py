@@ -35,6 +35,7 @@ from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
 from hpckit.measure.findings import report_findings_page
 from hpckit.model.account import REPORT_SCHEMA, JobReport
+from hpckit.model.cluster import SlurmVersion
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
 from hpckit.model.node_finding import NodeFinding
@@ -495,10 +496,12 @@ def placement_picture() -> str:
     path = REFERENCE.parents[1] / "examples" / "fabric" / "topology.conf"
     (topology,) = read_fabric(path.read_bytes(), "topology.conf")
     question = PlaceQuestion(
-        nodes=nodes_of("gpu-[3-9,17-27,33-38,49-56]"),
+        nodes=nodes_of("gpu-[9-12,36-39,71-77,101-108,113-121]"),
         ranks_per_node=8,
         sizes=parse_mesh("tensor=8,data=4,pipeline=8"),
         volumes=parse_volumes("data=4e9,pipeline=2e8"),
+        version=SlurmVersion.of("24.11"),
+        oversubscription=4,
     )
     return placement_svg(question, topology, place_on(question, topology), None)
 

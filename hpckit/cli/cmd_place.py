@@ -86,8 +86,9 @@ FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
 def command(ctx: click.Context, /, **params: Any) -> None:
     """Say which node carries which ranks of JOB, and what that is worth beside other orders.
 
-    Without JOB the options say it all. Nothing is submitted or changed: the same order is computed
-    again in the job, on the nodes that it gets.
+    Without JOB the options say it all. Nothing is submitted or changed. A job computes its order
+    again when it starts, on the nodes that it gets, by the network that Slurm knows: --fabric is
+    for this table alone.
     """
     from hpckit.app.place import fabric_for, place_on
     from hpckit.cli.place_node import binding_of, print_binding
