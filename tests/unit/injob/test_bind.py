@@ -55,6 +55,25 @@ print(part.get("cpus"))
 print(sorted(os.sched_getaffinity(0)), env.get("CUDA_DEVICE_ORDER"), flush=True)
 sys.stdin.readline()
 """
+STEP = """
+import json, subprocess, sys, time
+pause_s, groups = json.load(sys.stdin)
+for codes in groups:
+    ranks = [
+        subprocess.Popen([sys.executable, "-I", "-c", code], text=True,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for code in codes
+    ]
+    time.sleep(pause_s)
+    for rank in ranks:
+        rank.stdin.write("\\n")
+        rank.stdin.flush()
+    told = [[rank.stdout.readline().rstrip("\\n") for _ in range(3)] for rank in ranks]
+    for rank in ranks:
+        rank.communicate("\\n")
+    print(json.dumps(told))
+"""
+"""A parent that has no other children: it starts ranks together, one group after the other."""
 ROOT = str(Path(__file__).parents[3])
 Rank = Callable[..., "subprocess.Popen[str]"]
 
@@ -226,15 +245,22 @@ def test_ranks_that_cannot_agree_keep_what_a_launcher_gave(rank: Rank, job: dict
 
 
 @TWO
-def test_ranks_whose_others_are_hidden_stay_where_they_are(rank: Rank) -> None:
+def test_ranks_whose_others_are_hidden_stay_where_they_are(job: dict[str, str]) -> None:
     """The first sees its own CPUs alone, and Slurm gave more: no rank is moved onto them."""
-    some = str(len(CPUS))
-    processes = [rank(at, 3, held=CPUS[:1], SLURM_CPUS_ON_NODE=some) for at in range(2)]
-    time.sleep(0.5 * slowness())
-    told = [*said(*processes), *said(rank(2, 3, held=CPUS[1:2], SLURM_CPUS_ON_NODE=some))]
+    codes = [
+        RANK.format(rank=at, ranks=3, held=set(held), root=ROOT)
+        for at, held in enumerate((CPUS[:1], CPUS[:1], CPUS[1:2]))
+    ]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", STEP],
+        env={**os.environ, **job, "SLURM_CPUS_ON_NODE": str(len(CPUS))},
+        input=json.dumps([0.5 * slowness(), [codes[:2], codes[2:]]]),
+        capture_output=True, text=True, check=True, timeout=LIMIT_S,
+    )  # fmt: skip
+    told = [one for line in done.stdout.splitlines() for one in json.loads(line)]
     assert [line.split()[0] for *_, line in told] == [f"[{CPUS[0]}]"] * 2 + [f"[{CPUS[1]}]"]
     # A busy machine may have let one of them run out of patience instead.
-    assert any("those of its other ranks are hidden" in why for why, *_ in told)
+    assert any("those of its other ranks are hidden" in why for why, *_ in told), told
 
 
 def test_the_first_plan_is_everybodys(tmp_path: Path) -> None:
