@@ -42,7 +42,7 @@ from hpckit.model.node_finding import NodeFinding
 from hpckit.model.rules import RULE, Rule, file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
-from hpckit.parse.document import dataclass_of, field_types, table_of
+from hpckit.parse.document import dataclass_of, field_types, rows_of, table_of
 from hpckit.parse.mesh import parse_mesh, parse_volumes
 from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
 
@@ -249,7 +249,7 @@ def job_page() -> str:
     """The reference of the job file: a table for each of its tables."""
     parts = [_file_head("job", JOB_SCHEMA), "\n## Top level\n\n", _key_table(JobSpec)]
     for name, inner in _tables(JobSpec):
-        parts.append(f"\n## `[{name}]`\n\n{_sentence(inner)}\n\n{_key_table(inner)}")
+        parts.append(f"\n## `{name}`\n\n{_sentence(inner)}\n\n{_key_table(inner)}")
     rows = [
         ("`name`", "text", "required", STAGE_NAME_DOC),
         ("`command`", "list of text", "required", "As at the top of a file without stages."),
@@ -263,7 +263,7 @@ def site_page() -> str:
     """The reference of the site file."""
     excluded = " and ".join(f"`{name}`" for name in NOT_A_SITE_DEFAULT)
     tables = "".join(
-        f"\n## `[{name}]`\n\n{_sentence(inner)}\n\n{_key_table(inner)}"
+        f"\n## `{name}`\n\n{_sentence(inner)}\n\n{_key_table(inner)}"
         for name, inner in _tables(SiteSpec)
     )
     return (
@@ -282,15 +282,24 @@ def _tables(cls: type) -> Iterator[tuple[str, type]]:
     for field, hint in field_types(cls):
         inner, of_each = dataclass_of(hint), table_of(hint)
         if inner is not None:
-            yield file_key(field), inner
+            yield f"[{file_key(field)}]", inner
+            yield from _rows(inner, file_key(field))
         elif of_each is not None:
-            yield f"{file_key(field)}.NAME", of_each
+            yield f"[{file_key(field)}.NAME]", of_each
+
+
+def _rows(cls: type, table: str) -> Iterator[tuple[str, type]]:
+    """The lists of tables that stand in a table."""
+    for field, hint in field_types(cls):
+        rows = rows_of(hint)
+        if rows is not None:
+            yield f"[[{table}.{file_key(field)}]]", rows
 
 
 def _sentence(cls: type) -> str:
     """The docstring's first line, without the name of the table that stands above it."""
     text = (cls.__doc__ or "").partition("\n")[0]
-    text = re.sub(r"^`\[[\w.]+\]`: ", "", text)
+    text = re.sub(r"^`\[+[\w.]+\]+`: ", "", text)
     return text[:1].upper() + text[1:]
 
 

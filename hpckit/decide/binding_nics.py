@@ -11,8 +11,9 @@ from hpckit.decide.finding_rule import CLOSE, gpu_cells
 from hpckit.decide.least_cost import assign
 from hpckit.decide.nic_nearness import nic_kinds
 from hpckit.decide.pci_tree import PciTree
-from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole, NodeTopology
+from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import is_down
 from hpckit.model.path import PathKind
 

@@ -19,7 +19,8 @@ from hpckit.decide.finding_rule import (
 from hpckit.decide.finding_rules_pci import pci_hidden
 from hpckit.decide.nic_nearness import nic_kinds
 from hpckit.decide.nic_roles import RDMA, rate_words
-from hpckit.model.hardware import Nic, NicKind, NicRole
+from hpckit.model.hardware import Nic, NicRole
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import ACTIVE, is_active, is_down
 from hpckit.model.path import PathKind
 from hpckit.model.words import counted

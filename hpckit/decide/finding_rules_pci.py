@@ -15,7 +15,7 @@ from typing import Final
 
 from hpckit.decide.finding_rule import GPUS, Evidence, InspectedNode, gpu_name, kind_of
 from hpckit.decide.pci_tree import PciTree
-from hpckit.model.hardware import NicKind
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathKind
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.model.words import counted

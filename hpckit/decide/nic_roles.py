@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from hpckit.decide.finding_rule import gpu_cells
 from hpckit.decide.nic_nearness import close_nics
-from hpckit.model.hardware import Nic, NicKind, NicRole, NodeTopology
+from hpckit.model.hardware import Nic, NicRole, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import is_down
 from hpckit.model.pci import PciDevice
 from hpckit.model.words import counted

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpckit.decide.pci_tree import PciTree
-from hpckit.model.hardware import Gpu, Nic, NicKind, NodeTopology
+from hpckit.model.hardware import Gpu, Nic, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import MOST_ROWS
 from hpckit.model.pci import PciAddress
 

@@ -12,6 +12,7 @@ from typing import Final
 
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
+OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
 VERSION_EXPECTED: Final = "a release of NCCL or RCCL such as 2.27 or 2.27.3"
 _RELEASE: Final = re.compile(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?", re.ASCII)
 
@@ -19,8 +20,8 @@ _RELEASE: Final = re.compile(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?
 class CommLibrary(StrEnum):
     """Whose collectives a job's GPUs use."""
 
-    NCCL = "NCCL"
-    RCCL = "RCCL"
+    NCCL = "nccl"
+    RCCL = "rccl"
 
 
 class NetPlugin(StrEnum):

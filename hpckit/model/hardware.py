@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NewType
 
 from hpckit.model.index_list import IndexList, check_cores, check_indices, check_lists
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_limits import check_node
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice
@@ -249,17 +250,6 @@ class CpuLink:
     numa_index: int | None = None
     count: int | None = None
     bandwidth_bytes_per_s: float | None = None
-
-
-class NicKind(StrEnum):
-    """How a NIC is spoken to."""
-
-    INFINIBAND = "infiniband"
-    ROCE = "roce"
-    EFA = "efa"
-    SLINGSHOT = "slingshot"
-    GVNIC = "gvnic"
-    ETHERNET = "ethernet"
 
 
 class NicRole(StrEnum):

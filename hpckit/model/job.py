@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 
+from hpckit.model.comm import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
 from hpckit.model.rules import (
     MAX_COUNT,
     InvalidValue,
@@ -26,6 +27,7 @@ from hpckit.model.rules import (
     program_text,
 )
 from hpckit.model.slurm_options import SlurmOptions
+from hpckit.model.variable_name import settable_name
 from hpckit.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 
 JOB_SCHEMA = "hpckit.job/1"
@@ -34,28 +36,10 @@ MAX_VOLUME_BYTES = 1e18
 LEAST_NODE_GBITS, MOST_NODE_GBITS = 0.001, 1e6
 MOST_OVERSUBSCRIPTION = 1000
 
-_ENV_NAME = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
 _ENV_PATTERN = matching(
     r"[A-Za-z_][A-Za-z0-9_]*\*?", "a shell variable name, or its beginning followed by *"
 )
-_RUN_BY_BASH = frozenset(
-    (
-        *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
-        *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
-    )
-)
-"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
-
-
-def _settable_name(name: str) -> str | None:
-    if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
-        return "a variable that is neither hpckit's nor Slurm's own"
-    if name in _RUN_BY_BASH:
-        return "a variable that bash itself does not evaluate"
-    return _ENV_NAME(name)
-
-
-_ENV_TABLE = mapping(_settable_name, program_text)
+_ENV_TABLE = mapping(settable_name, program_text)
 _DIRECTIVES = ("#SBATCH", "#PBS", "#BSUB")
 """What sbatch reads as its options; those of other schedulers even after the first command."""
 _SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
@@ -252,12 +236,30 @@ class EnvironmentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """`[tune]`: communication settings that the user decides."""
+    """`[tune]`: the communication environment, and what the user decides of it."""
 
     env: Mapping[str, str] = key(
         "Variables such as `NCCL_DEBUG`; the user's word wins, and the script says so.",
         factory=dict,
         check=_ENV_TABLE,
+    )
+    derive: bool = key(
+        "Set what the inspected node and the site need, each variable with its reason.",
+        default=True,
+    )
+    nccl: str | None = key(
+        "The release of NCCL or RCCL that the job loads, such as `2.27`; `hpckit tune JOB` finds "
+        "it. Not said: what only some releases need is left out.",
+        default=None,
+        check=parses(NcclVersion.of, VERSION_EXPECTED),
+    )
+    plugin: NetPlugin | None = key(
+        "The network plugin that the job loads, in place of the site's.", default=None
+    )
+    overlays: tuple[str, ...] = key(
+        "Overlays of the site file that are wanted.",
+        default=(),
+        check=every(matching(OVERLAY_PATTERN, "the name of an overlay")),
     )
 
     def __post_init__(self) -> None:

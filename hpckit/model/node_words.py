@@ -13,9 +13,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole
+from hpckit.model.hardware import Gpu, Nic, NicRole
 from hpckit.model.hostlist import natural_order, numbered
 from hpckit.model.index_list import IndexList, count_indices
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import PCIE_GT_PER_S, PciAddress, PcieLink
 from hpckit.model.text_width import columns
 from hpckit.units import format_indices, runs

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from hpckit.model.cluster import VERSION_EXPECTED, SlurmVersion, TopologyKind
+from hpckit.model.comm import OVERLAY_PATTERN
 from hpckit.model.energy_site import EnergySite
+from hpckit.model.platform import ContainerSite, Overlay, Platform
 from hpckit.model.rules import (
     MAX_COUNT,
     between,
@@ -174,6 +176,15 @@ class SiteSpec:
     )
     slurm: SlurmSite = field(default_factory=SlurmSite)
     energy: EnergySite = field(default_factory=EnergySite)
+    platform: Platform = field(default_factory=Platform)
+    overlays: Mapping[str, Overlay] = key(
+        "Variables that are set only for those who ask, one table each.",
+        factory=dict,
+        check=mapping(
+            matching(OVERLAY_PATTERN, "small letters, digits, dot and dash"), lambda _: None
+        ),
+    )
+    container: ContainerSite = field(default_factory=ContainerSite)
     partitions: Mapping[str, SitePartition] = key(
         "Partitions and their nodes, one table each; a job that does not fit one is refused "
         "before Slurm sees it.",

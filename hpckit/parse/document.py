@@ -65,7 +65,7 @@ def _maybe(annotation: Any) -> type | None:
 
 
 @functools.cache
-def _rows_of(annotation: Any) -> type | None:
+def rows_of(annotation: Any) -> type | None:
     """The dataclass of each item of a tuple, also of one that may be None; else None."""
     parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
     if typing.get_origin(parts[0]) is not tuple:
@@ -104,7 +104,7 @@ def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
     inner, of_each = dataclass_of(hint), table_of(hint)
     if inner is not None:
         refuse_unknown_keys(value, inner, source, f"{path}.")
-    elif _rows_of(hint) is not None or _maybe(hint) is not None:
+    elif rows_of(hint) is not None or _maybe(hint) is not None:
         _refuse_in_rows(value, hint, source, path)
     elif of_each is not None and isinstance(value, Mapping):
         for one, table in value.items():
@@ -116,7 +116,7 @@ def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
 
 def _refuse_in_rows(value: object, hint: Any, source: str, path: str) -> None:
     """The same for a list of tables, and for a table that may be null."""
-    rows, one = _rows_of(hint), _maybe(hint)
+    rows, one = rows_of(hint), _maybe(hint)
     if rows is not None and isinstance(value, list):
         for position, row in enumerate(value):
             refuse_unknown_keys(row, rows, source, f"{path}[{position}].")

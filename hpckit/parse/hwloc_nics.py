@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hardware import Nic, NicPort
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import is_virtual_nic
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import CLASS_ETHERNET, CLASS_FABRIC, CLASS_INFINIBAND, PciDevice
 from hpckit.model.pci_vendors import AMAZON, CRAY, GOOGLE

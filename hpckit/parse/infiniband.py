@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hardware import Nic, NicPort
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import ACTIVE
 from hpckit.model.pci import PciAddress, pci_address
 from hpckit.parse.sysfs_pci import address_in

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hpckit.model.gpu_ids import GPU_VENDORS, gpu_vendor
-from hpckit.model.hardware import Gpu, GpuVendor, Nic, NicKind, Unknown
+from hpckit.model.hardware import Gpu, GpuVendor, Nic, Unknown
 from hpckit.model.nic_ids import CXI_DRIVERS, is_efa, is_virtual_nic
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import (
     CLASS_FABRIC,
     CLASS_INFINIBAND,

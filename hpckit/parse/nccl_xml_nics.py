@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hardware import Nic, NicPort
 from hpckit.model.nic_ids import is_efa
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import CLASS_ETHERNET, CLASS_INFINIBAND, PciDevice
 from hpckit.parse.nccl_xml_values import NcclAttributes
 from hpckit.parse.xml_elements import Element

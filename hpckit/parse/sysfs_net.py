@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.model.hardware import Nic, NicKind, Unknown
+from hpckit.model.hardware import Nic, Unknown
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import ACTIVE, is_down
 from hpckit.model.node_limits import MOST_DEVICES
 from hpckit.model.pci import PciAddress, PciDevice

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hpckit.errors import PlanError
-from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NicKind, NodeTopology, Source
+from hpckit.model.hardware import Gpu, GpuVendor, LinkKind, Nic, NodeTopology, Source
 from hpckit.model.index_list import expand_indices, greatest_index
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.render.nccl_xml_devices import NcclLinks, gpu_element, net_element
 from hpckit.render.nccl_xml_text import MOST_CHARACTERS, MOST_ELEMENTS, XmlElement, xml_text

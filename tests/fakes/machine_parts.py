@@ -14,7 +14,6 @@ from hpckit.model.hardware import (
     GpuVendor,
     LinkKind,
     Nic,
-    NicKind,
     NicPort,
     NicRole,
     NodeTopology,
@@ -25,6 +24,7 @@ from hpckit.model.hardware import (
     Source,
 )
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_places import Branch, Place, places
 from hpckit.model.path import PathTable
 from hpckit.model.pci import (

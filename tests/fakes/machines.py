@@ -16,7 +16,6 @@ from hpckit.model.hardware import (
     Host,
     LinkKind,
     Nic,
-    NicKind,
     NicRole,
     NodeTopology,
     NumaKind,
@@ -24,6 +23,7 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import (
     CLASS_3D,

@@ -10,13 +10,13 @@ from hpckit.model.hardware import (
     GpuHealth,
     GpuVendor,
     Nic,
-    NicKind,
     NicPort,
     NodeTopology,
     NvLink,
     NvLinkRemote,
     Source,
 )
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 

@@ -13,7 +13,6 @@ from hpckit.model.hardware import (
     Gpu,
     L3Group,
     Nic,
-    NicKind,
     NicRole,
     NodeTopology,
     NumaKind,
@@ -21,6 +20,7 @@ from hpckit.model.hardware import (
     Source,
 )
 from hpckit.model.index_list import expand_indices, index_list
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress
 

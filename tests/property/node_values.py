@@ -18,7 +18,6 @@ from hpckit.model.hardware import (
     Host,
     LinkKind,
     Nic,
-    NicKind,
     NicRole,
     NodeTopology,
     NumaKind,
@@ -28,6 +27,7 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable

@@ -19,7 +19,6 @@ from hpckit.model.hardware import (
     Host,
     LinkKind,
     Nic,
-    NicKind,
     NicPort,
     NodeTopology,
     NvLink,
@@ -27,6 +26,7 @@ from hpckit.model.hardware import (
     Source,
     Unknown,
 )
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import Severity
 from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpckit.adapters.sysfs import MOST_BYTES, MOST_CHARS, read_tree
 from hpckit.model.file_tree import FileTree
-from hpckit.model.hardware import NicKind
+from hpckit.model.nic_kind import NicKind
 from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_patterns import RECORDED_PATTERNS, SYSFS_PATTERNS
 from tests.fakes.sysfs_tree import (

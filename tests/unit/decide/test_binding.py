@@ -17,7 +17,6 @@ from hpckit.model.hardware import (
     Gpu,
     L3Group,
     Nic,
-    NicKind,
     NicRole,
     NodeTopology,
     NumaKind,
@@ -25,6 +24,7 @@ from hpckit.model.hardware import (
     Source,
 )
 from hpckit.model.index_list import IndexList, expand_indices, index_list
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress
 from tests.fakes.machines import dgx_h100, gb200_tray, mi300x

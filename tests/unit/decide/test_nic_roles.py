@@ -4,7 +4,8 @@ import dataclasses
 
 from hpckit.decide.findings import node_findings
 from hpckit.decide.nic_roles import with_nic_roles
-from hpckit.model.hardware import Gpu, Nic, NicKind, NicRole, NodeTopology
+from hpckit.model.hardware import Gpu, Nic, NicRole, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice
 from tests.fakes.node import CONNECTX_7, SOURCE, change_nic, healthy_node, matrix, nic

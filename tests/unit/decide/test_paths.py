@@ -13,12 +13,12 @@ from hpckit.model.hardware import (
     Host,
     LinkKind,
     Nic,
-    NicKind,
     NodeTopology,
     NumaNode,
     Source,
     Unknown,
 )
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciDevice, PcieLink, pci_address
 

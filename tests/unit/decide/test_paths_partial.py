@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpckit.decide.paths import with_paths
-from hpckit.model.hardware import Nic, NicKind
+from hpckit.model.hardware import Nic
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathTable
 from tests.fakes.machines import dgx_h100
 

@@ -11,15 +11,8 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from hpckit.draw.node import node_svg
-from hpckit.model.hardware import (
-    GpuLink,
-    Host,
-    LinkKind,
-    NicKind,
-    NicRole,
-    NodeTopology,
-    Source,
-)
+from hpckit.model.hardware import GpuLink, Host, LinkKind, NicRole, NodeTopology, Source
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import role_words
 from hpckit.model.pci import CLASS_3D

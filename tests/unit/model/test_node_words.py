@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.hardware import Nic, NicKind
+from hpckit.model.hardware import Nic
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_words import (
     bit_rate,
     byte_rate,

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from hpckit.model.hardware import GpuVendor, LinkKind, NicKind, NodeTopology
+from hpckit.model.hardware import GpuVendor, LinkKind, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
 from hpckit.parse.xml_elements import XmlDocument, parse_xml
 from tests.corpus import corpus_file, corpus_files

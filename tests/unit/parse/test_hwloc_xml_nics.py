@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.hardware import Nic, NicKind, NicPort
+from hpckit.model.hardware import Nic, NicPort
+from hpckit.model.nic_kind import NicKind
 from tests.unit.parse.hwloc_machines import (
     NODE,
     function,

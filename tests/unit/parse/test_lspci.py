@@ -10,7 +10,8 @@ from hpckit.app.captured import inspect_capture
 from hpckit.decide.complete import complete
 from hpckit.decide.paths import with_paths
 from hpckit.errors import ParseError
-from hpckit.model.hardware import GpuVendor, NicKind, NodeTopology
+from hpckit.model.hardware import GpuVendor, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 from hpckit.parse.capture import parse_capture
 from hpckit.parse.lspci import is_lspci, parse_lspci

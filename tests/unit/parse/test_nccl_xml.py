@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpckit.errors import ParseError
-from hpckit.model.hardware import (
-    CpuLink,
-    GpuLink,
-    GpuVendor,
-    LinkKind,
-    NicKind,
-    NodeTopology,
-    NvLinkRemote,
-)
+from hpckit.model.hardware import CpuLink, GpuLink, GpuVendor, LinkKind, NodeTopology, NvLinkRemote
+from hpckit.model.nic_kind import NicKind
 from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
 from hpckit.parse.xml_elements import parse_xml
 from tests.corpus import corpus_file, corpus_files

@@ -6,7 +6,8 @@ import pytest
 
 from hpckit.decide.complete import complete
 from hpckit.model.file_tree import FileTree
-from hpckit.model.hardware import GpuVendor, Nic, NicKind, NodeTopology
+from hpckit.model.hardware import GpuVendor, Nic, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import PciDevice, PcieLink
 from hpckit.parse.infiniband import infiniband_nics
 from hpckit.parse.sysfs import parse_sysfs

@@ -18,7 +18,6 @@ from hpckit.model.hardware import (
     GpuVendor,
     LinkKind,
     Nic,
-    NicKind,
     NicPort,
     NodeTopology,
     NumaNode,
@@ -28,6 +27,7 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.index_list import IndexList
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink, pci_address
 from hpckit.parse.nccl_xml import parse_nccl_xml
 from hpckit.parse.xml_elements import Element, parse_xml
