@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.app.advised import applied_document
@@ -22,6 +23,7 @@ from hpckit.model.job_folder import (
     SCRIPT_FILE,
     SITE_FILE,
     SUBMITTED_FILE,
+    TOPOLOGY_FILE,
 )
 from hpckit.model.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.model.slurm import JobEntry, JobId, is_confirmed
@@ -29,6 +31,9 @@ from hpckit.model.stage import StagePlace
 from hpckit.model.tree import to_tree
 from hpckit.ports import JobFolders, SubmitRequest
 from hpckit.units import parse_slurm_time_s
+
+if TYPE_CHECKING:
+    from hpckit.model.hardware import NodeTopology
 
 INTENT_SCHEMA = "hpckit.intent/1"
 PLAN_SCHEMA = "hpckit.plan/1"
@@ -116,11 +121,19 @@ def write_folder(draft: Draft, folders: JobFolders) -> None:
     if job.source.advised is not None:
         advice = applied_document(job.source.advised, job.effective)
         texts[ADVICE_FILE] = as_json(advice)
+    if job.source.topology is not None:
+        texts[TOPOLOGY_FILE] = as_json(_topology_document(job.source.topology))
     if draft.order is not None:
         texts[ORDER_FILE] = as_json(order_tree(draft.order))
     for name, text in texts.items():
         folders.write(draft.folder, name, text)
     folders.pack_agent(draft.folder)
+
+
+def _topology_document(topology: NodeTopology) -> dict[str, object]:
+    from hpckit.model.hardware import TOPOLOGY_SCHEMA  # noqa: PLC0415  few jobs have a topology
+
+    return {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
 
 
 def request_of(

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.app.advised import check_advised, explained
+from hpckit.app.communication import communication
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
-from hpckit.decide.comm_choice import comm_choice, comm_question
-from hpckit.decide.comm_env import comm_env
-from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, JobRefused
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
-from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA
+from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.model.origin import EffectiveJob
 from hpckit.model.plan import LaunchPlan, Provenance, Script
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache
 
     from hpckit.model.advised import AdvisedJob
-    from hpckit.model.comm import CommEnv
     from hpckit.model.hardware import NodeTopology
     from hpckit.ports import Resources
 
@@ -87,14 +84,14 @@ def prepare(
 ) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)
-    layers = _layers(source, site)
+    layers = layers_of(source, site)
     effective = effective_job(layers)
     if source.advised is not None:
         check_advised(source.advised, layers)
     check_job(effective.spec, site)
     dialect = site_dialect(site, source.slurm_version)
     comm = communication(effective.spec, site, source.topology)
-    plan = plan_launch(effective.spec, site, dialect, comm)
+    plan = plan_launch(effective.spec, site, dialect, comm.env)
     if source.advised is not None:
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
@@ -115,17 +112,6 @@ def prepare(
     return PreparedJob(
         source=source, site=site, effective=effective, plan=plan, script=script, notes=notes
     )
-
-
-def communication(spec: JobSpec, site: SiteSpec, topology: NodeTopology | None) -> CommEnv:
-    """The communication environment of a job. Raises PlanError."""
-    seen = None
-    if topology is not None:
-        from hpckit.decide.comm_seen import seen_node  # noqa: PLC0415  few jobs have a topology
-
-        seen = seen_node(topology)
-    facts = comm_facts(comm_question(spec), site.platform, seen)
-    return comm_env(facts, site, comm_choice(spec))
 
 
 def _findings(
@@ -150,7 +136,8 @@ def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
+def layers_of(source: JobSource, site: SiteSpec) -> list[Layer]:
+    """Everything that says something of the job, the strongest first. Raises ConfigError."""
     options = dict(source.options)
     if source.command:
         options["command"] = (list(source.command), "-- COMMAND")
@@ -167,23 +154,24 @@ def _layers(source: JobSource, site: SiteSpec) -> Sequence[Layer]:
     if source.file_text is not None:
         layers += file_layers(source.file_text, source.file_name, source.stage)
     layers.append(site_layer(site.job, site.name))
-    return read_launchers(layers)
+    return list(read_launchers(layers))
 
 
 def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
+    version = source.slurm_version
+    said = (
+        ("--from-report", ADVICE_FILE if source.advised is not None else None),
+        ("--topology", TOPOLOGY_FILE if source.topology is not None else None),
+        ("--stage", source.stage),
+        ("--site", site.name if source.site_name is not None else None),
+        ("--slurm-version", None if version is None else str(version)),
+        ("--template", source.template),
+    )
     words = ["hpckit", "render"]
     if source.file_text is not None:
         words.append("job.toml")
-    if source.advised is not None:
-        words += ["--from-report", ADVICE_FILE]
-    if source.stage is not None:
-        words += ["--stage", source.stage]
-    if source.site_name is not None:
-        words += ["--site", site.name]
-    if source.slurm_version is not None:
-        words += ["--slurm-version", str(source.slurm_version)]
-    if source.template is not None:
-        words += ["--template", source.template]
+    for option, value in said:
+        words += [] if value is None else [option, value]
     words += source.option_words
     if source.command:
         words += ["--", *source.command]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hpckit.app.prepare import JobSource
     from hpckit.model.cluster import SlurmVersion
+    from hpckit.model.hardware import NodeTopology
 
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
@@ -72,6 +73,9 @@ _OVERRIDES: Final = (
     _Override("--array", "slurm.array", "Job array, such as 0-31%8."),
     _Override("--chdir", "chdir", "Folder in which the job runs."),
     _Override("--pass", "environment.pass", "Let a held-back variable through.", str, True),
+    _Override("--nccl", "tune.nccl", "Release of NCCL or RCCL that the job loads, such as 2.27."),
+    _Override("--plugin", "tune.plugin", "Network plugin that the job loads: aws-ofi-nccl, none."),
+    _Override("--overlay", "tune.overlays", "Overlay of the site to apply.", str, True),
 )
 
 
@@ -79,6 +83,7 @@ _FLAGS: Final = {
     "--no-account": ("account.enabled", False),
     "--no-order": ("place.order", False),
     "--no-bind": ("place.bind", False),
+    "--no-tune": ("tune.derive", False),
     "--strict-placement": ("place.strict", True),
 }
 """Flag → the key that it decides, and how."""
@@ -109,6 +114,12 @@ def _slurm_version(
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the JOB argument and every option that stands over a job file's key."""
+    env = click.option("--env", multiple=True, metavar="NAME=VALUE", help="Export a variable.")
+    return options_of_a_job(env(function))
+
+
+def options_of_a_job(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same without --env."""
     decorators = [
         click.argument("job", required=False, metavar="[JOB]",
                        type=click.Path(allow_dash=True)),
@@ -118,6 +129,9 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      help="Release of Slurm to check for, such as 24.11, instead of the site's."),
         click.option("--from-report", metavar="JOB_ID",
                      help="Take the advice of that job's report; options stand over it."),
+        click.option("--topology", type=click.Path(allow_dash=True), metavar="FILE",
+                     help="What one of the nodes looks like (`hpckit inspect --json`, or any file"
+                     " that hpckit inspect reads)."),
         click.option("--stage", help="The stage of a job file with [[stages]] that is meant."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
@@ -133,9 +147,10 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      " `hpckit report`. Not the opposite of --account."),
         click.option("--no-order", is_flag=True, help="Leave the nodes in Slurm's own order."),
         click.option("--no-bind", is_flag=True, help="Do not bind ranks to cores near their GPUs."),
+        click.option("--no-tune", is_flag=True,
+                     help="Set no communication variable that the job does not set itself."),
         click.option("--strict-placement", is_flag=True,
                      help="End the job at once when a rank is not where it was planned."),
-        click.option("--env", multiple=True, metavar="NAME=VALUE", help="Export a variable."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                      help="Any key of the job file, such as resources.mem_per_gpu=64G."),
     ]  # fmt: skip
@@ -146,13 +161,18 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
     """What the command line asks for. Raises ConfigError, StorageFailed; usage errors exit 2."""
+    if params["job"] is None and not ctx.meta.get(_COMMAND):
+        raise click.UsageError("give a job file, or a command after --", ctx)
+    return given_source(ctx, params)
+
+
+def given_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
+    """The same where there need not be a job."""
     from hpckit import wiring
     from hpckit.app.prepare import JobSource
 
     command: tuple[str, ...] = ctx.meta.get(_COMMAND, ())
     job: str | None = params["job"]
-    if job is None and not command:
-        raise click.UsageError("give a job file, or a command after --", ctx)
     text = None if job is None else read_job(job)
     options, words = _given(params)
     advice = None
@@ -171,8 +191,21 @@ def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         slurm_version=params["slurm_version"],
         stage=params["stage"],
         advised=advice,
+        topology=topology_of(params["topology"], job),
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
+
+
+def topology_of(file: str | None, job: str | None) -> NodeTopology | None:
+    """The node that --topology names, None without. Raises HpckitError, click.UsageError."""
+    if file is None:
+        return None
+    if file == job == "-":
+        raise click.UsageError("only one of JOB and --topology can be standard input")
+    from hpckit import wiring
+    from hpckit.app.captured import inspect_capture
+
+    return inspect_capture(*wiring.read_capture(file))[0]
 
 
 def _parameter(item: _Override) -> str:
@@ -227,7 +260,7 @@ def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[
         if params[flag.removeprefix("--").replace("-", "_")]:
             options[key] = (value, flag)
             words.append(flag)
-    _settings(params["env"], params["settings"], options, words)
+    _settings(params.get("env", ()), params["settings"], options, words)
     return options, words
 
 

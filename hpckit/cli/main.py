@@ -23,6 +23,7 @@ COMMANDS = {
     "inspect": "Show what a node looks like, and what is odd about it.",
     "fabric": "Show the cluster's network, and what is odd about it.",
     "place": "Say which node carries which ranks, and what that is worth.",
+    "tune": "Say which communication variables a job needs, and why.",
     "render": "Print the batch script of a job, for review.",
     "submit": "Check, render and start a job.",
     "show": "Show what was submitted: script, effective job, folder.",

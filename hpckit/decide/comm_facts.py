@@ -33,7 +33,7 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
         version=question.version,
         interconnect=node.interconnect or platform.interconnect,
         plugin=question.plugin or platform.plugin,
-        traits=frozenset(traits),
+        traits=tuple(sorted(traits)),
         hcas=tuple(sorted(hcas, key=natural_order)),
         other_hcas=node.other_hcas,
         interfaces=node.interfaces or _SLINGSHOT_NET,

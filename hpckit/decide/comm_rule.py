@@ -95,5 +95,5 @@ def _but_for_before(when: When, facts: CommFacts) -> bool:
         and when.library in (None, facts.library)
         and in_range(facts.version, when.since, None)
         and facts.nodes >= when.min_nodes
-        and facts.traits.issuperset(when.traits)
+        and set(when.traits) <= set(facts.traits)
     )

@@ -28,7 +28,7 @@ def seen_node(topology: NodeTopology) -> SeenNode:
     return SeenNode(
         library=_library(topology),
         interconnect=_interconnect(topology.nics),
-        traits=frozenset(_traits(topology)),
+        traits=tuple(_traits(topology)),
         hcas=_hcas(topology.nics),
         other_hcas=others,
         interfaces=_interfaces(topology.nics),

@@ -49,8 +49,9 @@ class NcclVersion:
     micro: int = 0
 
     def __str__(self) -> str:
-        """Give the version as NCCL prints it, such as 2.27.3."""
-        return f"{self.major}.{self.minor}.{self.micro}"
+        """Give the version as NCCL prints it, such as 2.27.3; of a line alone 2.27."""
+        line = f"{self.major}.{self.minor}"
+        return f"{line}.{self.micro}" if self.micro else line
 
     @classmethod
     def of(cls, text: str) -> NcclVersion:

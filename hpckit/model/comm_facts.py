@@ -27,7 +27,7 @@ class SeenNode:
 
     library: CommLibrary | None = None
     interconnect: NicKind | None = None
-    traits: frozenset[Trait] = frozenset()
+    traits: tuple[Trait, ...] = ()
     hcas: tuple[str, ...] = ()
     other_hcas: str = ""
     interfaces: str = ""
@@ -59,7 +59,7 @@ class CommFacts:
     version: NcclVersion | None = None
     interconnect: NicKind | None = None
     plugin: NetPlugin | None = None
-    traits: frozenset[Trait] = frozenset()
+    traits: tuple[Trait, ...] = ()
     hcas: tuple[str, ...] = ()
     other_hcas: str = ""
     interfaces: str = "hsn"

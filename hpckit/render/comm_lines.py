@@ -14,7 +14,7 @@ _EXPANDED = "${SLURM_JOB_ID}"
 
 def export_line(setting: CommSetting) -> str:
     """The export of a variable with its reason, and the rule that stands behind it."""
-    export = f"export {setting.name}={_value(setting)}"
+    export = export_only(setting)
     if setting.yields:
         export = f"[[ -v {setting.name} ]] || {export}"
     reason = setting.because
@@ -23,6 +23,11 @@ def export_line(setting: CommSetting) -> str:
     if setting.warning is not None:
         reason += f"; {setting.warning}"
     return with_comment(export, reason)
+
+
+def export_only(setting: CommSetting) -> str:
+    """The export of a variable, for a shell that wants no reason."""
+    return f"export {setting.name}={_value(setting)}"
 
 
 def with_comment(line: str, because: str | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 
-from hpckit.app.prepare import communication
+from hpckit.app.communication import communication
 from hpckit.decide.dialect import Dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, PlanError, RenderError
@@ -230,7 +230,7 @@ def planned(spec: JobSpec, here: SiteSpec) -> LaunchPlan:
     """The plan of a job whose node was not inspected, at a site with the overlays that it wants."""
     overlay = Overlay(because="wanted", source="here", date="2026-11")
     site = replace(here, overlays=dict.fromkeys(spec.tune.overlays, overlay))
-    return plan_launch(spec, site, Dialect(), communication(spec, site, None))
+    return plan_launch(spec, site, Dialect(), communication(spec, site, None).env)
 
 
 def scripts(text: str) -> Iterator[tuple[Tree, str]]:

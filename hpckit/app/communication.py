@@ -1,0 +1,47 @@
+"""The communication environment of a job: the part that `render`, `submit` and `tune` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpckit.decide.comm_choice import comm_choice, comm_question
+from hpckit.decide.comm_env import comm_env
+from hpckit.decide.comm_facts import comm_facts
+from hpckit.model.comm import CommEnv, NcclVersion
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.job import JobSpec
+from hpckit.model.site import SiteSpec
+
+if TYPE_CHECKING:
+    from hpckit.model.hardware import NodeTopology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """What is set, and the facts that it follows from."""
+
+    facts: CommFacts
+    env: CommEnv
+
+
+def communication(
+    spec: JobSpec,
+    site: SiteSpec,
+    topology: NodeTopology | None,
+    found: NcclVersion | None = None,
+) -> Communication:
+    """The communication environment of a job whose nodes look like `topology`.
+
+    `found` is the release that its environment holds, where the job does not name one. Raises
+    PlanError.
+    """
+    seen = None
+    if topology is not None:
+        from hpckit.decide.comm_seen import seen_node  # noqa: PLC0415  few jobs have a topology
+
+        seen = seen_node(topology)
+    question = comm_question(spec)
+    question = replace(question, version=question.version or found)
+    facts = comm_facts(question, site.platform, seen)
+    return Communication(facts=facts, env=comm_env(facts, site, comm_choice(spec)))

@@ -1,0 +1,74 @@
+"""What communication needs on a job's nodes, before there is a script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpckit.app.communication import Communication, communication
+from hpckit.app.prepare import JobSource, layers_of
+from hpckit.app.sites import load_site
+from hpckit.decide.comm_notes import node_notes
+from hpckit.decide.findings import node_findings
+from hpckit.model.comm import CommEnv, NcclVersion
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.job import JobSpec
+from hpckit.model.site import SiteSpec
+from hpckit.parse.job_file import effective_job, option_layer
+
+if TYPE_CHECKING:
+    from hpckit.ports import Resources
+
+PROBE_NODES = 2
+"""Nodes of a job that nobody described: from two on there is a network."""
+_PROBE = {
+    "name": ("tune", "no job"),
+    "command": (["true"], "no job"),
+    "resources.nodes": (PROBE_NODES, "no job"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The communication environment of a job, and what it follows from.
+
+    `is_of_job` is whether somebody described the job: else its nodes are a guess.
+    """
+
+    spec: JobSpec
+    site: SiteSpec
+    facts: CommFacts
+    env: CommEnv
+    is_of_job: bool
+    are_nodes_said: bool
+
+
+def tune(source: JobSource, resources: Resources, found: NcclVersion | None = None) -> Tuned:
+    """What `render` would set, with what is odd about the inspected node.
+
+    `found` is the release of NCCL that the job's environment holds, where the job names none.
+    Raises ConfigError, PlanError.
+    """
+    site = load_site(resources, source.site_name)
+    layers = layers_of(source, site)
+    is_of_job = source.file_text is not None or bool(source.command)
+    are_nodes_said = is_of_job or "resources.nodes" in source.options
+    if not is_of_job:
+        layers.append(option_layer(_PROBE))
+    spec = effective_job(layers).spec
+    made = communication(spec, site, source.topology, found)
+    return Tuned(
+        spec=spec,
+        site=site,
+        facts=made.facts,
+        env=_with_node(made, source),
+        is_of_job=is_of_job,
+        are_nodes_said=are_nodes_said,
+    )
+
+
+def _with_node(made: Communication, source: JobSource) -> CommEnv:
+    if source.topology is None:
+        return made.env
+    notes = (*made.env.notes, *node_notes(node_findings(source.topology)))
+    return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))

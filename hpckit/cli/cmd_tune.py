@@ -1,0 +1,104 @@
+"""`hpckit tune`: the communication environment of a job, and why."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job
+from hpckit.model.words import counted
+
+if TYPE_CHECKING:
+    from hpckit.app.tune import Tuned
+    from hpckit.model.hardware import NodeTopology
+
+
+@click.command("tune", cls=JobCommand)
+@options_of_a_job
+@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
+@click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def command(ctx: click.Context, /, **params: Any) -> None:
+    """Say which communication variables JOB needs on its nodes, and why: mostly none.
+
+    Without JOB it is any job of two nodes; --site and --topology say what the nodes are. `hpckit
+    render` and `submit` write the same into the script.
+    """
+    from hpckit import wiring
+    from hpckit.app.tune import tune
+
+    source = given_source(ctx, params)
+    tuned = tune(source, wiring.resources(params["site_dirs"], params["template_dirs"]))
+    if params["as_json"]:
+        output.document(document(tuned))
+    elif params["as_env"]:
+        _print_env(tuned)
+    else:
+        _say(tuned, source.topology, params)
+
+
+def _print_env(tuned: Tuned) -> None:
+    from hpckit.render.comm_lines import export_only, source_line
+
+    if tuned.env.profile is not None:
+        click.echo(source_line(tuned.env.profile))
+    for setting in tuned.env.settings:
+        click.echo(export_only(setting))
+
+
+def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) -> None:
+    from hpckit.cli.inspect_screen import say, screen_width
+    from hpckit.report.comm_text import comm_lines
+
+    title = _title(tuned, topology)
+    say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
+    output.result(f" next  {_next(params)}")
+
+
+def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
+    nodes = counted(tuned.facts.nodes, "node")
+    if not tuned.are_nodes_said:
+        nodes += " unless --nodes says"
+    if topology is not None:
+        from hpckit.model.node_title import node_title
+
+        return " · ".join((*node_title(topology), nodes))
+    node = tuned.site.platform.node_type
+    return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
+
+
+def _next(params: dict[str, Any]) -> str:
+    """The command that writes the same into a script."""
+    words = ["hpckit", "render", params["job"] or "JOB"]
+    for option in ("topology", "site", "over_nccl", "over_plugin"):
+        if params[option] is not None:
+            words += [f"--{option.removeprefix('over_')}", params[option]]
+    for name in params["over_overlay"]:
+        words += ["--overlay", name]
+    return shlex.join(words)
+
+
+def document(tuned: Tuned) -> dict[str, object]:
+    """`hpckit.tune/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.model.comm import TUNE_SCHEMA
+    from hpckit.model.tree import to_tree
+
+    facts = to_tree(tuned.facts)
+    version = tuned.facts.version
+    facts["version"] = None if version is None else str(version)
+    return {
+        "schema": TUNE_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "site": tuned.site.name,
+        "nodes": facts.pop("nodes"),
+        "env": to_tree(tuned.env.settings),
+        "profile": to_tree(tuned.env.profile),
+        "left": to_tree(tuned.env.left),
+        "notes": to_tree(tuned.env.notes),
+        "facts": facts,
+    }

@@ -1,0 +1,85 @@
+"""The communication environment for people: each variable with its reason, then what is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommSetting
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.node_finding import Severity
+from hpckit.report.line import Line, Style, wrapped
+
+_STYLES: Final = {
+    Severity.NOTE: Style.NOTE,
+    Severity.WARNING: Style.WARNING,
+    Severity.ERROR: Style.ERROR,
+}
+_LEAST: Final = 14
+_MOST: Final = 34
+NOTHING: Final = "nothing to set: what this machine needs is detected"
+
+
+def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns; `title` says what was looked at."""
+    parts = (*title.split(), *_facts_words(facts).split())
+    texts = wrapped(parts, width, first=" ", further="   ")
+    yield from (Line(text=text, style=Style.TITLE) for text in texts)
+    head = _head(env)
+    for setting in env.settings:
+        yield from _setting(setting, head, width)
+    if env.profile is not None:
+        yield from _row("source", f"{env.profile.path}   {env.profile.because}", head, width)
+        yield from _row("", env.profile.source, head, width, Style.FAINT)
+    if not env.settings and env.profile is None:
+        yield Line(text=f" {NOTHING}")
+    for left in env.left:
+        yield from _left(left, head, width)
+    for note in env.notes:
+        yield from _note(note, width)
+
+
+def _facts_words(facts: CommFacts) -> str:
+    """What the rules went by."""
+    library = "NCCL" if facts.library is None else facts.library.upper()
+    version = "release not known" if facts.version is None else str(facts.version)
+    network = facts.interconnect or "network not known"
+    plugin = "" if facts.plugin is None else f" · plugin {facts.plugin}"
+    return f"· {network} · {library} {version}{plugin}"
+
+
+def _head(env: CommEnv) -> int:
+    names = [one.name for one in env.settings] + [one.name for one in env.left]
+    return max(_LEAST, min(_MOST, max(map(len, names), default=0)))
+
+
+def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
+    yield from _row(setting.name, setting.value, head, width)
+    yield from _row("", setting.because, head, width)
+    if setting.warning is not None:
+        yield from _row("", f"warning: {setting.warning}", head, width, Style.WARNING)
+    dated = f" ({setting.date})" if setting.date else ""
+    yield from _row("", f"[{setting.rule}] {setting.source}{dated}", head, width, Style.FAINT)
+
+
+def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
+    yield from _row(left.name, f"left: {left.because}", head, width)
+    yield from _row("", f"hpckit would set {left.value} [{left.rule}]", head, width, Style.FAINT)
+
+
+def _note(note: CommNote, width: int) -> Iterator[Line]:
+    first = f" {note.severity:<8} {note.subject}  "
+    texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
+    yield from (Line(text=text, style=_STYLES[note.severity]) for text in texts)
+    if note.fix is not None:
+        texts = wrapped(tuple(note.fix.split()), width, first=" " * 10, further=" " * 10)
+        yield from (Line(text=text) for text in texts)
+
+
+def _row(
+    label: str, words: str, head: int, width: int, style: Style = Style.PLAIN
+) -> Iterator[Line]:
+    first = f" {label:<{head}}  "
+    further = " " * (head + 3)
+    texts = wrapped(tuple(words.split(" ")), width, first=first, further=further)
+    yield from (Line(text=text, style=style) for text in texts)
