@@ -10,7 +10,9 @@ from hpckit.decide.comm_env import comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.model.comm import CommEnv, NcclVersion
 from hpckit.model.comm_facts import CommFacts
+from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
+from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 
 if TYPE_CHECKING:
@@ -45,3 +47,18 @@ def communication(
     question = replace(question, version=question.version or found)
     facts = comm_facts(question, site.platform, seen)
     return Communication(facts=facts, env=comm_env(facts, site, comm_choice(spec)))
+
+
+def comm_findings(env: CommEnv) -> tuple[Finding, ...]:
+    """What speaks against the job's own variables, and what is wrong with its network."""
+    own = [
+        Finding(level=Level.NOTE, subject=one.name, text=f"is {one.value} by the job", hint=warning)
+        for one in env.settings
+        if (warning := one.warning) is not None
+    ]
+    network = [
+        Finding(level=Level.NOTE, subject=one.subject, text=one.because, hint=one.fix)
+        for one in env.notes
+        if one.severity is not Severity.NOTE
+    ]
+    return (*own, *network)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.app.advised import check_advised, explained
-from hpckit.app.communication import communication
+from hpckit.app.communication import Communication, comm_findings, communication
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
@@ -76,6 +76,7 @@ class PreparedJob:
     effective: EffectiveJob
     plan: LaunchPlan
     script: Script
+    comm: Communication
     notes: tuple[Finding, ...] = ()
 
 
@@ -95,6 +96,7 @@ def prepare(
     if source.advised is not None:
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
+    notes += comm_findings(comm.env)
     templates = load_templates(resources)
     provenance = Provenance(
         version=hpckit.__version__,
@@ -110,7 +112,13 @@ def prepare(
         provenance = replace(provenance, template_digest=digest)
         script = render_script(plan, provenance, templates.texts, cache)
     return PreparedJob(
-        source=source, site=site, effective=effective, plan=plan, script=script, notes=notes
+        source=source,
+        site=site,
+        effective=effective,
+        plan=plan,
+        script=script,
+        notes=notes,
+        comm=comm,
     )
 
 

@@ -11,6 +11,7 @@ from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, job_options, job_source
 from hpckit.cli.submission import (
     advice_words,
+    comm_words,
     interrupt_on_signals,
     place_words,
     size_of,
@@ -167,6 +168,9 @@ def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
     places = place_words(job, submission.order)
     if places is not None:
         rows.append(("ranks", places))
+    comm = comm_words(job)
+    if comm is not None:
+        rows.append(("comm", comm))
     if job.source.advised is not None:
         rows.append(("advice", advice_words(job)))
     return rows

@@ -81,6 +81,21 @@ def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
     return " · ".join(parts) or None
 
 
+def comm_words(job: PreparedJob) -> str | None:
+    """What is set for communication, in a few words; None for a job without GPUs."""
+    names = " ".join(one.name for one in job.plan.communication)
+    if names:
+        return f"{names}   (reasons: in the script)"
+    if job.plan.profile is not None:
+        return f"by {job.plan.profile.path}"
+    if not job.effective.spec.resources.gpus_per_node:
+        return None
+    facts = job.comm.facts
+    library = "NCCL" if facts.library is None else facts.library.upper()
+    version = "" if facts.version is None else f" {facts.version}"
+    return f"nothing set: {library}{version} finds what it needs"
+
+
 def advice_words(job: PreparedJob) -> str:
     """What of a report's advice the job has, in a few words."""
     from hpckit.model.origin import OriginKind

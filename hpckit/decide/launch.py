@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import ceil
 
 from hpckit.decide.arrays import array_shape
+from hpckit.decide.container_env import closed_prefix, with_container_env
 from hpckit.decide.dialect import Dialect, gpu_request
 from hpckit.decide.options import (
     OWNED_BY_SBATCH,
@@ -40,16 +41,18 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect, comm: CommEnv) 
     Raises ConfigError for an option in an open table that hpckit writes itself.
     """
     local = site.submitter is SubmitterKind.LOCAL
+    srun = with_container_env(_srun_options(spec), comm, site)
     by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
         directives=_directives(spec, dialect),
-        srun=_srun_options(spec),
+        srun=srun,
         environment=_environment(spec),
         communication=comm.settings,
         profile=comm.profile,
         left=comm.left,
+        container_prefix=closed_prefix(spec.command),
         command=spec.command,
         nodes=spec.resources.nodes,
         ntasks=spec.ntasks,
@@ -61,7 +64,7 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect, comm: CommEnv) 
         torchrun_args=spec.launch.torchrun_args,
         array=array_shape(spec.slurm.array),
         account=plan_account(spec, local=local),
-        place=plan_place(spec, _srun_options(spec), local=local),
+        place=plan_place(spec, srun, local=local),
     )
 
 

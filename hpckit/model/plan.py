@@ -81,7 +81,8 @@ class LaunchPlan:
     and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
     (`injob rank --from`). `account` is None for a job that is not to be measured, `place` where
     nothing is ordered or bound. `communication` are the variables of the communication block,
-    `profile` the provider's file that comes before them, `left` what is not set and why.
+    `profile` the provider's file that comes before them, `left` what is not set and why;
+    `container_prefix` is how a variable is called that is let into the command's closed container.
     """
 
     name: str
@@ -104,6 +105,7 @@ class LaunchPlan:
     place: PlacePlan | None = None
     profile: CommProfile | None = None
     left: tuple[CommLeft, ...] = ()
+    container_prefix: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

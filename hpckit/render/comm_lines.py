@@ -64,7 +64,9 @@ def source_lines(settings: Iterable[CommSetting]) -> Iterator[str]:
 def _value(setting: CommSetting) -> str:
     """A shell word; where the job's id belongs into it, in the quotes that let it in."""
     if not setting.is_expanded:
-        return sh_word(setting.value)
+        word = sh_word(setting.value)
+        # NCCL's = for exact names: `X==a` is right and looks wrong, to shellcheck too (SC1097).
+        return f"'{word}'" if word.startswith("=") else word
     plain = setting.value.replace(_EXPANDED, "")
     if sh_word(plain) != plain or _EXPANDED not in setting.value:
         raise RenderError(f"{setting.name}: {setting.value!r} holds more than {_EXPANDED}")
