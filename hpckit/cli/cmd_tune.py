@@ -33,12 +33,27 @@ def command(ctx: click.Context, /, **params: Any) -> None:
 
     source = given_source(ctx, params)
     tuned = tune(source, wiring.resources(params["site_dirs"], params["template_dirs"]))
-    if params["as_json"]:
+    if params["explain"] is not None:
+        _explain(tuned, params["explain"], as_json=params["as_json"])
+    elif params["as_json"]:
         output.document(document(tuned))
     elif params["as_env"]:
         _print_env(tuned)
     else:
         _say(tuned, source.topology, params)
+
+
+def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
+    from hpckit.cli.inspect_screen import say, screen_width
+    from hpckit.decide.comm_explained import explain
+    from hpckit.model.tree import to_tree
+    from hpckit.report.comm_explain_text import explain_lines
+
+    explained = explain(name.strip(), tuned.facts, tuned.env, tuned.site)
+    if as_json:
+        output.document({"schema": "hpckit.tune-variable/1", **to_tree(explained)})
+    else:
+        say(explain_lines(explained, width=screen_width()))
 
 
 def _print_env(tuned: Tuned) -> None:

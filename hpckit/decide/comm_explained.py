@@ -1,0 +1,82 @@
+"""All that is known about one communication variable of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hpckit.decide.comm_rule import applies, in_range
+from hpckit.decide.comm_words import missing, rules_of, when_words
+from hpckit.model.comm import CommEnv
+from hpckit.model.comm_explained import Explained, ExplainedWord
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.platform import PlatformEnv
+from hpckit.model.site import SiteSpec
+
+_NOT_SET: Final = "not set: nothing here needs it"
+
+
+def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
+    """What the job has of a variable, and what rules, site and overlays have for it."""
+    words = (*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site))
+    return Explained(name=name, here=_here(name, env), words=words)
+
+
+def _here(name: str, env: CommEnv) -> str:
+    for setting in env.settings:
+        if setting.name == name:
+            return f"{setting.value} [{setting.rule}]: {setting.because}"
+    for left in env.left:
+        if left.name == name:
+            return f"not set: {left.because}"
+    return _NOT_SET
+
+
+def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
+    for rule in rules_of(name):
+        yield ExplainedWord(
+            name=rule.name,
+            value=rule.value,
+            where=when_words(rule.when),
+            because=rule.because,
+            source=f"{rule.source} ({rule.date})",
+            missing="" if applies(rule.when, facts) else missing(rule.when, facts),
+        )
+
+
+def _of_site(name: str, facts: CommFacts, site: SiteSpec) -> Iterator[ExplainedWord]:
+    for entry in site.platform.env:
+        if entry.name == name:
+            is_now = in_range(facts.version, entry.since, entry.before)
+            where = _where(entry)
+            yield ExplainedWord(
+                name=f"site {site.name}",
+                value=entry.value,
+                where=where,
+                because=entry.because,
+                source=entry.source or site.platform.source or "",
+                missing="" if is_now and facts.nodes >= entry.min_nodes else where,
+            )
+
+
+def _where(entry: PlatformEnv) -> str:
+    parts = []
+    if entry.since is not None:
+        parts.append(f"release {entry.since} or later")
+    if entry.before is not None:
+        parts.append(f"release before {entry.before}")
+    if entry.min_nodes > 1:
+        parts.append(f"{entry.min_nodes} nodes or more")
+    return "; ".join(parts) or "always"
+
+
+def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
+    for overlay_name, overlay in site.overlays.items():
+        if name in overlay.env:
+            yield ExplainedWord(
+                name=f"overlay {overlay_name}",
+                value=overlay.env[name],
+                where=f"--overlay {overlay_name}",
+                because=overlay.because,
+                source=f"{overlay.source} ({overlay.date})",
+            )
