@@ -12,6 +12,9 @@ import hpckit
 from hpckit.app.advised import check_advised, explained
 from hpckit.app.sites import load_site, load_templates
 from hpckit.decide.checks import check_job
+from hpckit.decide.comm_choice import comm_choice, comm_question
+from hpckit.decide.comm_env import comm_env
+from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, JobRefused
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache
 
     from hpckit.model.advised import AdvisedJob
+    from hpckit.model.comm import CommEnv
+    from hpckit.model.hardware import NodeTopology
     from hpckit.ports import Resources
 
 
@@ -44,7 +49,8 @@ class JobSource:
     `file_text` None is a job that has only a command. `options` maps a dotted key to its value
     and the option as typed; `option_words` are the same options as words of a command line.
     `slurm_version` is the release that somebody named in place of the site file's. `advised` is
-    what a report says, which stands over the file and under the options.
+    what a report says, which stands over the file and under the options. `topology` is what one of
+    its nodes looks like, None where none was inspected.
     """
 
     file_text: str | None
@@ -58,6 +64,7 @@ class JobSource:
     slurm_version: SlurmVersion | None = None
     stage: str | None = None
     advised: AdvisedJob | None = None
+    topology: NodeTopology | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,8 @@ def prepare(
         check_advised(source.advised, layers)
     check_job(effective.spec, site)
     dialect = site_dialect(site, source.slurm_version)
-    plan = plan_launch(effective.spec, site, dialect)
+    comm = communication(effective.spec, site, source.topology)
+    plan = plan_launch(effective.spec, site, dialect, comm)
     if source.advised is not None:
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
@@ -107,6 +115,17 @@ def prepare(
     return PreparedJob(
         source=source, site=site, effective=effective, plan=plan, script=script, notes=notes
     )
+
+
+def communication(spec: JobSpec, site: SiteSpec, topology: NodeTopology | None) -> CommEnv:
+    """The communication environment of a job. Raises PlanError."""
+    seen = None
+    if topology is not None:
+        from hpckit.decide.comm_seen import seen_node  # noqa: PLC0415  few jobs have a topology
+
+        seen = seen_node(topology)
+    facts = comm_facts(comm_question(spec), site.platform, seen)
+    return comm_env(facts, site, comm_choice(spec))
 
 
 def _findings(

@@ -19,6 +19,7 @@ from hpckit.decide.options import (
 )
 from hpckit.decide.place_step import plan_place
 from hpckit.decide.sampler_step import plan_account
+from hpckit.model.comm import CommEnv
 from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest
 from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
 from hpckit.model.site import SiteSpec, SubmitterKind
@@ -31,8 +32,10 @@ from hpckit.units import (
 )
 
 
-def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
+def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect, comm: CommEnv) -> LaunchPlan:
     """Everything that the script of `spec` at `site` shows, said in the site's dialect.
+
+    `comm` is its communication environment.
 
     Raises ConfigError for an option in an open table that hpckit writes itself.
     """
@@ -44,10 +47,9 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
         directives=_directives(spec, dialect),
         srun=_srun_options(spec),
         environment=_environment(spec),
-        communication=tuple(
-            EnvSetting(name=name, value=value, because="set by the job ([tune] env)")
-            for name, value in spec.tune.env.items()
-        ),
+        communication=comm.settings,
+        profile=comm.profile,
+        left=comm.left,
         command=spec.command,
         nodes=spec.resources.nodes,
         ntasks=spec.ntasks,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from hpckit.model.node_finding import Severity
+
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
 OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
@@ -86,7 +88,9 @@ class CommSetting:
 
     `because` is one sentence for the comment beside it, `source` the document that it stands on,
     `rule` the name of the rule or of the overlay. `date` is when the source was read or published
-    (`2026-11`). `warning` is what speaks against a value that the user chose.
+    (`2026-11`). `warning` is what speaks against a value that the user chose. In a value that
+    `is_expanded`, `${SLURM_JOB_ID}` is the job's; in any other nothing is expanded. One that
+    `yields` is exported where nothing else has set it by then.
     """
 
     name: str
@@ -97,3 +101,54 @@ class CommSetting:
     rule: str
     date: str | None = None
     warning: str | None = None
+    is_expanded: bool = False
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommProfile:
+    """A shell file of the provider that the script sources, and the variables that it needs."""
+
+    path: str
+    because: str
+    source: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommLeft:
+    """A variable that is not exported although a rule or a source has a value for it, and why."""
+
+    name: str
+    value: str
+    because: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommNote:
+    """Something about the network that no variable mends, or that is not known.
+
+    `subject` is what it is about, such as `GPU3` or `NCCL`; `fix` what to do, None where nothing
+    is to be done.
+    """
+
+    rule: str
+    severity: Severity
+    subject: str
+    because: str
+    source: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommEnv:
+    """The communication environment of a job on its nodes: empty is the best answer.
+
+    `settings` are in the order in which a script exports them.
+    """
+
+    settings: tuple[CommSetting, ...] = ()
+    profile: CommProfile | None = None
+    left: tuple[CommLeft, ...] = ()
+    notes: tuple[CommNote, ...] = ()

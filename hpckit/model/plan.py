@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpckit.model.array import ArrayShape
+from hpckit.model.comm import CommLeft, CommProfile, CommSetting
 from hpckit.model.job import LauncherKind
 
 
@@ -22,11 +23,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvSetting:
-    """One variable to export, with the reason and the rule or source behind it."""
+    """One variable that the job sets itself."""
 
     name: str
     value: str
-    because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,8 @@ class LaunchPlan:
     `directives` are sbatch's, `srun` the options of the step that starts the command; `ntasks`
     and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
     (`injob rank --from`). `account` is None for a job that is not to be measured, `place` where
-    nothing is ordered or bound.
+    nothing is ordered or bound. `communication` are the variables of the communication block,
+    `profile` the provider's file that comes before them, `left` what is not set and why.
     """
 
     name: str
@@ -88,7 +89,7 @@ class LaunchPlan:
     directives: tuple[Option, ...]
     srun: tuple[Option, ...]
     environment: EnvironmentPlan
-    communication: tuple[EnvSetting, ...]
+    communication: tuple[CommSetting, ...]
     command: tuple[str, ...]
     nodes: int
     ntasks: int
@@ -101,6 +102,8 @@ class LaunchPlan:
     array: ArrayShape | None = None
     account: AccountPlan | None = None
     place: PlacePlan | None = None
+    profile: CommProfile | None = None
+    left: tuple[CommLeft, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,11 @@ class Platform:
         default=None,
         check=both(one_line, matching(r"/\S+", "an absolute path without spaces")),
     )
+    profile_env: Mapping[str, str] = key(
+        "Variables that this file itself needs to find.",
+        factory=dict,
+        check=mapping(settable_name, program_text),
+    )
     source: str | None = key("The document that says all this.", default=None, check=one_line)
     date: str | None = key("When that was published or read.", default=None, check=_DATE)
     env: tuple[PlatformEnv, ...] = key(

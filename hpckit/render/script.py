@@ -10,9 +10,15 @@ import jinja2
 
 from hpckit.errors import RenderError
 from hpckit.model.plan import LaunchPlan, Option, Provenance, Script
+from hpckit.render.comm_lines import (
+    export_line,
+    left_line,
+    source_line,
+    source_lines,
+    with_comment,
+)
 from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
 
-_COMMENT_COLUMN = 40
 _RULE_WIDTH = 78
 
 
@@ -93,7 +99,12 @@ def _environment(
         directive=directive_value,
         directive_line=_directive_line,
         options=_options,
-        reason=_reason,
+        reason=with_comment,
+        comment=comment_text,
+        export_line=export_line,
+        left_line=left_line,
+        source_line=source_line,
+        source_lines=source_lines,
         rule=_rule,
     )
     return environment
@@ -101,7 +112,7 @@ def _environment(
 
 def _directive_line(option: Option) -> str:
     value = "" if option.value is None else f"={directive_value(option.value)}"
-    return _reason(f"#SBATCH --{option.name}{value}", option.because)
+    return with_comment(f"#SBATCH --{option.name}{value}", option.because)
 
 
 def _options(options: Sequence[Option]) -> str:
@@ -112,12 +123,6 @@ def _options(options: Sequence[Option]) -> str:
     ]
     lines = [" ".join(words[at : at + 4]) for at in range(0, len(words), 4)]
     return " \\\n  ".join(lines)
-
-
-def _reason(line: str, because: str | None) -> str:
-    if because is None:
-        return line
-    return f"{line:<{_COMMENT_COLUMN}} # {comment_text(because)}"
 
 
 def _rule(name: str) -> str:

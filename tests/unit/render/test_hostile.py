@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import product
@@ -18,10 +18,13 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 
+from hpckit.app.prepare import communication
 from hpckit.decide.dialect import Dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, PlanError, RenderError
 from hpckit.model.job import JOB_SCHEMA, JobSpec
+from hpckit.model.plan import LaunchPlan
+from hpckit.model.platform import Overlay
 from hpckit.model.rules import file_key
 from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
 from hpckit.model.tree import to_tree
@@ -37,7 +40,7 @@ from tests.unit.render.sbatch_reader import directives, foreign_lines
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
-CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1")
+CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx")
 PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
@@ -219,9 +222,15 @@ def test_a_default_of_a_site_means_the_same(place: Place) -> None:
             default = {name: tree[name] for name in tree if name not in own}
             layers = [*layers_of(own), site_layer(default, "here")]
             said = effective_job(layers_of(tree)).spec
-            assert plan_launch(effective_job(layers).spec, here, Dialect()) == plan_launch(
-                said, here, Dialect()
-            )
+            by_default = effective_job(layers).spec
+            assert planned(by_default, here) == planned(said, here)
+
+
+def planned(spec: JobSpec, here: SiteSpec) -> LaunchPlan:
+    """The plan of a job whose node was not inspected, at a site with the overlays that it wants."""
+    overlay = Overlay(because="wanted", source="here", date="2026-11")
+    site = replace(here, overlays=dict.fromkeys(spec.tune.overlays, overlay))
+    return plan_launch(spec, site, Dialect(), communication(spec, site, None))
 
 
 def scripts(text: str) -> Iterator[tuple[Tree, str]]:

@@ -1,0 +1,130 @@
+"""What no variable mends, and what is not known: beside a job's communication environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hpckit.decide.comm_facts import words_of
+from hpckit.decide.comm_overlays import Contest
+from hpckit.decide.comm_rule import (
+    ENV_RST,
+    CommAdvice,
+    CommRule,
+    applies,
+    depends_on_release,
+)
+from hpckit.model.comm import CommNote
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.model.site import SiteSpec
+
+MOST_HCAS: Final = 32
+"""As many devices as NCCL opens. Source: net_ib.cc, MAX_IB_DEVS."""
+NODE_RULES: Final = frozenset(
+    (
+        *("nvlink-fewer", "nvlink-none", "pcie-width", "pci-hidden", "no-close-nic", "nic-down"),
+        *("nic-slow", "nic-missing", "port-down", "fabric-not-completed", "fabric-unhealthy"),
+    )
+)
+"""Findings of `hpckit inspect` that bear on collectives."""
+
+
+def comm_notes(
+    facts: CommFacts,
+    site: SiteSpec,
+    rules: Sequence[CommRule],
+    advice: Sequence[CommAdvice],
+    contests: Sequence[Contest],
+) -> tuple[CommNote, ...]:
+    """What is worth saying beside the variables, the gravest first."""
+    found = [
+        *_advised(facts, advice),
+        *_contested(contests),
+        *_of_releases(facts, site, rules),
+        *_too_many(facts),
+    ]
+    return tuple(sorted(found, key=lambda note: -note.severity.rank))
+
+
+def node_notes(findings: Sequence[NodeFinding]) -> tuple[CommNote, ...]:
+    """What `hpckit inspect` finds odd about the node and bears on collectives."""
+    return tuple(
+        CommNote(
+            rule=one.rule,
+            severity=one.severity,
+            subject=one.subject,
+            because=one.because,
+            source="hpckit inspect, docs/reference/findings.md",
+            fix=one.remedy,
+        )
+        for one in findings
+        if one.rule in NODE_RULES
+    )
+
+
+def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[CommNote]:
+    words = words_of(facts)
+    for one in advice:
+        if applies(one.when, facts):
+            yield CommNote(
+                rule=one.name,
+                severity=one.severity,
+                subject=one.subject,
+                because=one.because.format(**words),
+                source=one.source,
+                fix=one.fix,
+            )
+
+
+def _contested(contests: Sequence[Contest]) -> Iterator[CommNote]:
+    groups = dict.fromkeys(one.overlays for one in contests)
+    for overlays in groups:
+        names = [one.name for one in contests if one.overlays == overlays]
+        yield CommNote(
+            rule="overlay-needed",
+            severity=Severity.WARNING,
+            subject="overlay",
+            because=f"the site's sources disagree on {', '.join(names)}: none is set",
+            source="the site file, [overlays]",
+            fix=" or ".join(f"--overlay {name}" for name in overlays),
+        )
+
+
+def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) -> Iterator[CommNote]:
+    """Which variables an older release would need, where the release is not known."""
+    if facts.version is not None:
+        return
+    needs = [
+        f"{rule.variable}={rule.value.format(**words_of(facts))} before {rule.when.before}"
+        for rule in rules
+        if depends_on_release(rule.when, facts)
+    ]
+    needs += [
+        f"{one.name}={one.value} before {one.before}"
+        for one in site.platform.env
+        if one.before is not None and facts.nodes >= one.min_nodes
+    ]
+    if needs:
+        library = facts.library.upper() if facts.library else "NCCL"
+        yield CommNote(
+            rule="release-unknown",
+            severity=Severity.NOTE,
+            subject=library,
+            because=f"which {library} the job loads is not known; an old one needs"
+            f" {', '.join(needs)}",
+            source=ENV_RST.format(variable=needs[0].partition("=")[0]),
+            fix="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",
+        )
+
+
+def _too_many(facts: CommFacts) -> Iterator[CommNote]:
+    if len(facts.hcas) > MOST_HCAS:
+        yield CommNote(
+            rule="many-hcas",
+            severity=Severity.WARNING,
+            subject="NCCL_IB_HCA",
+            because=f"{len(facts.hcas)} devices for jobs, and NCCL opens {MOST_HCAS}",
+            source="NCCL, net_ib.cc, MAX_IB_DEVS",
+            fix="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
+        )

@@ -1,0 +1,66 @@
+"""The lines of a script's communication block: exports, each with its reason, and their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hpckit.errors import RenderError
+from hpckit.model.comm import CommLeft, CommProfile, CommSetting, SettingOrigin
+from hpckit.render.quoting import comment_text, sh_word
+
+_COMMENT_COLUMN = 40
+_EXPANDED = "${SLURM_JOB_ID}"
+
+
+def export_line(setting: CommSetting) -> str:
+    """The export of a variable with its reason, and the rule that stands behind it."""
+    export = f"export {setting.name}={_value(setting)}"
+    if setting.yields:
+        export = f"[[ -v {setting.name} ]] || {export}"
+    reason = setting.because
+    if setting.origin is not SettingOrigin.JOB:
+        reason += f" [{setting.rule}]"
+    if setting.warning is not None:
+        reason += f"; {setting.warning}"
+    return with_comment(export, reason)
+
+
+def with_comment(line: str, because: str | None) -> str:
+    """A line of the script and the reason beside it."""
+    if because is None:
+        return line
+    return f"{line:<{_COMMENT_COLUMN}} # {comment_text(because)}"
+
+
+def left_line(left: CommLeft) -> str:
+    """Why a variable is not exported, in a comment."""
+    return comment_text(
+        f"{left.name} is not set here: {left.because}; hpckit would set {left.value} [{left.rule}]"
+    )
+
+
+def source_line(profile: CommProfile) -> str:
+    """The line that reads the provider's file, with the variables that it needs."""
+    given = "".join(f"{name}={sh_word(value)} " for name, value in profile.environment)
+    return f"{given}source {sh_word(profile.path)}"
+
+
+def source_lines(settings: Iterable[CommSetting]) -> Iterator[str]:
+    """Which document each rule stands on, one line a document, in the order of the exports."""
+    by_source: dict[str, list[str]] = {}
+    for one in settings:
+        if one.origin is not SettingOrigin.JOB:
+            dated = f"{one.source} ({one.date})" if one.date else one.source
+            by_source.setdefault(dated, []).append(one.rule)
+    for source, rules in by_source.items():
+        yield comment_text(f"[{', '.join(dict.fromkeys(rules))}] {source}")
+
+
+def _value(setting: CommSetting) -> str:
+    """A shell word; where the job's id belongs into it, in the quotes that let it in."""
+    if not setting.is_expanded:
+        return sh_word(setting.value)
+    plain = setting.value.replace(_EXPANDED, "")
+    if sh_word(plain) != plain or _EXPANDED not in setting.value:
+        raise RenderError(f"{setting.name}: {setting.value!r} holds more than {_EXPANDED}")
+    return f'"{setting.value}"'
