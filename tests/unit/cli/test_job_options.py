@@ -218,7 +218,7 @@ def test_sites_are_completed(tmp_path: Path) -> None:
     """The names of sites are offered where a site is expected."""
     assert {"docker", "local"} < set(completions("render", "--site", ""))
     assert completions("submit", "--site", "lo") == ["local"]
-    assert completions("sites", "show", "d") == ["docker"]
+    assert completions("sites", "show", "do") == ["docker"]
 
 
 def test_job_ids_are_completed() -> None:
