@@ -12,6 +12,7 @@ from hpckit.model.platform import Platform
 
 _AMD: Final = "mi"
 """How the names of AMD's GPUs for computing begin."""
+_GRACE: Final = frozenset({"gh200", "gb200", "gb300"})
 _SLINGSHOT_NET: Final = "hsn"
 """How Slingshot's network interfaces are called unless a node shows other names."""
 
@@ -25,6 +26,8 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
         traits.add(Trait.OTHER_HCAS if node.other_hcas else Trait.LISTED_HCAS)
     if platform.rails_isolated:
         traits.add(Trait.ISOLATED_RAILS)
+    if seen is None and platform.gpu in _GRACE:
+        traits.add(Trait.GRACE)
     if question.is_mpi:
         traits.add(Trait.MPI)
     return CommFacts(

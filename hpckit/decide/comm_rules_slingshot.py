@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hpckit.decide.comm_rule import ENV_RST, CommAdvice, CommRule, When
-from hpckit.model.comm import NetPlugin
+from hpckit.model.comm import CommLibrary, NetPlugin
+from hpckit.model.comm_facts import Trait
 from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import Severity
 
@@ -45,6 +46,16 @@ SLINGSHOT_RULES: Final = (
         when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
         because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
         source=f"{ENV_RST.format(variable='NCCL_CROSS_NIC')}; {_CSCS}",
+        date="2026-11",
+    ),
+    CommRule(
+        name="slingshot-ll128", variable="NCCL_PROTO", value="^LL128",
+        when=When(interconnects=_SLINGSHOT, plugins=_OFI, library=CommLibrary.NCCL, since="2.27",
+                  min_nodes=2, traits=(Trait.GRACE,)),
+        because="LL128 between nodes, which NCCL turned on in 2.27, was seen to give wrong sums"
+        " here: NICs write to these GPUs through the CPU",
+        source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
+        f" request 2053; {_CSCS}",
         date="2026-11",
     ),
 )  # fmt: skip

@@ -22,10 +22,8 @@ from tests.unit.render.sbatch_reader import directives
 CASES = sorted((Path(__file__).parent / "cases").iterdir())
 NAMES = [case.name for case in CASES]
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-LITERAL = {"hostile-words": "SC2016,SC1003", "oci-h100-torchrun-many-nodes": "SC1097"}
-"""Case → findings that are its point: `$(x)` and a backslash in single quotes stay as they are, and
-`==` before NCCL's list of devices is the value's own sign for names that are no prefixes.
-"""
+LITERAL = {"hostile-words": "SC2016,SC1003"}
+"""Case → findings that are its point: `$(x)` and a backslash in single quotes stay as they are."""
 
 UNDER_AN_ORDER = 'env ${hpckit_hostfile:+"SLURM_HOSTFILE=$hpckit_hostfile" HPCKIT_ORDERED=1} '
 """Before the step of a job that orders its nodes."""

@@ -164,6 +164,26 @@ CASES = {
         facts=CommFacts(nodes=1, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI),
         needs={},
     ),
+    "slingshot-gh200": Case(
+        facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.27"),
+                        interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
+                        traits=(Trait.GRACE,)),
+        needs={
+            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
+            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
+            "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
+            "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
+            "NCCL_PROTO": ("^LL128", "slingshot-ll128"),
+        },
+    ),
+    "slingshot-gh200-2.26": Case(
+        facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.25"),
+                        interconnect=NicKind.SLINGSHOT, traits=(Trait.GRACE,)),
+        needs={
+            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
+            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
+        },
+    ),
     "tcpx": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPX), needs=TCPX
     ),
