@@ -8,17 +8,28 @@ from typing import TYPE_CHECKING
 from hpckit.app.communication import Communication, communication
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
+from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
-from hpckit.model.comm import CommEnv, NcclVersion
-from hpckit.model.comm_facts import CommFacts
+from hpckit.model.comm import CommEnv, CommNote, NcclVersion
+from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
+from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 from hpckit.parse.job_file import effective_job, option_layer
 
 if TYPE_CHECKING:
+    from hpckit.model.fabric import ClusterTopology
     from hpckit.ports import Resources
 
+_RAILS_UNSAID = CommNote(
+    rule="rails-unsaid",
+    severity=Severity.NOTE,
+    subject="rails",
+    because="the network shows that they are islands; a script knows it from the site file alone",
+    source="docs/reference/site-file.md",
+    fix="rails_isolated = true under [platform] of the site file",
+)
 PROBE_NODES = 2
 """Nodes of a job that nobody described: from two on there is a network."""
 _PROBE = {
@@ -43,13 +54,20 @@ class Tuned:
     are_nodes_said: bool
 
 
-def tune(source: JobSource, resources: Resources, found: NcclVersion | None = None) -> Tuned:
+def tune(
+    source: JobSource,
+    resources: Resources,
+    found: NcclVersion | None = None,
+    fabric: ClusterTopology | None = None,
+) -> Tuned:
     """What `render` would set, with what is odd about the inspected node.
 
     `found` is the release of NCCL that the job's environment holds, where the job names none.
-    Raises ConfigError, PlanError.
+    `fabric` is the cluster's network, which may show what the site file does not say. Raises
+    ConfigError, PlanError.
     """
-    site = load_site(resources, source.site_name)
+    said = load_site(resources, source.site_name)
+    site = with_fabric(said, fabric)
     layers = layers_of(source, site)
     is_of_job = source.file_text is not None or bool(source.command)
     are_nodes_said = is_of_job or "resources.nodes" in source.options
@@ -61,14 +79,25 @@ def tune(source: JobSource, resources: Resources, found: NcclVersion | None = No
         spec=spec,
         site=site,
         facts=made.facts,
-        env=_with_node(made, source),
+        env=_with_notes(made, source, is_site_silent=site is not said),
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
     )
 
 
-def _with_node(made: Communication, source: JobSource) -> CommEnv:
-    if source.topology is None:
-        return made.env
-    notes = (*made.env.notes, *node_notes(node_findings(source.topology)))
+def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
+    """The site with what its network shows, where the file does not say it."""
+    if fabric is None or site.platform.rails_isolated is not None:
+        return site
+    isolated = are_rails_isolated(fabric)
+    return replace(site, platform=replace(site.platform, rails_isolated=isolated))
+
+
+def _with_notes(made: Communication, source: JobSource, *, is_site_silent: bool) -> CommEnv:
+    """The environment with what is odd about the node, and what a script would not know."""
+    notes = list(made.env.notes)
+    if source.topology is not None:
+        notes += node_notes(node_findings(source.topology))
+    if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
+        notes.append(_RAILS_UNSAID)
     return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))

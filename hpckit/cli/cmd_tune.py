@@ -13,11 +13,18 @@ from hpckit.model.words import counted
 
 if TYPE_CHECKING:
     from hpckit.app.tune import Tuned
+    from hpckit.model.fabric import ClusterTopology
     from hpckit.model.hardware import NodeTopology
 
 
 @click.command("tune", cls=JobCommand)
 @options_of_a_job
+@click.option(
+    "--fabric",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover): are rails islands.",
+)
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -32,7 +39,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.app.tune import tune
 
     source = given_source(ctx, params)
-    tuned = tune(source, wiring.resources(params["site_dirs"], params["template_dirs"]))
+    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+    tuned = tune(source, resources, fabric=_fabric(params["fabric"]))
     if params["explain"] is not None:
         _explain(tuned, params["explain"], as_json=params["as_json"])
     elif params["as_json"]:
@@ -41,6 +49,16 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _print_env(tuned)
     else:
         _say(tuned, source.topology, params)
+
+
+def _fabric(file: str | None) -> ClusterTopology | None:
+    from hpckit import wiring
+    from hpckit.app.fabric import choose, read_fabric
+
+    if file is None:
+        return None
+    data, name = wiring.read_capture(file)
+    return choose(read_fabric(data, name), None, name)
 
 
 def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
