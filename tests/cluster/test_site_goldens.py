@@ -28,6 +28,7 @@ COUNTED = {
 }
 """Option → the key of a partition that says how much of it there is."""
 Release = tuple[int, int]
+BLOCKS_SINCE: Release = (23, 11)
 
 
 def site_tables() -> dict[str, dict[str, Any]]:
@@ -82,10 +83,15 @@ def images(cluster: Cluster) -> dict[Release, str]:
 def slurms(
     request: pytest.FixtureRequest, cluster: Cluster, images: dict[Release, str]
 ) -> Iterator[tuple[str, list[Controller]]]:
-    """A site, and it as a slurmctld: of the nearest release, or of each if it says none."""
+    """A site, and it as a slurmctld: of the nearest release, or of each if it says none.
+
+    Blocks came with 23.11: there is no older Slurm of such a site.
+    """
     name = request.param
-    said = SITES[name].get("slurm", {}).get("version")
-    wanted = list(images)
+    slurm = SITES[name].get("slurm", {})
+    said = slurm.get("version")
+    has_blocks = slurm.get("topology") == "block"
+    wanted = [one for one in images if not has_blocks or one >= BLOCKS_SINCE]
     if said:
         wanted = [min(images, key=lambda have: months_between(have, release(said)))]
     conf = conf_of_site(SITES[name])
