@@ -41,7 +41,15 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
         other_hcas=node.other_hcas,
         interfaces=node.interfaces or _SLINGSHOT_NET,
         domain=node.domain,
+        contradiction=_contradiction(node, platform),
     )
+
+
+def _contradiction(node: SeenNode, platform: Platform) -> str:
+    seen, said = node.interconnect, platform.interconnect
+    if seen is None or said is None or seen is said:
+        return ""
+    return f"the inspected node has {seen}, the site says {said}"
 
 
 def _library_of(platform: Platform) -> CommLibrary | None:

@@ -39,6 +39,7 @@ def comm_notes(
 ) -> tuple[CommNote, ...]:
     """What is worth saying beside the variables, the gravest first."""
     found = [
+        *_contradicted(facts, site),
         *_advised(facts, advice),
         *_contested(contests),
         *_of_releases(facts, site, rules),
@@ -61,6 +62,18 @@ def node_notes(findings: Sequence[NodeFinding]) -> tuple[CommNote, ...]:
         for one in findings
         if one.rule in NODE_RULES
     )
+
+
+def _contradicted(facts: CommFacts, site: SiteSpec) -> Iterator[CommNote]:
+    if facts.contradiction:
+        yield CommNote(
+            rule="other-machine",
+            severity=Severity.WARNING,
+            subject="topology",
+            because=f"{facts.contradiction}: what was inspected is believed",
+            source=f"site {site.name}, [platform] interconnect",
+            fix="a file of a node of this site, or another --site",
+        )
 
 
 def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[CommNote]:

@@ -51,7 +51,8 @@ class CommFacts:
 
     `hcas` are the RDMA devices for jobs that are up, as NCCL_IB_HCA takes them; `other_hcas` tells
     of those that are not for jobs. `interfaces` are a Slingshot node's network interfaces, as
-    NCCL_SOCKET_IFNAME takes them. `domain` tells which GPUs' NVLink domain is not ready.
+    NCCL_SOCKET_IFNAME takes them. `domain` tells which GPUs' NVLink domain is not ready, and
+    `contradiction` where the inspected node is not what the site says.
     """
 
     nodes: int
@@ -64,3 +65,4 @@ class CommFacts:
     other_hcas: str = ""
     interfaces: str = "hsn"
     domain: str = ""
+    contradiction: str = ""

@@ -205,10 +205,11 @@ def test_the_provider_s_file_is_for_jobs_of_several_nodes() -> None:
         (CASES["gb200-down"].facts, ["nvlink-domain"]),
         (replace(CASES["efa"].facts, plugin=NetPlugin.NONE), ["efa-without-plugin"]),
         (CASES["efa"].facts, []),
+        (replace(IB, contradiction="it has x, the site says y"), ["other-machine"]),
         (replace(TWO_KINDS, hcas=tuple(f"mlx5_{i}" for i in range(33))), ["many-hcas"]),
         (replace(TWO_KINDS, hcas=tuple(f"mlx5_{i}" for i in range(32))), []),
     ],
-    ids=["none", "unknown", "plugin", "imex", "efa-none", "efa", "33", "32"],
+    ids=["none", "unknown", "plugin", "imex", "efa-none", "efa", "other", "33", "32"],
 )
 def test_what_no_variable_mends_is_said(facts: CommFacts, rules: list[str]) -> None:
     """Advice comes where it applies, and nowhere else."""
