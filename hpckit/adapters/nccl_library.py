@@ -27,6 +27,9 @@ Answer = TypeVar("Answer")
 LIMIT_S: Final = 5.0
 """For one question to a file system; a cold file on Lustre takes some tens of milliseconds."""
 
+_FOR_MANY_BYTES: Final = 6
+"""Times as long: up to 192 MiB are read, not a few pages."""
+
 _MOST_LATE: Final = 3
 _MOST_LINKS: Final = 40
 """As the kernel follows: path_resolution(7)."""
@@ -69,18 +72,22 @@ class FolderLibraries:
 
     def strings(self, path: str) -> LibraryStrings:
         """What its constants tell. Raises as `library`."""
-        return self._in_time(path, lambda: self._read(path, library_strings))
+        limit_s = self._limit_s * _FOR_MANY_BYTES
+        return self._in_time(path, lambda: self._read(path, library_strings), limit_s)
 
-    def _in_time(self, path: str, ask: Callable[[], Answer]) -> Answer:
+    def _in_time(
+        self, path: str, ask: Callable[[], Answer], limit_s: float | None = None
+    ) -> Answer:
+        limit_s = limit_s or self._limit_s
         if len(self._late) >= _MOST_LATE:
             raise StorageFailed(f"{path} was not asked for: {self._late[0]} gave no answer either")
         answer: Future[Answer] = Future()
         threading.Thread(target=_fulfil, args=(answer, ask), daemon=True).start()
         try:
-            return answer.result(self._limit_s)
+            return answer.result(limit_s)
         except TimeoutError:
             self._late.append(path)
-            raise StorageFailed(f"{path} gave no answer within {self._limit_s:g} s") from None
+            raise StorageFailed(f"{path} gave no answer within {limit_s:g} s") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise StorageFailed(f"{path} cannot be read: {why}") from error
@@ -189,6 +196,6 @@ def _target(path: str) -> str | None:
     try:
         if not stat.S_ISLNK(os.lstat(path).st_mode):
             return ""
-        return os.readlink(path)
+        return str(Path(path).readlink())
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -24,9 +24,13 @@ PLUGIN_PREFIXES: Final = ("libnccl-net", "librccl-net")
 _CHUNK_BYTES: Final = 4 * 1024**2
 _OVERLAP_BYTES: Final = 256
 # NCCL src/init.cc, VERSION_STRING, 2.4 to 2.30; RCCL has `+hip` up to ROCm 6.2, then `version :`.
-_NCCL: Final = re.compile(rb"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,3})[^\0+]{0,32}\+(cuda[\d.]{1,8})\0")
+_NCCL: Final = re.compile(
+    rb"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,3})[^\0+]{0,32}\+(cuda[\d.]{1,8})\0"
+)
 _RCCL: Final = re.compile(rb"RCCL version (?:: )?(\d{1,2}\.\d{1,2}\.\d{1,3})(?:\+(hip[\d.]{1,8}))?")
-_WHEEL: Final = re.compile(r"nvidia_nccl_(cu\d+)-(\d+\.\d+\.\d+)(?:\.post\d+)?\.dist-info", re.ASCII)
+_WHEEL: Final = re.compile(
+    r"nvidia_nccl_(cu\d+)-(\d+\.\d+\.\d+)(?:\.post\d+)?\.dist-info", re.ASCII
+)
 _FILE_NAME: Final = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)", re.ASCII)
 _IN_WHEEL: Final = "/nvidia/nccl/lib/"
 

@@ -57,19 +57,17 @@ def squashfs_offset(read: Callable[[int, int], bytes], path: str) -> int:
         raise _refused("it is neither a squashfs nor a SIF", path)
     if len(header) < _SIF_HEADER.size:
         raise _refused("it ends within its header", path)
-    total, descriptors_at = _SIF_HEADER.unpack(header)[6:8]
-    others = []
+    total, descriptors_at = _SIF_HEADER.unpack(header)[8:10]
+    found = {}
     for index in range(min(max(total, 0), _MOST_DESCRIPTORS)):
         data = read(descriptors_at + index * _SIF_DESCRIPTOR_BYTES, _SIF_DESCRIPTOR_BYTES)
         if len(data) < _SIF_DESCRIPTOR_BYTES:
             break
         kind, is_used, _, _, _, offset, _ = _SIF_DESCRIPTOR.unpack_from(data)
         if kind == _SIF_PARTITION and is_used and read(offset, len(_MAGIC)) == _MAGIC:
-            if data[_SIF_PARTITION_KIND_AT] == _SIF_PRIMARY:
-                return int(offset)
-            others.append(int(offset))
-    if others:
-        return others[0]
+            found.setdefault(data[_SIF_PARTITION_KIND_AT] == _SIF_PRIMARY, int(offset))
+    if found:
+        return found[max(found)]
     raise _refused("it has no squashfs that can be read (an encrypted or ext3 one cannot)", path)
 
 
