@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolMissing
+from hpckit.errors import AdapterError, ParseError
 from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_found import LibraryStrings, NcclCandidate, SharedLibrary
 from hpckit.parse.ld_cache import LD_CACHE, MOST_CACHE_BYTES, CacheEntry, parse_ld_cache
@@ -28,6 +28,7 @@ MOST_HITS: Final = 32
 
 _CACHED: Final = "the loader's cache, /etc/ld.so.cache"
 _SHELL: Final = "/bin/sh"
+_BACK: Final = "/../"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,8 @@ class LibraryLookup:
             library = self._files.library(path)
         except ParseError:
             return Hit(path=path, how=how, unfit="it is no shared library")
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
             return Hit(path=path, how=how, unfit="it cannot be read")
         if library.machine != self.machine:
             unfit = f"it is made for {library.machine}, and this is {self.machine}"
@@ -107,8 +108,8 @@ class LibraryLookup:
             return self._files.library(path) if self._files.real(path) is not None else None
         except ParseError:
             return None
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
             return None
 
     def strings(self, path: str) -> LibraryStrings:
@@ -117,34 +118,32 @@ class LibraryLookup:
             return self._files.strings(path)
         except ParseError:
             return LibraryStrings()
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
             return LibraryStrings()
 
     def real(self, path: str) -> str | None:
         """A path without links, None where nothing is or no answer came."""
         try:
             return self._files.real(path)
-        except ToolMissing:
-            raise
         except AdapterError as error:
-            self._notes[error.message] = None
+            self._note(error)
             return None
 
     def names(self, folder: str) -> Sequence[str]:
         """The names in a folder; none where no answer came."""
         try:
             return self._files.names(folder)
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
             return ()
 
     def text(self, path: str, most_bytes: int) -> str | None:
         """A small text, None where there is none; a link to nothing, a FIFO: a note and None."""
         try:
             data = self._files.data(path, most_bytes)
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
             return None
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
@@ -158,7 +157,7 @@ class LibraryLookup:
             version, version_from = self._version_beside(hit.path, real)
         return NcclCandidate(
             library=build.library if build else library_of(hit.path),
-            path=hit.path,
+            path=real if _BACK in hit.path else hit.path,
             how=hit.how,
             version=version,
             build=build.build if build else None,
@@ -176,6 +175,9 @@ class LibraryLookup:
             return named, "its file name"
         return None, "not known: neither the file nor its name tells it"
 
+    def _note(self, error: AdapterError) -> None:
+        self._notes[error.message] = None
+
     def _before(self, chain: Sequence[SharedLibrary]) -> tuple[Place, ...]:
         return tuple(before_the_cache(chain, self._environment, self._workdir))
 
@@ -188,8 +190,8 @@ class LibraryLookup:
             return parse_ld_cache(data, (*LIBRARY_PREFIXES, *PLUGIN_PREFIXES))
         except ParseError as error:
             self._notes[f"{LD_CACHE} was not understood: {error}"] = None
-        except StorageFailed as error:
-            self._notes[error.message] = None
+        except AdapterError as error:
+            self._note(error)
         return ()
 
 

@@ -97,7 +97,10 @@ def _found(
         place=files.place,
         loader=asking.label or None,
         others=(*lost_ones, *_stray_wheels(sites, verdict, lookup)),
-        notes=tuple(_differing(askers[1:], verdict, environment, lookup)),
+        notes=(
+            *_of_python(sites, lookup),
+            *_differing(askers[1:], verdict, environment, lookup),
+        ),
     )
     loaded = verdict.chosen.library if verdict.chosen else None
     own = () if loaded is None or loaded in asking.chain else (loaded,)
@@ -118,8 +121,14 @@ def _verdict(asking: _Asking, environment: Mapping[str, str], lookup: LibraryLoo
         names = " or ".join(asking.wanted)
         because = f"no {names} was found where the loader looks"
         return _Verdict(chosen=None, because=because, lost=tuple((hit, "") for hit in hits))
-    lost = tuple((hit, f"{chosen.how} comes before") for hit in hits if hit is not chosen)
+    lost = tuple((hit, _why_lost(hit, chosen)) for hit in hits if hit is not chosen)
     return _Verdict(chosen=chosen, because=chosen.how, lost=lost)
+
+
+def _why_lost(hit: Hit, chosen: Hit) -> str:
+    if hit.how == chosen.how:
+        return "another one comes before it there"
+    return f"{chosen.how} comes before"
 
 
 def _linked_in(asking: _Asking, preloaded: Sequence[Hit], lookup: LibraryLookup) -> _Verdict:
@@ -244,6 +253,12 @@ def _stray_wheels(
             known.add(real)
             hit = lookup.hit(path, "the NCCL wheel of this Python")
             yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
+
+
+def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:
+    """A script in Python's place, such as a shim of pyenv's, may start any."""
+    if sites.python is not None and lookup.library(sites.python) is None:
+        yield f"{sites.python} is no program but a script: which Python it starts is not known"
 
 
 def _differing(

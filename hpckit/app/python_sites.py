@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.errors import StorageFailed
+from hpckit.errors import AdapterError, StorageFailed
 from hpckit.tune_ports import LibraryFiles
 
 MOST_PATHS: Final = 200
@@ -59,7 +59,7 @@ def _on_path(environment: Mapping[str, str], files: LibraryFiles) -> str | None:
             try:
                 if files.real(path) is not None:
                     return path
-            except StorageFailed:
+            except AdapterError:
                 continue
     return None
 
@@ -134,7 +134,7 @@ def _user_base(environment: Mapping[str, str]) -> str | None:
 def _pyvenv(prefix: str, files: LibraryFiles) -> dict[str, str] | None:
     try:
         data = files.data(posixpath.join(prefix, _PYVENV), _MOST_CFG_BYTES)
-    except StorageFailed:
+    except AdapterError:
         return None
     if data is None:
         return None
@@ -145,12 +145,12 @@ def _pyvenv(prefix: str, files: LibraryFiles) -> dict[str, str] | None:
 def _real(path: str, files: LibraryFiles) -> str | None:
     try:
         return files.real(path)
-    except StorageFailed:
+    except AdapterError:
         return None
 
 
 def _names(folder: str, files: LibraryFiles) -> tuple[str, ...]:
     try:
         return tuple(files.names(folder))
-    except StorageFailed:
+    except AdapterError:
         return ()

@@ -48,12 +48,10 @@ class PrefixFact:
     source: str
 
 
-_PARAM_CC: Final = "NCCL src/misc/param.cc, 2.30.7"
+_PARAM_CC: Final = "src/misc/param.cc, 2.30.7"
 PREFIXES: Final = (
     PrefixFact(prefix="NCCL_", reader="NCCL", is_read_by_nccl=True, source=_PARAM_CC),
-    PrefixFact(
-        prefix="RCCL_", reader="RCCL", is_read_by_nccl=True, source="RCCL src/misc/param.cc"
-    ),
+    PrefixFact(prefix="RCCL_", reader="RCCL", is_read_by_nccl=True, source=_PARAM_CC),
     PrefixFact(
         prefix="OFI_NCCL_",
         reader="aws-ofi-nccl",

@@ -16,7 +16,7 @@ from hpckit.model.nccl_found import LibraryStrings, NcclBuild, SharedLibrary
 from hpckit.parse.elf import ReadAt, constants
 
 SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.so.1"}
-"""Under which a program asks for them; RCCL's since ROCm 1.9, see its CMakeLists.txt."""
+"""Under which a program asks for them: NCCL's src/Makefile, RCCL's CMakeLists.txt."""
 
 LIBRARY_PREFIXES: Final = ("libnccl.so", "librccl.so")
 PLUGIN_PREFIXES: Final = ("libnccl-net", "librccl-net")

@@ -58,7 +58,7 @@ def squashfs_offset(read: Callable[[int, int], bytes], path: str) -> int:
     if len(header) < _SIF_HEADER.size:
         raise _refused("it ends within its header", path)
     total, descriptors_at = _SIF_HEADER.unpack(header)[8:10]
-    found = {}
+    found: dict[bool, int] = {}
     for index in range(min(max(total, 0), _MOST_DESCRIPTORS)):
         data = read(descriptors_at + index * _SIF_DESCRIPTOR_BYTES, _SIF_DESCRIPTOR_BYTES)
         if len(data) < _SIF_DESCRIPTOR_BYTES:
