@@ -64,7 +64,7 @@ def settings_in_place(
     mounted into containers; a note says so.
     """
     library = found.library or where.library or CommLibrary.NCCL
-    paths = conf_paths(environment, library, found.version, where.passwd_home)
+    paths = conf_paths(environment, library, found.version, where.account_home)
     texts = {path: lookup.text(path, MOST_CONF_BYTES) for path in paths}
     notes = []
     if where.container is not None and len(paths) > 1 and texts[paths[0]] is None:
@@ -72,7 +72,7 @@ def settings_in_place(
         if texts[paths[0]] is not None:
             notes.append(f"{paths[0]} counts only if it is mounted into the container")
     there = {path: text for path, text in texts.items() if text is not None}
-    already = already_set(environment, there, found.version, library, where.passwd_home)
+    already = already_set(environment, there, found.version, library, where.account_home)
     return replace(already, notes=(*notes, *already.notes))
 
 

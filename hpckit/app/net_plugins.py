@@ -33,8 +33,11 @@ def net_plugins(
     paths = [(name, "NCCL_NET_PLUGIN") for name in wanted if "/" in name and lookup.real(name)]
     paths += islice(lookup.plugins(chain), MOST_PLUGINS)
     loaded = _loaded(wanted, [path for path, _ in paths]) if found.chosen else None
+    each: dict[str, str] = {}
+    for path, how in paths:
+        each.setdefault(path, how)
     return tuple(
-        _looked_at(path, how, lookup, is_loaded=path == loaded) for path, how in dict(paths).items()
+        _looked_at(path, how, lookup, is_loaded=path == loaded) for path, how in each.items()
     )
 
 

@@ -48,7 +48,7 @@ class NcclWhere:
     `environment` is the job's. `python` is a virtual environment, a conda prefix or an interpreter;
     None is the first on PATH. `program` is an executable that is linked with NCCL itself, in place
     of Python. `container` is a folder or an image (.sqsh, .sif). `framework` and `library` choose
-    where there are several. `passwd_home` is the home folder of the account, which NCCL before
+    where there are several. `account_home` is the home folder of the account, which NCCL before
     2.30 takes in place of HOME.
     """
 
@@ -59,7 +59,7 @@ class NcclWhere:
     workdir: str | None = None
     framework: str | None = None
     library: CommLibrary | None = None
-    passwd_home: str | None = None
+    account_home: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,19 +103,19 @@ def conf_paths(
     environment: Mapping[str, str],
     library: CommLibrary = CommLibrary.NCCL,
     version: NcclVersion | None = None,
-    passwd_home: str | None = None,
+    account_home: str | None = None,
 ) -> tuple[str, ...]:
     """The files that this release reads, the one that counts most first.
 
     NCCL_CONF_FILE is taken as it is: a `~` in it is no home folder, and a relative path is one from
-    where the job runs. `passwd_home` is the account's home folder, which counts before 2.30.
+    where the job runs. `account_home` is the account's home folder, which counts before 2.30.
     """
     is_rccl = library is CommLibrary.RCCL and not _is_before(version, SINCE_RCCL_CONF)
     name = "rccl.conf" if is_rccl else "nccl.conf"
     given = environment.get("NCCL_CONF_FILE")
     home = environment.get("HOME")
     if _is_before(version, SINCE_HOME):
-        home = passwd_home or home
+        home = account_home or home
     if given and not _is_before(version, SINCE_CONF_FILE):
         users: tuple[str, ...] = (given[:_MOST_VALUE_BYTES],)
     else:
@@ -128,14 +128,14 @@ def already_set(
     conf_texts: Mapping[str, str],
     version: NcclVersion | None = None,
     library: CommLibrary = CommLibrary.NCCL,
-    passwd_home: str | None = None,
+    account_home: str | None = None,
 ) -> Already:
     """What counts of each variable that matters, who set it, and what it overrides; by name.
 
     `conf_texts` are the files of `conf_paths` that there are, by their path. Variables of the
     prefixes in PREFIXES are told.
     """
-    paths = [p for p in conf_paths(environment, library, version, passwd_home) if p in conf_texts]
+    paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         if _fact_of(name) is not None:
