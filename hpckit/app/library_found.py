@@ -33,12 +33,18 @@ _BACK: Final = "/../"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A file of the name that was asked for; `unfit` is why the loader goes on to the next."""
+    """A file of the name that was asked for; `unfit` is why it is not loaded.
+
+    The loader passes one over that is made for another processor, or that it may not read. At any
+    other that is unfit it `stops`, and nothing is loaded. Source: glibc elf/dl-load.c, open_verify
+    and open_path.
+    """
 
     path: str
     how: str
     library: SharedLibrary | None = None
     unfit: str | None = None
+    stops: bool = False
 
 
 class LibraryLookup:
@@ -64,31 +70,34 @@ class LibraryLookup:
         return shell.machine if shell else "x86_64"
 
     def hits(self, name: str, chain: Sequence[SharedLibrary]) -> list[Hit]:
-        """The files of this name, in the loader's order; the first that is not unfit is loaded."""
+        """The files of this name, in the loader's order, which loads the first that is fit."""
         paths = ((f"{place.folder}/{name}", place.how) for place in self._before(chain))
         cached = ((entry.path, _CACHED) for entry in self._cache if entry.name == name)
         last = ((f"{place.folder}/{name}", place.how) for place in behind_the_cache(self.machine))
         found: list[Hit] = []
         seen: set[str] = set()
         for path, how in (*paths, *cached, *last):
-            real = self.real(path)
-            if real is None or real in seen:
+            hit = self.hit_at(path, how)
+            if hit is None or hit.path in seen:
                 continue
-            seen.add(real)
-            found.append(self.hit(path, how))
+            seen.add(hit.path)
+            found.append(hit)
             if len(found) >= MOST_HITS:
                 break
         return found
 
-    def hit(self, path: str, how: str) -> Hit:
-        """A file that is there, looked at."""
+    def hit_at(self, path: str, how: str) -> Hit | None:
+        """A file, looked at; None where there is none."""
         try:
+            if self._files.real(path) is None:
+                return None
             library = self._files.library(path)
         except ParseError:
-            return Hit(path=path, how=how, unfit="it is no shared library")
+            return Hit(path=path, how=how, unfit="it is no shared library", stops=True)
         except AdapterError as error:
             self._note(error)
-            return Hit(path=path, how=how, unfit="it cannot be read")
+            stops = not isinstance(error.__cause__, PermissionError)
+            return Hit(path=path, how=how, unfit="it cannot be read", stops=stops)
         if library.machine != self.machine:
             unfit = f"it is made for {library.machine}, and this is {self.machine}"
             return Hit(path=path, how=how, library=library, unfit=unfit)

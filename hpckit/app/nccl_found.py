@@ -111,18 +111,25 @@ def _verdict(asking: _Asking, environment: Mapping[str, str], lookup: LibraryLoo
     preloaded = list(_preloaded(environment, lookup))
     if not asking.wanted:
         return _linked_in(asking, preloaded, lookup)
-    opened = [lookup.hit(path, "opened by its path") for path in asking.first if lookup.real(path)]
-    hits = [*preloaded, *opened]
+    opened = [lookup.hit_at(path, "opened by its path") for path in asking.first]
+    hits = [*preloaded, *(hit for hit in opened if hit is not None)]
     for name in asking.wanted:
         hits += lookup.hits(name, asking.chain)
     hits = _each_once(hits, lookup)
-    chosen = next((hit for hit in hits if hit.unfit is None), None)
-    if chosen is None:
+    chosen = _reached(hits)
+    if chosen is None or chosen.unfit is not None:
         names = " or ".join(asking.wanted)
         because = f"no {names} was found where the loader looks"
+        if chosen is not None:
+            because = f"the loader stops at {chosen.path}: {chosen.unfit}"
         return _Verdict(chosen=None, because=because, lost=tuple((hit, "") for hit in hits))
     lost = tuple((hit, _why_lost(hit, chosen)) for hit in hits if hit is not chosen)
     return _Verdict(chosen=chosen, because=chosen.how, lost=lost)
+
+
+def _reached(hits: Sequence[Hit]) -> Hit | None:
+    """The file that the loader loads, or at which it stops."""
+    return next((hit for hit in hits if hit.unfit is None or hit.stops), None)
 
 
 def _why_lost(hit: Hit, chosen: Hit) -> str:
@@ -154,11 +161,15 @@ def _preloaded(environment: Mapping[str, str], lookup: LibraryLookup) -> Iterato
     for name, how in ((name, how) for names, how in sources for name in names if name):
         path = name
         if "/" not in name:
-            path = next((hit.path for hit in lookup.hits(name, ()) if hit.unfit is None), "")
+            reached = _reached(lookup.hits(name, ()))
+            path = reached.path if reached else ""
         library = lookup.library(path) if path else None
         names = (posixpath.basename(path), library.soname or "" if library else "")
-        if path and any(one.startswith(LIBRARY_PREFIXES) for one in names) and lookup.real(path):
-            yield lookup.hit(path, how)
+        if not any(one.startswith(LIBRARY_PREFIXES) for one in names):
+            continue
+        hit = lookup.hit_at(path, how)
+        if hit is not None:  # a file that cannot be preloaded is passed over with a warning
+            yield replace(hit, stops=False)
 
 
 def _consumers(where: NcclWhere, sites: PythonSites, lookup: LibraryLookup) -> Iterator[_Asking]:
@@ -251,8 +262,9 @@ def _stray_wheels(
         real = lookup.real(path)
         if real is not None and real not in known:
             known.add(real)
-            hit = lookup.hit(path, "the NCCL wheel of this Python")
-            yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
+            hit = lookup.hit_at(path, "the NCCL wheel of this Python")
+            if hit is not None:
+                yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
 
 
 def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """ELF files: what the dynamic section says, and where the constants lie; nothing is executed.
 
 Source: System V ABI, gABI 4.1, chapters 4 and 5 (header, sections, program header, dynamic
-section). Only 64-bit little-endian files are read: all that NCCL and RCCL are made for.
+section). Of 32-bit files no more than the processor is told, for the loader passes them
+over; NCCL and RCCL are made for 64-bit little-endian ones.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ MOST_CONSTANT_BYTES: Final = 192 * 1024**2
 """Of .rodata; PyTorch 2.15's libtorch_cuda.so has 10 MiB, NCCL 2.32 less than one."""
 
 _IDENT: Final = b"\x7fELF\x02\x01"
+_IDENT_32: Final = b"\x7fELF\x01\x01"
+_MACHINE_AT: Final = 18
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM: Final = struct.Struct("<IIQQQQQQ")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _DYNAMIC: Final = struct.Struct("<QQ")
-_MACHINES: Final = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_MACHINES: Final = {3: "i386", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _PF_X, _PF_W = 1, 2
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 14, 15, 29
@@ -65,10 +68,13 @@ def parse_elf(read: ReadAt, path: str) -> SharedLibrary:
 
     A static executable needs nothing. It costs a few small reads, whatever the file's size.
     """
+    if read(0, len(_IDENT_32)) == _IDENT_32:
+        (number,) = struct.unpack("<H", read(_MACHINE_AT, 2).ljust(2, b"\0"))
+        return SharedLibrary(path=path, machine=f"32-bit {_machine(number)}")
     header = _header(read, path)
     segments = tuple(_segments(read, header, path))
     dynamic = next((one for one in segments if one.kind == _PT_DYNAMIC), None)
-    machine = _MACHINES.get(header.machine, f"machine {header.machine}")
+    machine = _machine(header.machine)
     if dynamic is None:
         return SharedLibrary(path=path, machine=machine)
     once, needed = _entries(read, dynamic, path)
@@ -180,6 +186,10 @@ def _rodata(read: ReadAt, header: _Header) -> Iterator[Extent]:
         at, offset, size = section[0], section[4], section[5]
         if names[at : at + 7] == b".rodata":
             yield Extent(offset, size)
+
+
+def _machine(number: int) -> str:
+    return _MACHINES.get(number, f"machine {number}")
 
 
 def _refused(message: str, path: str) -> ParseError:

@@ -17,9 +17,18 @@ from hpckit.parse.nccl_conf import already_set, conf_remarks, parse_nccl_conf
 from tests.fakes.nccl_wheels import LIBRARY, wheel_sites
 
 VERSIONS = st.sampled_from([None, NcclVersion(2, 21, 5), NcclVersion(2, 30, 7)])
-PARTS = st.sampled_from(
-    ["NCCL_T1", "NCCL_T2", "=", "=", "\n", "\n", "\r\n", "#", " ", "a", "b" * 600, '"', "\t", "é"]
+NAMES = ["NCCL_T1", "NCCL_T2", " NCCL_T1", "NCCL_T2 ", "#NCCL_T1", "export NCCL_T1", "", "é"]
+VALUES = ["", "1", " 1", "a=b", "1 # c", '"1"', "é", "b" * 1022 + "é", "y" * 4090, "z" * 9000]
+LINES = st.builds(
+    "".join,
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.sampled_from(["=", "=", "=", "", "=="]),
+        st.sampled_from(VALUES),
+        st.sampled_from(["\n", "\n", "\r\n", "\n\n", ""]),
+    ),
 )
+FILES = st.lists(LINES, max_size=8).map("".join)
 ASK = """
 import ctypes, json, sys
 library, process = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(None)
@@ -39,7 +48,7 @@ def test_any_text_is_a_file(text: str, version: NcclVersion | None) -> None:
     conf_remarks(text, "f", version)
 
 
-@given(st.lists(PARTS, max_size=12).map("".join), VERSIONS)
+@given(FILES, VERSIONS)
 def test_the_environment_always_counts(text: str, version: NcclVersion | None) -> None:
     """No file changes what the environment has."""
     told = already_set({"NCCL_T1": "mine"}, {"/etc/nccl.conf": text}, version).of("NCCL_T1")
@@ -55,8 +64,8 @@ def test_nvidia_s_library_sets_the_same(version: str, tmp_path: Path) -> None:
     library = wheel_sites(version) / LIBRARY
     conf = tmp_path / "nccl.conf"
 
-    @settings(max_examples=25, deadline=None)
-    @given(st.lists(PARTS, max_size=30).map("".join))
+    @settings(max_examples=60, deadline=None)
+    @given(FILES)
     def agrees(text: str) -> None:
         conf.write_text(text, newline="")
         environment = {"HOME": str(tmp_path), "NCCL_CONF_FILE": str(conf), "PATH": os.defpath}
