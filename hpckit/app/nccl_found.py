@@ -112,10 +112,11 @@ def _verdict(asking: _Asking, environment: Mapping[str, str], lookup: LibraryLoo
     if not asking.wanted:
         return _linked_in(asking, preloaded, lookup)
     opened = [lookup.hit_at(path, "opened by its path") for path in asking.first]
-    hits = [*preloaded, *(hit for hit in opened if hit is not None)]
+    hits = [hit for hit in (*preloaded, *opened) if hit is not None and hit.unfit is None]
     for name in asking.wanted:
         hits += lookup.hits(name, asking.chain)
-    hits = _each_once(hits, lookup)
+    # What cannot be preloaded, or opened by its path, may be reached again by its name.
+    hits = _each_once([*hits, *(hit for hit in preloaded if hit.unfit)], lookup)
     chosen = _reached(hits)
     if chosen is None or chosen.unfit is not None:
         names = " or ".join(asking.wanted)

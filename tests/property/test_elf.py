@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.errors import ParseError
-from hpckit.parse.elf import constants, parse_elf
+from hpckit.parse.elf import ReadAt, constants, parse_elf
 from hpckit.parse.ld_cache import parse_ld_cache
 from hpckit.parse.nccl_library import library_strings
 from hpckit.parse.squashfs import squashfs_offset
@@ -67,5 +67,5 @@ def test_any_image_is_found_or_refused(rest: bytes, total: int, at: int) -> None
         squashfs_offset(_read(header + bytes(22) + numbers + rest), "x")
 
 
-def _read(data: bytes):  # noqa: ANN202
+def _read(data: bytes) -> ReadAt:
     return lambda at, size: data[at : at + size] if 0 <= at < len(data) else b""
