@@ -31,6 +31,13 @@ from tests.fakes.nccl_tree import (
 )
 
 TO_WHEEL = "$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
+LINKED = (
+    (None, False),
+    (TO_WHEEL, False),
+    (TO_WHEEL, True),
+    ("$ORIGIN/nowhere", False),
+    ("$ORIGIN/nowhere", True),
+)
 TOOLS = LibraryPlaces(FakeCommandRunner({}))
 LOADED = """
 import ctypes, json, os, sys
@@ -65,30 +72,22 @@ def test_the_loader_of_this_machine_agrees(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign" / "libnccl.so.2"
     foreign.parent.mkdir()
     foreign.write_bytes(_for_machine_22(listed))
-    cases = itertools.product(
-        (None, TO_WHEEL, "$ORIGIN/nowhere"),
-        (False, True),
-        (
-            "",
-            str(listed.parent),
-            f"/nowhere:{listed.parent}",
-            f"{broken.parent}:{listed.parent}",
-            f"{foreign.parent}:{listed.parent}",
-        ),
-        ("", str(preloaded), "libnccl.so.2"),
-    )
+    paths = ["", "/nowhere", str(listed.parent), f"{broken.parent}:{listed.parent}"]
+    paths.append(f"{foreign.parent}:{listed.parent}")
+    preloads = ("", str(preloaded), "libnccl.so.2")
     ends = set()
-    for number, (rpath, is_runpath, library_path, preload) in enumerate(cases):
+    for number, (rpath, is_runpath) in enumerate(LINKED):
         prefix = tmp_path / str(number)
         sites = python_environment(prefix)
         wheel(sites, "2.27.3")
         asker = torch(sites, rpath=rpath, is_runpath=is_runpath)
-        environment = {"LD_LIBRARY_PATH": library_path, "LD_PRELOAD": preload}
-        found = found_in(prefix, **environment)
-        loaded = _loaded(prefix, asker, environment)
-        told = [str(Path(found.path).resolve())] if found.path else []
-        assert told == loaded, (rpath, is_runpath, library_path, preload, found)
-        ends.add(str(found.version))
+        for library_path, preload in itertools.product(paths, preloads):
+            environment = {"LD_LIBRARY_PATH": library_path, "LD_PRELOAD": preload}
+            found = found_in(prefix, **environment)
+            told = [str(Path(found.path).resolve())] if found.path else []
+            loaded = _loaded(prefix, asker, environment)
+            assert told == loaded, (rpath, is_runpath, library_path, preload, found)
+            ends.add(str(found.version))
     assert ends == {"None", "2.18.3", "2.19.4", "2.27.3"}
 
 
