@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -81,12 +82,16 @@ def _plugin(one: NetPluginFile) -> str:
 
 
 def _setting(one: AlreadySet) -> str:
-    value = visible(one.value, _LONGEST_VALUE)
-    text = f"{one.name}={value} · {one.set_by}"
+    text = f"{one.name}={_value(one.value)} · {one.set_by}"
     if one.overrides:
-        lost = (f"{visible(o.value, _LONGEST_VALUE)} ({o.set_by})" for o in one.overrides)
+        lost = (f"{_value(other.value)} ({other.set_by})" for other in one.overrides)
         text += f" · overrides {', '.join(lost)}"
     return f"{text} · {one.remark}" if one.remark else text
+
+
+def _value(value: str) -> str:
+    """A value as a shell would need it, so that spaces in it are seen."""
+    return visible(shlex.quote(value), _LONGEST_VALUE)
 
 
 def _lines(rows: Iterable[tuple[str, str, Style]], width: int) -> Iterator[Line]:

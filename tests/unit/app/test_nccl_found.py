@@ -21,6 +21,7 @@ from hpckit.errors import StorageFailed
 from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
 from hpckit.model.nccl_found import FoundNccl, NcclWhere
 from tests.fakes.command_runner import FakeCommandRunner
+from tests.fakes.dead_files import DeadPlaces
 from tests.fakes.nccl_tree import (
     RCCL_TEXT,
     nccl,
@@ -395,3 +396,28 @@ def test_this_python_s_own_interpreter_is_one(tmp_path: Path) -> None:
     torch(sites, rpath=TO_WHEEL)
     assert str(found_in(tmp_path / "bin/python3").version) == "2.27.3"
     assert Path(sys.executable).exists()
+
+
+def test_a_place_that_gives_no_answer_is_no_failure(tmp_path: Path) -> None:
+    """None is chosen, since the loader would wait too, and each thing that was asked is told."""
+    environment = {"PATH": "/dead/bin", "LD_LIBRARY_PATH": "/dead/lib", "HOME": "/dead/home"}
+    where = NcclWhere(environment=environment)
+    found, already = look_at_nccl(where, DeadPlaces(TOOLS, str(tmp_path)))
+    assert (found.chosen, found.plugins, already.files) == (None, (), ())
+    assert found.because == "the loader stops at /dead/lib/libnccl.so.2: it cannot be read"
+    assert "/dead/lib/libnccl.so.2 gave no answer within 5 s" in found.notes
+    assert "/etc/nccl.conf gave no answer within 5 s" in found.notes
+
+
+def test_what_is_found_before_a_dead_place_is_still_told(tmp_path: Path) -> None:
+    """The RPATH comes first, and what lies behind it is not needed."""
+    sites = python_environment(tmp_path)
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    real = str(Path(sys.executable).resolve().parent)
+    environment = {"LD_LIBRARY_PATH": "/dead/lib"}
+    where = NcclWhere(environment=environment, python=str(tmp_path))
+    found = find_nccl(where, DeadPlaces(TOOLS, str(tmp_path)))
+    assert str(found.version) == "2.27.3"
+    assert any(one.path == "/dead/lib/libnccl.so.2" for one in found.others)
+    assert any(note.startswith(real) or "/dead/lib" in note for note in found.notes)

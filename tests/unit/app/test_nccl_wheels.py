@@ -1,6 +1,6 @@
 """NVIDIA's own wheels tell their release, and cost some milliseconds of reading.
 
-The libraries are real; PyTorch beside them is made by cc and synthetic, with the RPATH of its wheel.
+The libraries are real; PyTorch beside them is made by cc, with its wheel's RPATH: synthetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.fakes.nccl_wheels import LIBRARY, WHEELS, wheel_sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nccl-wheels")]
 TOOLS = LibraryPlaces(FakeCommandRunner({}))
-BUILDS = {"2.21.5": "cuda12.4", "2.27.3": "cuda12.9", "2.30.7": "cuda13.2"}
+BUILDS = {"2.21.5": "cuda12.4", "2.27.3": "cuda12.9", "2.30.7": "cuda13.3"}
 
 
 @pytest.mark.parametrize("version", list(WHEELS))

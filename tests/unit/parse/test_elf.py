@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,67 @@ def test_what_is_no_elf_file_is_refused(data: bytes) -> None:
     """A script, and a file of another byte order, are none."""
     with pytest.raises(ParseError, match="no 64-bit little-endian ELF file"):
         parse_elf(reader(data), "x")
+
+
+def test_of_a_32_bit_file_the_processor_is_told() -> None:
+    """The loader passes it over, so it is not refused."""
+    data = b"\x7fELF\x01\x01".ljust(18, b"\0") + b"\x03\0"
+    assert parse_elf(reader(data), "x").machine == "32-bit i386"
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [
+        (54, b"\x20", "a program header has 32 bytes"),
+        (32, b"\xff" * 8, "ends before its program headers do"),
+    ],
+)
+def test_a_header_that_is_wrong_is_refused(
+    tmp_path: Path, at: int, value: bytes, words: str
+) -> None:
+    """Headers of another size, and such behind the end."""
+    data = bytearray(shared_library(tmp_path / "liba.so").read_bytes())
+    data[at : at + len(value)] = value
+    with pytest.raises(ParseError, match=words):
+        parse_elf(reader(bytes(data)), "liba.so")
+
+
+@pytest.mark.parametrize(
+    ("tag", "replaced", "words"),
+    [
+        (5, struct.pack("<QQ", 5, 2**40), "its table of strings lies in no part of it"),
+        (0, struct.pack("<QQ", 99, 0), "its dynamic section has no end"),
+        (14, struct.pack("<QQ", 14, 2**40), "a name in it has no end"),
+    ],
+)
+def test_a_dynamic_section_that_is_wrong_is_refused(
+    tmp_path: Path, tag: int, replaced: bytes, words: str
+) -> None:
+    """Strings that lie nowhere, and a table without its end."""
+    data = bytearray(shared_library(tmp_path / "liba.so").read_bytes())
+    for at, size in _dynamic(data):
+        for entry in range(at, at + size, 16):
+            if struct.unpack_from("<Q", data, entry)[0] == tag:
+                data[entry : entry + 16] = replaced
+    with pytest.raises(ParseError, match=words):
+        parse_elf(reader(bytes(data)), "liba.so")
+
+
+def _dynamic(data: bytearray) -> Iterator[tuple[int, int]]:
+    """Where the dynamic section lies."""
+    at, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    for header in range(at, at + 56 * count, 56):
+        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, header)
+        if kind == 2:
+            yield offset, size
+
+
+def test_a_file_without_a_dynamic_section_needs_nothing(tmp_path: Path) -> None:
+    """So is a static executable."""
+    data = bytearray(shared_library(tmp_path / "liba.so").read_bytes())
+    data[56:58] = bytes(2)
+    found = parse_elf(reader(bytes(data)), "liba.so")
+    assert (found.needed, found.rpath, found.soname) == ((), (), None)
 
 
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:

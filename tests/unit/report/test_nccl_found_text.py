@@ -82,7 +82,7 @@ def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
     )
     lines = already_lines(Already(settings=(setting,), notes=("a note",)), width=200)
     assert [line.text for line in lines] == [
-        " set      NCCL_DEBUG=INFO  · environment · overrides WARN (/etc/nccl.conf line 3) · "
+        " set      NCCL_DEBUG='INFO ' · environment · overrides WARN (/etc/nccl.conf line 3) · "
         "a space or line end is part of the value",
         " note     a note",
     ]
