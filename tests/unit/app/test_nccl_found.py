@@ -277,12 +277,17 @@ def test_the_plugin_that_nccl_opens_is_told(
     fabric = shared_library(tmp_path / "fabric/libfabric.so.1")
     shared_library(tmp_path / "net/libnccl-net-ofi.so", needed=fabric)
     shared_library(tmp_path / "net/libnccl-net.so", r"x\0IBext_v8\0")
+    shared_library(tmp_path / "net/libnccl-net-none.so", r"x\0gIB\0")
     given = {"NCCL_NET_PLUGIN": asked} if asked else {}
     found = found_in(tmp_path / "venv", LD_LIBRARY_PATH=f"{tmp_path}/net", **given)
     names = [Path(one.path).name for one in found.plugins if one.is_loaded]
     assert names == ([loaded] if loaded else [])
     kinds = {Path(one.path).name: one.plugin for one in found.plugins}
-    assert kinds == {"libnccl-net-ofi.so": NetPlugin.AWS_OFI, "libnccl-net.so": NetPlugin.HPCX}
+    assert kinds == {
+        "libnccl-net-none.so": NetPlugin.GIB,
+        "libnccl-net-ofi.so": NetPlugin.AWS_OFI,
+        "libnccl-net.so": NetPlugin.HPCX,
+    }
 
 
 def test_what_is_set_is_told_for_the_release_that_is_found(tmp_path: Path) -> None:
@@ -368,6 +373,18 @@ def test_a_preloaded_file_that_is_no_library_is_passed_over(tmp_path: Path) -> N
     environment = {"LD_PRELOAD": f"{tmp_path}/libnccl.so.2", "LD_LIBRARY_PATH": str(good.parent)}
     found = find_nccl(NcclWhere(environment=environment), TOOLS)
     assert version_and_how(found) == ("2.27.3", "LD_LIBRARY_PATH")
+    assert [one.lost for one in found.others] == ["it is no shared library"]
+    del environment["LD_LIBRARY_PATH"]
+    found = find_nccl(NcclWhere(environment=environment), TOOLS)
+    assert found.because == "no libnccl.so.2 or librccl.so.1 was found where the loader looks"
+
+
+def test_packages_of_another_python_do_not_count(tmp_path: Path) -> None:
+    """A prefix may hold several, each with its own."""
+    python_environment(tmp_path)
+    torch(tmp_path / "lib/python3.5/site-packages", rpath="$ORIGIN")
+    nccl(tmp_path / "lib/python3.5/site-packages/torch/lib", "2.21.5")
+    assert found_in(tmp_path).version is None
 
 
 def test_a_library_of_another_processor_is_passed_over(tmp_path: Path) -> None:
