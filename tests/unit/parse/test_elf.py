@@ -64,7 +64,9 @@ def test_without_section_headers_what_is_read_only_is_searched(tmp_path: Path) -
     assert any(b"a constant of it\0" in data[at : at + size] for at, size in extents)
 
 
-@pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x02"])
+@pytest.mark.parametrize(
+    "data", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x02"], ids=["empty", "script", "big-endian"]
+)
 def test_what_is_no_elf_file_is_refused(data: bytes) -> None:
     """A script, and a file of another byte order, are none."""
     with pytest.raises(ParseError, match="no 64-bit little-endian ELF file"):
@@ -83,6 +85,7 @@ def test_of_a_32_bit_file_the_processor_is_told() -> None:
         (54, b"\x20", "a program header has 32 bytes"),
         (32, b"\xff" * 8, "ends before its program headers do"),
     ],
+    ids=["size", "place"],
 )
 def test_a_header_that_is_wrong_is_refused(
     tmp_path: Path, at: int, value: bytes, words: str
@@ -101,6 +104,7 @@ def test_a_header_that_is_wrong_is_refused(
         (0, struct.pack("<QQ", 99, 0), "its dynamic section has no end"),
         (14, struct.pack("<QQ", 14, 2**40), "a name in it has no end"),
     ],
+    ids=["strings", "end", "name"],
 )
 def test_a_dynamic_section_that_is_wrong_is_refused(
     tmp_path: Path, tag: int, replaced: bytes, words: str

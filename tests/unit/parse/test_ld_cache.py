@@ -34,6 +34,7 @@ def test_ldconfig_and_the_reader_agree(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"", b"text", b"glibc-ld.so.cache1.1", b"glibc-ld.so.cache1.1" + struct.pack("<I", 9) * 9],
+    ids=["empty", "text", "header", "entries"],
 )
 def test_what_is_no_cache_is_refused(data: bytes) -> None:
     """A text, and a cache that is cut short, are ParseError."""

@@ -64,6 +64,7 @@ def test_the_system_of_a_sif_is_found_behind_other_parts() -> None:
         (sif((PARTITION, 2, b"LUKS\xba\xbe")), "no squashfs that can be read"),
         (sif((PARTITION, 2, SQUASHFS))[:4200], "no squashfs that can be read"),
     ],
+    ids=["zip", "header", "encrypted", "descriptors"],
 )
 def test_what_is_no_image_is_refused(data: bytes, words: str) -> None:
     """An archive, a SIF that is cut short, and an encrypted one are ParseError."""
