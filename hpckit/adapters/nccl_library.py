@@ -1,0 +1,201 @@
+"""The libraries of this machine and of containers, read where they lie and never executed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Final, TypeVar
+
+from hpckit.adapters.regular_file import open_regular
+from hpckit.adapters.squashfs_library import ImageLibraries
+from hpckit.errors import HpckitError, StorageFailed
+from hpckit.model.nccl_found import LibraryStrings, SharedLibrary
+from hpckit.parse.elf import ReadAt, parse_elf
+from hpckit.parse.nccl_library import library_strings
+from hpckit.ports import CommandRunner
+from hpckit.tune_ports import LibraryFiles
+
+Answer = TypeVar("Answer")
+
+LIMIT_S: Final = 5.0
+"""For one question to a file system; a cold file on Lustre takes some tens of milliseconds."""
+
+_FOR_MANY_BYTES: Final = 6
+"""Times as long: up to 192 MiB are read, not a few pages."""
+
+_MOST_LATE: Final = 3
+_MOST_LINKS: Final = 40
+"""As the kernel follows: path_resolution(7)."""
+
+_MOST_NAMES: Final = 100_000
+
+
+class FolderLibraries:
+    """The files below a folder: `/`, or the root of a container that is unpacked.
+
+    A link that leads to `/…` or above the root stays in it. Each question is asked in a thread of
+    its own, which is left behind when there is no answer within `limit_s`.
+    """
+
+    def __init__(self, root: Path, limit_s: float = LIMIT_S) -> None:
+        self._root = root
+        self._limit_s = limit_s
+        self._late: list[str] = []
+
+    @property
+    def place(self) -> str:
+        """Where that is, in words."""
+        return "this machine" if self._root == Path("/") else f"container {self._root}"
+
+    def names(self, folder: str) -> Sequence[str]:
+        """The names in a folder, in order; none where there is none. Raises StorageFailed."""
+        return self._in_time(folder, lambda: self._names(folder))
+
+    def real(self, path: str) -> str | None:
+        """The path without links, None where nothing is. Raises StorageFailed."""
+        return self._in_time(path, lambda: self._real(path))
+
+    def data(self, path: str, most_bytes: int) -> bytes | None:
+        """What a file holds, None where there is none; raises StorageFailed."""
+        return self._in_time(path, lambda: self._data(path, most_bytes))
+
+    def library(self, path: str) -> SharedLibrary:
+        """An executable or shared library. Raises StorageFailed, ParseError."""
+        return self._in_time(path, lambda: self._read(path, parse_elf))
+
+    def strings(self, path: str) -> LibraryStrings:
+        """What its constants tell. Raises as `library`."""
+        limit_s = self._limit_s * _FOR_MANY_BYTES
+        return self._in_time(path, lambda: self._read(path, library_strings), limit_s)
+
+    def _in_time(
+        self, path: str, ask: Callable[[], Answer], limit_s: float | None = None
+    ) -> Answer:
+        limit_s = limit_s or self._limit_s
+        if len(self._late) >= _MOST_LATE:
+            raise StorageFailed(f"{path} was not asked for: {self._late[0]} gave no answer either")
+        answer: Future[Answer] = Future()
+        threading.Thread(target=_fulfil, args=(answer, ask), daemon=True).start()
+        try:
+            return answer.result(limit_s)
+        except TimeoutError:
+            self._late.append(path)
+            raise StorageFailed(f"{path} gave no answer within {limit_s:g} s") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise StorageFailed(f"{path} cannot be read: {why}") from error
+
+    def _names(self, folder: str) -> tuple[str, ...]:
+        real = self._real(folder)
+        if real is None:
+            return ()
+        try:
+            with os.scandir(self._here(real)) as entries:
+                return tuple(sorted(e.name for e, _ in zip(entries, range(_MOST_NAMES))))  # noqa: B905
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+    def _real(self, path: str) -> str | None:
+        """Walk a path part by part: the kernel would leave the root at the first absolute link."""
+        left = list(reversed(path.split("/")))
+        done: list[str] = []
+        links = 0
+        while left:
+            part = left.pop()
+            if part == "..":
+                del done[-1:]
+            if part in ("", ".", ".."):
+                continue
+            here = self._here("/".join(("", *done, part)))
+            target = _target(here)
+            if target is None:
+                return None
+            if not target:
+                done.append(part)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target.startswith("/"):
+                done = []
+            left.extend(reversed(target.split("/")))
+        return "/" + "/".join(done)
+
+    def _here(self, path: str) -> str:
+        return f"{self._root}{path}" if self._root != Path("/") else path
+
+    def _data(self, path: str, most_bytes: int) -> bytes | None:
+        real = self._real(path)
+        if real is None:
+            return None
+        with open_regular(Path(self._here(real))) as file:
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise OSError(errno.EFBIG, f"it is over {most_bytes} bytes", path)
+        return data
+
+    def _read(self, path: str, parse: Callable[[ReadAt, str], Answer]) -> Answer:
+        real = self._real(path)
+        if real is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        with open_regular(Path(self._here(real))) as file:
+            size = os.fstat(file.fileno()).st_size
+
+            # Not mapped: a file that is cut meanwhile would end this process with SIGBUS.
+            def read(at: int, count: int) -> bytes:
+                return os.pread(file.fileno(), count, at) if 0 <= at < size else b""
+
+            return parse(read, path)
+
+
+class LibraryPlaces:
+    """Opens this machine, an unpacked container, or an image through unsquashfs."""
+
+    def __init__(self, runner: CommandRunner, limit_s: float = LIMIT_S) -> None:
+        self._runner = runner
+        self._limit_s = limit_s
+
+    @contextlib.contextmanager
+    def opened(self, container: str | None) -> Iterator[LibraryFiles]:
+        """The files of this machine, or of a container; raises as NcclLibraries.opened."""
+        if container is None:
+            yield FolderLibraries(Path("/"), self._limit_s)
+            return
+        path = Path(container).absolute()
+        if self._is_folder(path):
+            yield FolderLibraries(path, self._limit_s)
+            return
+        with tempfile.TemporaryDirectory(prefix="hpckit-image-") as folder:
+            unpacked = FolderLibraries(Path(folder), self._limit_s)
+            yield ImageLibraries(path, self._runner, Path(folder), unpacked)
+
+    def _is_folder(self, path: Path) -> bool:
+        files = FolderLibraries(Path("/"), self._limit_s)
+        real = files.real(str(path))
+        if real is None:
+            raise StorageFailed(f"{path} is not there: it was to be a container's folder or image")
+        return Path(real).is_dir()
+
+
+def _fulfil(answer: Future[Answer], ask: Callable[[], Answer]) -> None:
+    try:
+        answer.set_result(ask())
+    except (OSError, ValueError, HpckitError) as error:
+        answer.set_exception(error)
+
+
+def _target(path: str) -> str | None:
+    """Where a link leads; empty for what is no link, None for nothing. Raises OSError."""
+    try:
+        if not stat.S_ISLNK(os.lstat(path).st_mode):
+            return ""
+        return str(Path(path).readlink())
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,105 @@
+"""Which NCCL a job will load and what is set already, in lines for the terminal."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hpckit.model.comm_already import Already, AlreadySet
+from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NetPluginFile
+from hpckit.model.node_words import visible
+from hpckit.report.line import Line, Style, wrapped
+
+_LABEL: Final = 8
+_NARROWEST: Final = 40
+_LONGEST: Final = 4000
+_LONGEST_VALUE: Final = 400
+_MOST_LOST: Final = 8
+_MOST_SET: Final = 64
+
+
+def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
+    """The library that is loaded, what lost and why, the network plugin, in lines of 40 or more.
+
+    What is not known is said so. All that came from files is shown without control characters.
+    """
+    width = max(width, _NARROWEST)
+    rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
+    rows += [("lost", _lost(one), Style.FAINT) for one in found.others[:_MOST_LOST]]
+    if len(found.others) > _MOST_LOST:
+        rows.append(("", f"and {len(found.others) - _MOST_LOST} more that lost", Style.FAINT))
+    rows += [("plugin", text, Style.PLAIN) for text in _plugins(found)]
+    rows += [("note", note, Style.NOTE) for note in found.notes]
+    return list(_lines(rows, width))
+
+
+def already_lines(already: Already, *, width: int = 80) -> list[Line]:
+    """What is set already, by whom, and what that overrides; one line says that nothing is."""
+    width = max(width, _NARROWEST)
+    rows = [("set", _setting(one), Style.PLAIN) for one in already.settings[:_MOST_SET]]
+    if len(already.settings) > _MOST_SET:
+        rows.append(("", f"and {len(already.settings) - _MOST_SET} more", Style.FAINT))
+    if not rows:
+        rows.append(("set", "nothing, by the environment or by a file of NCCL's", Style.PLAIN))
+    rows += [("note", note, Style.NOTE) for note in already.notes]
+    return list(_lines(rows, width))
+
+
+def _chosen(found: FoundNccl) -> str:
+    chosen = found.chosen
+    if chosen is None:
+        return f"none found in {found.place}: {found.because}"
+    who = f"{found.loader} loads it" if found.loader else "a program without a RPATH loads it"
+    return f"{_named(chosen)}, {chosen.path} · {who}: {chosen.how} · {_version_words(chosen)}"
+
+
+def _named(one: NcclCandidate) -> str:
+    build = f" ({one.build})" if one.build else ""
+    return f"{one.library} {one.version or 'of unknown version'}{build}"
+
+
+def _version_words(one: NcclCandidate) -> str:
+    return f"version {'by' if one.version else 'is'} {one.version_from}"
+
+
+def _lost(one: NcclCandidate) -> str:
+    reason = f": {one.lost}" if one.lost else ""
+    return f"{_named(one)}, {one.path} ({one.how}){reason}"
+
+
+def _plugins(found: FoundNccl) -> Iterator[str]:
+    loaded = [one for one in found.plugins if one.is_loaded]
+    if found.chosen is not None and not loaded:
+        yield "none is opened: sockets and verbs of NCCL's own"
+    for one in (*loaded, *(one for one in found.plugins if not one.is_loaded)):
+        yield _plugin(one)
+
+
+def _plugin(one: NetPluginFile) -> str:
+    state = "" if one.is_loaded else ", not opened"
+    return f"{one.plugin or 'of unknown kind'}, {one.path} ({one.how}){state}"
+
+
+def _setting(one: AlreadySet) -> str:
+    text = f"{one.name}={_value(one.value)} · {one.set_by}"
+    if one.overrides:
+        lost = (f"{_value(other.value)} ({other.set_by})" for other in one.overrides)
+        text += f" · overrides {', '.join(lost)}"
+    return f"{text} · {one.remark}" if one.remark else text
+
+
+def _value(value: str) -> str:
+    """A value as a shell would need it, so that spaces in it are seen."""
+    return visible(shlex.quote(value), _LONGEST_VALUE)
+
+
+def _lines(rows: Iterable[tuple[str, str, Style]], width: int) -> Iterator[Line]:
+    further = " " * (_LABEL + 2)
+    before = None
+    for label, text, style in rows:
+        shown = "" if label == before else label
+        before = label
+        parts = tuple(visible(text, _LONGEST).split(" "))
+        for line in wrapped(parts, width, first=f" {shown:<{_LABEL}} ", further=further):
+            yield Line(text=line, style=style)
