@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hpckit.adapters.command_log import Runner
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
+    from hpckit.app.job_place import Person
     from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Submitter,
         SystemFiles,
     )
+    from hpckit.tune_ports import NcclLibraries
 
 
 def home() -> Path:
@@ -252,6 +254,21 @@ def _shell_environment() -> dict[str, str]:
     if not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
         environment.pop("LC_CTYPE", None)
     return environment
+
+
+def nccl_libraries() -> NcclLibraries:
+    """What reads the libraries that a job will load, here or in a container."""
+    from hpckit.adapters.nccl_library import LibraryPlaces
+
+    return LibraryPlaces(command_runner())
+
+
+def person() -> Person:
+    """Whose shell this is."""
+    from hpckit.adapters.user import account_home
+    from hpckit.app.job_place import Person
+
+    return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
 
 def caller() -> Caller:

@@ -12,3 +12,11 @@ def user_name() -> str | None:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return None
+
+
+def account_home() -> str | None:
+    """The home folder of the account, which HOME need not be; None where it is not known."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.communication import Communication, communication
+from hpckit.app.job_place import Person, job_place, unseen
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
-from hpckit.model.comm import CommEnv, CommNote, NcclVersion
+from hpckit.errors import AdapterError, ParseError, StorageFailed
+from hpckit.model.comm import CommEnv, CommNote
+from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
+from hpckit.model.nccl_found import FoundNccl
 from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 from hpckit.parse.job_file import effective_job, option_layer
@@ -21,6 +26,7 @@ from hpckit.parse.job_file import effective_job, option_layer
 if TYPE_CHECKING:
     from hpckit.model.fabric import ClusterTopology
     from hpckit.ports import Resources
+    from hpckit.tune_ports import NcclLibraries
 
 _RAILS_UNSAID = CommNote(
     rule="rails-unsaid",
@@ -40,10 +46,24 @@ _PROBE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What was found where the job will run: its NCCL, and what is set already.
+
+    `unseen` says what was not looked at; `failed` is why nothing was found out, None if all was.
+    """
+
+    found: FoundNccl | None
+    already: Already | None
+    unseen: tuple[str, ...] = ()
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The communication environment of a job, and what it follows from.
 
-    `is_of_job` is whether somebody described the job: else its nodes are a guess.
+    `is_of_job` is whether somebody described the job: else its nodes are a guess. `looked` is None
+    where nobody asked what the job will load.
     """
 
     spec: JobSpec
@@ -52,19 +72,20 @@ class Tuned:
     env: CommEnv
     is_of_job: bool
     are_nodes_said: bool
+    looked: Looked | None = None
 
 
 def tune(
     source: JobSource,
     resources: Resources,
-    found: NcclVersion | None = None,
     fabric: ClusterTopology | None = None,
+    look: Callable[[JobSpec], Looked] | None = None,
 ) -> Tuned:
     """What `render` would set, with what is odd about the inspected node.
 
-    `found` is the release of NCCL that the job's environment holds, where the job names none.
-    `fabric` is the cluster's network, which may show what the site file does not say. Raises
-    ConfigError, PlanError.
+    `fabric` is the cluster's network, which may show what the site file does not say. `look` finds
+    what the job will load; its release is used where the job names none. Raises ConfigError,
+    PlanError.
     """
     said = load_site(resources, source.site_name)
     site = with_fabric(said, fabric)
@@ -74,6 +95,8 @@ def tune(
     if not is_of_job:
         layers.append(option_layer(_PROBE))
     spec = effective_job(layers).spec
+    looked = None if look is None else look(spec)
+    found = None if looked is None or looked.found is None else looked.found.version
     made = communication(spec, site, source.topology, found)
     return Tuned(
         spec=spec,
@@ -82,7 +105,23 @@ def tune(
         env=_with_notes(made, source, is_site_silent=site is not said),
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
+        looked=looked,
     )
+
+
+def look_for_nccl(
+    spec: JobSpec, person: Person, container: str | None, workdir: str, tools: NcclLibraries
+) -> Looked:
+    """What the job will load, and what is set already; what cannot be found out is said."""
+    from hpckit.app.nccl_found import look_at_nccl  # noqa: PLC0415  only where it is asked for
+
+    where = job_place(spec, person, container, workdir)
+    try:
+        found, already = look_at_nccl(where, tools)
+    except (StorageFailed, ParseError, AdapterError) as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        return Looked(found=None, already=None, unseen=unseen(spec), failed=f"{error}{hint}")
+    return Looked(found=found, already=already, unseen=unseen(spec))
 
 
 def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:

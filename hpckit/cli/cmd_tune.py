@@ -12,9 +12,12 @@ from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job
 from hpckit.model.words import counted
 
 if TYPE_CHECKING:
-    from hpckit.app.tune import Tuned
+    from collections.abc import Callable
+
+    from hpckit.app.tune import Looked, Tuned
     from hpckit.model.fabric import ClusterTopology
     from hpckit.model.hardware import NodeTopology
+    from hpckit.model.job import JobSpec
 
 
 @click.command("tune", cls=JobCommand)
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
     type=click.Path(allow_dash=True),
     metavar="FILE",
     help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover): are rails islands.",
+)
+@click.option(
+    "--container",
+    type=click.Path(),
+    metavar="PATH",
+    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
 )
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
@@ -40,7 +49,9 @@ def command(ctx: click.Context, /, **params: Any) -> None:
 
     source = given_source(ctx, params)
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
-    tuned = tune(source, resources, fabric=_fabric(params["fabric"]))
+    is_job = source.file_text is not None or bool(source.command)
+    look = _look(params["container"]) if is_job or params["container"] else None
+    tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
     if params["explain"] is not None:
         _explain(tuned, params["explain"], as_json=params["as_json"])
     elif params["as_json"]:
@@ -49,6 +60,23 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _print_env(tuned)
     else:
         _say(tuned, source.topology, params)
+
+
+def _look(container: str | None) -> Callable[[JobSpec], Looked]:
+    """What looks for the NCCL of a job; an image takes seconds, so a line says what goes on."""
+    from hpckit import wiring
+    from hpckit.app.tune import look_for_nccl
+
+    def look(spec: JobSpec) -> Looked:
+        line = output.Progress()
+        line.show("looking for the NCCL that the job loads …")
+        try:
+            place = str(wiring.workdir())
+            return look_for_nccl(spec, wiring.person(), container, place, wiring.nccl_libraries())
+        finally:
+            line.clear()
+
+    return look
 
 
 def _fabric(file: str | None) -> ClusterTopology | None:
@@ -89,7 +117,21 @@ def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) ->
 
     title = _title(tuned, topology)
     say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
+    if tuned.looked is not None:
+        _say_looked(tuned.looked, screen_width())
     output.result(f" next  {_next(params)}")
+
+
+def _say_looked(looked: Looked, width: int) -> None:
+    from hpckit.cli.inspect_screen import say
+    from hpckit.report.nccl_found_text import already_lines, nccl_found_lines, unseen_lines
+
+    if looked.found is not None:
+        say(nccl_found_lines(looked.found, width=width))
+    if looked.already is not None:
+        say(already_lines(looked.already, width=width))
+    failed = () if looked.failed is None else (f"NCCL was not found out: {looked.failed}",)
+    say(unseen_lines((*failed, *looked.unseen), width=width))
 
 
 def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
@@ -134,4 +176,20 @@ def document(tuned: Tuned) -> dict[str, object]:
         "left": to_tree(tuned.env.left),
         "notes": to_tree(tuned.env.notes),
         "facts": facts,
+        **_looked_tree(tuned.looked),
     }
+
+
+def _looked_tree(looked: Looked | None) -> dict[str, object]:
+    """What the job will load and what is set already; null where nobody looked."""
+    from hpckit.model.tree import to_tree
+
+    if looked is None:
+        return {"nccl": None, "already": None, "unseen": []}
+    found = None if looked.found is None else to_tree(looked.found)
+    for one in [] if found is None else [found["chosen"], *found["others"]]:
+        if one is not None and one["version"] is not None:
+            one["version"] = ".".join(str(one["version"][key]) for key in one["version"])
+    already = None if looked.already is None else to_tree(looked.already)
+    failed = [] if looked.failed is None else [looked.failed]
+    return {"nccl": found, "already": already, "unseen": [*failed, *looked.unseen]}

@@ -201,7 +201,7 @@ def _notes(
 ) -> Iterator[str]:
     given = environment.get("NCCL_CONF_FILE")
     if given and _is_before(version, SINCE_CONF_FILE):
-        yield f"{library} {version} does not read NCCL_CONF_FILE: that came with 2.23"
+        yield f"{library.upper()} {version} does not read NCCL_CONF_FILE: that came with 2.23"
     elif given and given[:_MOST_VALUE_BYTES] not in conf_texts:
         yield f"NCCL_CONF_FILE names {given}, which is not there: no file of the user is read"
     elif given and version is None:

@@ -46,6 +46,12 @@ def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     return list(_lines(rows, width))
 
 
+def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
+    """What was not looked at, a note each, in lines of 40 or more."""
+    rows = [("note", text, Style.NOTE) for text in unseen]
+    return list(_lines(rows, max(width, _NARROWEST)))
+
+
 def _chosen(found: FoundNccl) -> str:
     chosen = found.chosen
     if chosen is None:
@@ -56,7 +62,7 @@ def _chosen(found: FoundNccl) -> str:
 
 def _named(one: NcclCandidate) -> str:
     build = f" ({one.build})" if one.build else ""
-    return f"{one.library} {one.version or 'of unknown version'}{build}"
+    return f"{one.library.upper()} {one.version or 'of unknown version'}{build}"
 
 
 def _version_words(one: NcclCandidate) -> str:

@@ -1,0 +1,82 @@
+"""Where a job will look for its libraries, as far as its file and this machine tell."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpckit.decide.shell_environment import submission_environment
+from hpckit.model.job import JobSpec
+from hpckit.model.nccl_found import NcclWhere
+
+_IMAGES = (".sqsh", ".sif", ".squashfs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Whose job it is: the environment of the shell, HOME, and the account's own home folder."""
+
+    environment: Mapping[str, str]
+    home: str
+    account_home: str | None = None
+
+
+def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str) -> NcclWhere:
+    """Where the job's command looks for libraries.
+
+    `container` stands over the one that the job's step names. Modules are not loaded here.
+    """
+    asked = spec.environment
+    kept = submission_environment(person.environment, asked.inherit, asked.pass_).variables
+    environment = {**kept, **asked.set, **spec.tune.env}
+    return NcclWhere(
+        environment=environment,
+        python=_python(spec, person),
+        container=container or _image(spec),
+        workdir=workdir,
+        library=None,
+        account_home=person.account_home,
+    )
+
+
+def unseen(spec: JobSpec) -> tuple[str, ...]:
+    """What of the job's environment is not looked at, in sentences."""
+    found = []
+    if spec.environment.modules:
+        names = ", ".join(spec.environment.modules)
+        found.append(f"modules are not loaded here, so what they bring is not seen: {names}")
+    if spec.environment.setup:
+        found.append("setup lines are not run here: a library path that they set is not seen")
+    image = spec.slurm.srun_extra.get("container-image")
+    if isinstance(image, str) and _image(spec) is None:
+        found.append(f"the container {image} is not a file here: --container names a copy of it")
+    return tuple(found)
+
+
+def _python(spec: JobSpec, person: Person) -> str | None:
+    named = spec.environment.venv or spec.environment.conda
+    if named is None:
+        program = spec.command[0]
+        is_python = program.startswith("/") and posixpath.basename(program).startswith("python")
+        return program if is_python else None
+    if named.startswith("~/"):
+        return posixpath.join(person.home, named[2:])
+    if spec.environment.conda is not None and "/" not in named:
+        return posixpath.join(_conda_root(person), "envs", named)
+    return named
+
+
+def _conda_root(person: Person) -> str:
+    """Where conda itself is installed: its executable lies in bin or condabin of that."""
+    program = person.environment.get("CONDA_EXE")
+    if program:
+        return posixpath.dirname(posixpath.dirname(program))
+    return person.environment.get("MAMBA_ROOT_PREFIX") or posixpath.join(person.home, "miniconda3")
+
+
+def _image(spec: JobSpec) -> str | None:
+    """The step's container where it is a file or folder, not a name in a registry."""
+    image = spec.slurm.srun_extra.get("container-image")
+    is_file = isinstance(image, str) and (image.startswith(("/", "./")) or image.endswith(_IMAGES))
+    return str(image) if is_file else None
