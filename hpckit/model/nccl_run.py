@@ -78,7 +78,7 @@ class BusbwRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestRank:
+class RankDevice:
     """One rank as the header names it; `bus` is `0000:07:00`, or `0x07` of older ones."""
 
     rank: int
@@ -103,7 +103,7 @@ class NcclTest:
     collective_unknown: str | None = None
     version: str | None = None
     library: NcclVersion | None = None
-    ranks: tuple[TestRank, ...] = ()
+    ranks: tuple[RankDevice, ...] = ()
     rows: tuple[BusbwRow, ...] = ()
     average_busbw_bytes_per_s: float | None = None
     out_of_bounds: int | None = None
