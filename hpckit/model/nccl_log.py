@@ -80,8 +80,19 @@ class NicList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualNic:
+    """What connections are numbered by since 2.24: one NIC, or `devices` of them as one (`a+b`)."""
+
+    host: str | None
+    index: int
+    name: str
+    rate_bytes_per_s: float
+    devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfiProvider:
-    """The libfabric provider that the OFI plugin chose; `nics` is None in releases that do not say."""
+    """The libfabric provider that the OFI plugin chose; `nics` None in releases that do not say."""
 
     host: str | None
     provider: str
@@ -152,7 +163,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedGraph:
-    """What NCCL's search found for a pattern (4 ring, 1 and 3 trees, 5 NVLS): 10^9 bytes/s a channel.
+    """What NCCL's search found for a pattern (4 ring, 1 to 3 trees, 5 NVLS), by channel.
 
     `intra_type` and `inter_type` are NCCL's path types, the latter to the NIC.
     """
@@ -180,7 +191,7 @@ class ChannelCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communicator:
-    """A rank of a communicator, and whether it was made (`START`, `COMPLETE`) or ended otherwise."""
+    """A rank of a communicator, and what became of it: `Init COMPLETE`, `Abort COMPLETE` …."""
 
     host: str | None
     commid: str | None
@@ -254,6 +265,7 @@ class NcclLog:
     settings: tuple[Seen[LoggedSetting], ...] = ()
     networks: tuple[Seen[Network], ...] = ()
     nic_lists: tuple[Seen[NicList], ...] = ()
+    virtual_nics: tuple[Seen[VirtualNic], ...] = ()
     providers: tuple[Seen[OfiProvider], ...] = ()
     plugins: tuple[Seen[Plugin], ...] = ()
     gpu_direct: tuple[Seen[GpuDirect], ...] = ()

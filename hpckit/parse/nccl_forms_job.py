@@ -22,8 +22,8 @@ from hpckit.parse.nccl_form import NUMBER, Facts, Form, form, nothing
 from hpckit.parse.nccl_line import NcclLine
 
 VERSION: Final = re.compile(
-    r"(?P<library>NCCL|RCCL) version ?:? ?(?P<text>(?P<release>[0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]{1,3})?)"
-    r"[^\s]{0,80}).{0,80}",
+    r"(?P<library>NCCL|RCCL) version ?:? ?"
+    r"(?P<text>(?P<release>[0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]{1,3})?)[^\s]{0,80}).{0,80}",
     re.ASCII,
 )
 """A release as it is printed, in a line of NCCL's or, of rank 0, in one without a prefix."""

@@ -20,16 +20,18 @@ from hpckit.model.nccl_log import (
     OfiProvider,
     Plugin,
     PluginEvent,
+    VirtualNic,
     Warned,
 )
 from hpckit.parse.nccl_form import NUMBER, Facts, Form, form, nothing
 from hpckit.parse.nccl_line import NcclLine
 
+_NAME: Final = r"([A-Za-z][A-Za-z0-9_.+-]{0,80}):([0-9]{0,3})(?::[0-9]{0,4}){0,2}/([A-Za-z]{2,12})"
 _NIC: Final = re.compile(
-    r"\[([0-9]{1,4})\] ?([A-Za-z][A-Za-z0-9_.+-]{0,80}):([0-9]{0,3})"
-    r"(?::[0-9]{0,4}){0,2}/([A-Za-z]{2,12}(?:/SHARP)?)",
-    re.ASCII,
+    rf"\[([0-9]{{1,4}})\] ?{_NAME}(/SHARP)?|\[([0-9]{{1,4}})\]=\{{([^{{}}]{{0,800}})\}}", re.ASCII
 )
+_PART: Final = re.compile(_NAME, re.ASCII)
+_MBIT_BYTES: Final = 1e6 / 8
 _INTERFACE: Final = re.compile(r"\[([0-9]{1,4})\]([^\s:\[\]]{1,40}):", re.ASCII)
 
 
@@ -42,11 +44,30 @@ def _network(match: re.Match[str], line: NcclLine) -> Facts:
 
 
 def _ib_nics(match: re.Match[str], line: NcclLine) -> Facts:
-    nics = tuple(
-        LogNic(int(one[1]), one[2], int(one[3]) if one[3] else None, one[4])
-        for one in _NIC.finditer(match[1])
-    )
+    nics = tuple(_nic(one) for one in _NIC.finditer(match[1]))
     yield NicList(host=line.host, network="IB", nics=nics)
+
+
+def _nic(one: re.Match[str]) -> LogNic:
+    """One of a list; 2.20 to 2.24 show those that it made one of together, in braces."""
+    index, name, port, link, sharp, merged, parts = one.groups()
+    if merged is None:
+        return LogNic(int(index), name, int(port) if port else None, link + (sharp or ""))
+    each = _PART.findall(parts)
+    links = {part[2] for part in each}
+    return LogNic(
+        int(merged), "+".join(part[0] for part in each), None, links.pop() if links else None
+    )
+
+
+def _virtual(match: re.Match[str], line: NcclLine) -> Facts:
+    yield VirtualNic(
+        host=line.host,
+        index=int(match["index"]),
+        name=match["name"],
+        rate_bytes_per_s=int(match["speed"]) * _MBIT_BYTES,
+        devices=int(match["devices"]),
+    )
 
 
 def _no_ib(_: re.Match[str], line: NcclLine) -> Facts:
@@ -96,6 +117,12 @@ NET_FORMS: Final[tuple[Form, ...]] = (
     form("NET/IB", r"NET/IB ?: Using ?(.*?) ?(?:\[RO\])?; OOB .*", _ib_nics),
     form("NET/IB", r"NET/IB ?: Using (\[.*)", _ib_nics),
     form("NET/IB", r"NET/IB ?: No device found\.?", _no_ib),
+    form(
+        "NET/IB",
+        r"NET/IB ?: Made virtual device \[(?P<index>[0-9]{1,4})\] name=(?P<name>\S{1,200})"
+        r" speed=(?P<speed>[0-9]{1,9}) ndevs=(?P<devices>[0-9]{1,3}).{0,80}",
+        _virtual,
+    ),
     form("NET/Socket", r"NET/Socket ?: Using (\[.*)", _interfaces),
     form(
         "NET/OFI",

@@ -22,7 +22,8 @@ from hpckit.model.nccl_log import (
 from hpckit.parse.nccl_form import NUMBER, Facts, Form, form, nothing
 from hpckit.parse.nccl_line import NcclLine
 
-_ENDS: Final = rf"(?P<sender>{NUMBER})\[[0-9a-fA-F]{{1,16}}\] -> (?P<receiver>{NUMBER})\[[0-9a-fA-F]{{1,16}}\]"
+_PLACE: Final = r"\[[0-9a-fA-F]{1,16}\]"
+_ENDS: Final = rf"(?P<sender>{NUMBER}){_PLACE} -> (?P<receiver>{NUMBER}){_PLACE}"
 _CHANNEL: Final = rf"Channel [0-9]{{1,4}}(?:/[0-9]{{1,4}})? ?: {_ENDS}"
 _RCCL_END: Final = r"(?: comm 0x[0-9a-f]{1,16} nRanks [0-9]{1,7})?"
 _FLOAT: Final = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
@@ -139,8 +140,8 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
     ),
     form(
         "Channel",
-        rf"{_CHANNEL} \[(?P<end>send|receive)\] via NET/(?P<how>[^/]{{1,100}})/(?P<nic>[0-9]{{1,4}})"
-        rf"(?:\([0-9]{{1,7}}\))?(?P<rest>(?:/[A-Za-z0-9()]{{1,20}}){{0,4}}){_RCCL_END}",
+        rf"{_CHANNEL} \[(?P<end>send|receive)\] via NET/(?P<how>[^/]{{1,100}})"
+        rf"/(?P<nic>[0-9]{{1,4}})(?:\([0-9]{{1,7}}\))?(?P<rest>(?:/[A-Za-z0-9()]{{1,20}}){{0,4}}){_RCCL_END}",
         _net,
     ),
     form(
@@ -168,8 +169,8 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
     ),
     form(
         "",
-        r"(?P<what>[A-Z][A-Za-z]{2,30}): [0-9]{1,20} Bytes -> Algo (?P<algorithm>[A-Za-z0-9_]{1,30})"
-        r" proto (?P<protocol>[A-Za-z0-9]{1,20}) channel.{0,40}",
+        r"(?P<what>[A-Z][A-Za-z]{2,30}): [0-9]{1,20} Bytes -> Algo"
+        r" (?P<algorithm>[A-Za-z0-9_]{1,30}) proto (?P<protocol>[A-Za-z0-9]{1,20}) channel.{0,40}",
         _algorithm,
     ),
     form(

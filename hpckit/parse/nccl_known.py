@@ -68,7 +68,6 @@ _INIT: Final = (
     "Stack size limit",
 )
 _NET: Final = (
-    "NET/IB : Made virtual device",
     "NET/IB : Skipping makeVDevice",
     "NET/IB : Failed to open mlx5dv",
     "NET/IB : Local mergedDev",

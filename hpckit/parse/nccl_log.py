@@ -28,6 +28,7 @@ from hpckit.model.nccl_log import (
     Plugin,
     SearchedGraph,
     Seen,
+    VirtualNic,
     Warned,
 )
 from hpckit.parse.excerpt import refusal
@@ -44,6 +45,7 @@ UNKNOWN_KEPT: Final = 100
 """Texts of unknown form that are kept."""
 
 _FORMS: Final = by_first_word((*NET_FORMS, *PLUGIN_FORMS, *PATH_FORMS, *JOB_FORMS))
+_ERRORS: Final = ("NCCL error in: ", "NCCL error in ", "Failed, NCCL error ", "Test NCCL failure ")
 _MOST_UNKNOWN_CHARS: Final = 300
 _MOST_CHARS: Final = 4096
 _MOST_LABEL: Final = 40
@@ -66,7 +68,7 @@ class LogReader:
         self._cut += line.is_cut
         for one in said:
             self._take_one(one)
-        is_one = bool(said) or self._take_bare(line)
+        is_one = bool(said) or self._take_error(line) or self._take_bare(line)
         self._other += not is_one
         return is_one
 
@@ -86,6 +88,7 @@ class LogReader:
             settings=self._all(LoggedSetting),
             networks=self._all(Network),
             nic_lists=self._all(NicList),
+            virtual_nics=self._all(VirtualNic),
             providers=self._all(OfiProvider),
             plugins=self._all(Plugin),
             gpu_direct=self._all(GpuDirect),
@@ -129,6 +132,18 @@ class LogReader:
         elif len(self._unknown) < UNKNOWN_KEPT:
             self._unknown[kept] = [line.line_no, 1]
 
+    def _take_error(self, line: RawLine) -> bool:
+        """What PyTorch or nccl-tests says of an error that NCCL gave it."""
+        starts = (line.text.find(mark, 0, _MOST_CHARS) for mark in _ERRORS)
+        at = min((start for start in starts if start >= 0), default=-1)
+        if at < 0:
+            return False
+        self._lines += 1
+        self._known += 1
+        text = line.text[at : at + _MOST_UNKNOWN_CHARS].strip()
+        self._note(Warned(host=None, text=text), line.line_no)
+        return True
+
     def _take_bare(self, line: RawLine) -> bool:
         """Rank 0 prints its release without a prefix, behind a launcher's label at most."""
         at = line.text.find("CCL version", 0, _MOST_LABEL + len("NCCL version")) - 1
@@ -151,9 +166,7 @@ class LogReader:
             seen[1] += 1
 
     def _all(self, kind: type[_Fact]) -> tuple[Seen[_Fact], ...]:
-        return tuple(
-            Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind)
-        )
+        return tuple(Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind))
 
 
 def parse_nccl_log(text: str) -> NcclLog:

@@ -46,7 +46,7 @@ class TableReader:
 
     def __init__(self) -> None:
         self._done: list[NcclTest] = []
-        self._columns = COLUMNS
+        self._columns: tuple[str, ...] = COLUMNS
         self._command: str | None = None
         self._begin(1)
 
@@ -65,7 +65,7 @@ class TableReader:
         return self._take_row(text, line.line_no)
 
     def tests(self) -> tuple[NcclTest, ...]:
-        """The tests in their order; only those with a table or its head."""
+        """The tests in their order; only those with a table, its head or ranks."""
         self._end()
         return tuple(self._done)
 

@@ -44,7 +44,7 @@ def _test(one: JsonObject) -> NcclTest:
     results = tree.get("results")
     if not isinstance(results, list):
         raise one.refuse("results", "no list of results", _EXPECTED)
-    config = tree.get("config") if isinstance(tree.get("config"), dict) else {}
+    config = _part(tree, "config")
     program = _program(tree.get("args"))
     name = (program or "").removesuffix("_mpi").removesuffix("_perf")
     collective = COLLECTIVES.get(name)

@@ -35,7 +35,7 @@ def columns_of(text: str) -> tuple[str, ...] | None:
     start = next((at for at, word in enumerate(words) if word.lstrip("#") == "size"), None)
     if start is None:
         return None
-    names = tuple(["size", *words[start + 1 :]])
+    names = ("size", *words[start + 1 :])
     is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
     return names if is_whole and all(_is_name(name) for name in names) else None
 
