@@ -68,11 +68,17 @@ class RunFacts:
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that were set, each value once, and a word for where."""
         groups: dict[tuple[str, str], list[Seen[LoggedSetting]]] = {}
-        for one in self.log.settings:
+        for one in (*self.log.settings, *self._listed_settings()):
             if one.what.name in names:
                 groups.setdefault((one.what.name, one.what.value), []).append(one)
         for each in groups.values():
             yield each[0], self.where(one.what.host for one in each)
+
+    def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
+        """What nccl-tests' JSON lists of its environment."""
+        for test in self.run.tests:
+            for name, value in test.environment:
+                yield Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
 
     def where(self, hosts: Iterable[str | None]) -> str:
         """The hosts of a finding for a sentence: nothing where it is all of them."""

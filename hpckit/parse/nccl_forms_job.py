@@ -92,7 +92,7 @@ JOB_FORMS: Final[tuple[Form, ...]] = (
         _setting,
     ),
     form(
-        ("NCCL_", "RCCL_"),
+        "",
         r"(?P<name>[NR]CCL_[A-Z0-9_]{2,60}) set to (?P<value>.{0,400})",
         _setting,
     ),

@@ -187,5 +187,16 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
         r"P2P is disabled between connected GPUs ([0-9]{1,5}) and ([0-9]{1,5})\..*",
         _p2p_disabled,
     ),
+    form(
+        ("Could not enable P2P", "peer query failed"),
+        r"(?:Could not enable P2P|peer query failed) between dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)"
+        r" and dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)",
+        _p2p_disabled,
+    ),
+    form(
+        "P2P not supported between GPU",
+        r"P2P not supported between GPU([0-9]{1,5}) and GPU([0-9]{1,5})",
+        _p2p_disabled,
+    ),
 )
 """In the order in which they are tried."""

@@ -27,6 +27,8 @@ _INIT: Final = (
     "Connected collnet",
     "Connected Collnet",
     "Collnet Chains",
+    "Binding multicast memory",
+    "Skipping bind multicast",
     "Check P2P Type",
     "P2P Chunksize set to",
     "Comm config ",
@@ -54,6 +56,13 @@ _INIT: Final = (
     "bootstrapSplit",
     "RAS ",
     "Continuing in spite of a RAS",
+    "ginForceEnable",
+    "Max P2P Peers",
+    "Profiler init failed",
+    "Intrusive map",
+    "ncclCommSuspend",
+    "ncclCommResume",
+    "ncclCommGrow",
     "Legacy IPC not supported",
     "ncclMaxSharedMem",
     "Profiler event mask",
@@ -125,6 +134,12 @@ _MEMORY: Final = (
     "MemRealloc",
     "Imported shareable",
     "Set Access for buffer",
+    "Created shared memory",
+    "SHM legacy",
+    "IPC symmetric",
+    "Inserted window",
+    "fallocate: ",
+    "mkstemp: ",
     "unlink shared memory",
     "Proxy rank",
 )
@@ -142,6 +157,10 @@ _GRAPH: Final = (
     "Initialized state",
     "Retrieving state",
     "Could not find a path for pattern",
+    "Could not get device class",
+    "Could not open XML topology file",
+    "Unable to open ",
+    "Failed to read refresh_switch",
     "latencyinter not found",
     "NVLink target",
     "No NVML device handle",
@@ -150,7 +169,14 @@ _GRAPH: Final = (
     "CollNetDirect channel",
     "CollNet channel",
 )
-_TUNING: Final = ("Algorithm ", "Protocol ", "Max NThreads", "Latencies", "Bandwidths")
+_TUNING: Final = (
+    "Enabled NCCL Func/Proto/Algo Matrix",
+    "Algorithm ",
+    "Protocol ",
+    "Max NThreads",
+    "Latencies",
+    "Bandwidths",
+)
 _SETTINGS: Final = (
     "PARAM: ",
     "ENV: ",
@@ -160,7 +186,16 @@ _SETTINGS: Final = (
     "NCCL_PROXY_CPUSET = ",
     "NCCL_NET_PLUGIN list contains",
     "NCCL_COMM_ID cannot be used",
-    "Invalid value ",
+    "NCCL_NUM_RMA_CTX=0",
+    "NCCL_RMA_PLUGIN list contains",
+    "NCCL_RMA_PROXY_QUEUE_SIZE is ",
+    "NCCL_SOCKET_MAGIC invalid",
+    "No valid CTA policies",
+    "Parsed environment variable",
+    "Unknown CTA policy",
+    "Unable to recognize",
+    "failed to decode NCCL_PROXY_CPUSET",
+    "Invalid ",
     "User asked for a m",
 )
 _RCCL: Final = (
@@ -193,6 +228,10 @@ _ROW: Final = re.compile(
     r"|[A-Z][A-Za-z]{2,20} \[(?:Symmetric|Copy Engine|Hierarchical CE)\]: .{0,200}"
     r"|NCCL_[A-Z_]{2,40} (?:value )?-?[0-9]{1,9} is (?:too|not) .{0,100}"
     r"|[a-zA-Z]{4,20} -?[0-9]{1,9} is (?:larger than|not a valid value) .{0,100}"
+    r"|[a-z0-9_/.]{1,80}:[0-9]{1,6} (?:Cuda|Ib|malloc|memory) .{0,200}"
+    r"|[A-Za-z0-9_]{1,80}\(\) failed: .{0,200}|Call to .{0,80} (?:not supported|skipped).{0,100}"
+    r"|NET/IB : \S{1,80} speed change detected: .{0,80}"
+    r"|[A-Za-z]{2,30}: (?:group size used is|tuner chunk size) .{0,100}"
     r"|GPU [0-9]{1,4} / HCA [0-9a-f]{1,16} connected via C2C link"
     r"|[Rr]ank [0-9]{1,7} ?(?:-|:|Connected|has|base|failed|reuse|successfully) .{0,400}"
     r"|Peer [0-9]{1,7} Channel .{0,200}",

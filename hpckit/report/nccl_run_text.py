@@ -78,14 +78,16 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
     )
     if ranks:
         yield counted(ranks, "rank") + (f" on {counted(nodes, 'node')}" if nodes else "")
-    releases = [f"{one.what.library.value} {one.what.text}" for one in run.log.versions] if (
-        run.log
-    ) else [f"NCCL {test.library}" for test in run.tests if test.library]
+    releases = (
+        [f"{one.what.library.value} {one.what.text}" for one in run.log.versions]
+        if (run.log)
+        else [f"NCCL {test.library}" for test in run.tests if test.library]
+    )
     yield from dict.fromkeys(releases)
 
 
 def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
-    name = test.collective or test.program or "a test that its output does not name"
+    name = test.collective or test.program or "a collective that the output does not name:"
     plateau = test.plateau_bytes_per_s
     if plateau is None:
         return f"{name}: no bandwidth"
@@ -110,16 +112,18 @@ def _unread(log: NcclLog, width: int) -> list[Line]:
 
 
 def _finding_lines(one: RunFinding, width: int) -> list[Line]:
-    at = f" (line {one.line_no})" if one.line_no is not None else ""
+    at = (f"(line {one.line_no})",) if one.line_no is not None else ()
     style = _STYLES[one.severity]
     return [
-        *labelled(_LABELS[one.severity], words_of(f"{one.rule}: {one.because}{at}"), width, style),
+        *labelled(
+            _LABELS[one.severity], (*words_of(f"{one.rule}: {one.because}"), *at), width, style
+        ),
         *labelled("", words_of(f"fix: {one.fix}"), width, Style.FAINT),
     ]
 
 
 def _next(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
-    if run.log is None:
+    if run.log is None or not run.log.networks:
         yield f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} (with the same command)"
     if not run.tests:
         yield "all_reduce_perf -b 8M -e 8G -f 2 (nccl-tests) measures the bandwidth"

@@ -11,6 +11,9 @@ from hpckit.model.nccl_log import NcclLog, NicList, PluginEvent, Transport
 from hpckit.model.node_words import names_shown
 from hpckit.model.words import counted
 
+SOCKET: Final = "Socket"
+"""NCCL's name of its network over TCP."""
+
 SUBSYSTEMS: Final = "INIT,ENV,NET,GRAPH,TUNING"
 """What NCCL_DEBUG_SUBSYS needs to hold for all that hpckit reads."""
 
@@ -58,7 +61,7 @@ def _direct(log: NcclLog) -> str:
     received = [
         one.what.is_gdr
         for one in log.connections
-        if one.what.transport is Transport.NET and not one.what.is_send
+        if one.what.transport is Transport.NET and not one.what.is_send and one.what.how != SOCKET
     ]
     allowed = [one.what.is_enabled for one in log.gpu_direct if one.what.gpu is None]
     states = received or allowed
@@ -76,8 +79,8 @@ def _nics(log: NcclLog) -> str:
         if one.what.nics or one.what.network == "IB":
             hosts.setdefault(_list_words(one.what), []).append(one.what.host or "")
     used = {one.what.name for one in log.networks}
-    if len(hosts) > 1 and "Socket" not in used:
-        hosts = {words: each for words, each in hosts.items() if words[0] != "Socket"}
+    if len(hosts) > 1 and SOCKET not in used:
+        hosts = {words: each for words, each in hosts.items() if words[0] != SOCKET}
     rates = {one.what.rate_bytes_per_s for one in log.virtual_nics}
     rate = f" at {max(rates) / _GBIT_BYTES:g} Gb/s" if len(rates) == 1 else ""
     is_one = len(hosts) == 1
@@ -94,7 +97,7 @@ def _list_words(one: NicList) -> tuple[str, ...]:
     links = sorted({nic.link for nic in one.nics if nic.link})
     link = f" ({', '.join(links)})" if links else ""
     names = [nic.name for nic in one.nics]
-    return (one.network, f"{len(names)}: {names_shown(names)}{link}")
+    return (one.network, f"{len(names)}: {', '.join(names)}{link}")
 
 
 def _plugins(log: NcclLog) -> str:
