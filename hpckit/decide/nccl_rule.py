@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
-from hpckit.model.nccl_log import LoggedSetting, NcclLog, NicList, Seen
+from hpckit.model.nccl_log import LoggedSetting, NcclLog, NicList, Seen, Transport
 from hpckit.model.nccl_run import NcclRun
 from hpckit.model.node_finding import Severity
 
@@ -48,7 +48,10 @@ class RunFacts:
         if self.expected.is_multi_node is not None:
             return self.expected.is_multi_node
         nodes = max(self.log.nodes or 0, *(len(test.hosts) for test in self.run.tests), 0)
-        return nodes > 1 if nodes else None
+        if nodes:
+            return nodes > 1
+        over_net = any(one.what.transport is Transport.NET for one in self.log.connections)
+        return True if over_net else None
 
     @property
     def is_nvlink(self) -> bool | None:

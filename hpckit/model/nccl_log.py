@@ -287,9 +287,18 @@ class NcclLog:
 
     @property
     def nodes(self) -> int | None:
-        """Nodes of the largest communicator, else hosts that wrote lines; None without either."""
+        """Nodes of the largest communicator; None where only some of its ranks wrote lines."""
         told = max((one.what.nodes for one in self.shares), default=0)
-        return max(told, len(self.hosts)) or None
+        hosts = len(self.hosts)
+        is_known = told or hosts > 1 or self._is_whole
+        return max(told, hosts) or None if is_known else None
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether each rank of the largest communicator wrote a line."""
+        ranks = self.ranks
+        seen = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
+        return ranks is not None and len(seen) >= ranks
 
     @property
     def ranks(self) -> int | None:

@@ -10,20 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
 
 _MOST_PREFIX: Final = 400
 _MARKS: Final = ("NCCL INFO ", "NCCL WARN ")
+_LINE: Final = re.compile(r"[^\n]+")
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
 _DEVICE: Final = re.compile(r"\[(-?\d{1,4})\]", re.ASCII)
 _PROCESS: Final = re.compile(r"(.{1,256}):(\d{1,10}):(\d{1,10})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawLine:
+class RawLine(NamedTuple):
     """A line without colours and its end; `is_cut` where it was longer than MOST_CHARS."""
 
     line_no: int
@@ -44,18 +44,17 @@ class NcclLine:
 
 
 def raw_lines(text: str) -> Iterator[RawLine]:
-    """The lines of a text; only a newline ends one, and no copy of the whole is made."""
-    start, line_no = 0, 0
-    while start < len(text):
-        line_no += 1
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        is_cut = end - start > MOST_CHARS
+    """The lines of a text that are not blank; only a newline ends one, and none is copied whole."""
+    line_no, counted_to = 1, 0
+    for match in _LINE.finditer(text):
+        start, end = match.span()
+        line_no += text.count("\n", counted_to, start)
+        counted_to = start
         line = text[start : min(end, start + MOST_CHARS)].rstrip("\r")
         if "\x1b" in line or "\x00" in line:
             line = _ESCAPE.sub("", line)
-        yield RawLine(line_no=line_no, text=line, is_cut=is_cut)
-        start = end + 1
+        if line and not line.isspace():
+            yield RawLine(line_no=line_no, text=line, is_cut=end - start > MOST_CHARS)
 
 
 def nccl_lines(line: RawLine) -> list[NcclLine]:

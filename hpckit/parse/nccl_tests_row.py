@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from hpckit.model.nccl_run import BusbwFigures, BusbwRow
@@ -16,11 +17,14 @@ COLUMNS: Final = (
 )
 """The columns of 2.10 to 2.19."""
 
+_Places = Mapping[tuple[str, int | None], int]
+"""(name of a column, side) → which word it is; the side is 0 out of place, 1 in place."""
+
 _PER_ROW: Final = frozenset({"size", "count", "type", "redop", "root"})
 _TIMED: Final = frozenset({"time", "cputime"})
 _NAMES: Final = _PER_ROW | _TIMED | {"algbw", "busbw", "#wrong", "error", "timestamp"}
 _STAMP_WORDS: Final = 2
-_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_WHOLE: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 _FIGURE: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?", re.ASCII)
 _ROOT: Final = re.compile(r"-?[0-9]{1,7}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}", re.ASCII)
@@ -37,31 +41,37 @@ def columns_of(text: str) -> tuple[str, ...] | None:
         return None
     names = ("size", *words[start + 1 :])
     is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
-    return names if is_whole and all(_is_name(name) for name in names) else None
+    is_clear = len(dict(_sided(names))) == len(names)
+    return names if is_whole and is_clear and all(_is_name(name) for name in names) else None
 
 
 def _is_name(name: str) -> bool:
     return name in _NAMES or name.startswith("i_")
 
 
-def row_of(words: Sequence[str], columns: Sequence[str], line_no: int) -> BusbwRow | None:
+def row_of(words: Sequence[str], columns: tuple[str, ...], line_no: int) -> BusbwRow | None:
     """The row at the end of a line's words, None where there is none.
 
     A row without what was measured out of place is shorter: nccl-tests leaves blanks there.
     """
-    stamp = _STAMP_WORDS if "timestamp" in columns else 0
-    names = [name for name in columns if name != "timestamp"]
-    end = len(words) - stamp
-    if len(names) <= end:
-        row = _row(dict(_sided(names)), words[end - len(names) : end], line_no)
-        if row is not None:
-            return row
-    both = list(_sided(names))
-    only = [(key, at) for key, at in both if key[1] != 0]
-    if len(only) == len(both) or len(only) > end or not any(key[1] == 1 for key, _ in both):
-        return None
-    squeezed = {key: at for at, (key, _) in enumerate(only)}
-    return _row(squeezed, words[end - len(only) : end], line_no)
+    end = len(words) - (_STAMP_WORDS if "timestamp" in columns else 0)
+    for count, places in _layouts(columns):
+        if count <= end:
+            row = _row(places, words[end - count : end], line_no)
+            if row is not None:
+                return row
+    return None
+
+
+@lru_cache(maxsize=64)
+def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
+    """How many words a row has and which is which: of a whole one, then of one in place alone."""
+    whole = dict(_sided(name for name in columns if name != "timestamp"))
+    layouts = [(len(whole), whole)]
+    if any(side == 1 for _, side in whole):
+        only = {key: at for at, key in enumerate(key for key in whole if key[1] != 0)}
+        layouts.append((len(only), only))
+    return tuple(layouts)
 
 
 def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
@@ -88,9 +98,7 @@ def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]
         yield (plain, None if name in _PER_ROW else side), at
 
 
-def _row(
-    places: Mapping[tuple[str, int | None], int], words: Sequence[str], line_no: int
-) -> BusbwRow | None:
+def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None:
     cells = {key: words[at] for key, at in places.items()}
     if not _are_row_cells(cells):
         return None

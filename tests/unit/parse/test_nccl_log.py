@@ -59,7 +59,12 @@ def known(text: str) -> NcclLog:
 def net(how: str, **rest: object) -> Connection:
     """What a line about rank 1's connection to rank 4 gives."""
     return Connection(
-        host="n1", sender=1, receiver=4, transport=Transport.NET, how=how, **rest  # type: ignore[arg-type]
+        host="n1",
+        sender=1,
+        receiver=4,
+        transport=Transport.NET,
+        how=how,
+        **rest,  # type: ignore[arg-type]
     )
 
 
@@ -110,9 +115,7 @@ def net(how: str, **rest: object) -> Connection:
         (
             "NET/IB : Made virtual device [3] name=mlx5_0+mlx5_1 speed=400000 ndevs=2 rail=1 plane=0",
             "virtual_nics",
-            VirtualNic(
-                host="n1", index=3, name="mlx5_0+mlx5_1", rate_bytes_per_s=50e9, devices=2
-            ),
+            VirtualNic(host="n1", index=3, name="mlx5_0+mlx5_1", rate_bytes_per_s=50e9, devices=2),
         ),
         (
             "GPU Direct RDMA Enabled for GPU 81000 / HCA 1 (distance 6 <= 7), read 0",
@@ -210,9 +213,7 @@ def test_a_line_gives_the_fact_that_it_states(text: str, name: str, expected: ob
         ),
         (
             "Channel 00/0 : 7[ce000] -> 5[c6000] via P2P/IPC comm 0xfb16e30 nRanks 08",
-            Connection(
-                host="n1", sender=7, receiver=5, transport=Transport.P2P, how="IPC"
-            ),
+            Connection(host="n1", sender=7, receiver=5, transport=Transport.P2P, how="IPC"),
         ),
         (
             "Channel 00/1 : 0[0] -> 1[1] via P2P/indirect/2[2]",
@@ -343,8 +344,12 @@ def test_what_became_of_a_plugin_is_told(text: str, kind: str, event: str, name:
             None,
             "Init START",
         ),
-        ("comm 0x55 rank 2 nranks 8 cudaDev 7 busId f2000 - Abort COMPLETE", 7, None,
-         "Abort COMPLETE"),
+        (
+            "comm 0x55 rank 2 nranks 8 cudaDev 7 busId f2000 - Abort COMPLETE",
+            7,
+            None,
+            "Abort COMPLETE",
+        ),
         (
             "[Rank 2] ncclCommInitRank comm 0x55 rank 2 nranks 8 cudaDev 7 nvmlDev 7 busId f2000"
             " commId 0x49 - Init START",
@@ -356,9 +361,7 @@ def test_what_became_of_a_plugin_is_told(text: str, kind: str, event: str, name:
 )
 def test_a_communicator_is_told(text: str, device: int, commid: str | None, event: str) -> None:
     """A rank says its place in a communicator, and what became of that."""
-    expected = Communicator(
-        host="n1", commid=commid, rank=2, ranks=8, device=device, event=event
-    )
+    expected = Communicator(host="n1", commid=commid, rank=2, ranks=8, device=device, event=event)
     assert only(known(text).communicators) == expected
 
 
@@ -418,9 +421,13 @@ def test_the_host_is_found_behind_labels(before: str, host: str | None, processe
 
 def test_two_processes_in_one_line_are_two_lines() -> None:
     """Where a newline was lost, what stands before the second host is the first's."""
-    found = parse_nccl_log("a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X")
+    found = parse_nccl_log(
+        "a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X"
+    )
     assert (found.lines, found.hosts) == (2, ("a", "IBb"))
-    found = parse_nccl_log("a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X")
+    found = parse_nccl_log(
+        "a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X"
+    )
     assert [(one.what.host, one.what.name) for one in found.networks] == [("a", "IB"), ("b", "X")]
 
 

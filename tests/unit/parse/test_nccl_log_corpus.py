@@ -69,9 +69,7 @@ def test_two_nodes_use_ten_nics_of_which_two_may_be_others() -> None:
     (names,) = nics(TWO_H200)
     assert len(names) == 10
     assert found(TWO_H200) == []
-    assert found(TWO_H200, ExpectedRun(nics=names[:8])) == [
-        ("nics-unexpected", Severity.WARNING)
-    ]
+    assert found(TWO_H200, ExpectedRun(nics=names[:8])) == [("nics-unexpected", Severity.WARNING)]
 
 
 def test_one_node_without_a_device_uses_sockets_and_needs_none() -> None:
