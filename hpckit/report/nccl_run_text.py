@@ -124,8 +124,8 @@ def _finding_lines(one: RunFinding, width: int) -> list[Line]:
 
 def _next(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
     if run.log is None or not run.log.networks:
-        yield f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} (with the same command)"
+        yield f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} COMMAND"
     if not run.tests:
-        yield "all_reduce_perf -b 8M -e 8G -f 2 (nccl-tests) measures the bandwidth"
+        yield "all_reduce_perf -b 8M -e 8G -f 2"
     if any(one.severity is not Severity.NOTE for one in findings):
         yield "hpckit inspect"

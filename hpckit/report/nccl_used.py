@@ -50,8 +50,7 @@ def _network(log: NcclLog) -> str:
     for one in log.networks:
         names[one.what.name] += one.count
     words = [name for name, _ in names.most_common()]
-    for one in log.providers:
-        words.append(f"libfabric {one.what.provider}")
+    words += [f"libfabric {one.what.provider}" for one in log.providers]
     direct = _direct(log)
     return " · ".join([*dict.fromkeys(words), *([direct] if direct and words else [])])
 

@@ -113,7 +113,8 @@ def net(how: str, **rest: object) -> Connection:
             OfiProvider(host="n1", provider="cxi", nics=None),
         ),
         (
-            "NET/IB : Made virtual device [3] name=mlx5_0+mlx5_1 speed=400000 ndevs=2 rail=1 plane=0",
+            "NET/IB : Made virtual device [3] name=mlx5_0+mlx5_1 speed=400000 ndevs=2 rail=1"
+            " plane=0",
             "virtual_nics",
             VirtualNic(host="n1", index=3, name="mlx5_0+mlx5_1", rate_bytes_per_s=50e9, devices=2),
         ),

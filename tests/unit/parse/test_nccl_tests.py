@@ -15,8 +15,14 @@ from hpckit.parse.nccl_tests import NO_PROGRAM, parse_nccl_tests
 from hpckit.parse.nccl_tests_json import is_nccl_tests_json, parse_nccl_tests_json
 from tests.unit.parse.slurm_records import RECORDS, record_text
 
-HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
-ROW = "        1024           256     float     sum      -1    20.50    0.05    0.09      0    21.00    0.05    0.08      1\n"
+HEAD = (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time"
+    "   algbw   busbw #wrong\n"
+)
+ROW = (
+    "        1024           256     float     sum      -1    20.50    0.05    0.09      0    21.00"
+    "    0.05    0.08      1\n"
+)
 
 
 def only(text: str) -> NcclTest:
@@ -36,6 +42,16 @@ def json_record(version: str) -> NcclTest:
     return one
 
 
+def figures(time_us: float, algbw: float, busbw: float, wrong: int) -> BusbwFigures:
+    """Figures as a table prints them: microseconds and units of 10^9 bytes/s."""
+    return BusbwFigures(
+        time_s=time_us * 1e-6,
+        algbw_bytes_per_s=algbw * 1e9,
+        busbw_bytes_per_s=busbw * 1e9,
+        wrong=wrong,
+    )
+
+
 def test_a_row_has_sizes_times_and_bandwidth_in_base_units() -> None:
     """Microseconds become seconds, and units of 10^9 bytes/s become bytes/s."""
     (row,) = only(HEAD + ROW).rows
@@ -45,18 +61,8 @@ def test_a_row_has_sizes_times_and_bandwidth_in_base_units() -> None:
         type="float",
         redop="sum",
         root=-1,
-        out_of_place=BusbwFigures(
-            time_s=pytest.approx(20.5e-6),
-            algbw_bytes_per_s=pytest.approx(0.05e9),
-            busbw_bytes_per_s=pytest.approx(0.09e9),
-            wrong=0,
-        ),
-        in_place=BusbwFigures(
-            time_s=pytest.approx(21e-6),
-            algbw_bytes_per_s=pytest.approx(0.05e9),
-            busbw_bytes_per_s=pytest.approx(0.08e9),
-            wrong=1,
-        ),
+        out_of_place=figures(20.5, 0.05, 0.09, 0),
+        in_place=figures(21.0, 0.05, 0.08, 1),
         line_no=2,
     )
 
