@@ -109,7 +109,7 @@ def _origin(before: str) -> tuple[str | None, int | None, int | None]:
 
 def _host(word: str) -> str | None:
     """A host without the label of Open MPI's --tag-output that touches it."""
-    return word.rpartition(":")[2].rpartition(">")[2] or None
+    return word.rpartition(":")[2] or None
 
 
 def _prefix_chars(said: str) -> int:

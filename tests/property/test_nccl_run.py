@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from time import process_time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.errors import ParseError
+from hpckit.model.nccl_run import NcclRun
+from hpckit.model.tree import to_tree
 from hpckit.parse.nccl_line import MOST_CHARS
 from hpckit.parse.nccl_run import parse_nccl_run
 from hpckit.report.nccl_run_text import nccl_run_lines
@@ -111,6 +114,21 @@ def test_what_is_left_out_of_an_endless_line_is_said() -> None:
     found = parse_nccl_run(text).log
     assert found is not None
     assert found.cut_lines == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "case"),
+    [
+        ("nccl-log-2.27.7", "synthetic-two-nodes"),
+        ("nccl-log-2.18.5", "synthetic-sockets"),
+        ("nccl-tests-2.19.6", "synthetic-two-nodes"),
+        ("nccl-tests-2.19.6", "synthetic-json"),
+    ],
+)
+def test_a_run_written_as_json_comes_back(tool: str, case: str) -> None:
+    """What was read is a value that another program can take over."""
+    run = parse_nccl_run(record_text(tool, case))
+    assert msgspec.json.decode(msgspec.json.encode(to_tree(run)), type=NcclRun) == run
 
 
 def test_other_line_ends_change_nothing() -> None:

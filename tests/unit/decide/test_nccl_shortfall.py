@@ -364,6 +364,20 @@ def test_a_plugin_that_a_variable_asks_for_is_missed() -> None:
     )
 
 
+def test_a_plugin_that_a_variable_asks_for_and_that_is_used_is_not_missed() -> None:
+    """The network has the plugin's name."""
+    text = lines("NCCL_NET_PLUGIN set by environment to ofi", "Using network Libfabric")
+    assert rules(text) == []
+
+
+def test_the_release_of_the_fewest_processes_is_the_other_one() -> None:
+    """Three ranks against one: that one's host is named."""
+    text = lines("NCCL version 2.26.2+cuda12.8", host="n9")
+    text += 3 * lines("NCCL version 2.27.7+cuda12.9")
+    (one,) = found(text)
+    assert (one.because, one.line_no) == ("NCCL 2.26.2 on n9, NCCL 2.27.7 elsewhere", 1)
+
+
 def test_a_plugin_that_nobody_asked_for_is_not_missed() -> None:
     """NCCL looks for one by its usual name each time, and says where there is none."""
     text = lines("NET/Plugin: Could not find: libnccl-net.so. ", "Using network IB")

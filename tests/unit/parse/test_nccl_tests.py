@@ -165,6 +165,14 @@ def test_a_row_that_was_cut_is_counted() -> None:
     assert (len(one.rows), one.unread) == (1, 1)
 
 
+def test_a_test_without_rows_stays_apart_from_the_next() -> None:
+    """A program that measured nothing has its summary all the same."""
+    foot = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0 \n"
+    first, second = parse_nccl_tests(HEAD + foot + HEAD + ROW)
+    assert (first.rows, first.average_busbw_bytes_per_s) == ((), 0.0)
+    assert (len(second.rows), second.average_busbw_bytes_per_s) == (1, None)
+
+
 def test_several_tests_in_one_file_stay_apart() -> None:
     """Each head begins a test, whether or not the one before was finished."""
     text = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
