@@ -78,7 +78,7 @@ def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
 
 
 def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
-    """Rule `nic-path-far`: NCCL reaches its NICs across the CPU."""
+    """Rule `nic-path-far`: NCCL reaches its NICs across the CPU; within one many machines do."""
     rings = [one for one in facts.log.graphs if one.what.pattern == RING]
     far = [one for one in rings if one.what.inter_type in ("PHB", "SYS")]
     if far and facts.is_multi_node and not _is_socket_only(facts):
@@ -88,6 +88,7 @@ def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
             f"NCCL's rings reach a NIC over {one.inter_type}{where}:"
             f" {one.inter_bytes_per_s / 1e9:g} GB/s a channel",
             first_line(far),
+            None if one.inter_type == "SYS" else Severity.NOTE,
         )
 
 

@@ -98,7 +98,7 @@ JOB_FORMS: Final[tuple[Form, ...]] = (
     ),
     form(
         "",
-        rf"(?:\[Rank {NUMBER}\] )?(?:[A-Za-z]{{4,40}} )?{_COMM} {_RANKS}(?P<more>.{{0,200}}?)- "
+        rf"(?:\[Rank {NUMBER}\] )?(?:[A-Za-z_]{{4,40}} )?{_COMM} {_RANKS}(?P<more>.{{0,200}}?)- "
         r"(?P<event>Init START|Init COMPLETE|Abort START|Abort COMPLETE|Destroy COMPLETE).{0,40}",
         _communicator,
     ),

@@ -168,6 +168,13 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
         _counts,
     ),
     form(
+        "comm:",
+        rf"comm:\S{{1,20}}, nRanks:{NUMBER}, nNodes:{NUMBER}, coll channels:(?P<coll>{NUMBER})"
+        rf" collnet channels:{NUMBER}, nvls channels:(?P<nvls>{NUMBER}),"
+        rf" p2p channels:(?P<p2p>{NUMBER}), p2p channels per peer:(?P<peer>{NUMBER}).{{0,60}}",
+        _counts,
+    ),
+    form(
         "",
         r"(?P<what>[A-Z][A-Za-z]{2,30}): [0-9]{1,20} Bytes -> Algo"
         r" (?P<algorithm>[A-Za-z0-9_]{1,30}) proto (?P<protocol>[A-Za-z0-9]{1,20}) channel.{0,40}",

@@ -200,6 +200,14 @@ _SETTINGS: Final = (
 )
 _RCCL: Final = (
     "Kernel version",
+    "Hipruntime version",
+    "GFX9 cheap fence",
+    "RCCL Unroll Factor",
+    "[RINGS]",
+    "[node_id = ",
+    "pre-adjustment threadThreshold",
+    "post-adjustment based on threadThreshold",
+    "minNChannels:",
     "ROCr version",
     "Dmabuf feature",
     "HSA_FORCE_FINE_GRAIN_PCIE",

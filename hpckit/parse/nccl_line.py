@@ -2,7 +2,8 @@
 
 Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
 `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where NCCL_DEBUG_TIMESTAMP_LEVELS
-says so. Two processes may write into one line; what stands before the second's host is the first's.
+says so. Two processes may write into one line; what stands before the second's host is the first's,
+less a word that touches it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class RawLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclLine:
-    """What one process said: `host`, `pid` and `device` are None where the line lacks them."""
+    """What one process said: `host`, `pid` and `device` are None where the line lacks them.
+
+    `is_glued` where it stands behind another process's words in one line, of which some may touch
+    its host.
+    """
 
     line_no: int
     host: str | None
@@ -41,6 +46,7 @@ class NcclLine:
     device: int | None
     is_warning: bool
     text: str
+    is_glued: bool = False
 
 
 def raw_lines(text: str) -> Iterator[RawLine]:
@@ -78,6 +84,7 @@ def nccl_lines(line: RawLine) -> list[NcclLine]:
                 device=device,
                 is_warning=mark == _MARKS[1],
                 text=said.strip(),
+                is_glued=bool(found),
             )
         )
     return found

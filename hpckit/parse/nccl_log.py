@@ -6,6 +6,7 @@ A line of NCCL's in no known form is counted and kept, never an error: each rele
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from hpckit.errors import ParseError
@@ -59,7 +60,8 @@ class LogReader:
         self._seen: dict[Hashable, list[int]] = {}
         self._unknown: dict[str, list[int]] = {}
         self._hosts: dict[str, None] = {}
-        self._processes: dict[tuple[str | None, int | None], None] = {}
+        self._processes: dict[tuple[str, int | None], None] = {}
+        self._by_pid: dict[int, dict[str, None]] = {}
         self._lines = self._known = self._cut = self._other = 0
 
     def take(self, line: RawLine) -> bool:
@@ -67,7 +69,7 @@ class LogReader:
         said = nccl_lines(line) if "NCCL " in line.text else []
         self._cut += line.is_cut
         for one in said:
-            self._take_one(one)
+            self._take_one(replace(one, host=self._host(one)))
         is_one = bool(said) or self._take_error(line) or self._take_bare(line)
         self._other += not is_one
         return is_one
@@ -104,11 +106,24 @@ class LogReader:
             unknown=tuple(Seen(text, *at) for text, at in self._unknown.items()),
         )
 
+    def _host(self, line: NcclLine) -> str | None:
+        """The host, without another program's words that touch it where a newline was lost.
+
+        Behind another process's words only a host is believed that wrote before.
+        """
+        if line.host is None or line.pid is None or (line.host, line.pid) in self._processes:
+            return line.host
+        known = (one for one in self._by_pid.get(line.pid, ()) if line.host.endswith(one))
+        is_believed = not line.is_glued or line.host in self._hosts
+        return max(known, key=len, default=line.host if is_believed else None)
+
     def _take_one(self, line: NcclLine) -> None:
         self._lines += 1
         if line.host is not None:
             self._hosts[line.host] = None
             self._processes[line.host, line.pid] = None
+            if line.pid is not None:
+                self._by_pid.setdefault(line.pid, {})[line.host] = None
         text = line.text[:_MOST_CHARS]
         if line.is_warning:
             self._known += 1

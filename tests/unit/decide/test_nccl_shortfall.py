@@ -350,6 +350,13 @@ def test_virtual_nics_are_counted_by_name() -> None:
     assert "nics-uneven" in rules(lines(*made) + uses((4, 1, 4, 1)))
 
 
+def test_a_nic_across_one_cpu_is_a_note() -> None:
+    """Machines without PCIe switches have it by design; across two CPUs it is none."""
+    for types, severity in (("NVL/PHB", Severity.NOTE), ("NVL/SYS", Severity.WARNING)):
+        (one,) = found(lines(RING.format(channels=2, types=types)), TWO_NODES)
+        assert (one.rule, one.severity) == ("nic-path-far", severity)
+
+
 def test_a_plugin_that_a_variable_asks_for_is_missed() -> None:
     """NCCL_NET_PLUGIN names one, and NCCL fell back on its own network."""
     text = lines(

@@ -160,6 +160,12 @@ def net(how: str, **rest: object) -> Connection:
             ChannelCounts(host="n1", collective=16, nvls=8, p2p=32, p2p_per_peer=4),
         ),
         (
+            "comm:0x2bc1f840, nRanks:2, nNodes:1, coll channels:16 collnet channels:2, nvls"
+            " channels:8, p2p channels:32, p2p channels per peer:4",
+            "channels",
+            ChannelCounts(host="n1", collective=16, nvls=8, p2p=32, p2p_per_peer=4),
+        ),
+        (
             "comm 0x1d rank 5 nRanks 16 nNodes 2 localRanks 8 localRank 5 MNNVL 1",
             "shares",
             NodeShare(host="n1", ranks=16, nodes=2, local_ranks=8, is_mnnvl=True),
@@ -352,6 +358,13 @@ def test_what_became_of_a_plugin_is_told(text: str, kind: str, event: str, name:
             "Abort COMPLETE",
         ),
         (
+            "ncclCommInitRankConfig_impl comm 0x55 rank 2 nranks 8 cudaDev 7 nvmlDev 7 busId 3000"
+            " commId 0x49 - Init START",
+            7,
+            "0x49",
+            "Init START",
+        ),
+        (
             "[Rank 2] ncclCommInitRank comm 0x55 rank 2 nranks 8 cudaDev 7 nvmlDev 7 busId f2000"
             " commId 0x49 - Init START",
             7,
@@ -421,15 +434,31 @@ def test_the_host_is_found_behind_labels(before: str, host: str | None, processe
 
 
 def test_two_processes_in_one_line_are_two_lines() -> None:
-    """Where a newline was lost, what stands before the second host is the first's."""
+    """Where a newline was lost, what stands before the second's host is the first's."""
+    text = "b:3:4 [1] NCCL INFO cudaDriverVersion 12090\n"
+    text += "a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X\n"
+    found = parse_nccl_log(text)
+    assert [(one.what.host, one.what.name) for one in found.networks] == [("a", "IB"), ("b", "X")]
+
+
+def test_words_that_touch_a_host_are_not_part_of_it() -> None:
+    """A process that wrote before is known by its number; what was cut is of no known form."""
+    text = "gpu-1:5:5 [0] NCCL INFO cudaDriverVersion 12090\n"
+    text += "gpu-1:4:4 [1] NCCL INFO Using netwgpu-1:5:5 [0] NCCL INFO Using network IB\nork IB\n"
+    text += "50 %|####gpu-1:4:4 [1] NCCL INFO Using network IB\n"
+    found = parse_nccl_log(text)
+    assert found.hosts == ("gpu-1",)
+    assert [(one.what.host, one.count) for one in found.networks] == [("gpu-1", 2)]
+    assert [one.what for one in found.unknown] == ["Using"]
+
+
+def test_a_host_behind_another_s_words_is_not_believed_unless_it_wrote_before() -> None:
+    """Its first letters may be the end of those words."""
     found = parse_nccl_log(
         "a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X"
     )
-    assert (found.lines, found.hosts) == (2, ("a", "IBb"))
-    found = parse_nccl_log(
-        "a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X"
-    )
-    assert [(one.what.host, one.what.name) for one in found.networks] == [("a", "IB"), ("b", "X")]
+    assert found.hosts == ("a",)
+    assert [one.what.host for one in found.networks] == [None]
 
 
 def test_a_line_of_no_known_form_is_kept() -> None:
