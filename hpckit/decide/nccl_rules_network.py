@@ -43,7 +43,7 @@ OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
 def network_socket(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `network-socket`: traffic between nodes goes over TCP."""
     sockets = [one for one in facts.log.networks if one.what.name == SOCKET]
-    if not sockets or not facts.is_multi_node or facts.expected.nics == ():
+    if not sockets or not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
         return
     where = facts.where(one.what.host for one in sockets)
     yield Evidence(
@@ -51,6 +51,13 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
         first_line(sockets),
         _socket_severity(facts),
     )
+
+
+def _is_mnnvl(facts: RunFacts) -> bool:
+    """Whether NVLink joins the nodes and no connection goes over a network."""
+    transports = {one.what.transport for one in facts.log.connections}
+    is_joined = any(one.what.is_mnnvl for one in facts.log.shares)
+    return is_joined and bool(transports) and Transport.NET not in transports
 
 
 def _socket_severity(facts: RunFacts) -> Severity:

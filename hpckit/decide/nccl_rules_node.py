@@ -146,15 +146,16 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `channels-limited`: fewer than NICs, than NCCL's own search found, or by a variable."""
     counts = [one for one in facts.log.channels if one.what.collective > 0]
     if counts:
-        least = min(counts, key=lambda one: one.what.collective)
-        have = least.what.collective
+        # Of communicators of several sizes the largest has the most channels.
+        most = max(counts, key=lambda one: one.what.collective)
+        have = most.what.collective
         nics = max((len(one.what.nics) for one in facts.rdma_lists), default=0)
         found = max((one.what.channels for one in facts.log.graphs if _is_ring(one)), default=0)
         if facts.is_multi_node and have < nics:
-            yield Evidence(f"{counted(have, 'channel')} for {nics} NICs", least.line_no)
+            yield Evidence(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
         if have < found:
             yield Evidence(
-                f"{counted(have, 'channel')}, and NCCL's search found {found}", least.line_no
+                f"{counted(have, 'channel')}, and NCCL's search found {found}", most.line_no
             )
     for one, where in facts.settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
         yield Evidence(
@@ -173,14 +174,16 @@ def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
     """
     for host in facts.log.hosts:
         nics = _nics_of(facts, host)
-        sends = [
-            one
-            for one in facts.log.connections
-            if one.what.host == host and one.what.transport is Transport.NET and one.what.is_send
-        ]
+        sends = [one for one in facts.log.connections if _is_ring_send(one.what, host)]
         is_told = all(one.what.nic in nics for one in sends)
         if len(set(nics.values())) > 1 and sends and is_told and _is_whole(facts, host):
             yield from _uneven(host, nics, sends)
+
+
+def _is_ring_send(one: Connection, host: str) -> bool:
+    """Whether a connection leaves a host for rings and trees: sends of a program may be uneven."""
+    is_net = one.transport is Transport.NET and not one.is_point_to_point
+    return one.host == host and is_net and one.is_send is True
 
 
 def _nics_of(facts: RunFacts, host: str) -> dict[int | None, str]:

@@ -148,7 +148,8 @@ class Connection:
     """A rank's connection to another; `Seen.count` is the channels that use it.
 
     `how` is what follows the transport (`CUMEM/read`, `direct pointer`, `IB`); `nic` is the index
-    in the network's list. `is_send` is None where both ends are on one node.
+    in the network's list. `is_send` is None where both ends are on one node. `is_point_to_point`
+    where it is for sends and receives (connection 1), not for rings and trees.
     """
 
     host: str | None
@@ -159,6 +160,7 @@ class Connection:
     is_send: bool | None = None
     nic: int | None = None
     is_gdr: bool = False
+    is_point_to_point: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from hpckit.parse.nccl_line import NcclLine
 
 _PLACE: Final = r"\[[0-9a-fA-F]{1,16}\]"
 _ENDS: Final = rf"(?P<sender>{NUMBER}){_PLACE} -> (?P<receiver>{NUMBER}){_PLACE}"
-_CHANNEL: Final = rf"Channel [0-9]{{1,4}}(?:/[0-9]{{1,4}})? ?: {_ENDS}"
+_CHANNEL: Final = rf"Channel [0-9]{{1,4}}(?:/(?P<use>[0-9]{{1,4}}))? ?: {_ENDS}"
 _RCCL_END: Final = r"(?: comm 0x[0-9a-f]{1,16} nRanks [0-9]{1,7})?"
 _FLOAT: Final = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 _TYPE: Final = r"[A-Z0-9]{2,6}"
@@ -40,6 +40,7 @@ def _local(match: re.Match[str], line: NcclLine) -> Facts:
         receiver=int(match["receiver"]),
         transport=Transport(match["transport"]),
         how=match["how"],
+        is_point_to_point=match["use"] == "1",
     )
 
 
@@ -53,6 +54,7 @@ def _net(match: re.Match[str], line: NcclLine) -> Facts:
         is_send=match["end"] == "send",
         nic=int(match["nic"]),
         is_gdr="/GDRDMA" in match["rest"],
+        is_point_to_point=match["use"] == "1",
     )
 
 

@@ -340,6 +340,27 @@ def test_connections_of_nics_that_are_not_listed_say_nothing_of_uneven_nics() ->
     assert "nics-uneven" not in rules(text)
 
 
+def test_sends_of_the_program_may_be_uneven() -> None:
+    """Connections for sends and receives are where the program wants them."""
+    assert "nics-uneven" not in rules(uses((8, 2)).replace("/0 : 0[0]", "/1 : 0[0]"))
+
+
+def test_channels_of_a_small_communicator_are_not_held_against_a_large_one_s_search() -> None:
+    """A job has communicators of several sizes, and the largest shows what limits it."""
+    few = "2 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
+    many = "16 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
+    assert rules(lines(RING.format(channels=16, types="NVL/PIX"), many, few)) == []
+
+
+def test_nodes_that_nvlink_joins_need_no_network() -> None:
+    """In an NVLink domain of several nodes NCCL names a network and does not use it."""
+    share = "comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1"
+    over_nvlink = "Channel 00/0 : 3[3] -> 4[0] via P2P/MNNVL"
+    over_net = "Channel 00/0 : 4[0] -> 3[3] [receive] via NET/Socket/0"
+    assert rules(SOCKET + lines(share, over_nvlink)) == []
+    assert rules(SOCKET + lines(share, over_nvlink, over_net)) == ["network-socket"]
+
+
 def test_virtual_nics_are_counted_by_name() -> None:
     """A second list of the same NICs goes on counting, and is no other NIC."""
     made = [

@@ -225,7 +225,12 @@ def test_a_line_gives_the_fact_that_it_states(text: str, name: str, expected: ob
         (
             "Channel 00/1 : 0[0] -> 1[1] via P2P/indirect/2[2]",
             Connection(
-                host="n1", sender=0, receiver=1, transport=Transport.P2P, how="indirect/2[2]"
+                host="n1",
+                sender=0,
+                receiver=1,
+                transport=Transport.P2P,
+                how="indirect/2[2]",
+                is_point_to_point=True,
             ),
         ),
         (
