@@ -28,13 +28,13 @@ NETWORKS: Final = MappingProxyType(
         NetPlugin.TCPX: ("GPUDirectTCPX",),
         NetPlugin.TCPXO: ("FasTrak",),
         NetPlugin.GIB: ("gIB",),
-        NetPlugin.HPCX: ("IBext", "UCX", "NCCL RDMA Plugin", "SPCX"),
+        NetPlugin.HPCX: ("IBext", "UCX"),
     }
 )
 """How NCCL names a plugin's network, from its beginning; NONE is NCCL's own IB or Socket.
 
-Sources: aws-ofi-nccl, src/nccl_ofi_api.cpp; NVIDIA, nccl-rdma-sharp-plugins, src/ib_plugin.c
-(IBext, IBext_v8); Google Cloud, documents of GPUDirect-TCPX, -TCPXO and of gIB. Read 2026-11.
+Sources: aws-ofi-nccl, src/nccl_ofi_interface_nvidia.cpp and _neuron.cpp; NVIDIA,
+nccl-rdma-sharp-plugins (IBext_v8, UCX, UCX-RMA); Google Cloud, documents of GPUDirect-TCPX, -TCPXO and of gIB. Read 2026-11.
 """
 
 OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
