@@ -34,7 +34,8 @@ NETWORKS: Final = MappingProxyType(
 """How NCCL names a plugin's network, from its beginning; NONE is NCCL's own IB or Socket.
 
 Sources: aws-ofi-nccl, src/nccl_ofi_interface_nvidia.cpp and _neuron.cpp; NVIDIA,
-nccl-rdma-sharp-plugins (IBext_v8, UCX, UCX-RMA); Google Cloud, documents of GPUDirect-TCPX, -TCPXO and of gIB. Read 2026-11.
+nccl-rdma-sharp-plugins (IBext_v8, UCX, UCX-RMA); Google Cloud, documents of GPUDirect-TCPX, -TCPXO
+and of gIB. Read 2026-11.
 """
 
 OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
