@@ -1,0 +1,45 @@
+"""Why a run is slower than it should be: what was expected, and what a log shows instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hpckit.model.comm import NetPlugin
+from hpckit.model.node_finding import Severity
+
+
+class GpuTransport(StrEnum):
+    """What joins the GPUs of a node."""
+
+    NVLINK = "NVLink"
+    PCIE = "PCIe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRun:
+    """What a caller knows of the machine; None is what nobody knows, and no rule then guesses.
+
+    `nics` are the names of the NICs for jobs of a node, () where it has none.
+    """
+
+    nics: tuple[str, ...] | None = None
+    plugin: NetPlugin | None = None
+    gpu_transport: GpuTransport | None = None
+    is_multi_node: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinding:
+    """One thing that explains lower bandwidth: `because` has the figures, `fix` what to do.
+
+    `rule` is the name of the rule, `source` the document it stands on, `line_no` the first line of
+    the file that shows it, None where that is what no line says.
+    """
+
+    rule: str
+    severity: Severity
+    because: str
+    fix: str
+    source: str
+    line_no: int | None = None

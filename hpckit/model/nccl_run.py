@@ -1,0 +1,134 @@
+"""What nccl-tests measured, and what NCCL logged of the same run.
+
+Words are those of nccl-tests (src/util.cu) and of NCCL. Bandwidth is in bytes a second, where
+nccl-tests prints units of 10^9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from hpckit.model.comm import NcclVersion
+from hpckit.model.nccl_log import NcclLog
+
+COLLECTIVES: Final = MappingProxyType(
+    {
+        "all_reduce": "AllReduce",
+        "all_gather": "AllGather",
+        "reduce_scatter": "ReduceScatter",
+        "broadcast": "Broadcast",
+        "reduce": "Reduce",
+        "alltoall": "AllToAll",
+        "alltoallv": "AllToAllv",
+        "gather": "Gather",
+        "scatter": "Scatter",
+        "sendrecv": "SendRecv",
+        "hypercube": "HyperCube",
+    }
+)
+"""Name of a program without `_perf` → the collective in NCCL's words. Source: nccl-tests, src."""
+
+PLATEAU_SPAN: Final = 4
+"""Rows within this factor of the largest size show the plateau."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusbwFigures:
+    """One measurement: `wrong` is None where results were not checked (`N/A`)."""
+
+    time_s: float
+    algbw_bytes_per_s: float
+    busbw_bytes_per_s: float
+    wrong: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusbwRow:
+    """One size; a placement that was not measured is None.
+
+    `type`, `redop` and `root` are None where the layout has no such column; `root` is -1 where
+    there is none, as nccl-tests prints it.
+    """
+
+    size_bytes: int
+    elements: int
+    type: str | None = None
+    redop: str | None = None
+    root: int | None = None
+    out_of_place: BusbwFigures | None = None
+    in_place: BusbwFigures | None = None
+    line_no: int = 1
+
+    @property
+    def figures(self) -> tuple[BusbwFigures, ...]:
+        """What was measured, out of place first."""
+        return tuple(one for one in (self.out_of_place, self.in_place) if one is not None)
+
+    @property
+    def busbw_bytes_per_s(self) -> float | None:
+        """The better of both placements."""
+        return max((one.busbw_bytes_per_s for one in self.figures), default=None)
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of both placements, those that were checked."""
+        return sum(one.wrong or 0 for one in self.figures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankDevice:
+    """One rank as the header names it; `bus` is `0000:07:00`, or `0x07` of older ones."""
+
+    rank: int
+    pid: int
+    host: str
+    device: int
+    bus: str
+    gpu: str
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclTest:
+    """One program of nccl-tests; None is what its output does not say.
+
+    `collective_unknown` is why there is no collective. `unread` counts lines in the table that are
+    no whole row. `environment` are NCCL's variables as the JSON output lists them.
+    """
+
+    program: str | None = None
+    collective: str | None = None
+    collective_unknown: str | None = None
+    version: str | None = None
+    library: NcclVersion | None = None
+    ranks: tuple[RankDevice, ...] = ()
+    rows: tuple[BusbwRow, ...] = ()
+    average_busbw_bytes_per_s: float | None = None
+    out_of_bounds: int | None = None
+    most_bytes: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    unread: int = 0
+    line_no: int = 1
+
+    @property
+    def plateau_bytes_per_s(self) -> float | None:
+        """The best bus bandwidth of the sizes within PLATEAU_SPAN of the largest."""
+        most = max((row.size_bytes for row in self.rows), default=0)
+        large = (row for row in self.rows if row.size_bytes * PLATEAU_SPAN >= most > 0)
+        found = (row.busbw_bytes_per_s for row in large)
+        return max((one for one in found if one is not None), default=None)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Nodes of its ranks, in their order."""
+        return tuple(dict.fromkeys(rank.host for rank in self.ranks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclRun:
+    """What one file tells: the tests in their order, and NCCL's log where it has lines of it."""
+
+    tests: tuple[NcclTest, ...] = ()
+    log: NcclLog | None = None

@@ -1,0 +1,131 @@
+"""A run of NCCL for people: what was measured beside what was predicted, what was used, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from hpckit.model.nccl_finding import RunFinding
+from hpckit.model.nccl_log import NcclLog
+from hpckit.model.nccl_run import NcclRun, NcclTest
+from hpckit.model.node_finding import Severity
+from hpckit.model.words import counted
+from hpckit.report.line import Line, Style, wrapped
+from hpckit.report.nccl_used import SUBSYSTEMS, used_rows
+from hpckit.report.node_notes import labelled, next_lines, words_of
+from hpckit.units import short_bytes
+
+NARROWEST: Final = 40
+_GB: Final = 1e9
+_MOST_FINDINGS: Final = 12
+_LABELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
+_STYLES: Final = {
+    Severity.ERROR: Style.ERROR,
+    Severity.WARNING: Style.WARNING,
+    Severity.NOTE: Style.NOTE,
+}
+_NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+def nccl_run_lines(
+    run: NcclRun,
+    findings: Sequence[RunFinding],
+    *,
+    predicted: Mapping[str, float] = _NOTHING,
+    width: int = 80,
+) -> list[Line]:
+    """The screen in lines of at most `width` columns (40 or more).
+
+    `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`).
+    """
+    width = max(width, NARROWEST)
+    title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
+    lines = [Line(text=text, style=Style.TITLE) for text in title]
+    for test in run.tests:
+        lines += labelled("measured", words_of(_measured(test, predicted)), width, Style.PLAIN)
+    if run.log is not None:
+        for label, words in used_rows(run.log):
+            style = Style.FAINT if label == "unknown" else Style.PLAIN
+            lines += _row(label, words, width, style)
+        lines += _unread(run.log, width)
+    for one in findings[:_MOST_FINDINGS]:
+        lines += _finding_lines(one, width)
+    left = len(findings) - _MOST_FINDINGS
+    if left > 0:
+        lines.append(Line(text=f"… {left} more: --json has them all", style=Style.FAINT))
+    return [*lines, *next_lines(list(_next(run, findings)))]
+
+
+def _row(label: str, words: str, width: int, style: Style) -> list[Line]:
+    """A label may be as wide as the gap; it then stands with one blank more."""
+    shown = label if len(label) < len("findings ") else f"{label} "
+    return labelled(shown, words_of(words), width, style)
+
+
+def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
+    """How many findings, then what ran."""
+    grave = [one for one in findings if one.severity is not Severity.NOTE]
+    notes = len(findings) - len(grave)
+    yield counted(len(grave), "finding") if grave else "nothing odd"
+    if notes:
+        yield counted(notes, "note")
+    ranks = (run.log.ranks if run.log else None) or max(
+        (len(test.ranks) for test in run.tests), default=0
+    )
+    nodes = (run.log.nodes if run.log else None) or max(
+        (len(test.hosts) for test in run.tests), default=0
+    )
+    if ranks:
+        yield counted(ranks, "rank") + (f" on {counted(nodes, 'node')}" if nodes else "")
+    releases = (
+        [f"{one.what.library.value} {one.what.text}" for one in run.log.versions]
+        if (run.log)
+        else [f"NCCL {test.library}" for test in run.tests if test.library]
+    )
+    yield from dict.fromkeys(releases)
+
+
+def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
+    name = test.collective or test.program or "a collective that the output does not name:"
+    plateau = test.plateau_bytes_per_s
+    if plateau is None:
+        return f"{name}: no bandwidth"
+    most = max(row.size_bytes for row in test.rows)
+    words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, to {short_bytes(most)}"
+    wanted = predicted.get(test.collective or "")
+    if not wanted:
+        return words
+    share = 100 * plateau / wanted
+    return f"{words} · predicted {wanted / _GB:.4g} GB/s: {share:.0f} % of it"
+
+
+def _unread(log: NcclLog, width: int) -> list[Line]:
+    parts = []
+    if log.unknown_lines:
+        first = f", the first line {log.unknown[0].line_no}" if log.unknown else ""
+        count = counted(log.unknown_lines, "line")
+        parts.append(f"{count} of NCCL in no form that hpckit knows{first}")
+    if log.cut_lines:
+        parts.append(f"{counted(log.cut_lines, 'line')} too long to read whole")
+    return labelled("not read", words_of("; ".join(parts)), width, Style.FAINT) if parts else []
+
+
+def _finding_lines(one: RunFinding, width: int) -> list[Line]:
+    at = (f"(line {one.line_no})",) if one.line_no is not None else ()
+    style = _STYLES[one.severity]
+    return [
+        *labelled(
+            _LABELS[one.severity], (*words_of(f"{one.rule}: {one.because}"), *at), width, style
+        ),
+        *labelled("", words_of(f"fix: {one.fix}"), width, Style.FAINT),
+    ]
+
+
+def _next(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
+    if run.log is None or not run.log.networks:
+        yield f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} COMMAND"
+    if not run.tests:
+        yield "all_reduce_perf -b 8M -e 8G -f 2"
+    if any(one.severity is not Severity.NOTE for one in findings):
+        yield "hpckit inspect"
