@@ -36,6 +36,11 @@ def seen_node(topology: NodeTopology) -> SeenNode:
     )
 
 
+def job_nics(topology: NodeTopology) -> tuple[str, ...]:
+    """The names of the NICs for jobs, as far as their roles are known."""
+    return tuple(nic.name for nic in topology.nics if nic.role is NicRole.COMPUTE)
+
+
 def _traits(topology: NodeTopology) -> Iterable[Trait]:
     if _domain(topology):
         yield Trait.DOMAIN_DOWN
