@@ -1,0 +1,191 @@
+"""What is wrong with settings of communication, by the rules of the `comm_lint_*` tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from hpckit.decide.comm_lint_efa import EFA_RULES
+from hpckit.decide.comm_lint_ib import IB_RULES
+from hpckit.decide.comm_lint_launch import LAUNCH_RULES
+from hpckit.decide.comm_lint_mpi import MPI_RULES
+from hpckit.decide.comm_lint_nccl import NCCL_RULES
+from hpckit.decide.comm_lint_rccl import RCCL_RULES
+from hpckit.decide.comm_lint_releases import RELEASE_RULES
+from hpckit.decide.comm_lint_rule import (
+    LintRule,
+    Match,
+    Named,
+    Scene,
+    Setting,
+    match_of,
+    setting_of,
+)
+from hpckit.decide.comm_lint_sockets import SOCKET_RULES
+from hpckit.decide.comm_lint_transport import TRANSPORT_RULES
+from hpckit.model.comm import CommLibrary, NcclVersion
+from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LintFinding
+from hpckit.model.node_finding import Severity
+from hpckit.model.node_words import visible
+
+FAMILIES: Final = (
+    ("NCCL", NCCL_RULES),
+    ("Paths between GPUs, and to the network", TRANSPORT_RULES),
+    ("InfiniBand and RoCE", IB_RULES),
+    ("Sockets", SOCKET_RULES),
+    ("EFA and libfabric", EFA_RULES),
+    ("Launch and visible GPUs", LAUNCH_RULES),
+    ("RCCL and ROCm", RCCL_RULES),
+    ("UCX and MPI", MPI_RULES),
+    ("Releases and names", RELEASE_RULES),
+)
+LINT_RULES: Final = tuple(rule for _, rules in FAMILIES for rule in rules)
+_LONGEST: Final = 80
+_PAGE: Final = """\
+<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
+# What hpckit finds wrong with communication settings
+
+`hpckit tune --lint FILE` reads a shell or sbatch script, what `env` printed, a job file or an
+nccl.conf, and runs nothing of it. An error: jobs fail, or do not what the line says. A warning: it
+works, and worse than without. A note: useless, or worth a look. A rule that holds on some releases
+of NCCL alone gives a note where the release is not known.
+
+{families}"""
+
+
+def lint_settings(
+    assignments: Iterable[Assignment],
+    options: Iterable[LaunchOption] = (),
+    *,
+    nccl: NcclVersion | None = None,
+    library: CommLibrary | None = None,
+    facts: LintFacts | None = None,
+    rules: Sequence[LintRule] = LINT_RULES,
+) -> tuple[LintFinding, ...]:
+    """What is wrong with these settings, by line; on one line the gravest first.
+
+    What is not known (None) is not assumed: a rule that needs it is silent, or gives a note.
+    """
+    said: list[Assignment | LaunchOption] = [*assignments, *options]
+    settings = [setting_of(one) for one in said]
+    by_name: dict[str, list[Setting]] = {}
+    for one in settings:
+        by_name.setdefault(one.name, []).append(one)
+    named = {name: Named(group) for name, group in by_name.items()}
+    scene = Scene(by_name=named, nccl=nccl, library=library, facts=facts or LintFacts())
+    chosen = _Chosen(rules)
+    found: dict[tuple[str, int, str], LintFinding] = {}
+    for one in settings:
+        for finding in _findings(one, scene, chosen):
+            found.setdefault((finding.rule, finding.line, finding.name), finding)
+    return tuple(sorted(found.values(), key=_place))
+
+
+class _Chosen:
+    """Rules by the names that they are about."""
+
+    def __init__(self, rules: Sequence[LintRule]) -> None:
+        self._exact: dict[str, list[LintRule]] = {}
+        self._open = [rule for rule in rules if rule.beginnings]
+        for rule in rules:
+            for name in rule.exact_names:
+                self._exact.setdefault(name, []).append(rule)
+
+    def about(self, name: str) -> Iterator[LintRule]:
+        exact = self._exact.get(name, [])
+        yield from exact
+        for rule in self._open:
+            if name.startswith(rule.beginnings) and rule not in exact:
+                yield rule
+
+
+def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
+    """What is wrong with one setting; fallbacks speak where nothing else does."""
+    about = list(rules.about(one.name))
+    held = [
+        _finding(rule, one, match)
+        for rule in about
+        if not rule.is_fallback and (match := match_of(rule, one, scene)) is not None
+    ]
+    yield from held
+    if held:
+        return
+    for rule in about:
+        match = match_of(rule, one, scene) if rule.is_fallback else None
+        if match is not None:
+            yield _finding(rule, one, match)
+            return
+
+
+def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
+    seen = match.seen
+    words = {
+        "name": visible(one.name, _LONGEST),
+        "value": visible(one.value or "", _LONGEST),
+        "other": visible(match.other.text, 2 * _LONGEST) if match.other else "",
+        "seen": visible(seen.words, 4 * _LONGEST),
+        "do": visible(seen.do, 4 * _LONGEST),
+    }
+    because = rule.because.format(**words)
+    bounds = [
+        text
+        for text in (
+            f"from NCCL {rule.since} on" if rule.since else "",
+            f"before NCCL {rule.before}" if rule.before else "",
+        )
+        if text
+    ]
+    if bounds:
+        because = f"{' and '.join(bounds)}: {because}"
+    return LintFinding(
+        rule=rule.rule,
+        line=one.line,
+        severity=rule.severity if seen.is_sure else Severity.NOTE,
+        name=one.name,
+        because=because,
+        fix=rule.fix.format(**words),
+        since=seen.since or rule.since,
+        source=rule.source,
+        date=rule.date,
+    )
+
+
+def _place(finding: LintFinding) -> tuple[int, int, str, str]:
+    return (finding.line, -finding.severity.rank, finding.name, finding.rule)
+
+
+def comm_lint_page() -> str:
+    """The reference page docs/reference/lint-rules.md."""
+    return _PAGE.format(families="\n".join(_family(title, rules) for title, rules in FAMILIES))
+
+
+def _family(title: str, rules: Sequence[LintRule]) -> str:
+    head = "| Rule | About | Severity | Why | What to do | Source |\n|---|---|---|---|---|---|"
+    ordered = sorted(rules, key=lambda rule: -rule.severity.rank)
+    return "\n".join([f"## {title}\n", head, *map(_row, ordered), ""])
+
+
+def _row(rule: LintRule) -> str:
+    about = ", ".join(f"`{name}`" for name in rule.names)
+    bounds = [
+        text
+        for text in (
+            f"from NCCL {rule.since} on" if rule.since else "",
+            f"before NCCL {rule.before}" if rule.before else "",
+        )
+        if text
+    ]
+    why = _generic(rule.because)
+    if bounds:
+        why = f"{' and '.join(bounds)}: {why}"
+    cells = (
+        f"`{rule.rule}`", about, rule.severity.value, why, _generic(rule.fix),
+        f"{rule.source} ({rule.date})",
+    )  # fmt: skip
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _generic(text: str) -> str:
+    """A sentence of a rule without a case."""
+    words = {"name": "NAME", "value": "VALUE", "other": "the other", "seen": "…", "do": "…"}
+    return text.format(**words)

@@ -1,0 +1,276 @@
+"""What a rule about settings of communication is, and what its test sees.
+
+A rule is a row of data: which variable, which value, beside which other, on which releases and
+where. Only what no pattern can say has a test.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import accumulate
+from math import inf
+from typing import Final, NamedTuple
+
+from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
+from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, SettingForm
+from hpckit.model.node_finding import Severity
+
+ENV_RST: Final = "NCCL user guide, env.rst"
+LINT_DATE: Final = "2026-11"
+MOST_BESIDE: Final = 256
+"""Of how many settings of one name that stand beside another each is looked at."""
+
+
+class Held(Enum):
+    """Whether something holds for a release of NCCL; `MAYBE` where the release is not known."""
+
+    YES = "yes"
+    NO = "no"
+    MAYBE = "maybe"
+
+
+def held_from(version: NcclVersion | None, release: str | None) -> Held:
+    """Whether a release is `release` or later; a line without its last number may be either."""
+    if release is None:
+        return Held.YES
+    if version is None:
+        return Held.MAYBE
+    first = NcclVersion.of(release)
+    is_line = version.micro == 0 and (version.major, version.minor) == (first.major, first.minor)
+    if is_line and first.micro:
+        return Held.MAYBE
+    return Held.YES if version >= first else Held.NO
+
+
+def held_before(version: NcclVersion | None, release: str | None) -> Held:
+    """Whether a release is earlier than `release`."""
+    opposite = {Held.YES: Held.NO, Held.NO: Held.YES, Held.MAYBE: Held.MAYBE}
+    return Held.YES if release is None else opposite[held_from(version, release)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A variable, or an option with its dashes, and the lines on which it stands."""
+
+    name: str
+    value: str | None
+    line: int
+    until_line: int | None
+    form: SettingForm | None
+    program: str | None = None
+
+    def meets(self, other: Setting) -> bool:
+        """Whether some command sees both."""
+        return (other.until_line is None or self.line <= other.until_line) and (
+            self.until_line is None or other.line <= self.until_line
+        )
+
+    @property
+    def is_of_one_command(self) -> bool:
+        """Whether it stands for one command alone."""
+        is_option = self.form is None or self.form is SettingForm.OPTION
+        return self.form is SettingForm.PREFIX or (is_option and self.until_line is not None)
+
+    @property
+    def text(self) -> str:
+        """How it is named beside another: `A=b on line 3`."""
+        said = self.name if self.value is None else f"{self.name}={self.value}"
+        return f"{said} on line {self.line}"
+
+
+def setting_of(one: Assignment | LaunchOption) -> Setting:
+    """A variable or an option as rules see it."""
+    is_option = isinstance(one, LaunchOption)
+    return Setting(
+        name=f"--{one.name}" if isinstance(one, LaunchOption) else one.name,
+        value=one.value,
+        line=one.line,
+        until_line=one.until_line,
+        form=None if isinstance(one, LaunchOption) else one.form,
+        program=one.program if is_option and isinstance(one, LaunchOption) else None,
+    )
+
+
+class Named:
+    """The settings of one name, by line; those of one command apart from those that last."""
+
+    def __init__(self, settings: Sequence[Setting]) -> None:
+        brief = [one for one in settings if one.is_of_one_command]
+        lasting = [one for one in settings if not one.is_of_one_command]
+        self.settings = tuple(settings)
+        self._groups = tuple(_Group(group) for group in (lasting, brief) if group)
+
+    def meeting(self, one: Setting) -> Iterator[Setting]:
+        """Those that stand together with another setting; of very many the first."""
+        for group in self._groups:
+            yield from group.meeting(one)
+
+
+class _Group:
+    """Settings of one name in the order of their lines."""
+
+    def __init__(self, settings: Sequence[Setting]) -> None:
+        self._settings = sorted(settings, key=lambda one: one.line)
+        self._lines = [one.line for one in self._settings]
+        ends = (inf if one.until_line is None else one.until_line for one in self._settings)
+        self._ends = list(accumulate(ends, max))
+
+    def meeting(self, one: Setting) -> Iterator[Setting]:
+        first = bisect_left(self._ends, one.line)
+        last = bisect_right(self._lines, inf if one.until_line is None else one.until_line)
+        near = self._settings[first : min(last, first + MOST_BESIDE)]
+        return (other for other in near if one.meets(other))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All settings of a file, by name, and where they are to hold."""
+
+    by_name: Mapping[str, Named]
+    nccl: NcclVersion | None
+    library: CommLibrary | None
+    facts: LintFacts
+
+    def beside(self, one: Setting, name: str) -> Iterator[Setting]:
+        """The settings of another name that stand together with this one."""
+        named = self.by_name.get(name)
+        return iter(()) if named is None else named.meeting(one)
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes the job has: as the facts say, else as sbatch is told; None if neither."""
+        if self.facts.nodes is not None or "--nodes" not in self.by_name:
+            return self.facts.nodes
+        options = self.by_name["--nodes"].settings[:MOST_BESIDE]
+        said = {one.value for one in options if one.program == "sbatch"}
+        count = said.pop() if len(said) == 1 else None
+        return int(count) if count is not None and re.fullmatch(r"\d{1,6}", count) else None
+
+
+class Seen(NamedTuple):
+    """What a test saw, for `{seen}`, and what to do, for `{do}`.
+
+    Where `is_sure` is False the finding is a note. `since` is the release that matters.
+    """
+
+    words: str = ""
+    do: str = ""
+    since: str | None = None
+    is_sure: bool = True
+
+
+Test = Callable[[Setting, Scene], Seen | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintRule:
+    """One thing that may be wrong with a setting.
+
+    `names` are variables, or options with their dashes; `*` at the end stands for any rest.
+    `value` is a pattern for the whole value in any case, None for any value and for one that the
+    shell computes. `beside` is (another name, a pattern for its value or None) that must stand
+    with it, `without` a name that must not. `since` and `before` bound the releases of NCCL on
+    which the rule holds; where the release is not known, the finding is a note. `nodes` is
+    "one", "many", or "not one", which holds too where nobody says how many. In `because` and
+    `fix`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was found. Where
+    `is_fallback`, it is told where no other rule speaks.
+    """
+
+    rule: str
+    names: tuple[str, ...]
+    severity: Severity
+    because: str
+    fix: str
+    source: str
+    date: str = LINT_DATE
+    value: str | None = None
+    beside: tuple[str, str | None] | None = None
+    without: str | None = None
+    since: str | None = None
+    before: str | None = None
+    library: CommLibrary | None = None
+    plugins: tuple[NetPlugin, ...] = ()
+    nodes: str | None = None
+    is_vm: bool | None = None
+    forms: tuple[SettingForm, ...] = ()
+    test: Test | None = None
+    is_fallback: bool = False
+
+    @property
+    def exact_names(self) -> tuple[str, ...]:
+        """The names that stand for themselves alone."""
+        return tuple(name for name in self.names if not name.endswith("*"))
+
+    @property
+    def beginnings(self) -> tuple[str, ...]:
+        """The beginnings of names whose rest is free."""
+        return tuple(name[:-1] for name in self.names if name.endswith("*"))
+
+
+class Match(NamedTuple):
+    """That a rule holds for a setting: what a test saw, and the other setting of a pair."""
+
+    seen: Seen
+    other: Setting | None
+
+
+def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
+    """Whether a rule that is about this name holds for a setting; None where it does not."""
+    if not _has_value(rule.value, one.value) or not _is_here(rule, one, scene):
+        return None
+    other = _other(rule, one, scene)
+    if (rule.beside is not None and other is None) or (
+        rule.without is not None and any(scene.beside(one, rule.without))
+    ):
+        return None
+    held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
+    if Held.NO in held:
+        return None
+    seen = Seen() if rule.test is None else rule.test(one, scene)
+    if seen is None:
+        return None
+    return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)
+
+
+def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:
+    """Whether the place is the rule's: library, plugin, nodes, machine and way of setting."""
+    facts, nodes = scene.facts, scene.nodes
+    wanted = {
+        None: True,
+        "one": nodes == 1,
+        "many": nodes is not None and nodes > 1,
+        "not one": nodes != 1,
+    }
+    return (
+        (rule.library is None or rule.library is scene.library)
+        and (not rule.plugins or facts.plugin in rule.plugins)
+        and wanted[rule.nodes]
+        and (rule.is_vm is None or rule.is_vm is facts.is_vm)
+        and (not rule.forms or one.form in rule.forms)
+    )
+
+
+def _other(rule: LintRule, one: Setting, scene: Scene) -> Setting | None:
+    """The setting beside which the rule holds, the first of several."""
+    if rule.beside is None:
+        return None
+    name, pattern = rule.beside
+    return next(
+        (other for other in scene.beside(one, name) if _has_value(pattern, other.value)), None
+    )
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE | re.ASCII | re.DOTALL)
+
+
+def _has_value(pattern: str | None, value: str | None) -> bool:
+    if pattern is None:
+        return True
+    return value is not None and _pattern(pattern).fullmatch(value.strip()) is not None

@@ -1,0 +1,118 @@
+"""What the options of sbatch, srun, mpirun and container engines set for the ranks.
+
+Sources: sbatch(1) and srun(1), `--export`; mpirun(1) of Open MPI, `-x` and `--mca`; mpiexec of
+MPICH and Intel MPI, `-genv` and `-env`; docker-run(1), `--env`; apptainer-exec(1), `--env`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hpckit.model.comm_lint import LaunchOption
+from hpckit.parse.shell_words import Word
+
+STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
+MPI_LAUNCHERS: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
+CONTAINERS: Final = ("docker", "podman", "apptainer", "singularity")
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
+_SHORT_ALONE: Final = frozenset("lusvqOKkEbQXHWZ")
+_LONG_ALONE: Final = frozenset(
+    ("exclusive", "overlap", "unbuffered", "label", "exact", "kill-on-bad-exit", "no-kill", "pty",
+     "verbose", "quiet", "multi-prog", "oversubscribe", "spread-job", "contiguous", "requeue",
+     "no-requeue", "overcommit", "parsable", "test-only", "wait-for-children", "use-min-nodes",
+     "get-user-env", "propagate", "no-container-mount-home", "container-writable", "preserve-env")
+)  # fmt: skip
+_KEPT: Final = frozenset(
+    ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
+     "ntasks-per-node", "ntasks", "nodes")
+)  # fmt: skip
+
+
+class Pair(NamedTuple):
+    """A variable and its value, None where the shell computes it; `is_longer` for `A+=b`."""
+
+    name: str
+    value: str | None
+    line: int
+    is_longer: bool = False
+
+
+def launch_options(
+    program: str, words: Sequence[Word], until_line: int | None
+) -> tuple[list[LaunchOption], Sequence[Word]]:
+    """The options that bear on communication, and the command behind them."""
+    found: list[LaunchOption] = []
+    at = 0
+    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+        name, value, step = _option(words, at)
+        if name in _KEPT:
+            found.append(
+                LaunchOption(
+                    program=program,
+                    name=name,
+                    value=value,
+                    line=words[at].line,
+                    until_line=until_line,
+                )
+            )
+        at += step
+    return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
+
+
+def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
+    """One option's long name, its value, and how many words it takes."""
+    word = words[at]
+    following = words[at + 1] if at + 1 < len(words) else None
+    next_value = following.text if following is not None and following.is_plain else None
+    if not word.text.startswith("--"):
+        name = _SHORT.get(word.text[1:2], word.text[1:2])
+        if word.text[2:]:
+            return name, word.text[2:].removeprefix("=") if word.is_plain else None, 1
+        return (name, None, 1) if name in _SHORT_ALONE else (name, next_value, 2)
+    name, equals, value = word.text[2:].partition("=")
+    if equals:
+        return name, value if word.is_plain else None, 1
+    return (name, None, 1) if name in _LONG_ALONE else (name, next_value, 2)
+
+
+def exported_pairs(option: LaunchOption) -> Iterator[Pair]:
+    """The variables in `--export=ALL,A=b`."""
+    if option.name != "export" or option.value is None:
+        return
+    for part in option.value.split(","):
+        name, equals, value = part.partition("=")
+        if equals and _NAME.fullmatch(name):
+            yield Pair(name, value.strip("'\""), option.line)
+
+
+def mpi_pairs(words: Sequence[Word]) -> Iterator[Pair]:
+    """The variables in `-x A=b`, `-genv A b`, `-env A b` and `--mca name value`."""
+    for at, word in enumerate(words):
+        rest = words[at + 1 : at + 3]
+        if word.text == "-x" and rest:
+            yield from _pair(rest[0])
+        elif word.text in ("-genv", "-env") and len(rest) > 1 and _NAME.fullmatch(rest[0].text):
+            yield Pair(rest[0].text, rest[1].text if rest[1].is_plain else None, word.line)
+        elif word.text in ("--mca", "-mca") and len(rest) > 1 and _NAME.fullmatch(rest[0].text):
+            value = rest[1].text if rest[1].is_plain else None
+            yield Pair(f"OMPI_MCA_{rest[0].text}", value, word.line)
+
+
+def container_pairs(words: Sequence[Word]) -> Iterator[Pair]:
+    """The variables in `-e A=b` and `--env=A=b`."""
+    for at, word in enumerate(words):
+        if word.text in ("-e", "--env") and at + 1 < len(words):
+            yield from _pair(words[at + 1])
+        elif word.text.startswith("--env="):
+            text = word.text.removeprefix("--env=")
+            yield from _pair(word._replace(text=text))
+
+
+def _pair(word: Word) -> Iterator[Pair]:
+    name, equals, value = word.text.partition("=")
+    if equals and _NAME.fullmatch(name):
+        yield Pair(name, value if word.is_plain else None, word.line)

@@ -1,0 +1,296 @@
+"""Variables that a shell script sets, and what it tells sbatch, srun and mpirun; never executed.
+
+Sources: bash(1) (SIMPLE COMMANDS, SHELL BUILTIN COMMANDS), csh(1) (setenv), sbatch(1), srun(1),
+mpirun(1) of Open MPI, mpiexec of MPICH and Intel MPI, docker-run(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import Final
+
+from hpckit.model.comm_lint import Assignment, LaunchOption, SettingForm, Settings, SettingsKind
+from hpckit.parse.launch_words import (
+    CONTAINERS,
+    MPI_LAUNCHERS,
+    STEP_LAUNCHERS,
+    Pair,
+    container_pairs,
+    exported_pairs,
+    launch_options,
+    mpi_pairs,
+)
+from hpckit.parse.shell_words import Directive, Sign, Word, shell_words
+
+_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
+_FALLBACK: Final = re.compile(
+    r"\"?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*):?[-=](?P<value>[^$`\\{}]*)\}\"?", re.ASCII
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_DEEPEST: Final = 8
+_BRANCHES: Final = frozenset(
+    ("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "{", "}")
+)
+_LISTS: Final = frozenset(("for", "case", "select", "function", "[[", "foreach", "switch"))
+_BEFORE: Final = frozenset(("!", "time", "exec", "nohup", "command", "builtin", "sudo"))
+_QUIET: Final = frozenset(
+    ("cd", "echo", "module", "ml", "set", "source", ".", "shopt", "ulimit", "umask", "mkdir", ":",
+     "export", "declare", "typeset", "local", "readonly", "unset", "setenv", "unsetenv", "printf")
+)  # fmt: skip
+
+
+def parse_shell(text: str, tool: str) -> Settings:
+    """What a script sets. Raises ParseError for a quote or a bracket that is never closed."""
+    script = _Script()
+    words: list[Word] = []
+    for token in shell_words(text, tool):
+        if isinstance(token, Word):
+            words.append(token)
+        elif isinstance(token, Directive):
+            script.directive(token)
+        elif isinstance(token, Sign):
+            script.command(words, token.line)
+            words = []
+    script.command(words, words[-1].line if words else 0)
+    return script.settings()
+
+
+def plain_assignment(word: Word) -> Pair | None:
+    """The variable that a word such as `A=b` sets, and its value; None for any other word.
+
+    `${A:-b}` is `b`: what A is where nobody else has set it.
+    """
+    match = _ASSIGNED.match(word.raw)
+    if match is None:
+        return None
+    if match[2]:
+        return Pair(match[1], None, word.line, is_longer=True)
+    fallback = _FALLBACK.fullmatch(word.raw, match.end())
+    if fallback and fallback["name"] == match[1]:
+        return Pair(match[1], fallback["value"].strip("\"'"), word.line)
+    return Pair(match[1], word.text[match.end() :] if word.is_plain else None, word.line)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An assignment whose end is not known yet; `step` is how many commands came before it."""
+
+    name: str
+    value: str | None
+    line: int
+    form: SettingForm
+    step: int
+    until_line: int | None = None
+    is_gone: bool = False
+
+
+class _Script:
+    """A script command by command: what stands, and what has been told to the launchers."""
+
+    def __init__(self) -> None:
+        self._found: list[_Open] = []
+        self._standing: dict[str, _Open] = {}
+        self._options: list[LaunchOption] = []
+        self._step = 0
+        self._exports_all = False
+        self._exported: set[str] = set()
+        self._end_line = 0
+        self._depth = 0
+        self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
+            **dict.fromkeys(("export", "readonly"), self._export),
+            **dict.fromkeys(("declare", "typeset", "local"), self._declare),
+            **dict.fromkeys(("unset", "unsetenv"), self._unset),
+            **dict.fromkeys(STEP_LAUNCHERS, self._launch),
+            **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
+            **dict.fromkeys(CONTAINERS, self._container),
+            "setenv": self._setenv,
+            "set": self._set,
+            ":": self._colon,
+            "env": self._env,
+        }
+
+    def settings(self) -> Settings:
+        """What was found, in the order of the lines."""
+        assignments = tuple(
+            Assignment(
+                name=one.name,
+                value=one.value,
+                line=one.line,
+                form=one.form,
+                until_line=one.until_line,
+            )
+            for one in sorted(self._found, key=lambda one: one.line)
+            if not one.is_gone
+        )
+        return Settings(
+            kind=SettingsKind.SCRIPT, assignments=assignments, options=tuple(self._options)
+        )
+
+    def directive(self, directive: Directive) -> None:
+        """An `#SBATCH` line; Slurm reads those before the first command."""
+        if self._step:
+            return
+        words = [
+            Word(part.strip("'\""), part, directive.line, is_plain=True)
+            for part in directive.text.split(" #", 1)[0].split()
+        ]
+        options, _ = launch_options("sbatch", words, None)
+        self._options += options
+        for option in options:
+            for pair in exported_pairs(option):
+                self._add(pair, SettingForm.OPTION, None)
+
+    def command(self, words: Sequence[Word], end_line: int) -> None:
+        """One simple command with the variables before it."""
+        self._end_line = end_line
+        self._depth = 0
+        start = 0
+        while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
+            self._step += words[start].raw in _BRANCHES
+            start += 1
+        words = words[start:]
+        if not words or words[0].raw in _LISTS:
+            return
+        pairs, words = _leading(words)
+        if not words:
+            for pair in pairs:
+                self._plain(pair)
+            return
+        for pair in pairs:
+            self._add(pair, SettingForm.PREFIX, end_line)
+        self._run(words)
+
+    def _run(self, words: Sequence[Word]) -> None:
+        """A command without what stands before it."""
+        first = words[0].text if words[0].is_plain else words[0].raw
+        program = first.rsplit("/", 1)[-1]
+        handler = self._handlers.get(program)
+        if handler is not None:
+            handler(words[1:])
+        self._step += program not in _QUIET
+
+    def _inner(self, words: Sequence[Word]) -> None:
+        """The command that another one starts."""
+        start = 0
+        while start < len(words) and words[start].raw in _BEFORE:
+            start += 1
+        self._depth += 1
+        if start < len(words) and self._depth <= _DEEPEST:
+            self._run(words[start:])
+
+    def _plain(self, pair: Pair) -> None:
+        """`A=b` alone changes what is exported already, and else only the shell's own."""
+        before = self._standing.get(pair.name)
+        is_seen = self._exports_all or pair.name in self._exported
+        is_seen = is_seen or (before is not None and before.form is SettingForm.EXPORT)
+        self._add(pair, SettingForm.EXPORT if is_seen else SettingForm.SHELL, None)
+
+    def _export(self, words: Sequence[Word]) -> None:
+        if "n" in _flags(words):
+            self._unset(words)
+            return
+        for word in words:
+            pair = plain_assignment(word)
+            if pair is not None:
+                self._add(pair, SettingForm.EXPORT, None)
+            elif word.text in self._standing:
+                self._standing[word.text].form = SettingForm.EXPORT
+            else:
+                self._exported.add(word.text)
+
+    def _declare(self, words: Sequence[Word]) -> None:
+        if "x" in _flags(words):
+            self._export(words)
+            return
+        for pair in filter(None, map(plain_assignment, words)):
+            self._plain(pair)
+
+    def _unset(self, words: Sequence[Word]) -> None:
+        for word in words:
+            self._exported.discard(word.text)
+            self._end(word.text, word.line)
+
+    def _setenv(self, words: Sequence[Word]) -> None:
+        if not words or not _NAME.fullmatch(words[0].text):
+            return
+        value = words[1] if words[1:] else None
+        text = "" if value is None else value.text if value.is_plain else None
+        self._add(Pair(words[0].text, text, words[0].line), SettingForm.EXPORT, None)
+
+    def _set(self, words: Sequence[Word]) -> None:
+        texts = [word.text for word in words]
+        flags = [text for text in texts if re.fullmatch(r"[-+][a-z]*a[a-z]*", text)]
+        named = [text for text, what in pairwise(texts) if what == "allexport"]
+        for flag in (*flags, *named):
+            self._exports_all = flag.startswith("-")
+
+    def _colon(self, words: Sequence[Word]) -> None:
+        """`: "${A:=b}"` sets A where it is not set."""
+        for word in words:
+            match = _FALLBACK.fullmatch(word.raw)
+            if match and "=" in word.raw:
+                self._plain(Pair(match["name"], match["value"].strip("\"'"), word.line))
+
+    def _env(self, words: Sequence[Word]) -> None:
+        start = 0
+        while start < len(words) and words[start].text.startswith("-"):
+            takes_value = words[start].text in ("-u", "--unset", "-C", "--chdir", "-S")
+            start += 2 if takes_value else 1
+        pairs, words = _leading(words[start:])
+        for pair in pairs:
+            self._add(pair, SettingForm.PREFIX, self._end_line)
+        self._inner(words)
+
+    def _launch(self, words: Sequence[Word]) -> None:
+        options, words = launch_options("srun", words, self._end_line)
+        self._options += options
+        for option in options:
+            for pair in exported_pairs(option):
+                self._add(pair, SettingForm.OPTION, self._end_line)
+        self._inner(words)
+
+    def _mpi(self, words: Sequence[Word]) -> None:
+        for pair in mpi_pairs(words):
+            self._add(pair, SettingForm.OPTION, self._end_line)
+
+    def _container(self, words: Sequence[Word]) -> None:
+        for pair in container_pairs(words):
+            self._add(pair, SettingForm.OPTION, self._end_line)
+
+    def _add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
+        before = self._standing.get(pair.name)
+        value = pair.value
+        if pair.is_longer:
+            value = None
+        opened = _Open(pair.name, value, pair.line, form, self._step, until_line)
+        if until_line is None:
+            if before is not None:
+                self._end(pair.name, pair.line)
+            self._standing[pair.name] = opened
+        self._found.append(opened)
+
+    def _end(self, name: str, line: int) -> None:
+        """A variable is set anew or unset; where no command came between, nobody saw it."""
+        before = self._standing.pop(name, None)
+        if before is not None:
+            before.until_line = line
+            before.is_gone = before.step == self._step
+
+
+def _flags(words: Sequence[Word]) -> str:
+    """The options before the first argument of a builtin."""
+    return "".join(takewhile(lambda text: text.startswith("-"), (word.text for word in words)))
+
+
+def _leading(words: Sequence[Word]) -> tuple[list[Pair], Sequence[Word]]:
+    """The variables before a command, and the command."""
+    pairs: list[Pair] = []
+    for at, word in enumerate(words):
+        pair = plain_assignment(word)
+        if pair is None:
+            return pairs, words[at:]
+        pairs.append(pair)
+    return pairs, ()

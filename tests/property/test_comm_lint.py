@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpckit.app.lint import lint_text
+from hpckit.errors import ParseError
+from hpckit.model.comm import NcclVersion
+from hpckit.model.comm_lint import LintFacts
+from hpckit.parse.settings_file import parse_settings
+from tests.pace import slowness
+
+LONG = 200_000
+MOST_S = 3.0
+"""Measured: at most 0.9 s; what grew with the square took 4 s and more."""
+
+NAMES = st.sampled_from(["job.sh", "x", "nccl.conf", "job.toml", "env.txt"])
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "export ", "NCCL_DEBUG", "NCCL_IB_HCA", "=", "=mlx5_1", "+=", "'", '"', "`", "$(", ")",
+            "${", "}", "((", "<<EOF\n", "EOF\n", "<<", "\\", "\\\n", "\n", "#", "#SBATCH --export=",
+            "srun ", "--export ", "ALL,", "mpirun -x ", ";", "&", "|", ">", "{", "env ", " ", "\t",
+            "[tune]\n", 'schema = "hpckit.job/1"\n', "\0", "\x1c", "\u00a0", "case x in a)", "!",
+        ]
+    )
+)  # fmt: skip
+WORDS = st.text("abcXYZ019_=,:^ '\"$#\\", max_size=12)
+VARIABLES = st.sampled_from(["NCCL_IB_HCA", "NCCL_ALGO", "UCX_TLS", "MASTER_PORT", "A"])
+
+
+def answer(data: bytes, name: str) -> None:
+    """The findings of a file, or the error of one that is none."""
+    facts = LintFacts(interfaces=("eth0",), nics=("mlx5_0", "mlx5_10"), nodes=2, is_vm=False)
+    try:
+        found = lint_text(data, name, nccl=NcclVersion.of("2.27.3"), facts=facts)
+    except ParseError as error:
+        assert error.line_no >= 1
+        return
+    keys = [(one.rule, one.line, one.name) for one in found]
+    assert len(keys) == len(set(keys))
+    lines = data.count(b"\n") + data.count(b"\0") + 1
+    assert all(1 <= one.line <= lines for one in found)
+
+
+@given(st.binary(max_size=200), NAMES)
+def test_any_bytes_give_findings_or_a_parse_error(data: bytes, name: str) -> None:
+    """Whatever a file holds, the answer is findings with lines of the file, or a ParseError."""
+    answer(data, name)
+
+
+@given(PIECES, NAMES)
+def test_any_shell_gives_findings_or_a_parse_error(pieces: list[str], name: str) -> None:
+    """The same of texts made of what scripts are made of."""
+    answer("".join(pieces).encode(), name)
+
+
+@given(st.dictionaries(VARIABLES, WORDS, max_size=4))
+def test_quoted_exports_are_read_as_the_shell_would(values: dict[str, str]) -> None:
+    """Any value in single quotes comes back as it is."""
+    quoted = {name: "'" + value.replace("'", "'\\''") + "'" for name, value in values.items()}
+    text = "".join(f"export {name}={value}\n" for name, value in quoted.items())
+    found = parse_settings(text.encode(), "job.sh").assignments
+    assert {one.name: one.value for one in found} == values
+
+
+@given(st.dictionaries(VARIABLES, WORDS, max_size=4))
+def test_zero_ended_output_is_read_as_it_is(values: dict[str, str]) -> None:
+    """What `env -0` prints gives each variable its value."""
+    data = "".join(f"{name}={value}\0" for name, value in (("HOME", "/"), *values.items()))
+    found = parse_settings(data.encode(), "x").assignments
+    assert {one.name: one.value for one in found} == {"HOME": "/"} | values
+
+
+HOSTILE = (
+    "$(", "'", '"$(', "<<a\n", "a=", "export A=b\n", "NCCL_IB_HCA=a,\n", "((", "`\\", "srun -n ",
+    "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
+    "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ", "srun --gpu-bind=single:1 x; ",
+    "srun --export=B=1 x\n", "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", [pytest.param(one, id=str(at)) for at, one in enumerate(HOSTILE)])
+def test_hostile_texts_take_linear_time(piece: str) -> None:
+    """A text that opens, nests or repeats without end is answered in proportion to its length."""
+    began_s = time.process_time()
+    answer((piece * (LONG // len(piece))).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+def test_many_names_take_linear_time() -> None:
+    """The same of a text with very many names that nobody knows."""
+    began_s = time.process_time()
+    answer("".join(f"export NCCL_X{at}=1\n" for at in range(LONG // 20)).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hpckit.decide.comm_lint import LINT_RULES, comm_lint_page, lint_settings
+from hpckit.decide.comm_lint_releases import is_one_edit
+from hpckit.decide.comm_lint_rule import Held, LintRule, held_before, held_from
+from hpckit.decide.nccl_variables import NCCL_VARIABLES
+from hpckit.model.comm import CommLibrary, NcclVersion
+from hpckit.model.comm_lint import LintFacts, LintFinding
+from hpckit.model.node_finding import Severity
+from hpckit.parse.settings_file import parse_settings
+from tests.unit.decide.comm_lint_cases import CASES, Case
+
+MODERN = """\
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --gpu-bind=none
+set -euo pipefail
+module load cuda/12.9 nccl/2.27
+# export NCCL_P2P_DISABLE=1
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))
+export NCCL_DEBUG=WARN
+export NCCL_SOCKET_IFNAME==ens1f0
+export NCCL_IB_HCA==mlx5_0,mlx5_1
+srun --kill-on-bad-exit=1 --cpus-per-task=14 python train.py
+"""
+
+# What MLPerf training submissions export for H100 nodes, with a line of a debugging session.
+BENCHMARK = """\
+export NCCL_NVLS_ENABLE=0
+export NCCL_MIN_CTAS=32
+export NCCL_MAX_CTAS=32
+export NCCL_NCHANNELS_PER_NET_PEER=32
+export NCCL_P2P_NET_CHUNKSIZE=2097152
+export NCCL_WORK_FIFO_DEPTH=1048576
+export NCCL_IB_SL=1
+export NCCL_COLLNET_ENABLE=1
+export NCCL_SHARP_GROUP_SIZE_THRESH=2
+export NCCL_IB_SPLIT_DATA_ON_QPS=0
+export NCCL_DEBUG=INFO
+srun python pretrain.py
+"""
+
+
+def lint(
+    text: str,
+    name: str = "job.sh",
+    nccl: str = "",
+    *,
+    facts: LintFacts | None = None,
+    library: CommLibrary | None = None,
+    rules: Sequence[LintRule] = LINT_RULES,
+) -> tuple[LintFinding, ...]:
+    """What is wrong with a file; `nccl` "" is not known."""
+    settings = parse_settings(text.encode(), name)
+    return lint_settings(
+        settings.assignments,
+        settings.options,
+        nccl=NcclVersion.of(nccl) if nccl else None,
+        library=library,
+        facts=facts,
+        rules=rules,
+    )
+
+
+def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
+    """The rules that speak in a case."""
+    found = lint(
+        case.fires, case.name, case.nccl, facts=case.facts, library=case.library, rules=rules
+    )
+    return [one.rule for one in found]
+
+
+def missed(case: Case) -> list[str]:
+    """The rules that speak in its near miss."""
+    nccl = case.nccl if case.miss_nccl is None else case.miss_nccl
+    facts = case.facts if case.miss_facts is None else case.miss_facts
+    library = case.library if case.miss_library is None else case.miss_library
+    return [one.rule for one in lint(case.misses, case.name, nccl, facts=facts, library=library)]
+
+
+def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
+    """Line, rule and severity of each."""
+    return [(one.line, one.rule, one.severity.value) for one in findings]
+
+
+BY_ID = [pytest.param(case, id=f"{at}-{case.rule}") for at, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("case", BY_ID)
+def test_a_rule_speaks_in_its_case(case: Case) -> None:
+    """The rule finds what it is about."""
+    assert case.rule in fired(case)
+
+
+@pytest.mark.parametrize("case", BY_ID)
+def test_a_rule_is_silent_in_its_near_miss(case: Case) -> None:
+    """The rule finds nothing in what only looks like it."""
+    assert case.rule not in missed(case)
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.rule) for rule in LINT_RULES])
+def test_each_row_is_held_by_a_case(rule: LintRule) -> None:
+    """Without any one row of the tables, some case fails."""
+    without = [one for one in LINT_RULES if one is not rule]
+    lost = [case for case in CASES if case.rule in fired(case)]
+    assert [case for case in lost if case.rule not in fired(case, without)]
+
+
+def test_rules_have_names_of_their_own() -> None:
+    """No two rows share a name."""
+    names = [rule.rule for rule in LINT_RULES]
+    assert len(names) == len(set(names))
+
+
+def test_a_modern_script_is_left_in_peace() -> None:
+    """A script that sets what a site must, in the way of today, has no finding."""
+    facts = LintFacts(interfaces=("lo", "ens1f0"), nics=("mlx5_0", "mlx5_1"), is_vm=False)
+    assert lint(MODERN, nccl="2.27.3", facts=facts, library=CommLibrary.NCCL) == ()
+    assert lint(MODERN) == ()
+
+
+def test_exports_of_a_benchmark() -> None:
+    """Of exports tuned for a benchmark those are told that are off, gone, default or chatty."""
+    assert brief(lint(BENCHMARK, nccl="2.27.3")) == [
+        (1, "nvls-off", "warning"),
+        (6, "nccl-gone", "warning"),
+        (10, "nccl-default", "note"),
+        (11, "nccl-debug-info", "note"),
+    ]
+
+
+def test_no_finding_twice_for_one_line() -> None:
+    """A rule speaks once of a variable on one line, however often it is set there."""
+    found = lint("NCCL_DEBUG=TRACE srun a; NCCL_DEBUG=TRACE srun b\n")
+    assert brief(found) == [(1, "nccl-debug-trace", "warning")]
+
+
+@pytest.mark.parametrize("case", BY_ID)
+def test_all_findings_differ(case: Case) -> None:
+    """No case gives the same rule twice for one line and name."""
+    found = lint(case.fires, case.name, case.nccl, facts=case.facts, library=case.library)
+    keys = [(one.rule, one.line, one.name) for one in found]
+    assert len(keys) == len(set(keys))
+
+
+def test_an_unknown_release_gives_notes() -> None:
+    """What holds on some releases alone is a note, and says since which, where none is known."""
+    bound = [rule for rule in LINT_RULES if rule.since or rule.before]
+    names = {rule.rule for rule in bound}
+    for case in CASES:
+        for one in lint(case.fires, case.name, facts=case.facts, library=case.library):
+            if one.rule in names:
+                assert one.severity is Severity.NOTE
+                assert "NCCL 2." in one.because
+
+
+def test_a_known_release_raises_the_severity() -> None:
+    """The same line is an error where the release is known to fail on it."""
+    (found,) = lint("export NCCL_ALGO=Tree\n", nccl="2.27.3")
+    assert (found.severity, found.since) == (Severity.ERROR, "2.24")
+
+
+def test_a_line_of_releases_is_not_guessed() -> None:
+    """Of 2.29 without its last number nothing is claimed that came with 2.29.7."""
+    assert held_from(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
+    assert held_before(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
+    assert held_from(NcclVersion.of("2.29"), "2.29") is Held.YES
+    assert held_from(NcclVersion.of("2.29.3"), "2.29.7") is Held.NO
+
+
+def test_findings_come_by_line_and_gravity() -> None:
+    """Findings are in the order of the lines, on one line the gravest first."""
+    found = lint("export NCCL_CROSS_NIC=1\nexport NCCL_PROTO=LL128 NCCL_P2P_LEVEL=nvl\n")
+    assert [(one.line, one.severity) for one in found] == [
+        (1, Severity.NOTE),
+        (2, Severity.ERROR),
+        (2, Severity.WARNING),
+    ]
+
+
+def test_the_exact_list_is_offered() -> None:
+    """The fix of a list of beginnings is the same list, exact."""
+    (found,) = lint("export NCCL_IB_HCA=^mlx5_1\n")
+    assert found.fix == "NCCL_IB_HCA=^=mlx5_1"
+
+
+def test_a_level_number_is_translated() -> None:
+    """The fix of an old level is the word for it."""
+    (found,) = lint("export NCCL_NET_GDR_LEVEL=3\n")
+    assert found.fix == "NCCL_NET_GDR_LEVEL=PHB, or leave it out"
+
+
+def test_values_with_braces_do_no_harm() -> None:
+    """A value is shown as it is, whatever it holds."""
+    (found,) = lint("export NCCL_P2P_LEVEL='{0}{x}%s'\n")
+    assert "{0}{x}%s" in found.because
+
+
+def test_a_value_hides_nothing() -> None:
+    """Control characters of a value are shown as escapes."""
+    (found,) = lint("HOME=/h\nNCCL_DEBUG=\x1b[2Jx\n", "env")
+    assert "\x1b" not in found.because
+
+
+def test_a_variable_of_the_library_is_not_misspelt_on_amd() -> None:
+    """RCCL reads names of its own, so none is called misspelt there."""
+    assert lint("export NCCL_IB_SLX=1\n", library=CommLibrary.RCCL) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_near"),
+    [
+        ("abc", "abc", False),
+        ("abc", "abcd", True),
+        ("abc", "ab", True),
+        ("abc", "xbc", True),
+        ("abc", "acb", True),
+        ("abc", "axx", False),
+        ("abcd", "badc", False),
+        ("", "a", True),
+        ("", "ab", False),
+    ],
+)
+def test_one_edit(first: str, second: str, is_near: bool) -> None:
+    """One letter more, less or other, or two swapped, part two words."""
+    assert is_one_edit(first, second) is is_near
+    assert is_one_edit(second, first) is is_near
+
+
+def test_variables_are_sorted_and_dated() -> None:
+    """Each variable stands once, its releases are releases, and they are in order."""
+    names = [one.name for one in NCCL_VARIABLES]
+    assert names == sorted(set(names))
+    for one in NCCL_VARIABLES:
+        releases = [NcclVersion.of(release) for release, _ in one.defaults]
+        assert releases == sorted(releases)
+        assert all(release >= NcclVersion.of(one.since) for release in releases)
+        assert one.until is None or NcclVersion.of(one.until) > NcclVersion.of(one.since)
+
+
+def test_known_variables_are_not_one_another_misspelt() -> None:
+    """No variable that NCCL reads is called misspelt."""
+    text = "".join(f"export {one.name}=x\n" for one in NCCL_VARIABLES)
+    assert "nccl-misspelt" not in {one.rule for one in lint(text)}
+
+
+def test_the_page_has_every_rule() -> None:
+    """The reference page has one row a rule, with as many cells as its head."""
+    page = comm_lint_page()
+    for rule in LINT_RULES:
+        (row,) = [line for line in page.split("\n") if line.startswith(f"| `{rule.rule}` |")]
+        assert row.replace("\\|", "").count("|") == 7

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+
+from hpckit.errors import ParseError
+from hpckit.model.comm_lint import SettingForm, SettingsKind
+from hpckit.parse.settings_file import MOST_BYTES, parse_settings
+
+JOB = """\
+schema = "hpckit.job/1"
+name = "train"
+command = ["python", "train.py"]
+[resources]
+nodes = 4
+[environment]
+setup = [
+  "module load nccl",
+  "export NCCL_PROTO=Simple NCCL_ALGO=Tree",
+]
+[environment.set]
+# NCCL_DEBUG = "x"
+UCX_TLS = "all"
+[tune]
+env = { NCCL_DEBUG = "INFO", NCCL_ALGO = "Ring" }
+[slurm.srun_extra]
+gpu-bind = "single:1"
+"""
+
+
+def kind(text: str, name: str = "file") -> SettingsKind:
+    """What a text is taken for."""
+    return parse_settings(text.encode(), name).kind
+
+
+def pairs(data: bytes, name: str) -> list[tuple[int, str, str | None, SettingForm]]:
+    """Line, name, value and form of each assignment."""
+    found = parse_settings(data, name).assignments
+    return [(one.line, one.name, one.value, one.form) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("#!/bin/bash\nA=b\n", "x", SettingsKind.SCRIPT),
+        ("A=b\n#SBATCH -N 1\n", "x", SettingsKind.SCRIPT),
+        ("NCCL_DEBUG=WARN\n", "vars.sh", SettingsKind.SCRIPT),
+        ("export NCCL_DEBUG=WARN\n", "x", SettingsKind.SCRIPT),
+        ('NCCL_DEBUG="WARN"\n', "x", SettingsKind.SCRIPT),
+        ("NCCL_DEBUG=WARN\nsrun a\n", "x", SettingsKind.SCRIPT),
+        ("", "x", SettingsKind.SCRIPT),
+        ("HOME=/h\nNCCL_DEBUG=WARN\n", "x", SettingsKind.ENV),
+        ("HOME=/h\nF=() {  a\n it's\n}\n", "x", SettingsKind.ENV),
+        ("NCCL_DEBUG=WARN\nUCX_TLS=all\n", "x", SettingsKind.ENV),
+        ("NCCL_DEBUG=WARN\n", "/etc/nccl.conf", SettingsKind.CONF),
+        ("# ours\nNCCL_DEBUG=WARN\n", "x", SettingsKind.CONF),
+        ("NCCL_DEBUG=WARN\n", "ours.conf", SettingsKind.CONF),
+        (JOB, "job.toml", SettingsKind.JOB),
+        (JOB, "x", SettingsKind.JOB),
+    ],
+)
+def test_what_a_file_is(text: str, name: str, expected: SettingsKind) -> None:
+    """A file is told by its name, and else by its lines."""
+    assert kind(text, name) is expected
+
+
+def test_a_job_file() -> None:
+    """A job file sets variables by two tables and by its setup, each with its line."""
+    assert pairs(JOB.encode(), "job.toml") == [
+        (9, "NCCL_PROTO", "Simple", SettingForm.EXPORT),
+        (9, "NCCL_ALGO", "Tree", SettingForm.EXPORT),
+        (13, "UCX_TLS", "all", SettingForm.JOB),
+        (15, "NCCL_DEBUG", "INFO", SettingForm.JOB),
+        (15, "NCCL_ALGO", "Ring", SettingForm.JOB),
+    ]
+
+
+def test_options_of_a_job_file() -> None:
+    """Options of Slurm in a job file are those of its programs."""
+    found = parse_settings(JOB.encode(), "job.toml").options
+    assert [(one.program, one.name, one.value, one.line) for one in found] == [
+        ("srun", "gpu-bind", "single:1", 17),
+        ("sbatch", "nodes", "4", 5),
+    ]
+
+
+def test_stages_of_a_job_file() -> None:
+    """Each stage of a chain sets its own variables."""
+    text = (
+        'schema = "hpckit.job/1"\n[[stages]]\nname = "a"\n[stages.tune.env]\nNCCL_DEBUG = "WARN"\n'
+        '[[stages]]\nname = "b"\n[stages.tune.env]\nNCCL_DEBUG = "INFO"\n'
+    )
+    assert pairs(text.encode(), "x.toml") == [
+        (5, "NCCL_DEBUG", "WARN", SettingForm.JOB),
+        (9, "NCCL_DEBUG", "INFO", SettingForm.JOB),
+    ]
+
+
+def test_keys_of_a_job_file_in_quotes() -> None:
+    """A key may stand in quotes, behind others, and in a comment or a text it is none."""
+    text = (
+        'schema = "hpckit.job/1"\nname = "A = b" # A = c\n[tune]\nenv = { "B" = "A=1", A = "2" }\n'
+    )
+    assert pairs(text.encode(), "x.toml") == [
+        (4, "B", "A=1", SettingForm.JOB),
+        (4, "A", "2", SettingForm.JOB),
+    ]
+
+
+def test_a_conf_is_no_shell() -> None:
+    """In an nccl.conf all before the first `=` is the name, and all behind it the value."""
+    text = b'# NCCL_A=1\nexport NCCL_B="2"\nNCCL_IB_HCA==mlx5_0\nword\n'
+    assert pairs(text, "nccl.conf") == [
+        (2, "export NCCL_B", '"2"', SettingForm.CONF),
+        (3, "NCCL_IB_HCA", "=mlx5_0", SettingForm.CONF),
+    ]
+
+
+def test_zero_ended_output() -> None:
+    """What `env -0` printed is told by its zeros; a value may hold new lines."""
+    assert pairs(b"HOME=/h\0A=b\nc\0", "environ") == [
+        (1, "HOME", "/h", SettingForm.ENV),
+        (2, "A", "b\nc", SettingForm.ENV),
+    ]
+
+
+def test_lines_of_windows() -> None:
+    """A file with the line ends of Windows says the same."""
+    assert pairs(b"\xef\xbb\xbfexport A=b\r\nexport C=d\r\n", "x.sh") == [
+        (1, "A", "b", SettingForm.EXPORT),
+        (2, "C", "d", SettingForm.EXPORT),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        pytest.param(b"\x7fELF\x01\x02", "a.out", id="program"),
+        pytest.param(b"ab\0cd\0", "x", id="zeros"),
+        pytest.param(b'{"NCCL_DEBUG": "WARN"}', "x", id="json"),
+        pytest.param(b"<html></html>", "x", id="html"),
+        pytest.param(b"#!/usr/bin/env python3\nimport os\n", "x", id="python"),
+        pytest.param(b"import os\n", "train.py", id="python-name"),
+        pytest.param(b"server { listen = 1 }\n", "nginx.conf", id="other-conf"),
+        pytest.param(b"a = [\n", "job.toml", id="not-toml"),
+        pytest.param(b"a = 1\n", "other.toml", id="other-toml"),
+        pytest.param(b"x = " + b"[" * 5000, "deep.toml", id="deep-toml"),
+        pytest.param(b"#" * (MOST_BYTES + 1), "x.sh", id="long"),
+    ],
+)
+def test_other_files_are_refused(data: bytes, name: str) -> None:
+    """What is no file of settings is refused, and the error names it."""
+    with pytest.raises(ParseError) as caught:
+        parse_settings(data, name)
+    assert caught.value.tool == name
+
+
+def test_a_broken_job_file_has_its_line() -> None:
+    """The error of a job file that is no TOML shows the line."""
+    with pytest.raises(ParseError) as caught:
+        parse_settings(b'schema = "hpckit.job/1"\nname = \n', "job.toml")
+    assert caught.value.line_no == 2

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import pytest
+
+from hpckit.errors import ParseError
+from hpckit.model.comm_lint import SettingForm
+from hpckit.parse.shell_settings import parse_shell
+
+
+def pairs(text: str) -> list[tuple[int, str, str | None]]:
+    """Line, name and value of each assignment."""
+    return [(one.line, one.name, one.value) for one in parse_shell(text, "job.sh").assignments]
+
+
+def forms(text: str) -> list[tuple[str, SettingForm]]:
+    """Name and form of each assignment."""
+    return [(one.name, one.form) for one in parse_shell(text, "job.sh").assignments]
+
+
+def ends(text: str) -> list[tuple[str, int, int | None]]:
+    """Name, first and last line of each assignment."""
+    found = parse_shell(text, "job.sh").assignments
+    return [(one.name, one.line, one.until_line) for one in found]
+
+
+def options(text: str) -> list[tuple[str, str, str | None, int]]:
+    """Program, name, value and line of each option."""
+    found = parse_shell(text, "job.sh").options
+    return [(one.program, one.name, one.value, one.line) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("export A=b C=\"d e\" D='x y'", [("A", "b"), ("C", "d e"), ("D", "x y")]),
+        ("A=b cmd", [("A", "b")]),
+        ("A=1 B=2 srun a", [("A", "1"), ("B", "2")]),
+        ("env -u X A=b cmd C=d", [("A", "b")]),
+        ('declare -x A="b"', [("A", "b")]),
+        ("typeset -gx A=b", [("A", "b")]),
+        ("setenv A 'b c'", [("A", "b c")]),
+        ("setenv A", [("A", "")]),
+        ("setenv 1A b", []),
+        ("$X/export A=b", [("A", "b")]),
+        ("${X}export A=b", []),
+        ("export A=b -n A", [("A", "b")]),
+        ("setenv A $B", [("A", None)]),
+        ("declare -i A=1", [("A", "1")]),
+        ("set -e; A=b", [("A", "b")]),
+        ("export A=$(hostname)", [("A", None)]),
+        ("export A=`hostname`", [("A", None)]),
+        ('export A="x$B"', [("A", None)]),
+        ("export A=$((1 << 3))", [("A", None)]),
+        ("export A=${B:-c}", [("A", None)]),
+        ("export A=${A:-c}", [("A", "c")]),
+        ('export A="${A:-c}"', [("A", "c")]),
+        (': "${A:=b}"', [("A", "b")]),
+        (": ${A:-b}", []),
+        ("A=(1 2 3)", [("A", None)]),
+        ("export A=b\\ c", [("A", "b c")]),
+        ('export A="b\\"c"', [("A", 'b"c')]),
+        ("export A=$'b'", [("A", "b")]),
+        ("export A=$'b\\n'", [("A", None)]),
+        ("export A=5$", [("A", "5$")]),
+        ("export A=b#c # d", [("A", "b#c")]),
+        ("# export A=b", []),
+        ("echo A=b", []),
+        ("echo 'export A=b'", []),
+        ("make A=b", []),
+        ("if true; then export A=b; fi", [("A", "b")]),
+        ("for A in B=1 C=2; do :; done", []),
+        ("[[ $A == b ]] && export C=d", [("C", "d")]),
+        ("(export A=b; cmd)", [("A", "b")]),
+        ("export A=b >log 2>&1", [("A", "b")]),
+        ("export A= B=c", [("A", ""), ("B", "c")]),
+        ("cmd <<< A=b", []),
+        ("export A=$(cmd <<< 'x)' < y)", [("A", None)]),
+        ("export A=$(a '(' ) B=c", [("A", None), ("B", "c")]),
+        ("export A=$((2 * (1 + 1))) B=c", [("A", None), ("B", "c")]),
+        ('export A="b\\\nc"', [("A", "bc")]),
+        ('export A="$(echo \'b"c\')" D=e', [("A", None), ("D", "e")]),
+        ("diff <(A=b cmd) x", []),
+    ],
+)
+def test_assignments_of_a_line(line: str, expected: list[tuple[str, str | None]]) -> None:
+    """A line of shell sets these variables."""
+    assert [(name, value) for _, name, value in pairs(line)] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("srun --export=ALL,A=1,B=2 -n 8 cmd", [("A", "1"), ("B", "2")]),
+        ("srun --export ALL,A=1 cmd", [("A", "1")]),
+        ("srun -n 8 env A=b cmd", [("A", "b")]),
+        ("srun -n 8 exec env A=b cmd", [("A", "b")]),
+        ("srun " * 20 + "env A=b cmd", []),
+        ("srun --mpi=pmix -l cmd --export=A=1", []),
+        ("mpirun -np 4 -x A=b -x C cmd", [("A", "b")]),
+        ("mpiexec -genv A b -env C $D cmd", [("A", "b"), ("C", None)]),
+        ("mpirun --mca btl ^openib cmd", [("OMPI_MCA_btl", "^openib")]),
+        ("docker run -e A=b --env=C=d image", [("A", "b"), ("C", "d")]),
+        ("apptainer exec --env A=b image cmd", [("A", "b")]),
+    ],
+)
+def test_what_launchers_set(line: str, expected: list[tuple[str, str | None]]) -> None:
+    """An option of a launcher sets these variables for the ranks."""
+    assert [(name, value) for _, name, value in pairs(line)] == expected
+
+
+def test_forms_of_setting() -> None:
+    """A file says how each variable is set: for the shell, for all, for one command."""
+    text = (
+        "A=1\nexport B=2\nC=3 cmd\nsrun --export=ALL,D=4 cmd\nset -a\nE=5\nset +o allexport\nF=6\n"
+    )
+    assert forms(text) == [
+        ("A", SettingForm.SHELL),
+        ("B", SettingForm.EXPORT),
+        ("C", SettingForm.PREFIX),
+        ("D", SettingForm.OPTION),
+        ("E", SettingForm.EXPORT),
+        ("F", SettingForm.SHELL),
+    ]
+
+
+def test_an_export_of_a_name() -> None:
+    """A variable that is exported after it is set is an export, on the line that sets it."""
+    assert forms("A=1\nexport A\n") == [("A", SettingForm.EXPORT)]
+    assert pairs("A=1\nexport A\n") == [(1, "A", "1")]
+    assert forms("export A\nA=1\n") == [("A", SettingForm.EXPORT)]
+    assert forms("export A\nunset A\nA=1\n") == [("A", SettingForm.SHELL)]
+
+
+def test_here_documents_are_no_settings() -> None:
+    """The body of a here-document is text, and quotes in it open nothing."""
+    text = "cat <<EOF >x\nexport A=b it's\nEOF\ncat <<-'END'\n\tA=c \"\n\tEND\nexport D=e\n"
+    assert pairs(text) == [(7, "D", "e")]
+
+
+def test_a_here_document_in_a_substitution() -> None:
+    """The same inside `$(…)`, where a comment may hold quotes too."""
+    text = "export A=$(cat <<EOF\nit's )\nEOF\n) # it's\nexport B=$(f # don't\n)\nexport C=d\n"
+    assert pairs(text) == [(1, "A", None), (5, "B", None), (7, "C", "d")]
+
+
+def test_an_apostrophe_in_a_default() -> None:
+    """In `${…}` an apostrophe opens a text for bash, within double quotes too."""
+    assert pairs("export A=\"${B:-it's} a' b}\" C=d\n") == [(1, "A", None), (1, "C", "d")]
+
+
+def test_continued_lines() -> None:
+    """A variable has the line that it stands on, though its command began earlier."""
+    assert pairs("srun \\\n  --export=ALL,A=1 \\\n  cmd\nexport \\\n B=2\n") == [
+        (2, "A", "1"),
+        (5, "B", "2"),
+    ]
+
+
+def test_the_end_of_a_variable() -> None:
+    """A variable stands to its unset, to where it is set anew, or as long as its command."""
+    text = "export A=1\ncmd\nunset A\nexport B=1\ncmd\nexport B=2\nC=1 srun \\\n cmd\n"
+    assert ends(text) == [("A", 1, 3), ("B", 4, 6), ("B", 6, None), ("C", 7, 8)]
+
+
+def test_what_nobody_saw_is_left_out() -> None:
+    """A variable unset or set anew before any command ran was never in effect."""
+    assert pairs("export A=1\nunset A\nexport B=1\nexport B=2\ncmd\n") == [(4, "B", "2")]
+    assert pairs("export A=1\nexport -n A\n") == []
+
+
+def test_branches_keep_both_values() -> None:
+    """Of a variable that each branch sets, both values may hold."""
+    text = "if a; then\nexport A=1\nelse\nexport A=2\nfi\n"
+    assert pairs(text) == [(2, "A", "1"), (4, "A", "2")]
+
+
+def test_a_longer_value_is_not_known() -> None:
+    """`A+=b` gives a value that is not told here."""
+    assert pairs("export A=b\ncmd\nA+=c\n") == [(1, "A", "b"), (3, "A", None)]
+
+
+def test_options_of_directives() -> None:
+    """Directives before the first command are options of sbatch, and their exports variables."""
+    text = (
+        "#!/bin/bash\n#SBATCH -N 4 --gpus-per-task=1 # why\n#SBATCH --export=ALL,A=b\n"
+        "## SBATCH --nodes=9\nhostname\n#SBATCH --ntasks=3\n"
+    )
+    assert options(text) == [
+        ("sbatch", "nodes", "4", 2),
+        ("sbatch", "gpus-per-task", "1", 2),
+        ("sbatch", "export", "ALL,A=b", 3),
+    ]
+    assert pairs(text) == [(3, "A", "b")]
+
+
+def test_options_of_steps() -> None:
+    """Options of srun end where its command begins."""
+    text = "srun -n8 --gpu-bind=single:1 --exclusive -N 2 cmd --gpu-bind=none\n"
+    assert options(text) == [
+        ("srun", "ntasks", "8", 1),
+        ("srun", "gpu-bind", "single:1", 1),
+        ("srun", "nodes", "2", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line_no"),
+    [
+        ("export A='b\n", 1),
+        ('x\nexport A="b\n', 2),
+        ("export A=$(b\n", 1),
+        ("a\nb\nexport A=`b\n", 3),
+        ("export A=${b\n", 1),
+    ],
+)
+def test_what_never_ends_is_refused(text: str, line_no: int) -> None:
+    """A quote or bracket without its end is refused with its line."""
+    with pytest.raises(ParseError) as caught:
+        parse_shell(text, "job.sh")
+    assert caught.value.line_no == line_no
