@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hpckit.app.own_settings import settings_in_setup, warnings_of
 from hpckit.decide.comm_choice import comm_choice, comm_question
-from hpckit.decide.comm_env import comm_env
+from hpckit.decide.comm_env import comm_env, with_warnings
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.model.comm import CommEnv, NcclVersion
 from hpckit.model.comm_facts import CommFacts
@@ -46,7 +47,10 @@ def communication(
     question = comm_question(spec)
     question = replace(question, version=question.version or found)
     facts = comm_facts(question, site.platform, seen)
-    return Communication(facts=facts, env=comm_env(facts, site, comm_choice(spec)))
+    choice = comm_choice(spec, settings_in_setup(spec))
+    env = comm_env(facts, site, choice)
+    warnings = warnings_of(choice.own, facts)
+    return Communication(facts=facts, env=with_warnings(env, choice.own, warnings))
 
 
 def comm_findings(env: CommEnv) -> tuple[Finding, ...]:

@@ -23,11 +23,9 @@ class ComparedRun:
     findings: tuple[RunFinding, ...]
 
 
-def compare_run(
-    data: bytes, name: str, facts: CommFacts, topology: NodeTopology | None
-) -> ComparedRun:
+def compare_run(data: bytes, facts: CommFacts, topology: NodeTopology | None) -> ComparedRun:
     """What the output of a run shows, beside what its machine has. Raises ParseError."""
-    run = parse_nccl_run(data.decode(errors="replace"), name)
+    run = parse_nccl_run(data.decode(errors="replace"))
     expected = expected_run(run, facts, topology)
     return ComparedRun(run=run, findings=shortfall_findings(run, expected))
 

@@ -9,6 +9,7 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job
+from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
 if TYPE_CHECKING:
@@ -34,6 +35,24 @@ if TYPE_CHECKING:
     metavar="PATH",
     help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
 )
+@click.option(
+    "--lint",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Say what is wrong with the settings in FILE: a script, what env printed, a job file,"
+    " an nccl.conf.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(allow_dash=True),
+    metavar="LOG",
+    help="Say what a run used and lacks: output of nccl-tests, NCCL's log (NCCL_DEBUG=INFO).",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([str(one.value) for one in Severity]),
+    help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
+)
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -46,12 +65,19 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     """
     from hpckit import wiring
     from hpckit.app.tune import tune
+    from hpckit.cli.tune_compare import compare_log
+    from hpckit.cli.tune_lint import lint_file
 
+    _check_together(params)
     source = given_source(ctx, params)
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
     is_job = source.file_text is not None or bool(source.command)
     look = _look(params["container"]) if is_job or params["container"] else None
     tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
+    if params["lint"] is not None:
+        ctx.exit(lint_file(params, tuned, source.topology))
+    if params["compare"] is not None:
+        ctx.exit(compare_log(params, tuned, source.topology))
     if params["explain"] is not None:
         _explain(tuned, params["explain"], as_json=params["as_json"])
     elif params["as_json"]:
@@ -60,6 +86,21 @@ def command(ctx: click.Context, /, **params: Any) -> None:
         _print_env(tuned)
     else:
         _say(tuned, source.topology, params)
+
+
+def _check_together(params: dict[str, Any]) -> None:
+    """Refuse options that exclude each other."""
+    asked = [name for name in ("lint", "compare", "explain", "as_env") if params[name]]
+    if len(asked) > 1:
+        names = [f"--{name.removeprefix('as_')}" for name in asked]
+        raise click.UsageError(f"{' and '.join(names)} exclude each other")
+    if params["as_env"] and params["as_json"]:
+        raise click.UsageError("--env and --json exclude each other")
+    if params["fail_on"] and not (params["lint"] or params["compare"]):
+        raise click.UsageError("--fail-on is for --lint and --compare")
+    files = [params[name] for name in ("job", "topology", "fabric", "lint", "compare")]
+    if files.count("-") > 1:
+        raise click.UsageError("only one file can be standard input")
 
 
 def _look(container: str | None) -> Callable[[JobSpec], Looked]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
@@ -14,7 +14,6 @@ from hpckit.report.line import Line, Style
 
 if TYPE_CHECKING:
     from hpckit.app.inspect_nodes import NodesSeen
-    from hpckit.model.fabric_finding import FabricFinding
     from hpckit.model.hardware import NodeTopology
     from hpckit.model.node_finding import NodeFinding
 
@@ -52,9 +51,14 @@ def say_nodes(seen: NodesSeen) -> None:
     say(group_lines(seen.groups, seen.silent, width=screen_width()))
 
 
-def fail_code(
-    findings: Sequence[NodeFinding] | Sequence[FabricFinding], fail_on: str | None
-) -> int:
+class _Found(Protocol):
+    """A finding of any kind."""
+
+    @property
+    def severity(self) -> Severity: ...
+
+
+def fail_code(findings: Sequence[_Found], fail_on: str | None) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0

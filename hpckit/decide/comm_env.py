@@ -23,8 +23,9 @@ from hpckit.decide.comm_rules_mpi import MPI_RULES
 from hpckit.decide.comm_rules_nccl import NCCL_ADVICE, NCCL_RULES
 from hpckit.decide.comm_rules_rccl import RCCL_RULES
 from hpckit.decide.comm_rules_slingshot import SLINGSHOT_ADVICE, SLINGSHOT_RULES
-from hpckit.model.comm import CommEnv, CommLeft, CommProfile, CommSetting, SettingOrigin
+from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommProfile, CommSetting, SettingOrigin
 from hpckit.model.comm_facts import CommFacts
+from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform
 from hpckit.model.site import SiteSpec
 
@@ -185,3 +186,33 @@ def _own_settings(choice: CommChoice, derived: Mapping[str, CommSetting]) -> Ite
             rule="job",
             warning=warning,
         )
+
+
+def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str, str]) -> CommEnv:
+    """The environment with what is wrong with the job's own values, by variable.
+
+    It stands beside those that the communication block exports, and is a note about the others.
+    """
+    settings = tuple(
+        replace(one, warning=_joined(one.warning, warnings[one.name]))
+        if one.origin is SettingOrigin.JOB and one.name in warnings
+        else one
+        for one in env.settings
+    )
+    exported = {one.name for one in settings if one.origin is SettingOrigin.JOB}
+    notes = tuple(
+        CommNote(
+            rule="own-setting",
+            severity=Severity.WARNING,
+            subject=one.name,
+            because=f"{one.where}: {warnings[one.name]}",
+            source="docs/reference/lint-rules.md",
+        )
+        for one in own
+        if one.name in warnings and one.name not in exported
+    )
+    return replace(env, settings=settings, notes=(*notes, *env.notes))
+
+
+def _joined(first: str | None, second: str) -> str:
+    return second if first is None else f"{first}; {second}"

@@ -1,0 +1,60 @@
+"""The communication variables that a job sets itself, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from hpckit.decide.comm_env import OwnSetting
+from hpckit.errors import ParseError
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.job import JobSpec
+
+_COMMUNICATION = re.compile(
+    r"\b(NCCL|RCCL|UCX|FI|HSA|MPICH|OMPI_MCA|GLOO|NVSHMEM|RDMAV|TORCH_NCCL|CUDA_DEVICE)_", re.ASCII
+)
+"""What variables of communication begin with: without one nothing more is looked at."""
+_SETUP = "[environment] setup"
+
+
+def settings_in_setup(spec: JobSpec) -> tuple[OwnSetting, ...]:
+    """The communication variables that the job's setup lines export.
+
+    Lines that bash itself would not understand set nothing that is known.
+    """
+    text = "\n".join(spec.environment.setup)
+    if not _COMMUNICATION.search(text):
+        return ()
+    from hpckit.model.comm_lint import SettingForm  # noqa: PLC0415  few jobs set any
+    from hpckit.parse.shell_settings import parse_shell  # noqa: PLC0415
+
+    try:
+        found = parse_shell(text, _SETUP).assignments
+    except ParseError:
+        return ()
+    lasting = [one for one in found if one.form is SettingForm.EXPORT and one.until_line is None]
+    return tuple(OwnSetting(name=one.name, value=one.value, where=_SETUP) for one in lasting)
+
+
+def warnings_of(own: Sequence[OwnSetting], facts: CommFacts) -> Mapping[str, str]:
+    """Variable → what is wrong with the job's own value, for those that are not fine."""
+    asked = [one for one in own if _COMMUNICATION.match(one.name)]
+    if not asked:
+        return {}
+    from hpckit.decide.comm_lint import lint_settings  # noqa: PLC0415  few jobs set any
+    from hpckit.model.comm_lint import Assignment, LintFacts, SettingForm  # noqa: PLC0415
+
+    assignments = [
+        Assignment(name=one.name, value=one.value, line=at + 1, form=SettingForm.JOB)
+        for at, one in enumerate(asked)
+    ]
+    known = LintFacts(nics=facts.hcas or None, plugin=facts.plugin, nodes=facts.nodes)
+    findings = lint_settings(assignments, nccl=facts.version, library=facts.library, facts=known)
+    return _by_name((one.name, f"{one.because} [{one.rule}]") for one in findings)
+
+
+def _by_name(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, words in pairs:
+        found[name] = f"{found[name]}; {words}" if name in found else words
+    return found

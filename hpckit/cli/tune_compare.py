@@ -1,0 +1,50 @@
+"""`hpckit tune --compare LOG`: a run of nccl-tests or a job beside what its machine should give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hpckit.cli import output
+from hpckit.cli.inspect_screen import fail_code
+
+if TYPE_CHECKING:
+    from hpckit.app.compare_run import ComparedRun
+    from hpckit.app.tune import Tuned
+    from hpckit.model.hardware import NodeTopology
+
+COMPARED_SCHEMA = "hpckit.nccl-run/1"
+
+
+def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
+    """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
+    from hpckit import wiring
+    from hpckit.app.compare_run import compare_run
+
+    data, name = wiring.read_capture(params["compare"])
+    compared = compare_run(data, tuned.facts, topology)
+    if params["as_json"]:
+        output.document(_document(name, compared))
+    else:
+        _say(compared)
+    return fail_code(compared.findings, params["fail_on"])
+
+
+def _say(compared: ComparedRun) -> None:
+    from hpckit.cli.inspect_screen import say, screen_width
+    from hpckit.report.nccl_run_text import nccl_run_lines
+
+    say(nccl_run_lines(compared.run, compared.findings, width=screen_width()))
+
+
+def _document(name: str, compared: ComparedRun) -> dict[str, object]:
+    """`hpckit.nccl-run/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.model.tree import to_tree
+
+    return {
+        "schema": COMPARED_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "file": name,
+        "findings": to_tree(compared.findings),
+        "run": to_tree(compared.run),
+    }

@@ -1,0 +1,76 @@
+"""`hpckit tune --lint FILE`: what is wrong with the communication settings of a file."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from hpckit.cli import output
+from hpckit.cli.inspect_screen import fail_code
+
+if TYPE_CHECKING:
+    from hpckit.app.tune import Tuned
+    from hpckit.model.comm_lint import LintFacts, LintFinding
+    from hpckit.model.hardware import NodeTopology
+
+LINT_SCHEMA = "hpckit.lint/1"
+
+
+def lint_file(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
+    """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
+    from hpckit import wiring
+    from hpckit.app.lint import lint_text
+
+    data, name = wiring.read_capture(params["lint"])
+    facts = tuned.facts
+    findings = lint_text(
+        data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, topology)
+    )
+    if params["as_json"]:
+        output.document(_document(name, tuned, findings))
+    else:
+        _say(params, name, findings)
+    return fail_code(findings, params["fail_on"])
+
+
+def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
+    """Where the settings are to hold; of nodes that nobody named the number is not known."""
+    from hpckit.model.comm_lint import LintFacts
+
+    nodes = tuned.facts.nodes if tuned.are_nodes_said else None
+    if topology is None:
+        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes)
+    interfaces = [name for nic in topology.nics for name in nic.netdevs]
+    devices = [nic.name for nic in topology.nics if nic.kind is not None]
+    return LintFacts(
+        interfaces=tuple(interfaces) or None,
+        nics=tuple(devices) or None,
+        plugin=tuned.facts.plugin,
+        nodes=nodes,
+        is_vm=topology.host.is_virtual_machine,
+    )
+
+
+def _say(params: dict[str, Any], name: str, findings: tuple[LintFinding, ...]) -> None:
+    from hpckit.cli.inspect_screen import say, screen_width
+    from hpckit.report.comm_lint_text import comm_lint_lines
+
+    said = params["over_nccl"]
+    words = ["hpckit", "tune", "--lint", params["lint"], *(["--nccl", said] if said else [])]
+    command = None if params["lint"] == "-" else shlex.join(words)
+    say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
+
+
+def _document(name: str, tuned: Tuned, findings: tuple[LintFinding, ...]) -> dict[str, object]:
+    """`hpckit.lint/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.model.tree import to_tree
+
+    version = tuned.facts.version
+    return {
+        "schema": LINT_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "file": name,
+        "nccl": None if version is None else str(version),
+        "findings": to_tree(findings),
+    }
