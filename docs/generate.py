@@ -28,6 +28,7 @@ from hpckit.app.place import PlaceQuestion, place_on
 from hpckit.cli.fabric_options import nodes_of
 from hpckit.cli.main import COMMANDS, cli
 from hpckit.cli.place_svg import svg as placement_svg
+from hpckit.decide.comm_lint import comm_lint_page
 from hpckit.decide.comm_words import comm_rules_page
 from hpckit.decide.fabric_findings import fabric_rules_table
 from hpckit.decide.findings import findings_page, node_findings
@@ -123,6 +124,7 @@ def pages() -> dict[str, str]:
         "findings.md": findings_page(),
         "fabric.md": fabric_page(),
         "tune-rules.md": comm_rules_page(),
+        "lint-rules.md": comm_lint_page(),
         "report-findings.md": report_findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),

@@ -47,8 +47,8 @@ _PAGE: Final = """\
 
 `hpckit tune --lint FILE` reads a shell or sbatch script, what `env` printed, a job file or an
 nccl.conf, and runs nothing of it. An error: jobs fail, or do not what the line says. A warning: it
-works, and worse than without. A note: useless, or worth a look. A rule that holds on some releases
-of NCCL alone gives a note where the release is not known.
+works, and worse than without. A note: useless, or worth a look. Where the release of NCCL is not
+known it is taken to be 2.18 or later; a rule that depends on more than that gives a note.
 
 {families}"""
 

@@ -22,6 +22,8 @@ from hpckit.model.node_finding import Severity
 
 ENV_RST: Final = "NCCL user guide, env.rst"
 LINT_DATE: Final = "2026-11"
+SURELY_SINCE: Final = NcclVersion(2, 18)
+"""What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
 MOST_BESIDE: Final = 256
 """Of how many settings of one name that stand beside another each is looked at."""
 
@@ -35,12 +37,15 @@ class Held(Enum):
 
 
 def held_from(version: NcclVersion | None, release: str | None) -> Held:
-    """Whether a release is `release` or later; a line without its last number may be either."""
+    """Whether a release is `release` or later; a line without its last number may be either.
+
+    One that is not known is `SURELY_SINCE` or later.
+    """
     if release is None:
         return Held.YES
-    if version is None:
-        return Held.MAYBE
     first = NcclVersion.of(release)
+    if version is None:
+        return Held.YES if first <= SURELY_SINCE else Held.MAYBE
     is_line = version.micro == 0 and (version.major, version.minor) == (first.major, first.minor)
     if is_line and first.micro:
         return Held.MAYBE

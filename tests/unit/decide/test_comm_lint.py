@@ -6,7 +6,7 @@ import pytest
 
 from hpckit.decide.comm_lint import LINT_RULES, comm_lint_page, lint_settings
 from hpckit.decide.comm_lint_releases import is_one_edit
-from hpckit.decide.comm_lint_rule import Held, LintRule, held_before, held_from
+from hpckit.decide.comm_lint_rule import SURELY_SINCE, Held, LintRule, held_before, held_from
 from hpckit.decide.nccl_variables import NCCL_VARIABLES
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_lint import LintFacts, LintFinding
@@ -151,14 +151,24 @@ def test_all_findings_differ(case: Case) -> None:
 
 
 def test_an_unknown_release_gives_notes() -> None:
-    """What holds on some releases alone is a note, and says since which, where none is known."""
-    bound = [rule for rule in LINT_RULES if rule.since or rule.before]
-    names = {rule.rule for rule in bound}
+    """What holds on newer releases alone is a note, and says since which, where none is known."""
+    bounds = {
+        rule.rule: [NcclVersion.of(one) for one in (rule.since, rule.before) if one]
+        for rule in LINT_RULES
+    }
+    names = {name for name, said in bounds.items() if said and max(said) > SURELY_SINCE}
+    assert names
     for case in CASES:
         for one in lint(case.fires, case.name, facts=case.facts, library=case.library):
             if one.rule in names:
                 assert one.severity is Severity.NOTE
                 assert "NCCL 2." in one.because
+
+
+def test_what_is_older_than_every_release_in_use_is_certain() -> None:
+    """A variable that NCCL dropped in 2.5 is a warning also where the release is not known."""
+    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
+    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
 
 
 def test_a_known_release_raises_the_severity() -> None:
