@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +70,8 @@ def _check(overlays: Mapping[str, Overlay], wanted: Sequence[str]) -> None:
     chosen: dict[str, str] = {}
     for name in wanted:
         if name not in overlays:
+            import difflib  # noqa: PLC0415  only an error needs it
+
             near = difflib.get_close_matches(name, overlays, n=1, cutoff=0.0)
             raise PlanError(
                 f"the site has no overlay {name!r}",
