@@ -72,7 +72,7 @@ def versions_differ(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `versions-differ`: ranks that loaded another release."""
     groups: dict[str, list[Seen[LibraryVersion]]] = {}
     for one in facts.log.versions:
-        groups.setdefault(f"{one.what.library.value} {one.what.version}", []).append(one)
+        groups.setdefault(f"{one.what.library.upper()} {one.what.version}", []).append(one)
     if len(groups) < 2:  # noqa: PLR2004  one release
         return
     usual = max(groups, key=lambda name: sum(one.count for one in groups[name]))

@@ -38,7 +38,7 @@ def version_fact(match: re.Match[str], host: str | None) -> LibraryVersion | Non
     with suppress(ValueError):
         return LibraryVersion(
             host=host,
-            library=CommLibrary(match["library"]),
+            library=CommLibrary(match["library"].lower()),
             version=NcclVersion.of(match["release"]),
             text=match["text"],
         )

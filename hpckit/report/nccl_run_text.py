@@ -79,7 +79,7 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
     if ranks:
         yield counted(ranks, "rank") + (f" on {counted(nodes, 'node')}" if nodes else "")
     releases = (
-        [f"{one.what.library.value} {one.what.text}" for one in run.log.versions]
+        [f"{one.what.library.upper()} {one.what.text}" for one in run.log.versions]
         if (run.log)
         else [f"NCCL {test.library}" for test in run.tests if test.library]
     )

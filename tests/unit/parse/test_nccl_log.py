@@ -398,7 +398,7 @@ def test_a_release_is_told(line: str, library: str, version: str, text: str) -> 
     """Rank 0 prints its release without a prefix; each rank with one, since 2.19."""
     found = only(parse_nccl_log(line).versions)
     assert (found.library, found.version, found.text) == (
-        CommLibrary(library),
+        CommLibrary(library.lower()),
         NcclVersion.of(version),
         text,
     )

@@ -27,6 +27,7 @@ NOT_OF_THE_JOB = {
     "--set",
     "--pass",
     "--from-report",
+    "--topology",
 }
 
 
