@@ -26,9 +26,6 @@ MOST_CHANNELS: Final = 32
 """Half of MAXCHANNELS (src/include/device.h), which the search may find (init.cc)."""
 MOST_HEADS: Final = 32
 """NCCL_MAX_NVLS_ARITY, src/include/device.h."""
-MOST_DIRECT: Final = 8
-"""NCCL_MAX_DIRECT_ARITY + 1, src/include/device.h."""
-
 _FAMILY_6: Final = 6
 
 INTEL_P2P: Final = 6 / 5
@@ -265,10 +262,6 @@ LATENCY_FACTS: Final = (
                 pci_us=(1.0, 1.9, 4.0), net_us=(5.0, 8.5, 14.0)),
     LatencyFact(algorithm=Algorithm.RING, base_us=(6.6, 14.0, 8.4), nvlink_us=(0.6, 1.9, 3.4),
                 pci_us=(1.0, 2.5, 5.7), net_us=(2.7, 4.0, 14.0)),
-    LatencyFact(algorithm=Algorithm.COLLNET_DIRECT, base_us=(0.0, 0.0, 0.0),
-                nvlink_us=(0.0, 0.0, 3.7), pci_us=(0.0, 0.0, 3.7), net_us=(0.0, 0.0, 31.0)),
-    LatencyFact(algorithm=Algorithm.COLLNET_CHAIN, base_us=(0.0, 0.0, 0.0),
-                nvlink_us=(0.0, 0.0, 2.8), pci_us=(0.0, 0.0, 2.8), net_us=(0.0, 0.0, 30.0)),
     LatencyFact(algorithm=Algorithm.NVLS, base_us=(0.0, 0.0, 0.0), nvlink_us=(0.0, 0.0, 25.0),
                 pci_us=(0.0, 0.0, 0.0), net_us=(0.0, 0.0, 18.0)),
     LatencyFact(algorithm=Algorithm.NVLS_TREE, base_us=(0.0, 0.0, 0.0), nvlink_us=(0.0, 0.0, 25.0),

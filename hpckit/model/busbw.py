@@ -31,8 +31,6 @@ class Algorithm(StrEnum):
     TREE = "Tree"
     NVLS = "NVLS"
     NVLS_TREE = "NVLSTree"
-    COLLNET_DIRECT = "CollnetDirect"
-    COLLNET_CHAIN = "CollnetChain"
     PAIRS = "pairs"
 
 
