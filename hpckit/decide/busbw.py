@@ -67,7 +67,7 @@ def predict(
     shown = [
         _plateau(rate, setting, caveats, is_best=at == 0)
         for collective in RINGED
-        for at, rate in enumerate(_ranked(found, collective, setting, machine))
+        for at, rate in enumerate(_ranked(found, collective, setting))
     ]
     return (*shown, pairs)
 
@@ -91,7 +91,7 @@ def predict_at(
         why = "the maker of the CPUs is not known, on which NCCL's latencies between nodes depend"
         return _unknown(RINGED, why, size_bytes)
     found = rates(setting)
-    return tuple(_at_size(found, collective, setting, machine, size_bytes) for collective in RINGED)
+    return tuple(_at_size(found, collective, setting, size_bytes) for collective in RINGED)
 
 
 def _unknown(
@@ -110,7 +110,8 @@ def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | s
     if capability is None:
         return f"NCCL has no model of {machine.architecture}, and RCCL none without XGMI"
     return Setting(
-        room=room, capability=capability, nccl=nccl, has_nvls=machine.has_nvls,
+        room=room, capability=capability, nccl=nccl, cpu=machine.cpu,
+        is_linked=machine.links is not None, has_nvls=machine.has_nvls,
         has_sharp=machine.has_sharp, ll_limit=_ll_limit(machine, room, capability, nccl),
     )  # fmt: skip
 
@@ -140,16 +141,11 @@ def _caveats(machine: CommMachine, nodes: int, nccl: NcclVersion | None) -> tupl
     return tuple(found)
 
 
-def _ranked(
-    found: Sequence[Rate], collective: Collective, setting: Setting, machine: CommMachine
-) -> list[Rate]:
+def _ranked(found: Sequence[Rate], collective: Collective, setting: Setting) -> list[Rate]:
     """The fastest first; of two equals the one with less latency, as NCCL takes it."""
 
     def slowness(rate: Rate) -> tuple[float, float]:
-        took = time_s(
-            setting, rate, Protocol.SIMPLE, _LARGE_BYTES, cpu=machine.cpu,
-            is_linked=machine.links is not None,
-        )  # fmt: skip
+        took = time_s(setting, rate, Protocol.SIMPLE, _LARGE_BYTES)
         return (-round(rate.simple, 6), took or 0.0)
 
     return sorted((one for one in found if one.collective is collective), key=slowness)
@@ -213,15 +209,14 @@ def _at_size(
     found: Sequence[Rate],
     collective: Collective,
     setting: Setting,
-    machine: CommMachine,
     size_bytes: int,
 ) -> BusbwPrediction:
     timed = [
         (took, rate, protocol)
         for rate in found
         if rate.collective is collective
-        for protocol in _protocols(machine, setting)
-        if (took := _took(setting, rate, protocol, machine, size_bytes)) is not None
+        for protocol in _protocols(setting)
+        if (took := time_s(setting, rate, protocol, size_bytes)) is not None
     ]
     if not timed:
         return _unknown([collective], "not even NCCL's slowest channel fits", size_bytes)[0]
@@ -243,14 +238,7 @@ def _at_size(
     )
 
 
-def _took(
-    setting: Setting, rate: Rate, protocol: Protocol, machine: CommMachine, size_bytes: int
-) -> float | None:
-    linked = machine.links is not None
-    return time_s(setting, rate, protocol, size_bytes, cpu=machine.cpu, is_linked=linked)
-
-
-def _protocols(machine: CommMachine, setting: Setting) -> tuple[Protocol, ...]:
+def _protocols(setting: Setting) -> tuple[Protocol, ...]:
     """LL128 needs NVLink all the way: NCCL leaves it out over PCIe, where it could go wrong."""
-    is_safe = machine.links is not None and setting.capability >= _LL128_FROM
+    is_safe = setting.is_linked and setting.capability >= _LL128_FROM
     return tuple(Protocol) if is_safe else (Protocol.LL, Protocol.SIMPLE)

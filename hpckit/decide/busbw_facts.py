@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol as Shape, TypeVar
+from typing import Final, TypeVar
+from typing import Protocol as Shape
 
 from hpckit.model.busbw import Algorithm, CommCpu, Protocol
 from hpckit.model.comm import NcclVersion

@@ -17,7 +17,7 @@ from hpckit.decide.busbw_facts import (
 )
 from hpckit.decide.busbw_graph import Graph, nvls_graph, ring_graph, tree_graph
 from hpckit.decide.busbw_room import Bound, Room
-from hpckit.model.busbw import Algorithm, Collective, Protocol
+from hpckit.model.busbw import Algorithm, Collective, CommCpu, Protocol
 from hpckit.model.comm import NcclVersion
 from hpckit.model.words import counted
 
@@ -62,11 +62,17 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What rates are reckoned for; `ll_limit` is what LL can reach, None where not known."""
+    """What rates are reckoned for.
+
+    `is_linked` says that GPUs talk by NVLink within a node, else they do by PCIe. `ll_limit` is
+    what LL can reach, None where it is not known.
+    """
 
     room: Room
     capability: int
     nccl: NcclVersion
+    cpu: CommCpu
+    is_linked: bool = True
     has_nvls: bool = False
     has_sharp: bool = False
     ll_limit: float | None = None

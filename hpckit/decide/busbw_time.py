@@ -12,7 +12,7 @@ from typing import Final
 
 from hpckit.decide.busbw_facts import AMD, LATENCY_FACTS, TREE_CORRECTION, LatencyFact
 from hpckit.decide.busbw_rates import GATHERS, Rate, Setting
-from hpckit.model.busbw import Algorithm, Collective, CommCpu, Protocol
+from hpckit.model.busbw import Algorithm, Collective, Protocol
 
 _FIRST_SHIFT: Final = 6
 _TREE_SIZES: Final = 23
@@ -32,57 +32,46 @@ def bus_factor(collective: Collective, ranks: int) -> float:
     return 1.0 if collective is Collective.BROADCAST else (ranks - 1) / ranks
 
 
-def time_s(
-    setting: Setting,
-    rate: Rate,
-    protocol: Protocol,
-    size_bytes: int,
-    *,
-    cpu: CommCpu,
-    is_linked: bool,
-) -> float | None:
-    """The time of one operation; None where the algorithm lacks the protocol.
-
-    `is_linked` says that GPUs talk by NVLink within a node, else they do by PCIe.
-    """
+def time_s(setting: Setting, rate: Rate, protocol: Protocol, size_bytes: int) -> float | None:
+    """The time of one operation; None where the algorithm lacks the protocol."""
     bus = rate.of(protocol)
     if bus is None or bus <= 0:
         return None
-    room = setting.room
-    bandwidth = bus / bus_factor(rate.collective, room.ranks) * _GB
-    bandwidth *= _correction(setting, rate, protocol, size_bytes, cpu)
-    latency = _latency_us(setting, rate, protocol, cpu=cpu, is_linked=is_linked) * _US
-    channels = 2 * rate.graph.channels
-    is_ring = rate.algorithm is Algorithm.RING and rate.collective is Collective.ALL_REDUCE
-    if is_ring and protocol is Protocol.SIMPLE and room.nodes > 1:
-        if size_bytes // (channels * room.ranks) >= _PLATEAU_BYTES:
-            latency *= 1.9 if setting.capability < _AMPERE else 1.4
+    bandwidth = bus / bus_factor(rate.collective, setting.room.ranks) * _GB
+    bandwidth *= _correction(setting, rate, protocol, size_bytes)
+    latency = _latency_us(setting, rate, protocol) * _US
+    if _is_ring_on_plateau(setting, rate, protocol, size_bytes):
+        latency *= 1.9 if setting.capability < _AMPERE else 1.4
     return latency + size_bytes / bandwidth
 
 
-def _correction(
-    setting: Setting, rate: Rate, protocol: Protocol, size_bytes: int, cpu: CommCpu
-) -> float:
+def _is_ring_on_plateau(setting: Setting, rate: Rate, protocol: Protocol, size_bytes: int) -> bool:
+    """Where NCCL lengthens the latency of rings between nodes; twice as many channels run."""
+    is_ring = rate.algorithm is Algorithm.RING and rate.collective is Collective.ALL_REDUCE
+    if not is_ring or protocol is not Protocol.SIMPLE or setting.room.nodes == 1:
+        return False
+    return size_bytes // (2 * rate.graph.channels * setting.room.ranks) >= _PLATEAU_BYTES
+
+
+def _correction(setting: Setting, rate: Rate, protocol: Protocol, size_bytes: int) -> float:
     """Middle sizes do not follow the model by trees."""
     sizes = _TREE_SIZES if rate.algorithm is Algorithm.TREE else 0
     if rate.algorithm is Algorithm.NVLS_TREE and setting.capability >= _BLACKWELL:
-        sizes = _NVLS_TREE_SIZES if (cpu.arch or "").startswith("x86") else 0
+        sizes = _NVLS_TREE_SIZES if (setting.cpu.arch or "").startswith("x86") else 0
     at = (size_bytes >> _FIRST_SHIFT).bit_length() - 1
     return TREE_CORRECTION[protocol][at] if 0 <= at < sizes else 1.0
 
 
-def _latency_us(
-    setting: Setting, rate: Rate, protocol: Protocol, *, cpu: CommCpu, is_linked: bool
-) -> float:
+def _latency_us(setting: Setting, rate: Rate, protocol: Protocol) -> float:
     room, at = setting.room, _PROTOCOLS.index(protocol)
     fact = _fact(rate.algorithm)
-    intra = (fact.nvlink_us if is_linked else fact.pci_us)[at]
+    intra = (fact.nvlink_us if setting.is_linked else fact.pci_us)[at]
     outer = _fact(Algorithm.TREE) if room.gpus == 1 else fact
     inter = outer.net_us[at]
     hops = int(math.log2(room.nodes))
     match rate.algorithm:
         case Algorithm.RING:
-            return fact.base_us[at] + _ring_us(setting, rate, protocol, intra, inter, cpu)
+            return fact.base_us[at] + _ring_us(setting, rate, protocol, intra, inter)
         case Algorithm.TREE:
             return fact.base_us[at] + 2 * ((room.gpus - 1) * intra + hops * inter)
         case Algorithm.NVLS:
@@ -91,15 +80,13 @@ def _latency_us(
             return intra + 2 * hops * inter
 
 
-def _ring_us(
-    setting: Setting, rate: Rate, protocol: Protocol, intra: float, inter: float, cpu: CommCpu
-) -> float:
+def _ring_us(setting: Setting, rate: Rate, protocol: Protocol, intra: float, inter: float) -> float:
     room = setting.room
     if rate.collective is Collective.BROADCAST:
         return intra if room.nodes == 1 else inter
     passes = 1 if rate.collective in GATHERS else 2
     if room.nodes > 1:
-        posting = 2.0 if cpu.vendor == AMD else 1.0
+        posting = 2.0 if setting.cpu.vendor == AMD else 1.0
         intra = max(intra, posting * (3 if protocol is Protocol.SIMPLE else 1))
     outer = passes * (room.nodes - 1)
     return (passes * (room.ranks - 1) - outer) * intra + outer * inter
