@@ -88,6 +88,11 @@ def test_two_gpus_at_a_nic_share_a_tree() -> None:
     assert not searched(machine, 4)[1].is_simple
 
 
+def test_a_head_of_nvls_takes_twice_what_a_channel_does() -> None:
+    """7 heads of 50 GB/s would need 8 × 50 of 370.8 GB/s, so they have 40."""
+    assert shown(searched(switched(gpus=7))[2]) == (7, 40.0, 60.0)
+
+
 def test_nvls_needs_two_heads() -> None:
     """A node with one NIC has one head between nodes, which is none."""
     machine = replace(switched(), nics=nics(1, 50e9))

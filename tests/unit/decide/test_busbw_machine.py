@@ -12,9 +12,10 @@ from hpckit.decide.busbw import predict, predict_at
 from hpckit.decide.busbw_machine import comm_machine
 from hpckit.errors import ParseError
 from hpckit.model.busbw import Algorithm, CommMachine, PcieRate, PcieRing
-from hpckit.model.hardware import GpuFabric, LinkKind, NodeTopology
+from hpckit.model.hardware import GpuFabric, NodeTopology
 from hpckit.model.path import PathKind
 from tests.corpus import corpus_file, corpus_files
+from tests.fakes.machine_parts import paths_by_hand
 from tests.fakes.machines import (
     dgx_1v,
     dgx_h100,
@@ -176,10 +177,10 @@ def test_pairs_of_linked_gpus_go_by_pcie_between_them() -> None:
     """Bridges that join two GPUs each leave the ring to PCIe."""
     node = dgx_h100()
     links = tuple(link for link in node.gpu_links if link.b == link.a + 1 and link.a % 2 == 0)
-    machine = comm_machine(replace(node, gpu_links=links), nodes=1, gpus_per_node=8)
-    assert machine.ring is not None
+    bridged = paths_by_hand(replace(node, gpu_links=links))
+    machine = comm_machine(bridged, nodes=1, gpus_per_node=8)
     assert machine.links is None
-    assert LinkKind.NVLINK not in {machine.ring.farthest}
+    assert machine.ring == PcieRing(farthest=PathKind.SYS, has_phb=True, sides=(4, 4))
 
 
 @pytest.mark.parametrize("path", corpus_files(*CAPTURES))
