@@ -1,0 +1,67 @@
+"""Predicted bus bandwidth for people: a line a collective, then what to keep in mind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hpckit.model.busbw import BusbwPrediction
+from hpckit.model.text_width import columns
+from hpckit.report.line import Line, Style, wrapped
+
+_TITLES: Final = ("", "GB/s", "by", "limited by")
+_GAP: Final = "  "
+_LEAST: Final = 16
+_GB: Final = 1e9
+_UNKNOWN: Final = "?"
+
+
+def busbw_lines(
+    predictions: Sequence[BusbwPrediction], *, where: str, width: int
+) -> Iterator[Line]:
+    """The screen in lines of at most `width` columns; `where` is the job in words.
+
+    Of each collective its best algorithm is shown, and the others behind it in a second table.
+    """
+    title = f"predicted bus bandwidth, {where}"
+    lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
+    yield from (Line(text=text, style=Style.TITLE) for text in lines)
+    best = [one for one in predictions if one.is_best]
+    others = [one for one in predictions if not one.is_best]
+    yield from _table(best, width)
+    if others:
+        yield Line(text=" other algorithms", style=Style.FAINT)
+        yield from _table(others, width, is_faint=True)
+    for caveat in dict.fromkeys(one.caveat for one in predictions if one.caveat):
+        named = ", ".join(dict.fromkeys(_who(one) for one in predictions if one.caveat == caveat))
+        texts = wrapped((*named.split(), "·", *caveat.split()), width, first=" note: ",
+                        further="       ")  # fmt: skip
+        yield from (Line(text=text, style=Style.NOTE) for text in texts)
+
+
+def _who(one: BusbwPrediction) -> str:
+    return f"{one.collective} by {one.algorithm}" if one.algorithm else one.collective.value
+
+
+def _table(
+    rows: Sequence[BusbwPrediction], width: int, *, is_faint: bool = False
+) -> Iterator[Line]:
+    cells = [_TITLES, *(_cells(one) for one in rows)]
+    widths = [max(columns(row[at]) for row in cells) for at in range(3)]
+    for at, row in enumerate(cells[1:] if is_faint else cells):
+        name, figure, by, limit = row
+        head = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}}{_GAP}{by:<{widths[2]}}{_GAP}"
+        further = " " * columns(head)
+        if width - columns(head) < _LEAST:
+            head, further = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}} {by} ", "   "
+        style = Style.FAINT if at == 0 or is_faint else Style.PLAIN
+        for text in wrapped(tuple(limit.split()), width, first=head, further=further):
+            yield Line(text=text.rstrip(), style=style)
+
+
+def _cells(one: BusbwPrediction) -> tuple[str, str, str, str]:
+    if one.busbw_bytes_per_s is None:
+        return (one.collective.value, _UNKNOWN, "", one.because)
+    figure = f"{one.busbw_bytes_per_s / _GB:.3g}"
+    limit = one.limited_by or ""
+    return (one.collective.value, figure, one.algorithm or "", f"{limit}; {one.because}")

@@ -1,0 +1,52 @@
+"""Predicted bus bandwidth on a screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpckit.decide.busbw import predict
+from hpckit.model.text_width import columns
+from hpckit.report.busbw_text import busbw_lines
+from hpckit.report.line import Line, Style
+from tests.fakes.busbw_machines import switched
+
+
+def lines(width: int = 80, nodes: int = 4) -> list[Line]:
+    """The screen of a board of H100."""
+    return list(busbw_lines(predict(switched(), nodes), where="4 nodes × 8 GPUs", width=width))
+
+
+def test_the_title_and_the_answer_come_first() -> None:
+    """What it is, the head of the table, then the best of AllReduce with what bounds it."""
+    first, head, answer, *_ = lines()
+    assert (first.text, first.style) == (" predicted bus bandwidth, 4 nodes × 8 GPUs", Style.TITLE)
+    assert head.text.split() == ["GB/s", "by", "limited", "by"]
+    assert answer.text.startswith(" AllReduce       384  Ring")
+    assert "8 NICs of 48 GB/s" in answer.text
+
+
+def test_other_algorithms_are_faint() -> None:
+    """NVLSTree and Tree stand behind the table."""
+    others = [line for line in lines() if line.style is Style.FAINT]
+    assert any("NVLSTree" in line.text for line in others)
+
+
+def test_a_caveat_names_whom_it_is_about() -> None:
+    """A note is said once, with the collectives it holds for."""
+    notes = [line.text for line in lines(width=200) if line.style is Style.NOTE]
+    assert sum("AllToAll by pairs · not in NCCL" in text for text in notes) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_lines_fit(width: int) -> None:
+    """No line is wider than the terminal."""
+    assert max(columns(line.text) for line in lines(width)) <= width
+
+
+def test_an_unknown_figure_is_a_question_mark_and_its_reason() -> None:
+    """Nothing is shown as zero."""
+    found = predict(replace(switched(), nics=()), 2)
+    texts = [line.text for line in busbw_lines(found, where="2 nodes", width=100)]
+    assert any("AllReduce" in text and "?" in text and "no NIC" in text for text in texts)
