@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hpckit.app.predicted import Allocation, predicted
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
 from hpckit.model.nccl_run import NcclRun
+from hpckit.model.platform import Platform
 from hpckit.parse.nccl_run import parse_nccl_run
 
 if TYPE_CHECKING:
@@ -17,17 +20,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """What ran, and which link or setting explains what it lacks."""
+    """What ran, which link or setting explains what it lacks, and bytes/s that were predicted."""
 
     run: NcclRun
     findings: tuple[RunFinding, ...]
+    predicted: Mapping[str, float]
 
 
-def compare_run(data: bytes, facts: CommFacts, topology: NodeTopology | None) -> ComparedRun:
-    """What the output of a run shows, beside what its machine has. Raises ParseError."""
+def compare_run(
+    data: bytes, facts: CommFacts, platform: Platform, topology: NodeTopology | None
+) -> ComparedRun:
+    """What the output of a run shows, beside what its machine has. Raises ParseError.
+
+    What was predicted is there where a machine is known, and the run tells its GPUs.
+    """
     run = parse_nccl_run(data.decode(errors="replace"))
-    expected = expected_run(run, facts, topology)
-    return ComparedRun(run=run, findings=shortfall_findings(run, expected))
+    figures = _predicted(run, facts, platform, topology)
+    expected = replace(expected_run(run, facts, topology), busbw=tuple(figures.items()))
+    findings = shortfall_findings(run, expected)
+    return ComparedRun(run=run, findings=findings, predicted=figures)
+
+
+def _predicted(
+    run: NcclRun, facts: CommFacts, platform: Platform, topology: NodeTopology | None
+) -> Mapping[str, float]:
+    allocation = _allocation(run)
+    if allocation is None:
+        return {}
+    found = predicted(allocation, platform, topology, facts.version)
+    return {
+        str(one.collective): one.busbw_bytes_per_s
+        for one in found
+        if one.is_best and one.busbw_bytes_per_s is not None
+    }
+
+
+def _allocation(run: NcclRun) -> Allocation | None:
+    """The nodes and GPUs of the first test that tells its devices; None where none does."""
+    for test in run.tests:
+        if test.hosts and test.ranks:
+            nodes = len(test.hosts)
+            return Allocation(nodes=nodes, gpus_per_node=len(test.ranks) // nodes or 1)
+    return None
 
 
 def expected_run(run: NcclRun, facts: CommFacts, topology: NodeTopology | None) -> ExpectedRun:

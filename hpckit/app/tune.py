@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from hpckit.app.communication import Communication, communication
 from hpckit.app.job_place import Person, job_place, unseen
+from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
 from hpckit.errors import AdapterError, ParseError, StorageFailed
+from hpckit.model.busbw import BusbwPrediction
 from hpckit.model.comm import CommEnv, CommNote
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
@@ -73,6 +75,7 @@ class Tuned:
     is_of_job: bool
     are_nodes_said: bool
     looked: Looked | None = None
+    predicted: tuple[BusbwPrediction, ...] = ()
 
 
 def tune(
@@ -106,6 +109,12 @@ def tune(
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
         looked=looked,
+        predicted=predicted(
+            Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
+            site.platform,
+            source.topology,
+            made.facts.version,
+        ),
     )
 
 

@@ -158,9 +158,24 @@ def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) ->
 
     title = _title(tuned, topology)
     say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
+    _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())
     output.result(f" next  {_next(params)}")
+
+
+def _say_predicted(tuned: Tuned, width: int) -> None:
+    """The best algorithm of each collective; where none has a figure, why."""
+    from hpckit.cli.inspect_screen import say
+    from hpckit.report.busbw_text import busbw_lines
+
+    best = [one for one in tuned.predicted if one.is_best]
+    if not any(one.busbw_bytes_per_s for one in best):
+        for because in dict.fromkeys(one.because for one in best):
+            output.result(f" predicted bus bandwidth: not known ({because})")
+        return
+    nodes = counted(tuned.facts.nodes, "node")
+    say(busbw_lines(best, where=f"large messages, {nodes}", width=width))
 
 
 def _say_looked(looked: Looked, width: int) -> None:
@@ -217,6 +232,7 @@ def document(tuned: Tuned) -> dict[str, object]:
         "left": to_tree(tuned.env.left),
         "notes": to_tree(tuned.env.notes),
         "facts": facts,
+        "predicted": to_tree(tuned.predicted),
         **_looked_tree(tuned.looked),
     }
 

@@ -21,7 +21,7 @@ def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | N
     from hpckit.app.compare_run import compare_run
 
     data, name = wiring.read_capture(params["compare"])
-    compared = compare_run(data, tuned.facts, topology)
+    compared = compare_run(data, tuned.facts, tuned.site.platform, topology)
     if params["as_json"]:
         output.document(_document(name, compared))
     else:
@@ -33,7 +33,10 @@ def _say(compared: ComparedRun) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.nccl_run_text import nccl_run_lines
 
-    say(nccl_run_lines(compared.run, compared.findings, width=screen_width()))
+    lines = nccl_run_lines(
+        compared.run, compared.findings, predicted=compared.predicted, width=screen_width()
+    )
+    say(lines)
 
 
 def _document(name: str, compared: ComparedRun) -> dict[str, object]:
@@ -46,5 +49,6 @@ def _document(name: str, compared: ComparedRun) -> dict[str, object]:
         "hpckit": hpckit.__version__,
         "file": name,
         "findings": to_tree(compared.findings),
+        "predicted": dict(compared.predicted),
         "run": to_tree(compared.run),
     }

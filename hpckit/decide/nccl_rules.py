@@ -224,6 +224,16 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=node.algorithm_forced,
     ),
     RunRule(
+        name="below-predicted",
+        severity=Severity.WARNING,
+        what="The run is far below what its machine should give.",
+        fix="what else is found here; without that NCCL_DEBUG=INFO with"
+        " NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING shows links and NICs, node by node",
+        source="hpckit's prediction by NCCL's tuning model; the share of 85 % is hpckit's",
+        date=_DATE,
+        check=result.below_predicted,
+    ),
+    RunRule(
         name="still-rising",
         severity=Severity.NOTE,
         what="The largest message is too small to show the full bandwidth.",

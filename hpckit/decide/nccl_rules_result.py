@@ -15,6 +15,9 @@ from hpckit.units import short_bytes
 RISING_FROM: Final = 1.1
 """More bus bandwidth at the largest size than at half of it by this factor is no plateau."""
 
+LEAST_OF_PREDICTED: Final = 0.85
+"""NCCL's model of bandwidth is within 15 % of what was published of machines that it covers."""
+
 _MOST_WARNINGS: Final = 5
 
 
@@ -52,6 +55,19 @@ def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Eviden
             f" {less / 1e9:.4g} GB/s at {short_bytes(before.size_bytes)}",
             last.line_no,
         )
+
+
+def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `below-predicted`: the plateau is far below what the machine should give."""
+    wanted = dict(facts.expected.busbw)
+    for test in facts.run.tests:
+        reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
+        if reached and most and reached < LEAST_OF_PREDICTED * most:
+            yield Evidence(
+                f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
+                f" predicted ({100 * reached / most:.0f} %)",
+                test.line_no,
+            )
 
 
 def unfinished(facts: RunFacts) -> Iterator[Evidence]:

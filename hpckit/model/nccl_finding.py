@@ -20,13 +20,15 @@ class GpuTransport(StrEnum):
 class ExpectedRun:
     """What a caller knows of the machine; None is what nobody knows, and no rule then guesses.
 
-    `nics` are the names of the NICs for jobs of a node, () where it has none.
+    `nics` are the names of the NICs for jobs of a node, () where it has none. `busbw` is the bus
+    bandwidth in bytes/s to be expected of each collective, as nccl-tests names it.
     """
 
     nics: tuple[str, ...] | None = None
     plugin: NetPlugin | None = None
     gpu_transport: GpuTransport | None = None
     is_multi_node: bool | None = None
+    busbw: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,50 @@
+"""What bus bandwidth collectives should reach on a job's nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpckit.decide.busbw import predict
+from hpckit.decide.busbw_machine import comm_machine
+from hpckit.decide.busbw_platform import architecture_of, platform_machine
+from hpckit.model.busbw import BusbwPrediction, CommMachine
+from hpckit.model.comm import NcclVersion
+from hpckit.model.hardware import NodeTopology
+from hpckit.model.platform import Platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """How many nodes, and how many GPUs of each; None is all of a node's."""
+
+    nodes: int
+    gpus_per_node: int | None = None
+
+
+def predicted(
+    allocation: Allocation,
+    platform: Platform,
+    topology: NodeTopology | None,
+    nccl: NcclVersion | None,
+) -> tuple[BusbwPrediction, ...]:
+    """The plateau of each collective; none where nothing is known of the nodes."""
+    machine = _machine(allocation, platform, topology)
+    return () if machine is None else predict(machine, allocation.nodes, nccl=nccl)
+
+
+def _machine(
+    allocation: Allocation, platform: Platform, topology: NodeTopology | None
+) -> CommMachine | None:
+    asked = allocation.gpus_per_node
+    if topology is None:
+        return None if platform.gpu is None else platform_machine(platform, asked)
+    shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    if not shown:
+        return None
+    return comm_machine(
+        topology,
+        nodes=allocation.nodes,
+        gpus_per_node=asked or len(shown),
+        domain_nodes=platform.domain_nodes,
+        architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
+    )

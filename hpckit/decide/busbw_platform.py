@@ -1,0 +1,95 @@
+"""What decides bus bandwidth on nodes that nobody inspected: as the site file calls them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hpckit.model.busbw import CommMachine, CommNic, RingLinks
+from hpckit.model.hardware import LinkKind, Unknown
+from hpckit.model.platform import Platform
+
+_BYTES_PER_GBIT: Final = 1e9 / 8
+
+
+class Board(NamedTuple):
+    """GPUs that an NVSwitch joins: their architecture, and the NVLinks of each.
+
+    `has_nvls` is whether the switch adds up.
+    """
+
+    architecture: str
+    links: int
+    has_nvls: bool = True
+    has_c2c: bool = False
+
+
+BOARDS: Final = {
+    "a100": Board("sm_80", 12, has_nvls=False),
+    "h100": Board("sm_90", 18),
+    "h200": Board("sm_90", 18),
+    "b200": Board("sm_100", 18),
+    "b300": Board("sm_103", 18),
+    "gb200": Board("sm_100", 18, has_c2c=True),
+    "gb300": Board("sm_103", 18, has_c2c=True),
+}
+"""NVIDIA's data sheets of HGX A100, H100, H200, B200, B300 and of GB200 and GB300 NVL72."""
+_NAMES: Final = (
+    (r"P100", "sm_60"),
+    (r"V100", "sm_70"),
+    (r"T4\b", "sm_75"),
+    (r"A100|A800|A30\b", "sm_80"),
+    (r"A10G?\b|A16\b|A40\b|A6000|RTX 30", "sm_86"),
+    (r"L4\b|L20\b|L40|RTX 40|6000 Ada", "sm_89"),
+    (r"G?H[128]00|H20\b", "sm_90"),
+    (r"B200", "sm_100"),
+    (r"B300", "sm_103"),
+)
+"""Compute capability by name. Source: NVIDIA, CUDA GPU Compute Capability, developer.nvidia.com."""
+
+
+def architecture_of(name: str | None) -> str | None:
+    """The architecture of a GPU by its name (`H100 80GB HBM3`, `h100`); None for one not known."""
+    for pattern, architecture in _NAMES if name else ():
+        if re.search(pattern, str(name), re.IGNORECASE):
+            return architecture
+    return None
+
+
+def platform_machine(platform: Platform, gpus_per_node: int | None) -> CommMachine:
+    """The machine of a site whose nodes are a known board; what is not known is in `unknown`.
+
+    Without a number of GPUs, all of a node's are used.
+    """
+    board = BOARDS.get(platform.gpu or "")
+    gpus = gpus_per_node or platform.gpus or 1
+    nics = _nics(platform)
+    unknown = [
+        Unknown(subject=subject, what=what, because="the site file does not say it")
+        for subject, what, is_known in (
+            ("NICs", "number and rate", nics is not None),
+            ("GPUs", "number", bool(gpus_per_node or platform.gpus)),
+        )
+        if not is_known
+    ]
+    if board is None:
+        because = f"no board of {platform.gpu or 'unnamed'} GPUs is known to hpckit"
+        unknown.append(Unknown(subject="GPUs", what="links", because=because))
+        return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
+    return CommMachine(
+        gpus=gpus,
+        architecture=board.architecture,
+        links=RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True),
+        nics=nics,
+        domain_nodes=platform.domain_nodes or 1,
+        has_nvls=board.has_nvls,
+        has_c2c=board.has_c2c,
+        unknown=tuple(unknown),
+    )
+
+
+def _nics(platform: Platform) -> tuple[CommNic, ...] | None:
+    if platform.nics is None or platform.nic_gbits is None:
+        return None
+    rate = platform.nic_gbits * _BYTES_PER_GBIT
+    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(platform.nics))

@@ -1,0 +1,64 @@
+"""What a site file tells of bus bandwidth, where no node was inspected."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.decide.busbw import predict
+from hpckit.decide.busbw_platform import BOARDS, architecture_of, platform_machine
+from hpckit.model.busbw import Collective
+from hpckit.model.platform import Platform
+
+HGX = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400, source="a page", date="2026-11")
+
+
+def gb_per_s(platform: Platform, nodes: int) -> float | None:
+    """The best prediction of AllReduce."""
+    found = predict(platform_machine(platform, None), nodes)
+    best = next(
+        one for one in found if one.collective is Collective.ALL_REDUCE and one.is_best
+    ).busbw_bytes_per_s
+    return None if best is None else best / 1e9
+
+
+def test_a_known_board_gives_a_figure() -> None:
+    """Eight H100 with eight NICs of 400 Gb/s reach what the NICs carry."""
+    assert gb_per_s(HGX, 2) == pytest.approx(384)
+
+
+def test_nics_that_are_not_known_give_no_figure_between_nodes() -> None:
+    """Without NICs there is a figure for one node alone."""
+    platform = Platform(gpu="h100", gpus=8)
+    assert gb_per_s(platform, 2) is None
+    assert gb_per_s(platform, 1) is not None
+
+
+def test_a_board_that_is_not_known_gives_no_figure() -> None:
+    """GPUs whose links depend on the node have no figure, and the reason names them."""
+    (first, *_) = predict(platform_machine(Platform(gpu="gh200", gpus=4), None), 1)
+    assert first.busbw_bytes_per_s is None
+    assert "gh200" in first.because
+
+
+@pytest.mark.parametrize("gpu", BOARDS)
+def test_a_board_s_architecture_is_its_name_s(gpu: str) -> None:
+    """Both tables say the same of a GPU."""
+    assert architecture_of(gpu) == BOARDS[gpu].architecture
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("NVIDIA H100 80GB HBM3", "sm_90"),
+        ("NVIDIA H20-3e", "sm_90"),
+        ("NVIDIA A100-SXM4-80GB", "sm_80"),
+        ("Tesla T4", "sm_75"),
+        ("NVIDIA L40S", "sm_89"),
+        ("NVIDIA A10G", "sm_86"),
+        ("Instinct MI300X", None),
+        (None, None),
+    ],
+)
+def test_an_architecture_follows_from_a_name(name: str | None, architecture: str | None) -> None:
+    """A name that is known gives a compute capability, and no other does."""
+    assert architecture_of(name) == architecture
