@@ -37,7 +37,8 @@ def _machine(
 ) -> CommMachine | None:
     asked = allocation.gpus_per_node
     if topology is None:
-        return None if platform.gpu is None else platform_machine(platform, asked)
+        known = platform.gpu is not None
+        return platform_machine(platform, allocation.nodes, asked) if known else None
     shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
     if not shown:
         return None

@@ -56,7 +56,7 @@ def architecture_of(name: str | None) -> str | None:
     return None
 
 
-def platform_machine(platform: Platform, gpus_per_node: int | None) -> CommMachine:
+def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) -> CommMachine:
     """The machine of a site whose nodes are a known board; what is not known is in `unknown`.
 
     Without a number of GPUs, all of a node's are used.
@@ -67,7 +67,7 @@ def platform_machine(platform: Platform, gpus_per_node: int | None) -> CommMachi
     unknown = [
         Unknown(subject=subject, what=what, because="the site file does not say it")
         for subject, what, is_known in (
-            ("NICs", "number and rate", nics is not None),
+            ("NICs", "number and rate", nics is not None or nodes <= (platform.domain_nodes or 1)),
             ("GPUs", "number", bool(gpus_per_node or platform.gpus)),
         )
         if not is_known

@@ -13,10 +13,10 @@ HGX = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400, source="a page", date=
 
 
 def gb_per_s(platform: Platform, nodes: int) -> float | None:
-    """The best prediction of AllReduce."""
-    found = predict(platform_machine(platform, None), nodes)
+    """The best prediction of AllGather."""
+    found = predict(platform_machine(platform, nodes, None), nodes)
     best = next(
-        one for one in found if one.collective is Collective.ALL_REDUCE and one.is_best
+        one for one in found if one.collective is Collective.ALL_GATHER and one.is_best
     ).busbw_bytes_per_s
     return None if best is None else best / 1e9
 
@@ -35,7 +35,7 @@ def test_nics_that_are_not_known_give_no_figure_between_nodes() -> None:
 
 def test_a_board_that_is_not_known_gives_no_figure() -> None:
     """GPUs whose links depend on the node have no figure, and the reason names them."""
-    (first, *_) = predict(platform_machine(Platform(gpu="gh200", gpus=4), None), 1)
+    (first, *_) = predict(platform_machine(Platform(gpu="gh200", gpus=4), 1, None), 1)
     assert first.busbw_bytes_per_s is None
     assert "gh200" in first.because
 
