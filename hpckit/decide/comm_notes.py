@@ -109,12 +109,13 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
     if facts.version is not None:
         return
     needs = [
-        f"{rule.variable}={rule.value.format(**words_of(facts))} before {rule.when.before}"
+        f"{rule.variable}={rule.value.format(**words_of(facts))}"
+        f" {_while(rule.when.since, rule.when.before)}"
         for rule in rules
         if depends_on_release(rule.when, facts)
     ]
     needs += [
-        f"{one.name}={one.value} before {one.before}"
+        f"{one.name}={one.value} {_while(one.since, one.before)}"
         for one in site.platform.env
         if one.before is not None and facts.nodes >= one.min_nodes
     ]
@@ -129,6 +130,10 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
             source=ENV_RST.format(variable=needs[0].partition("=")[0]),
             fix="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",
         )
+
+
+def _while(since: str | None, before: str | None) -> str:
+    return f"before {before}" if since is None else f"from {since} to before {before}"
 
 
 def _too_many(facts: CommFacts) -> Iterator[CommNote]:

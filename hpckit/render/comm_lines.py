@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from hpckit.errors import RenderError
 from hpckit.model.comm import CommLeft, CommProfile, CommSetting, SettingOrigin
+from hpckit.model.comm_sources import sources
 from hpckit.render.quoting import comment_text, sh_word
 
 _COMMENT_COLUMN = 40
@@ -51,14 +52,8 @@ def source_line(profile: CommProfile) -> str:
 
 
 def source_lines(settings: Iterable[CommSetting]) -> Iterator[str]:
-    """Which document each rule stands on, one line a document, in the order of the exports."""
-    by_source: dict[str, list[str]] = {}
-    for one in settings:
-        if one.origin is not SettingOrigin.JOB:
-            dated = f"{one.source} ({one.date})" if one.date else one.source
-            by_source.setdefault(dated, []).append(one.rule)
-    for source, rules in by_source.items():
-        yield comment_text(f"[{', '.join(dict.fromkeys(rules))}] {source}")
+    """Which document each rule stands on, one comment a document."""
+    return (comment_text(line) for line in sources(settings))
 
 
 def _value(setting: CommSetting) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommSetting
+from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommSetting, SettingOrigin
 from hpckit.model.comm_facts import CommFacts
+from hpckit.model.comm_sources import sources
 from hpckit.model.node_finding import Severity
 from hpckit.report.line import Line, Style, wrapped
 
@@ -17,6 +18,7 @@ _STYLES: Final = {
 }
 _LEAST: Final = 14
 _MOST: Final = 34
+_INDENT: Final = "   "
 NOTHING: Final = "nothing to set: what this machine needs is detected"
 
 
@@ -29,10 +31,13 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
     for setting in env.settings:
         yield from _setting(setting, head, width)
     if env.profile is not None:
-        yield from _row("source", f"{env.profile.path}   {env.profile.because}", head, width)
-        yield from _row("", env.profile.source, head, width, Style.FAINT)
+        yield from _row("source", env.profile.path, head, width)
+        yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
         yield Line(text=f" {NOTHING}")
+    for source in sources(env.settings):
+        texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
+        yield from (Line(text=text, style=Style.FAINT) for text in texts)
     for left in env.left:
         yield from _left(left, head, width)
     for note in env.notes:
@@ -55,16 +60,16 @@ def _head(env: CommEnv) -> int:
 
 def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
     yield from _row(setting.name, setting.value, head, width)
-    yield from _row("", setting.because, head, width)
+    is_own = setting.origin is SettingOrigin.JOB
+    reason = setting.because if is_own else f"{setting.because} [{setting.rule}]"
+    yield from _below(reason, width)
     if setting.warning is not None:
-        yield from _row("", f"warning: {setting.warning}", head, width, Style.WARNING)
-    dated = f" ({setting.date})" if setting.date else ""
-    yield from _row("", f"[{setting.rule}] {setting.source}{dated}", head, width, Style.FAINT)
+        yield from _below(f"warning: {setting.warning}", width, Style.WARNING)
 
 
 def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
     yield from _row(left.name, f"left: {left.because}", head, width)
-    yield from _row("", f"hpckit would set {left.value} [{left.rule}]", head, width, Style.FAINT)
+    yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
 
 
 def _note(note: CommNote, width: int) -> Iterator[Line]:
@@ -74,6 +79,11 @@ def _note(note: CommNote, width: int) -> Iterator[Line]:
     if note.fix is not None:
         texts = wrapped(tuple(note.fix.split()), width, first=" " * 10, further=" " * 10)
         yield from (Line(text=text) for text in texts)
+
+
+def _below(words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:
+    texts = wrapped(tuple(words.split()), width, first=_INDENT, further=_INDENT)
+    yield from (Line(text=text, style=style) for text in texts)
 
 
 def _row(
