@@ -82,18 +82,26 @@ def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
 
 
 def comm_words(job: PreparedJob) -> str | None:
-    """What is set for communication, in a few words; None for a job without GPUs."""
-    names = " ".join(one.name for one in job.plan.communication)
-    if names:
-        return f"{names}   (reasons: in the script)"
+    """What is set for communication, in a few words; None for a job without GPUs that sets none."""
+    from hpckit.model.comm import SettingOrigin
+
+    settings = job.plan.communication
+    own = [one.name for one in settings if one.origin is SettingOrigin.JOB]
+    derived = [one.name for one in settings if one.origin is not SettingOrigin.JOB]
+    parts = [f"{' '.join(own)} by the job"] if own else []
     if job.plan.profile is not None:
-        return f"by {job.plan.profile.path}"
-    if not job.effective.spec.resources.gpus_per_node:
-        return None
+        parts.append(job.plan.profile.path)
+    if derived:
+        parts.append(f"{' '.join(derived)} (reasons: in the script)")
+    elif job.plan.profile is None and job.effective.spec.resources.gpus_per_node:
+        parts.append(f"nothing{' else' if own else ''} set: {_library(job)} finds what it needs")
+    return " · ".join(parts) or None
+
+
+def _library(job: PreparedJob) -> str:
     facts = job.comm.facts
-    library = "NCCL" if facts.library is None else facts.library.upper()
-    version = "" if facts.version is None else f" {facts.version}"
-    return f"nothing set: {library}{version} finds what it needs"
+    name = "NCCL" if facts.library is None else facts.library.upper()
+    return name if facts.version is None else f"{name} {facts.version}"
 
 
 def advice_words(job: PreparedJob) -> str:
