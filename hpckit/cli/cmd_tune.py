@@ -170,9 +170,7 @@ def _say_predicted(tuned: Tuned, width: int) -> None:
     from hpckit.report.busbw_text import busbw_lines
 
     best = [one for one in tuned.predicted if one.is_best]
-    if not any(one.busbw_bytes_per_s for one in best):
-        for because in dict.fromkeys(one.because for one in best):
-            output.result(f" predicted bus bandwidth: not known ({because})")
+    if not best:
         return
     nodes = counted(tuned.facts.nodes, "node")
     say(busbw_lines(best, where=f"large messages, {nodes}", width=width))

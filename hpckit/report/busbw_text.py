@@ -22,11 +22,17 @@ def busbw_lines(
     """The screen in lines of at most `width` columns; `where` is the job in words.
 
     Of each collective its best algorithm is shown, and the others behind it in a second table.
+    Where none has a figure, one sentence says why.
     """
+    best = [one for one in predictions if one.is_best]
+    if not any(one.busbw_bytes_per_s for one in best):
+        reasons = "; ".join(dict.fromkeys(one.because for one in best))
+        words = f"predicted bus bandwidth: not known ({reasons})"
+        yield from map(_plain, wrapped(tuple(words.split()), width, first=" ", further="   "))
+        return
     title = f"predicted bus bandwidth, {where}"
     lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
     yield from (Line(text=text, style=Style.TITLE) for text in lines)
-    best = [one for one in predictions if one.is_best]
     others = [one for one in predictions if not one.is_best]
     yield from _table(best, width)
     if others:
@@ -37,6 +43,10 @@ def busbw_lines(
         texts = wrapped((*named.split(), "·", *caveat.split()), width, first=" note: ",
                         further="       ")  # fmt: skip
         yield from (Line(text=text, style=Style.NOTE) for text in texts)
+
+
+def _plain(text: str) -> Line:
+    return Line(text=text)
 
 
 def _who(one: BusbwPrediction) -> str:

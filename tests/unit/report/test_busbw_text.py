@@ -45,8 +45,21 @@ def test_lines_fit(width: int) -> None:
     assert max(columns(line.text) for line in lines(width)) <= width
 
 
-def test_an_unknown_figure_is_a_question_mark_and_its_reason() -> None:
-    """Nothing is shown as zero."""
+def test_without_any_figure_a_sentence_says_why() -> None:
+    """Nothing is shown as zero, and a reason that all share is told once."""
     found = predict(replace(switched(), nics=()), 2)
-    texts = [line.text for line in busbw_lines(found, where="2 nodes", width=100)]
-    assert any("AllReduce" in text and "?" in text and "no NIC" in text for text in texts)
+    texts = [line.text for line in busbw_lines(found, where="2 nodes", width=200)]
+    assert len(texts) == 1
+    assert texts[0].startswith(" predicted bus bandwidth: not known (")
+    assert "no NIC" in texts[0]
+
+
+def test_an_unknown_figure_beside_known_ones_is_a_question_mark() -> None:
+    """A collective without a figure stands in the table with its reason."""
+    known = predict(switched(), 2)
+    lacking = tuple(
+        replace(one, busbw_bytes_per_s=None, because="why") if one == known[0] else one
+        for one in known
+    )
+    texts = [line.text for line in busbw_lines(lacking, where="2 nodes", width=100)]
+    assert any("AllReduce" in text and "?" in text and "why" in text for text in texts)

@@ -1,0 +1,228 @@
+"""`hpckit tune`: what it answers, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpckit.adapters.resources import packaged_data
+from tests.conftest import RunHpckit
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+NODE = str(CHECKOUT / "examples" / "dgx-h100.json")
+COPIED = str(CHECKOUT / "examples" / "tune" / "copied.sbatch")
+RUN = str(CHECKOUT / "examples" / "tune" / "all-reduce.log")
+README = str(CHECKOUT / "README.md")
+LISTED = "=" + ",".join(f"mlx5_{index}" for index in range(8))
+SITES = sorted(path.stem for path in (packaged_data() / "site_configs").glob("*.toml"))
+JOB = """\
+schema = "hpckit.job/1"
+name = "x"
+command = ["x"]
+
+[resources]
+nodes = 4
+gpus_per_node = 8
+
+[tune]
+nccl = "2.20.5"
+env = { NCCL_IB_HCA = "mlx5_1" }
+"""
+ENTRY = {"name", "value", "because", "source"}
+FINDING = {"rule", "line", "severity", "because", "fix"}
+
+
+def document(run_hpckit: RunHpckit, *words: str | Path) -> dict[str, Any]:
+    """What --json prints."""
+    done = run_hpckit("tune", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def exported(lines: str, names: list[str]) -> dict[str, str]:
+    """What bash makes of these lines."""
+    script = lines + "".join(f'\nprintf "%s\\0" "${{{name}-}}"' for name in names)
+    done = subprocess.run(
+        ["bash", "-c", script], env={"SLURM_JOB_ID": "7"}, capture_output=True, check=True
+    )
+    return dict(zip(names, done.stdout.decode().split("\0"), strict=False))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job file."""
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+def test_a_document_has_each_variable_with_reason_and_source(run_hpckit: RunHpckit) -> None:
+    """The keys that programs rely on are there."""
+    found = document(run_hpckit, "--topology", NODE, "--nodes", "4", "--nccl", "2.27")
+    assert found["schema"] == "hpckit.tune/1"
+    (entry,) = found["env"]
+    assert entry.keys() >= ENTRY
+    assert (entry["name"], entry["value"]) == ("NCCL_IB_HCA", LISTED)
+
+
+def test_without_anything_known_nothing_is_set(run_hpckit: RunHpckit) -> None:
+    """No node and no site: no variable, no prediction, nothing looked at."""
+    found = document(run_hpckit)
+    assert (found["env"], found["predicted"], found["nccl"]) == ([], [], None)
+
+
+def test_one_node_needs_no_network(run_hpckit: RunHpckit) -> None:
+    """The list of NICs is for jobs of several nodes."""
+    assert document(run_hpckit, "--topology", NODE, "--nodes", "1")["env"] == []
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize(("nodes", "nccl"), [("1", "2.27.3"), ("4", "2.18.5")])
+def test_tune_and_render_agree(run_hpckit: RunHpckit, site: str, nodes: str, nccl: str) -> None:
+    """What tune prints is what the script of such a job exports, at every site."""
+    words = ["--site", site, "--nodes", "1" if site == "local" else nodes, "--nccl", nccl]
+    values = {one["name"]: one["value"] for one in document(run_hpckit, *words)["env"]}
+    script = run_hpckit("render", *words, "--", "true")
+    assert script.returncode == 0, script.stderr
+    block = script.stdout.partition("# --- block: communication")[2].partition("# --- block")[0]
+    lines = "\n".join(line for line in block.splitlines() if line.startswith("export "))
+    names = [line.removeprefix("export ").partition("=")[0] for line in lines.splitlines()]
+    assert names == list(values)
+    expanded = {name: one.replace("${SLURM_JOB_ID}", "7") for name, one in values.items()}
+    assert exported(lines, names) == expanded
+
+
+@pytest.mark.parametrize("site", ["gcp-a3-high", "oci-h100", "aws-p5", "frontier"])
+def test_env_is_read_back_by_bash(run_hpckit: RunHpckit, site: str) -> None:
+    """--env prints lines that make a shell export exactly the values."""
+    values = {one["name"]: one["value"] for one in document(run_hpckit, "--site", site)["env"]}
+    lines = run_hpckit("tune", "--site", site, "--env").stdout
+    expanded = {name: one.replace("${SLURM_JOB_ID}", "7") for name, one in values.items()}
+    assert values
+    assert exported(lines, list(values)) == expanded
+
+
+def test_a_job_s_own_value_stays_with_a_warning(run_hpckit: RunHpckit, job: Path) -> None:
+    """The user's value is printed, and what hpckit would set beside it."""
+    (entry,) = document(run_hpckit, job, "--topology", NODE)["env"]
+    assert (entry["value"], entry["origin"]) == ("mlx5_1", "job")
+    assert LISTED in entry["warning"]
+
+
+def test_a_job_s_setup_lines_are_its_own_word(run_hpckit: RunHpckit) -> None:
+    """What a setup line exports is not exported again, and the document says who has it."""
+    setup = 'environment.setup=["export NCCL_IB_HCA=mlx5_2"]'
+    found = document(run_hpckit, "--topology", NODE, "--nodes", "2", "--set", setup, "--", "x")
+    assert found["env"] == []
+    (left,) = found["left"]
+    assert "[environment] setup" in left["because"]
+
+
+def test_a_shipped_site_s_answer_fits_a_narrow_terminal(
+    run_hpckit: RunHpckit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is wider than 80 columns, but one that cannot be broken."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for site in SITES:
+        lines = run_hpckit("tune", "--site", site, "--nodes", "2").stdout.splitlines()
+        assert not [line for line in lines if len(line) > 80]
+
+
+def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
+    """The last line is a command that renders the job so."""
+    words = ["--topology", NODE, "--site", "docker", "--nccl", "2.27"]
+    last = run_hpckit("tune", job, *words).stdout.splitlines()[-1]
+    command = shlex.split(last.partition("next")[2])
+    assert command[:2] == ["hpckit", "render"]
+    done = run_hpckit(*command[1:])
+    assert done.returncode == 0, done.stderr
+    assert "NCCL_IB_HCA=mlx5_1" in done.stdout
+
+
+def test_one_variable_is_explained(run_hpckit: RunHpckit) -> None:
+    """--explain names the rule, when it applies and what of that is not so here."""
+    found = document(run_hpckit, "--site", "oci-h100", "--explain", "NCCL_IB_GID_INDEX")
+    assert found["schema"] == "hpckit.tune-variable/1"
+    (word,) = found["words"]
+    assert word["name"] == "ib-gid-index"
+    assert word["missing"] == "release before 2.21"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--nccl", "new"], 3),
+        (["--plugin", "fast"], 3),
+        (["--site", "nowhere"], 3),
+        (["--overlay", "mlperf"], 5),
+        (["--site", "alps", "--overlay", "cscs-ce"], 5),
+        (["--topology", README], 4),
+        (["--topology", "nowhere.json"], 7),
+        (["--lint", "nowhere.sh"], 7),
+        (["--compare", README], 4),
+        (["--env", "--json"], 2),
+        (["--lint", "-", "--compare", "-"], 2),
+        (["--fail-on", "error"], 2),
+        (["--topology", "-", "--fabric", "-"], 2),
+    ],
+)
+def test_what_cannot_be_answered_has_its_code(
+    run_hpckit: RunHpckit, words: list[str], code: int
+) -> None:
+    """A wrong word, an unreadable file and a missing overlay end with codes of their own."""
+    done = run_hpckit("tune", *words)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lint_names_line_severity_and_fix(run_hpckit: RunHpckit) -> None:
+    """The keys that programs rely on are there for each finding."""
+    found = document(run_hpckit, "--lint", COPIED, "--nccl", "2.27")
+    assert found["schema"] == "hpckit.lint/1"
+    assert all(one.keys() >= FINDING for one in found["findings"])
+    by_rule = {one["rule"]: one for one in found["findings"]}
+    assert by_rule["gpus-per-task"]["line"] == 5
+    assert by_rule["nccl-algo-without-ring"]["severity"] == "error"
+
+
+@pytest.mark.parametrize(("severity", "code"), [("error", 1), ("warning", 1), ("note", 1)])
+def test_lint_fails_on_what_is_asked(run_hpckit: RunHpckit, severity: str, code: int) -> None:
+    """--fail-on ends with 1 for findings of that severity or above."""
+    words = ("--lint", COPIED, "--nccl", "2.27", "--fail-on", severity)
+    assert run_hpckit("tune", *words).returncode == code
+
+
+def test_a_clean_file_fails_on_nothing(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """A script without a fault ends with 0."""
+    path = tmp_path / "clean.sh"
+    path.write_text("#!/bin/bash\nexport NCCL_DEBUG=WARN\nsrun python train.py\n")
+    assert run_hpckit("tune", "--lint", path, "--fail-on", "note").returncode == 0
+
+
+def test_a_run_is_held_against_its_machine(run_hpckit: RunHpckit) -> None:
+    """A log of sockets where there are NICs is an error, and the measured share is told."""
+    found = document(run_hpckit, "--compare", RUN, "--topology", NODE)
+    assert found["schema"] == "hpckit.nccl-run/1"
+    rules = [one["rule"] for one in found["findings"]]
+    assert rules[:2] == ["network-socket", "below-predicted"]
+    assert found["predicted"]["AllReduce"] == pytest.approx(384e9)
+
+
+def test_a_folder_of_a_job_without_nccl_is_said(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """A venv that is not there does not fail the command: what was not found out is said."""
+    venv = f"environment.venv={tmp_path}/nowhere"
+    found = document(run_hpckit, "--set", venv, "--", "python", "x.py")
+    assert found["nccl"] is None
+    assert any("nowhere" in one for one in found["unseen"])
+
+
+def test_modules_are_not_seen(run_hpckit: RunHpckit) -> None:
+    """What modules bring cannot be known here, and that is said."""
+    words = ("--set", 'environment.modules=["nccl/2.27"]', "--", "python", "x.py")
+    assert any("nccl/2.27" in one for one in document(run_hpckit, *words)["unseen"])
