@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.decide.comm_env import ADVICE, RULES, CommChoice, OwnSetting, comm_env
-from hpckit.decide.comm_rule import CommRule
+from hpckit.decide.comm_rule import CommAdvice, CommRule
 from hpckit.errors import PlanError
 from hpckit.model.comm import CommEnv, NetPlugin
 from hpckit.model.comm_facts import CommFacts
@@ -19,6 +19,7 @@ from hpckit.model.site import SiteSpec, generic_site
 from tests.unit.decide.comm_cases import CASES, IB, TWO_KINDS
 
 SITE = generic_site()
+EFA_WITHOUT_PLUGIN = replace(CASES["efa"].facts, plugin=NetPlugin.NONE)
 ROCE = CommFacts(nodes=2, interconnect=NicKind.ROCE)
 
 
@@ -196,6 +197,15 @@ def test_the_provider_s_file_is_for_jobs_of_several_nodes() -> None:
     assert comm_env(replace(IB, nodes=1), site, CommChoice()).profile is None
 
 
+@pytest.mark.parametrize("advice", ADVICE, ids=lambda one: one.name)
+def test_without_a_piece_of_advice_a_case_is_silent(advice: CommAdvice) -> None:
+    """Every piece of advice is needed: with any one of them deleted a case loses its note."""
+    rest = [one for one in ADVICE if one is not advice]
+    asked = [*(case.facts for case in CASES.values()), EFA_WITHOUT_PLUGIN]
+    told = [comm_env(facts, SITE, CommChoice()).notes for facts in asked]
+    assert told != [comm_env(facts, SITE, CommChoice(), RULES, rest).notes for facts in asked]
+
+
 @pytest.mark.parametrize(
     ("facts", "rules"),
     [
@@ -203,7 +213,7 @@ def test_the_provider_s_file_is_for_jobs_of_several_nodes() -> None:
         (CASES["slingshot"].facts, ["slingshot-plugin-unknown"]),
         (CASES["slingshot-plugin"].facts, []),
         (CASES["gb200-down"].facts, ["nvlink-domain"]),
-        (replace(CASES["efa"].facts, plugin=NetPlugin.NONE), ["efa-without-plugin"]),
+        (EFA_WITHOUT_PLUGIN, ["efa-without-plugin"]),
         (CASES["efa"].facts, []),
         (replace(IB, contradiction="it has x, the site says y"), ["other-machine"]),
         (replace(TWO_KINDS, hcas=tuple(f"mlx5_{i}" for i in range(33))), ["many-hcas"]),
