@@ -9,6 +9,7 @@ from hpckit.app.own_settings import settings_in_setup, warnings_of
 from hpckit.decide.comm_choice import comm_choice, comm_question
 from hpckit.decide.comm_env import comm_env, with_warnings
 from hpckit.decide.comm_facts import comm_facts
+from hpckit.decide.comm_notes import RELEASE_UNKNOWN
 from hpckit.model.comm import CommEnv, NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.finding import Finding, Level
@@ -63,6 +64,6 @@ def comm_findings(env: CommEnv) -> tuple[Finding, ...]:
     network = [
         Finding(level=Level.NOTE, subject=one.subject, text=one.because, hint=one.fix)
         for one in env.notes
-        if one.severity is not Severity.NOTE
+        if one.severity is not Severity.NOTE or one.rule == RELEASE_UNKNOWN
     ]
     return (*own, *network)

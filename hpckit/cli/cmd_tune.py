@@ -161,7 +161,7 @@ def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) ->
     _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())
-    output.result(f" next  {_next(params)}")
+    output.result(f" next  {_next(tuned, params)}")
 
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
@@ -200,12 +200,14 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
 
 
-def _next(params: dict[str, Any]) -> str:
-    """The command that writes the same into a script."""
+def _next(tuned: Tuned, params: dict[str, Any]) -> str:
+    """The command that writes the same into a script, with the release that was found."""
     words = ["hpckit", "render", params["job"] or "JOB"]
-    for option in ("topology", "site", "over_nccl", "over_plugin"):
-        if params[option] is not None:
-            words += [f"--{option.removeprefix('over_')}", params[option]]
+    version = tuned.facts.version
+    said = {**params, "over_nccl": None if version is None else str(version)}
+    for option in ("topology", "site", "over_nodes", "over_nccl", "over_plugin"):
+        if said[option] is not None:
+            words += [f"--{option.removeprefix('over_')}", str(said[option])]
     for name in params["over_overlay"]:
         words += ["--overlay", name]
     return shlex.join(words)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from hpckit.decide.comm_env import CommChoice, OwnSetting
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommQuestion
 from hpckit.model.job import JobSpec, LauncherKind
+
+_READS: Final = re.compile(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
 
 
 def comm_question(spec: JobSpec) -> CommQuestion:
@@ -22,13 +26,22 @@ def comm_question(spec: JobSpec) -> CommQuestion:
 
 
 def comm_choice(spec: JobSpec, in_setup: Sequence[OwnSetting] = ()) -> CommChoice:
-    """What the job decides itself; `in_setup` are the variables that its setup lines set."""
+    """What the job decides itself; `in_setup` are the variables that its setup lines set.
+
+    What modules set, and files that setup lines read, is not known.
+    """
     return CommChoice(
         derive=spec.tune.derive,
         overlays=spec.tune.overlays,
         own=(*_own(spec), *in_setup),
         passed=spec.environment.pass_,
+        is_unread=bool(spec.environment.modules) or any(map(_reads, spec.environment.setup)),
     )
+
+
+def _reads(line: str) -> bool:
+    """Whether a line of shell runs what is not in it."""
+    return bool(_READS.search(line))
 
 
 def _own(spec: JobSpec) -> Iterator[OwnSetting]:

@@ -58,12 +58,17 @@ class OwnSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommChoice:
-    """What the user decided: overlays by name, variables, and those let through (`pass`)."""
+    """What the user decided: overlays by name, variables, and those let through (`pass`).
+
+    `is_unread` is whether modules or files may set more, which cannot be known here: they are the
+    user's word as well, so what is derived then yields to what is there.
+    """
 
     derive: bool = True
     overlays: tuple[str, ...] = ()
     own: tuple[OwnSetting, ...] = ()
     passed: tuple[str, ...] = ()
+    is_unread: bool = False
 
 
 def comm_env(
@@ -79,7 +84,10 @@ def comm_env(
     """
     if not choice.derive:
         return CommEnv(settings=tuple(_own_settings(choice, {})))
-    open_questions = contests(site.overlays, choice.overlays)
+    decided = {one.name for one in choice.own}
+    open_questions = [
+        one for one in contests(site.overlays, choice.overlays) if one.name not in decided
+    ]
     found = _derived(facts, site, choice, rules)
     left = [_contested(found.pop(one.name), one) for one in open_questions if one.name in found]
     kept, taken = _without_own(found, choice)
@@ -118,7 +126,7 @@ def _by_rules(facts: CommFacts, rules: Sequence[CommRule]) -> Iterator[CommSetti
 
 def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
     platform = site.platform
-    for entry in platform.env:
+    for entry in () if facts.contradiction else platform.env:
         if facts.nodes >= entry.min_nodes and in_range(facts.version, entry.since, entry.before):
             yield CommSetting(
                 name=entry.name,
@@ -132,7 +140,7 @@ def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
 
 
 def _profile(facts: CommFacts, platform: Platform) -> CommProfile | None:
-    if platform.profile is None or facts.nodes == 1:
+    if platform.profile is None or facts.nodes == 1 or facts.contradiction:
         return None
     return CommProfile(
         path=platform.profile,
@@ -152,14 +160,14 @@ def _without_own(
     found: Mapping[str, CommSetting], choice: CommChoice
 ) -> tuple[list[CommSetting], list[CommLeft]]:
     """What is exported of the derived variables, and what the job sets elsewhere instead."""
-    own = {one.name: one for one in choice.own}
+    own = {one.name: one for one in sorted(choice.own, key=lambda one: one.is_exported)}
     kept: list[CommSetting] = []
     left: list[CommLeft] = []
     for name, setting in found.items():
         taken = own.get(name)
         if taken is None:
             is_passed = any(fnmatch.fnmatchcase(name, pattern) for pattern in choice.passed)
-            kept.append(replace(setting, yields=is_passed))
+            kept.append(replace(setting, yields=is_passed or choice.is_unread))
         elif not taken.is_exported:
             told = "computed there" if taken.value is None else taken.value
             because = f"set by the job ({taken.where}) to {told}"

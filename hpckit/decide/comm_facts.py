@@ -18,38 +18,60 @@ _SLINGSHOT_NET: Final = "hsn"
 
 
 def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None) -> CommFacts:
-    """The facts that rules ask for; what was inspected stands over what the site file says."""
+    """The facts that rules ask for; what was inspected stands over what the site file says.
+
+    Where the two contradict each other, the site's network, plugin and devices do not count.
+    """
     node = seen or SeenNode()
-    traits = set(node.traits)
-    hcas = node.hcas if node.other_hcas else platform.hcas
-    if hcas:
-        traits.add(Trait.OTHER_HCAS if node.other_hcas else Trait.LISTED_HCAS)
-    if platform.rails_isolated:
-        traits.add(Trait.ISOLATED_RAILS)
-    if seen is None and platform.gpu in _GRACE:
-        traits.add(Trait.GRACE)
-    if question.is_mpi:
-        traits.add(Trait.MPI)
+    contradiction = _contradiction(node, platform)
+    site = Platform() if contradiction else platform
+    hcas = node.hcas if node.other_hcas else site.hcas
     return CommFacts(
         nodes=question.nodes,
         library=question.library or node.library or platform.library or _library_of(platform),
         version=question.version,
-        interconnect=node.interconnect or platform.interconnect,
-        plugin=question.plugin or platform.plugin,
-        traits=tuple(sorted(traits)),
+        interconnect=node.interconnect or site.interconnect,
+        plugin=question.plugin or site.plugin,
+        traits=_traits(question, site, seen, hcas),
         hcas=tuple(sorted(hcas, key=natural_order)),
         other_hcas=node.other_hcas,
         interfaces=node.interfaces or _SLINGSHOT_NET,
         domain=node.domain,
-        contradiction=_contradiction(node, platform),
+        down=node.down,
+        contradiction=contradiction,
     )
 
 
+def _traits(
+    question: CommQuestion, site: Platform, seen: SeenNode | None, hcas: tuple[str, ...]
+) -> tuple[Trait, ...]:
+    traits = set() if seen is None else set(seen.traits)
+    if hcas:
+        is_seen = seen is not None and bool(seen.other_hcas)
+        traits.add(Trait.OTHER_HCAS if is_seen else Trait.LISTED_HCAS)
+    if site.rails_isolated:
+        traits.add(Trait.ISOLATED_RAILS)
+    if seen is None and site.gpu in _GRACE:
+        traits.add(Trait.GRACE)
+    if question.is_mpi:
+        traits.add(Trait.MPI)
+    return tuple(sorted(traits))
+
+
 def _contradiction(node: SeenNode, platform: Platform) -> str:
+    """What of the inspected node is not as the site says; empty where nothing contradicts."""
     seen, said = node.interconnect, platform.interconnect
-    if seen is None or said is None or seen is said:
-        return ""
-    return f"the inspected node has {seen}, the site says {said}"
+    if seen is not None and said is not None and seen is not said:
+        return f"the inspected node has {seen}, the site says {said}"
+    library = _library_of(platform)
+    if library is not None and node.library is not None and library is not node.library:
+        return f"the inspected node's GPUs are for {node.library.upper()}, the site's are not"
+    missing = [name for name in platform.hcas if name not in node.devices]
+    if node.devices and missing:
+        return (
+            f"the inspected node lacks {len(missing)} of the site's devices, such as {missing[0]}"
+        )
+    return ""
 
 
 def _library_of(platform: Platform) -> CommLibrary | None:
@@ -63,9 +85,17 @@ def words_of(facts: CommFacts) -> Mapping[str, str]:
     return {
         "hcas": ",".join(facts.hcas),
         "ucx_devices": ",".join(one if ":" in one else f"{one}:1" for one in facts.hcas),
-        "others": facts.other_hcas,
+        "others": _others(facts),
         "interfaces": facts.interfaces,
         "domain": facts.domain,
         "nodes": str(facts.nodes),
         "version": str(facts.version),
     }
+
+
+def _others(facts: CommFacts) -> str:
+    """Which devices are left out of a list, and why."""
+    if not facts.down:
+        return facts.other_hcas
+    names = ", ".join(facts.down)
+    return f"{facts.other_hcas}; nor {names}, down on the inspected node (inspect a healthy one)"

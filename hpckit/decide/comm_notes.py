@@ -21,6 +21,7 @@ from hpckit.model.site import SiteSpec
 
 MOST_HCAS: Final = 32
 """As many devices as NCCL opens. Source: net_ib.cc, MAX_IB_DEVS."""
+RELEASE_UNKNOWN: Final = "release-unknown"
 NODE_RULES: Final = frozenset(
     (
         *("nvlink-fewer", "nvlink-none", "pcie-width", "pci-hidden", "no-close-nic", "nic-down"),
@@ -70,8 +71,9 @@ def _contradicted(facts: CommFacts, site: SiteSpec) -> Iterator[CommNote]:
             rule="other-machine",
             severity=Severity.WARNING,
             subject="topology",
-            because=f"{facts.contradiction}: what was inspected is believed",
-            source=f"site {site.name}, [platform] interconnect",
+            because=f"{facts.contradiction}: what was inspected is believed, and nothing of the"
+            " site's own is set",
+            source=f"site {site.name}, [platform]",
             fix="a file of a node of this site, or another --site",
         )
 
@@ -116,13 +118,13 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
     ]
     needs += [
         f"{one.name}={one.value} {_while(one.since, one.before)}"
-        for one in site.platform.env
+        for one in (() if facts.contradiction else site.platform.env)
         if one.before is not None and facts.nodes >= one.min_nodes
     ]
     if needs:
         library = facts.library.upper() if facts.library else "NCCL"
         yield CommNote(
-            rule="release-unknown",
+            rule=RELEASE_UNKNOWN,
             severity=Severity.NOTE,
             subject=library,
             because=f"which {library} the job loads is not known; an old one needs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hpckit.decide.comm_rule import CommAdvice, CommRule, When
+from hpckit.decide.comm_rule import CommRule, When
 from hpckit.model.comm import NetPlugin
 
 _TOOLKIT: Final = "https://github.com/GoogleCloudPlatform/cluster-toolkit"
@@ -74,5 +74,3 @@ GCP_RULES: Final = (
         source=_A3_ULTRA, date=_DATE,
     ),
 )  # fmt: skip
-
-GCP_ADVICE: Final[tuple[CommAdvice, ...]] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hpckit.decide.comm_rule import ENV_RST, CommAdvice, CommRule, When
+from hpckit.decide.comm_rule import ENV_RST, CommRule, When
 from hpckit.decide.comm_rules_nccl import OWN_TRANSPORTS
 from hpckit.model.comm_facts import Trait
 from hpckit.model.nic_kind import NicKind
@@ -43,11 +43,9 @@ IB_RULES: Final = (
         name="ib-timeout", variable="NCCL_IB_TIMEOUT", value="22",
         when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=_LARGE_NODES,
                   before="2.23"),
-        because="{nodes} nodes: 18, the default of NCCL {version}, waits 1.1 s for each answer,"
-        " too short on large fabrics (2.23 and later wait 4.3 s)",
+        because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short on"
+        " large fabrics (2.23 and later: 4.3 s)",
         source=ENV_RST.format(variable="NCCL_IB_TIMEOUT") + "; net_ib.cc of v2.22.3 and v2.23.4",
         date="2026-11",
     ),
 )  # fmt: skip
-
-IB_ADVICE: Final[tuple[CommAdvice, ...]] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hpckit.decide.comm_rule import CommAdvice, CommRule, When
+from hpckit.decide.comm_rule import CommRule, When
 from hpckit.model.comm_facts import Trait
 from hpckit.model.nic_kind import NicKind
 
@@ -23,5 +23,3 @@ MPI_RULES: Final = (
         date="2026-11",
     ),
 )  # fmt: skip
-
-MPI_ADVICE: Final[tuple[CommAdvice, ...]] = ()

@@ -25,9 +25,10 @@ NCCL_RULES: Final = (
         name="mnnvl-loud", variable="NCCL_MNNVL_ENABLE", value="1",
         when=When(min_nodes=2, library=CommLibrary.NCCL, since="2.21",
                   traits=(Trait.DOMAIN_DOWN, Trait.GRACE)),
-        because="{domain}: without its NVLink domain a job would go on over the NICs and say"
-        " nothing; with 1 it ends at once",
-        source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE"),
+        because="{domain}: by NVIDIA's reference 1 ends a job that lacks its NVLink domain; NCCL"
+        " before 2.25 does so, a later one may still go on over the NICs",
+        source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE") + "; init.cc of v2.24.3, mnnvl.cc of"
+        " v2.27.3",
         date="2026-11",
     ),
     CommRule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hpckit.decide.comm_rule import CommAdvice, CommRule, When
+from hpckit.decide.comm_rule import CommRule, When
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_facts import Trait
 
@@ -22,5 +22,3 @@ RCCL_RULES: Final = (
         date="2026-11",
     ),
 )  # fmt: skip
-
-RCCL_ADVICE: Final[tuple[CommAdvice, ...]] = ()

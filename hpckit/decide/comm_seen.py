@@ -33,6 +33,12 @@ def seen_node(topology: NodeTopology) -> SeenNode:
         other_hcas=others,
         interfaces=_interfaces(topology.nics),
         domain=_domain(topology),
+        devices=tuple(nic.name for nic in topology.nics if nic.kind in VERBS),
+        down=tuple(
+            nic.name
+            for nic in topology.nics
+            if nic.kind in VERBS and nic.role is NicRole.COMPUTE and is_down(nic)
+        ),
     )
 
 

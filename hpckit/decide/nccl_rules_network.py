@@ -24,7 +24,7 @@ from hpckit.model.words import counted
 
 NETWORKS: Final = MappingProxyType(
     {
-        NetPlugin.AWS_OFI: ("AWS Libfabric", "Libfabric"),
+        NetPlugin.AWS_OFI: ("AWS Libfabric", "Libfabric", "OFI"),
         NetPlugin.TCPX: ("GPUDirectTCPX",),
         NetPlugin.TCPXO: ("FasTrak",),
         NetPlugin.GIB: ("gIB",),

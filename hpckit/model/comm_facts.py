@@ -23,7 +23,10 @@ class Trait(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """What an inspected node shows of communication; fields as in CommFacts."""
+    """What an inspected node shows of communication; fields as in CommFacts.
+
+    `devices` are all RDMA devices that NCCL could open, `down` those for jobs that are down.
+    """
 
     library: CommLibrary | None = None
     interconnect: NicKind | None = None
@@ -32,6 +35,8 @@ class SeenNode:
     other_hcas: str = ""
     interfaces: str = ""
     domain: str = ""
+    devices: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,8 @@ class CommFacts:
     `hcas` are the RDMA devices for jobs that are up, as NCCL_IB_HCA takes them; `other_hcas` tells
     of those that are not for jobs. `interfaces` are a Slingshot node's network interfaces, as
     NCCL_SOCKET_IFNAME takes them. `domain` tells which GPUs' NVLink domain is not ready, and
-    `contradiction` where the inspected node is not what the site says.
+    `contradiction` where the inspected node is not what the site says. `down` are devices for jobs
+    that are down on that node.
     """
 
     nodes: int
@@ -65,4 +71,5 @@ class CommFacts:
     other_hcas: str = ""
     interfaces: str = "hsn"
     domain: str = ""
+    down: tuple[str, ...] = ()
     contradiction: str = ""

@@ -20,6 +20,7 @@ _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
 NOTHING: Final = "nothing to set: what this machine needs is detected"
+UNKNOWN: Final = "nothing is set: the network of the nodes is not known (--topology, --site)"
 
 
 def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
@@ -34,7 +35,7 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _row("source", env.profile.path, head, width)
         yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
-        yield Line(text=f" {NOTHING}")
+        yield Line(text=f" {NOTHING if facts.interconnect or facts.nodes == 1 else UNKNOWN}")
     for source in sources(env.settings):
         texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
         yield from (Line(text=text, style=Style.FAINT) for text in texts)

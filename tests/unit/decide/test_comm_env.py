@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from hpckit.decide.comm_env import ADVICE, RULES, CommChoice, OwnSetting, comm_env
+from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_rule import CommAdvice, CommRule
 from hpckit.errors import PlanError
 from hpckit.model.comm import CommEnv, NetPlugin
-from hpckit.model.comm_facts import CommFacts
+from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Overlay, Platform, PlatformEnv
@@ -224,3 +225,49 @@ def test_without_a_piece_of_advice_a_case_is_silent(advice: CommAdvice) -> None:
 def test_what_no_variable_mends_is_said(facts: CommFacts, rules: list[str]) -> None:
     """Advice comes where it applies, and nowhere else."""
     assert [note.rule for note in comm_env(facts, SITE, CommChoice()).notes] == rules
+
+
+def test_a_site_that_is_another_machine_sets_nothing_of_its_own() -> None:
+    """Where the inspected node contradicts the site, the site's list and file do not count."""
+    entry = PlatformEnv(name="NCCL_IB_TC", value="41", because="x")
+    platform = Platform(
+        interconnect=NicKind.ROCE, plugin=NetPlugin.GIB, env=(entry,), profile="/opt/x.sh",
+        hcas=("mlx5_9",), source="its manual",
+    )  # fmt: skip
+    seen = SeenNode(interconnect=NicKind.INFINIBAND)
+    facts = comm_facts(CommQuestion(nodes=2), platform, seen)
+    env = comm_env(facts, replace(SITE, platform=platform), CommChoice())
+    assert (facts.plugin, facts.hcas) == (None, ())
+    assert (env.settings, env.profile) == ((), None)
+    assert [note.rule for note in env.notes] == ["other-machine"]
+
+
+def test_devices_that_the_node_lacks_are_another_machine() -> None:
+    """A site's list of devices is not for a node without one of them."""
+    platform = Platform(interconnect=NicKind.ROCE, hcas=("mlx5_0", "mlx5_9"))
+    seen = SeenNode(interconnect=NicKind.ROCE, devices=("mlx5_0", "mlx5_1"))
+    assert "mlx5_9" in comm_facts(CommQuestion(nodes=2), platform, seen).contradiction
+
+
+def test_what_modules_may_set_comes_first() -> None:
+    """Where modules or sourced files may set more, what is derived yields to what is there."""
+    (setting,) = comm_env(TWO_KINDS, SITE, CommChoice(is_unread=True)).settings
+    assert setting.yields
+
+
+def test_of_two_words_of_the_job_the_one_that_is_exported_counts() -> None:
+    """A variable under [tune] env and in a setup line is not told to be set elsewhere."""
+    own = (
+        OwnSetting(name="NCCL_IB_HCA", value="a", where="[tune] env", is_exported=True),
+        OwnSetting(name="NCCL_IB_HCA", value="b", where="[environment] setup"),
+    )
+    env = comm_env(TWO_KINDS, SITE, CommChoice(own=own))
+    assert (values(env), env.left) == ({"NCCL_IB_HCA": "a"}, ())
+
+
+def test_a_job_decides_what_sources_disagree_on() -> None:
+    """With the job's own value there is nothing left to choose, and no warning about it."""
+    site = with_overlays(uenv={"NCCL_CROSS_NIC": "1"}, ce={"NCCL_CROSS_NIC": "0"})
+    own = OwnSetting(name="NCCL_CROSS_NIC", value="2", where="[tune] env", is_exported=True)
+    env = comm_env(IB, site, CommChoice(own=(own,)))
+    assert (values(env), env.left, env.notes) == ({"NCCL_CROSS_NIC": "2"}, (), ())
