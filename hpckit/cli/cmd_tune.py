@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
     from hpckit.model.job import JobSpec
 
+_ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
+
 
 @click.command("tune", cls=JobCommand)
 @options_of_a_job
@@ -191,7 +193,7 @@ def _say_looked(looked: Looked, width: int) -> None:
 def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     nodes = counted(tuned.facts.nodes, "node")
     if not tuned.are_nodes_said:
-        nodes += " unless --nodes says"
+        nodes += " assumed (--nodes)"
     if topology is not None:
         from hpckit.model.node_title import node_title
 
@@ -201,7 +203,14 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
 
 
 def _next(tuned: Tuned, params: dict[str, Any]) -> str:
-    """The command that writes the same into a script, with the release that was found."""
+    """What would tell where nothing is known; else the command that writes the same into a script.
+
+    With the release that was found.
+    """
+    from hpckit.report.comm_text import is_known
+
+    if not is_known(tuned.facts) and params["site"] is None and params["topology"] is None:
+        return _ASK
     words = ["hpckit", "render", params["job"] or "JOB"]
     version = tuned.facts.version
     said = {**params, "over_nccl": None if version is None else str(version)}

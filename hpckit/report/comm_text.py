@@ -20,7 +20,7 @@ _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
 NOTHING: Final = "nothing to set: what this machine needs is detected"
-UNKNOWN: Final = "nothing is set: the network of the nodes is not known (--topology, --site)"
+UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
@@ -35,7 +35,7 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _row("source", env.profile.path, head, width)
         yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
-        yield Line(text=f" {NOTHING if facts.interconnect or facts.nodes == 1 else UNKNOWN}")
+        yield from _below(NOTHING if is_known(facts) else UNKNOWN, width, first=" ")
     for source in sources(env.settings):
         texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
         yield from (Line(text=text, style=Style.FAINT) for text in texts)
@@ -43,6 +43,11 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _left(left, head, width)
     for note in env.notes:
         yield from _note(note, width)
+
+
+def is_known(facts: CommFacts) -> bool:
+    """Whether enough is known for rules to apply: the network, where the job has one."""
+    return facts.interconnect is not None or facts.nodes == 1
 
 
 def _facts_words(facts: CommFacts) -> str:
@@ -82,8 +87,10 @@ def _note(note: CommNote, width: int) -> Iterator[Line]:
         yield from (Line(text=text) for text in texts)
 
 
-def _below(words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:
-    texts = wrapped(tuple(words.split()), width, first=_INDENT, further=_INDENT)
+def _below(
+    words: str, width: int, style: Style = Style.PLAIN, *, first: str = _INDENT
+) -> Iterator[Line]:
+    texts = wrapped(tuple(words.split()), width, first=first, further=_INDENT)
     yield from (Line(text=text, style=style) for text in texts)
 
 

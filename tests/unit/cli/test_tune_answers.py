@@ -145,6 +145,20 @@ def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
     assert "NCCL_IB_HCA=mlx5_1" in done.stdout
 
 
+def test_where_nothing_is_known_it_says_what_would_tell(run_hpckit: RunHpckit) -> None:
+    """Without site and node the last line names what finds them, in lines that fit."""
+    for width in ("40", "80"):
+        lines = run_hpckit("tune", env={"COLUMNS": width}).stdout.splitlines()
+        assert lines[-1].startswith(" next  hpckit sites list · hpckit inspect --json")
+        assert not [line for line in lines[:-1] if len(line) > int(width)]
+
+
+def test_a_number_of_nodes_that_nobody_said_is_called_assumed(run_hpckit: RunHpckit) -> None:
+    """The title tells a guess from what was said."""
+    assert "2 nodes assumed (--nodes)" in run_hpckit("tune", "--site", "aws-p5").stdout
+    assert "assumed" not in run_hpckit("tune", "--site", "aws-p5", "--nodes", "2").stdout
+
+
 def test_one_variable_is_explained(run_hpckit: RunHpckit) -> None:
     """--explain names the rule, when it applies and what of that is not so here."""
     found = document(run_hpckit, "--site", "oci-h100", "--explain", "NCCL_IB_GID_INDEX")
