@@ -146,12 +146,18 @@ def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
 
 
 def _print_env(tuned: Tuned) -> None:
+    """The exports on stdout; what speaks against them, or is left out, on stderr as `render`."""
+    from hpckit.app.communication import comm_findings
     from hpckit.render.comm_lines import export_only, source_line
+    from hpckit.report.comm_text import nothing_set
 
     if tuned.env.profile is not None:
         click.echo(source_line(tuned.env.profile))
     for setting in tuned.env.settings:
         click.echo(export_only(setting))
+    if not tuned.env.settings and tuned.env.profile is None:
+        output.talk(f"note  {nothing_set(tuned.facts)}")
+    output.say_notes(comm_findings(tuned.env))
 
 
 def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ _STYLES: Final = {
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
-NOTHING: Final = "nothing to set: what this machine needs is detected"
-UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
+_NOTHING: Final = "nothing to set: what this machine needs is detected"
+_UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
@@ -35,7 +35,7 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _row("source", env.profile.path, head, width)
         yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
-        yield from _below(NOTHING if is_known(facts) else UNKNOWN, width, first=" ")
+        yield from _below(nothing_set(facts), width, first=" ")
     for source in sources(env.settings):
         texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
         yield from (Line(text=text, style=Style.FAINT) for text in texts)
@@ -48,6 +48,11 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
 def is_known(facts: CommFacts) -> bool:
     """Whether enough is known for rules to apply: the network, where the job has one."""
     return facts.interconnect is not None or facts.nodes == 1
+
+
+def nothing_set(facts: CommFacts) -> str:
+    """Why there is no variable: there is no need, or nobody knows."""
+    return _NOTHING if is_known(facts) else _UNKNOWN
 
 
 def _facts_words(facts: CommFacts) -> str:

@@ -108,6 +108,25 @@ def test_env_is_read_back_by_bash(run_hpckit: RunHpckit, site: str) -> None:
     assert exported(lines, list(values)) == expanded
 
 
+def test_env_says_beside_it_what_it_leaves_unset(run_hpckit: RunHpckit) -> None:
+    """A variable on which a site's sources disagree is missing from stdout and named on stderr."""
+    done = run_hpckit("tune", "--site", "alps", "--env")
+    assert "NCCL_CROSS_NIC" not in done.stdout
+    assert "disagree on NCCL_CROSS_NIC" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [([], "is not known"), (["--site", "dgx-h100"], "is detected")]
+)
+def test_env_without_a_variable_says_why(
+    run_hpckit: RunHpckit, words: list[str], said: str
+) -> None:
+    """Empty output tells a machine that needs nothing from one of which nothing is known."""
+    done = run_hpckit("tune", "--env", *words)
+    assert done.stdout == ""
+    assert said in done.stderr
+
+
 def test_a_job_s_own_value_stays_with_a_warning(run_hpckit: RunHpckit, job: Path) -> None:
     """The user's value is printed, and what hpckit would set beside it."""
     (entry,) = document(run_hpckit, job, "--topology", NODE)["env"]
