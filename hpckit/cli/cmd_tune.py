@@ -15,6 +15,7 @@ from hpckit.model.words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hpckit.app.prepare import JobSource
     from hpckit.app.tune import Looked, Tuned
     from hpckit.model.fabric import ClusterTopology
     from hpckit.model.hardware import NodeTopology
@@ -87,7 +88,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     elif params["as_env"]:
         _print_env(tuned)
     else:
-        _say(tuned, source.topology, params)
+        _say(tuned, source, params)
 
 
 def _check_together(params: dict[str, Any]) -> None:
@@ -160,16 +161,16 @@ def _print_env(tuned: Tuned) -> None:
     output.say_notes(comm_findings(tuned.env))
 
 
-def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) -> None:
+def _say(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.comm_text import comm_lines
 
-    title = _title(tuned, topology)
+    title = _title(tuned, source.topology)
     say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
     _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())
-    output.result(f" next  {_next(tuned, params)}")
+    output.result(f" next  {_next(tuned, source, params)}")
 
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
@@ -208,24 +209,27 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
 
 
-def _next(tuned: Tuned, params: dict[str, Any]) -> str:
+def _next(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> str:
     """What would tell where nothing is known; else the command that writes the same into a script.
 
-    With the release that was found.
+    It has the job as it was typed, and the release that was found.
     """
     from hpckit.report.comm_text import is_known
 
     if not is_known(tuned.facts) and params["site"] is None and params["topology"] is None:
         return _ASK
-    words = ["hpckit", "render", params["job"] or "JOB"]
-    version = tuned.facts.version
-    said = {**params, "over_nccl": None if version is None else str(version)}
-    for option in ("topology", "site", "over_nodes", "over_nccl", "over_plugin"):
-        if said[option] is not None:
-            words += [f"--{option.removeprefix('over_')}", str(said[option])]
-    for name in params["over_overlay"]:
-        words += ["--overlay", name]
-    return shlex.join(words)
+    words = ["hpckit", "render"]
+    if params["job"] is not None or not source.command:
+        words.append(params["job"] or "JOB")
+    for option in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
+        if params[option] is not None:
+            words += [f"--{option.replace('_', '-')}", str(params[option])]
+    for option, key in (("--site-dir", "site_dirs"), ("--template-dir", "template_dirs")):
+        words += [word for folder in params[key] for word in (option, str(folder))]
+    words += source.option_words
+    if params["over_nccl"] is None and tuned.facts.version is not None:
+        words += ["--nccl", str(tuned.facts.version)]
+    return shlex.join([*words, *(["--", *source.command] if source.command else [])])
 
 
 def document(tuned: Tuned) -> dict[str, object]:

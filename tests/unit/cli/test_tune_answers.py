@@ -164,6 +164,13 @@ def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
     assert "NCCL_IB_HCA=mlx5_1" in done.stdout
 
 
+def test_the_next_command_has_the_job_as_it_was_typed(run_hpckit: RunHpckit) -> None:
+    """A job without a file is rendered by the same options and command."""
+    words = ["--site", "aws-p5", "--nodes", "4", "--set", "launch.kind=plain", "--", "python3", "x"]
+    last = run_hpckit("tune", *words).stdout.splitlines()[-1]
+    assert shlex.split(last)[1:] == ["hpckit", "render", *words]
+
+
 def test_where_nothing_is_known_it_says_what_would_tell(run_hpckit: RunHpckit) -> None:
     """Without site and node the last line names what finds them, in lines that fit."""
     for width in ("40", "80"):
