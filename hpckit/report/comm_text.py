@@ -16,6 +16,7 @@ _STYLES: Final = {
     Severity.WARNING: Style.WARNING,
     Severity.ERROR: Style.ERROR,
 }
+_WORDS: Final = {Severity.NOTE: "note", Severity.WARNING: "warn", Severity.ERROR: "error"}
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
@@ -84,7 +85,9 @@ def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
 
 
 def _note(note: CommNote, width: int) -> Iterator[Line]:
-    first = f" {note.severity:<8} {note.subject}  "
+    is_named = note.because.startswith(f"{note.subject} ")
+    subject = "" if is_named else f"{note.subject}: "
+    first = f" {_WORDS[note.severity]:<8} {subject}"
     texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
     yield from (Line(text=text, style=_STYLES[note.severity]) for text in texts)
     if note.fix is not None:

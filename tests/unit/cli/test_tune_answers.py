@@ -153,6 +153,12 @@ def test_a_shipped_site_s_answer_fits_a_narrow_terminal(
         assert not [line for line in lines if len(line) > 80]
 
 
+def test_what_is_odd_about_a_node_is_told_as_by_inspect(run_hpckit: RunHpckit) -> None:
+    """A finding has the same label and words as in `hpckit inspect`, its subject once."""
+    lines = run_hpckit("tune", "--topology", NODE).stdout.splitlines()
+    assert any(line.startswith(" warn     GPU5 has 17 active NVLinks") for line in lines)
+
+
 def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
     """The last line is a command that renders the job so."""
     words = ["--topology", NODE, "--site", "docker", "--nccl", "2.27"]
