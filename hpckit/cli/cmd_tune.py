@@ -25,19 +25,6 @@ _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute nod
 
 
 @click.command("tune", cls=JobCommand)
-@options_of_a_job
-@click.option(
-    "--fabric",
-    type=click.Path(allow_dash=True),
-    metavar="FILE",
-    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover): are rails islands.",
-)
-@click.option(
-    "--container",
-    type=click.Path(),
-    metavar="PATH",
-    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
-)
 @click.option(
     "--lint",
     type=click.Path(allow_dash=True),
@@ -56,15 +43,30 @@ _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute nod
     type=click.Choice([str(one.value) for one in Severity]),
     help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
 )
-@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
+@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option(
+    "--container",
+    type=click.Path(),
+    metavar="PATH",
+    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
+)
+@click.option(
+    "--fabric",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover), to see whether rails"
+    " are joined.",
+)
+@options_of_a_job
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> None:
     """Say which communication variables JOB needs on its nodes, and why: mostly none.
 
-    Without JOB it is any job of two nodes; --site and --topology say what the nodes are. `hpckit
-    render` and `submit` write the same into the script.
+    Without JOB it is any job of two nodes; --site or --topology says what the nodes are. `hpckit
+    render` and `submit` write the same into the script. --lint reads settings that are already
+    there, --compare the log of a run.
     """
     from hpckit import wiring
     from hpckit.app.tune import tune

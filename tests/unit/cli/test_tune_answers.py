@@ -191,6 +191,12 @@ def test_a_number_of_nodes_that_nobody_said_is_called_assumed(run_hpckit: RunHpc
     assert "assumed" not in run_hpckit("tune", "--site", "aws-p5", "--nodes", "2").stdout
 
 
+def test_help_lists_what_tune_alone_has_first(run_hpckit: RunHpckit) -> None:
+    """--lint and --compare stand before the forty options that say a job."""
+    told = run_hpckit("tune", "--help").stdout
+    assert told.index("  --lint FILE") < told.index("  --fabric FILE") < told.index("  --site TEXT")
+
+
 def test_one_variable_is_explained(run_hpckit: RunHpckit) -> None:
     """--explain names the rule, when it applies and what of that is not so here."""
     found = document(run_hpckit, "--site", "oci-h100", "--explain", "NCCL_IB_GID_INDEX")
