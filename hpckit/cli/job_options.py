@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
 _MOST_BYTES = 1024**2
+_OF_VARIABLES: Final = ("environment.set", "tune.env")
 
 
 class JobCommand(click.Command):
@@ -283,10 +284,11 @@ def _settings(
 
 
 def _is_bare_text(key: str, value: str) -> bool:
-    """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`."""
+    """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
     from hpckit.parse.job_file import is_text_key
 
-    return not value.startswith(('"', "'")) and is_text_key(key)
+    is_variable = key.rpartition(".")[0] in _OF_VARIABLES
+    return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:
