@@ -159,7 +159,7 @@ def _print_env(tuned: Tuned) -> None:
     for setting in tuned.env.settings:
         click.echo(export_only(setting))
     if not tuned.env.settings and tuned.env.profile is None:
-        output.talk(f"note  {nothing_set(tuned.facts)}")
+        output.talk(f"note  {nothing_set(tuned.facts, is_derived=tuned.spec.tune.derive)}")
     output.say_notes(comm_findings(tuned.env))
 
 
@@ -168,7 +168,8 @@ def _say(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> None:
     from hpckit.report.comm_text import comm_lines
 
     title = _title(tuned, source.topology)
-    say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
+    width, is_derived = screen_width(), tuned.spec.tune.derive
+    say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
     _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())

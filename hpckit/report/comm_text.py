@@ -21,11 +21,19 @@ _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
 _NOTHING: Final = "nothing to set: what this machine needs is detected"
+_UNWANTED: Final = (
+    "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+)
 _UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
-def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
-    """The whole screen in lines of at most `width` columns; `title` says what was looked at."""
+def comm_lines(
+    facts: CommFacts, env: CommEnv, *, title: str, width: int, is_derived: bool = True
+) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns; `title` says what was looked at.
+
+    `is_derived` is whether the job wants more than its own variables.
+    """
     parts = (*title.split(), *_facts_words(facts).split())
     texts = wrapped(parts, width, first=" ", further="   ")
     yield from (Line(text=text, style=Style.TITLE) for text in texts)
@@ -36,7 +44,7 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _row("source", env.profile.path, head, width)
         yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
-        yield from _below(nothing_set(facts), width, first=" ")
+        yield from _below(nothing_set(facts, is_derived=is_derived), width, first=" ")
     for source in sources(env.settings):
         texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
         yield from (Line(text=text, style=Style.FAINT) for text in texts)
@@ -51,8 +59,10 @@ def is_known(facts: CommFacts) -> bool:
     return facts.interconnect is not None or facts.nodes == 1
 
 
-def nothing_set(facts: CommFacts) -> str:
-    """Why there is no variable: there is no need, or nobody knows."""
+def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
+    """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
+    if not is_derived:
+        return _UNWANTED
     return _NOTHING if is_known(facts) else _UNKNOWN
 
 

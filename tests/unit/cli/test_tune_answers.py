@@ -116,7 +116,12 @@ def test_env_says_beside_it_what_it_leaves_unset(run_hpckit: RunHpckit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [([], "is not known"), (["--site", "dgx-h100"], "is detected")]
+    ("words", "said"),
+    [
+        ([], "is not known"),
+        (["--site", "dgx-h100"], "is detected"),
+        (["--site", "alps", "--no-tune"], "--no-tune"),
+    ],
 )
 def test_env_without_a_variable_says_why(
     run_hpckit: RunHpckit, words: list[str], said: str
@@ -125,6 +130,7 @@ def test_env_without_a_variable_says_why(
     done = run_hpckit("tune", "--env", *words)
     assert done.stdout == ""
     assert said in done.stderr
+    assert said in " ".join(run_hpckit("tune", *words).stdout.split())
 
 
 def test_a_job_s_own_value_stays_with_a_warning(run_hpckit: RunHpckit, job: Path) -> None:
