@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job
+from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job, typed_words
 from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
@@ -80,7 +80,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     look = _look(params["container"]) if is_job or params["container"] else None
     tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
     if params["lint"] is not None:
-        ctx.exit(lint_file(params, tuned, source.topology))
+        ctx.exit(lint_file(params, tuned, source))
     if params["compare"] is not None:
         ctx.exit(compare_log(params, tuned, source.topology))
     if params["explain"] is not None:
@@ -224,12 +224,7 @@ def _next(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> str:
     words = ["hpckit", "render"]
     if params["job"] is not None or not source.command:
         words.append(params["job"] or "JOB")
-    for option in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
-        if params[option] is not None:
-            words += [f"--{option.replace('_', '-')}", str(params[option])]
-    for option, key in (("--site-dir", "site_dirs"), ("--template-dir", "template_dirs")):
-        words += [word for folder in params[key] for word in (option, str(folder))]
-    words += source.option_words
+    words += typed_words(source, params)
     if params["over_nccl"] is None and tuned.facts.version is not None:
         words += ["--nccl", str(tuned.facts.version)]
     return shlex.join([*words, *(["--", *source.command] if source.command else [])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -195,6 +195,17 @@ def given_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
         topology=topology_of(params["topology"], job),
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
+
+
+def typed_words(source: JobSource, params: Mapping[str, Any]) -> list[str]:
+    """The options that say the job and where it runs, as words of another command line."""
+    words: list[str] = []
+    for option in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
+        if params[option] is not None:
+            words += [f"--{option.replace('_', '-')}", str(params[option])]
+    for option, key in (("--site-dir", "site_dirs"), ("--template-dir", "template_dirs")):
+        words += [word for folder in params[key] for word in (option, str(folder))]
+    return [*words, *source.option_words]
 
 
 def topology_of(file: str | None, job: str | None) -> NodeTopology | None:

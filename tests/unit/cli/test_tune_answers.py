@@ -249,6 +249,13 @@ def test_lint_names_line_severity_and_fix(run_hpckit: RunHpckit) -> None:
     assert by_rule["nccl-algo-without-ring"]["severity"] == "error"
 
 
+def test_the_next_command_of_lint_is_about_the_same_node(run_hpckit: RunHpckit) -> None:
+    """It has every option that made the findings, so that it finds the same."""
+    words = ["--lint", COPIED, "--topology", NODE, "--nccl", "2.27"]
+    last = run_hpckit("tune", *words).stdout.splitlines()[-1]
+    assert shlex.split(last)[1:] == ["hpckit", "tune", *words, "--json"]
+
+
 @pytest.mark.parametrize(("severity", "code"), [("error", 1), ("warning", 1), ("note", 1)])
 def test_lint_fails_on_what_is_asked(run_hpckit: RunHpckit, severity: str, code: int) -> None:
     """--fail-on ends with 1 for findings of that severity or above."""
