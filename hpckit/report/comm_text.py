@@ -21,9 +21,7 @@ _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
 _NOTHING: Final = "nothing to set: what this machine needs is detected"
-_UNWANTED: Final = (
-    "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
-)
+_UNWANTED: Final = "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
 _UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
