@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from hpckit.cli import output
@@ -47,10 +49,20 @@ def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
         )
         return
     for one in found:
-        text = one.site.description if one.site else click.style(f"wrong: {one.error}", fg="red")
+        text = one.site.description if one.site else f"wrong: {one.error}"
+        first, *more = _lines(text, len(one.name) + 4)
+        if not one.site:
+            first = click.style(first, fg="red")
         rows = [("file", str(one.path)), *(("shadows", str(path)) for path in one.shadowed)]
-        output.result(f" {click.style(one.name, bold=True)}   {text}")
+        output.result(f" {click.style(one.name, bold=True)}   {first}")
+        for line in more:
+            output.result(f"{' ' * (len(one.name) + 4)}{line}")
         output.labelled([(f"  {label}", value) for label, value in rows])
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    """A description: on a terminal in as many lines as it takes behind a name, else in one."""
+    return output.prose(text, indent).split("\n") if sys.stdout.isatty() else [text]
 
 
 @command.command("show")

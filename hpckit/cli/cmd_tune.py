@@ -8,33 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job
+from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job, typed_words
 from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hpckit.app.prepare import JobSource
     from hpckit.app.tune import Looked, Tuned
     from hpckit.model.fabric import ClusterTopology
     from hpckit.model.hardware import NodeTopology
     from hpckit.model.job import JobSpec
 
+_ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
+
 
 @click.command("tune", cls=JobCommand)
-@options_of_a_job
-@click.option(
-    "--fabric",
-    type=click.Path(allow_dash=True),
-    metavar="FILE",
-    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover): are rails islands.",
-)
-@click.option(
-    "--container",
-    type=click.Path(),
-    metavar="PATH",
-    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
-)
 @click.option(
     "--lint",
     type=click.Path(allow_dash=True),
@@ -53,15 +43,30 @@ if TYPE_CHECKING:
     type=click.Choice([str(one.value) for one in Severity]),
     help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
 )
-@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
+@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option(
+    "--container",
+    type=click.Path(),
+    metavar="PATH",
+    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
+)
+@click.option(
+    "--fabric",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover), to see whether rails"
+    " are joined.",
+)
+@options_of_a_job
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> None:
     """Say which communication variables JOB needs on its nodes, and why: mostly none.
 
-    Without JOB it is any job of two nodes; --site and --topology say what the nodes are. `hpckit
-    render` and `submit` write the same into the script.
+    Without JOB it is any job of two nodes; --site or --topology says what the nodes are. `hpckit
+    render` and `submit` write the same into the script. --lint reads settings that are already
+    there, --compare the log of a run.
     """
     from hpckit import wiring
     from hpckit.app.tune import tune
@@ -75,7 +80,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     look = _look(params["container"]) if is_job or params["container"] else None
     tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
     if params["lint"] is not None:
-        ctx.exit(lint_file(params, tuned, source.topology))
+        ctx.exit(lint_file(params, tuned, source))
     if params["compare"] is not None:
         ctx.exit(compare_log(params, tuned, source.topology))
     if params["explain"] is not None:
@@ -85,7 +90,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     elif params["as_env"]:
         _print_env(tuned)
     else:
-        _say(tuned, source.topology, params)
+        _say(tuned, source, params)
 
 
 def _check_together(params: dict[str, Any]) -> None:
@@ -144,24 +149,31 @@ def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
 
 
 def _print_env(tuned: Tuned) -> None:
+    """The exports on stdout; what speaks against them, or is left out, on stderr as `render`."""
+    from hpckit.app.communication import comm_findings
     from hpckit.render.comm_lines import export_only, source_line
+    from hpckit.report.comm_text import nothing_set
 
     if tuned.env.profile is not None:
         click.echo(source_line(tuned.env.profile))
     for setting in tuned.env.settings:
         click.echo(export_only(setting))
+    if not tuned.env.settings and tuned.env.profile is None:
+        output.talk(f"note  {nothing_set(tuned.facts, is_derived=tuned.spec.tune.derive)}")
+    output.say_notes(comm_findings(tuned.env))
 
 
-def _say(tuned: Tuned, topology: NodeTopology | None, params: dict[str, Any]) -> None:
+def _say(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.comm_text import comm_lines
 
-    title = _title(tuned, topology)
-    say(comm_lines(tuned.facts, tuned.env, title=title, width=screen_width()))
+    title = _title(tuned, source.topology)
+    width, is_derived = screen_width(), tuned.spec.tune.derive
+    say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
     _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())
-    output.result(f" next  {_next(tuned, params)}")
+    output.result(f" next  {_next(tuned, source, params)}")
 
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
@@ -191,7 +203,7 @@ def _say_looked(looked: Looked, width: int) -> None:
 def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     nodes = counted(tuned.facts.nodes, "node")
     if not tuned.are_nodes_said:
-        nodes += " unless --nodes says"
+        nodes += " assumed (--nodes)"
     if topology is not None:
         from hpckit.model.node_title import node_title
 
@@ -200,17 +212,22 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
 
 
-def _next(tuned: Tuned, params: dict[str, Any]) -> str:
-    """The command that writes the same into a script, with the release that was found."""
-    words = ["hpckit", "render", params["job"] or "JOB"]
-    version = tuned.facts.version
-    said = {**params, "over_nccl": None if version is None else str(version)}
-    for option in ("topology", "site", "over_nodes", "over_nccl", "over_plugin"):
-        if said[option] is not None:
-            words += [f"--{option.removeprefix('over_')}", str(said[option])]
-    for name in params["over_overlay"]:
-        words += ["--overlay", name]
-    return shlex.join(words)
+def _next(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> str:
+    """What would tell where nothing is known; else the command that writes the same into a script.
+
+    It has the job as it was typed, and the release that was found.
+    """
+    from hpckit.report.comm_text import is_known
+
+    if not is_known(tuned.facts) and params["site"] is None and params["topology"] is None:
+        return _ASK
+    words = ["hpckit", "render"]
+    if params["job"] is not None or not source.command:
+        words.append(params["job"] or "JOB")
+    words += typed_words(source, params)
+    if params["over_nccl"] is None and tuned.facts.version is not None:
+        words += ["--nccl", str(tuned.facts.version)]
+    return shlex.join([*words, *(["--", *source.command] if source.command else [])])
 
 
 def document(tuned: Tuned) -> dict[str, object]:

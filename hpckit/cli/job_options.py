@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
 _MOST_BYTES = 1024**2
+_OF_VARIABLES: Final = ("environment.set", "tune.env")
 
 
 class JobCommand(click.Command):
@@ -196,6 +197,17 @@ def given_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
     )
 
 
+def typed_words(source: JobSource, params: Mapping[str, Any]) -> list[str]:
+    """The options that say the job and where it runs, as words of another command line."""
+    words: list[str] = []
+    for option in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
+        if params[option] is not None:
+            words += [f"--{option.replace('_', '-')}", str(params[option])]
+    for option, key in (("--site-dir", "site_dirs"), ("--template-dir", "template_dirs")):
+        words += [word for folder in params[key] for word in (option, str(folder))]
+    return [*words, *source.option_words]
+
+
 def topology_of(file: str | None, job: str | None) -> NodeTopology | None:
     """The node that --topology names, None without. Raises HpckitError, click.UsageError."""
     if file is None:
@@ -283,10 +295,11 @@ def _settings(
 
 
 def _is_bare_text(key: str, value: str) -> bool:
-    """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`."""
+    """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
     from hpckit.parse.job_file import is_text_key
 
-    return not value.startswith(('"', "'")) and is_text_key(key)
+    is_variable = key.rpartition(".")[0] in _OF_VARIABLES
+    return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:

@@ -83,11 +83,15 @@ def say_notes(findings: Sequence[Finding]) -> None:
 
 
 def prose(text: str, indent: int = 9) -> str:
-    """Text broken into lines that leave room for a label, at a terminal's width or 80 columns."""
+    """Text broken into lines that leave room for a label, at a terminal's width or 80 columns.
+
+    Never at a hyphen: options and names are there to be copied.
+    """
     import textwrap
 
     width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST_PROSE) - indent
-    lines = [textwrap.wrap(line, max(width, _NARROWEST)) for line in text.split("\n")]
+    room = max(width, _NARROWEST)
+    lines = [textwrap.wrap(line, room, break_on_hyphens=False) for line in text.split("\n")]
     return "\n".join(part for parts in lines for part in parts)
 
 

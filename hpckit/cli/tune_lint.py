@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpckit.cli import output
 from hpckit.cli.inspect_screen import fail_code
+from hpckit.cli.job_options import typed_words
 
 if TYPE_CHECKING:
+    from hpckit.app.prepare import JobSource
     from hpckit.app.tune import Tuned
     from hpckit.model.comm_lint import LintFacts, LintFinding
     from hpckit.model.hardware import NodeTopology
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 LINT_SCHEMA = "hpckit.lint/1"
 
 
-def lint_file(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
+def lint_file(params: dict[str, Any], tuned: Tuned, source: JobSource) -> int:
     """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
     from hpckit import wiring
     from hpckit.app.lint import lint_text
@@ -24,12 +26,12 @@ def lint_file(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | Non
     data, name = wiring.read_capture(params["lint"])
     facts = tuned.facts
     findings = lint_text(
-        data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, topology)
+        data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, source.topology)
     )
     if params["as_json"]:
         output.document(_document(name, tuned, findings))
     else:
-        _say(params, name, findings)
+        _say(params, source, name, findings)
     return fail_code(findings, params["fail_on"])
 
 
@@ -51,13 +53,16 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
     )
 
 
-def _say(params: dict[str, Any], name: str, findings: tuple[LintFinding, ...]) -> None:
+def _say(
+    params: dict[str, Any], source: JobSource, name: str, findings: tuple[LintFinding, ...]
+) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.comm_lint_text import comm_lint_lines
 
-    said = params["over_nccl"]
-    words = ["hpckit", "tune", "--lint", params["lint"], *(["--nccl", said] if said else [])]
-    command = None if params["lint"] == "-" else shlex.join(words)
+    job = [] if params["job"] is None else [params["job"]]
+    words = ["hpckit", "tune", *job, "--lint", params["lint"], *typed_words(source, params)]
+    is_again = "-" not in (params["lint"], params["job"], params["topology"])
+    command = shlex.join(words) if is_again else None
     say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
 
 

@@ -38,11 +38,22 @@ def busbw_lines(
     if others:
         yield Line(text=" other algorithms", style=Style.FAINT)
         yield from _table(others, width, is_faint=True)
-    for caveat in dict.fromkeys(one.caveat for one in predictions if one.caveat):
-        named = ", ".join(dict.fromkeys(_who(one) for one in predictions if one.caveat == caveat))
-        texts = wrapped((*named.split(), "·", *caveat.split()), width, first=" note: ",
-                        further="       ")  # fmt: skip
+    for caveat, named in _caveats(predictions, is_best_alone=not others).items():
+        words = f"{caveat} ({', '.join(named)})"
+        texts = wrapped(tuple(words.split()), width, first=" note: ", further="       ")
         yield from (Line(text=text, style=Style.NOTE) for text in texts)
+
+
+def _caveats(
+    predictions: Sequence[BusbwPrediction], *, is_best_alone: bool
+) -> dict[str, dict[str, None]]:
+    """Each caveat once, and whom it is about in the order of the table."""
+    found: dict[str, dict[str, None]] = {}
+    for one in predictions:
+        for caveat in one.caveat.split("; ") if one.caveat else ():
+            who = one.collective.value if is_best_alone else _who(one)
+            found.setdefault(caveat, {})[who] = None
+    return found
 
 
 def _plain(text: str) -> Line:

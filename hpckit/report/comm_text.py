@@ -16,15 +16,22 @@ _STYLES: Final = {
     Severity.WARNING: Style.WARNING,
     Severity.ERROR: Style.ERROR,
 }
+_WORDS: Final = {Severity.NOTE: "note", Severity.WARNING: "warn", Severity.ERROR: "error"}
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
-NOTHING: Final = "nothing to set: what this machine needs is detected"
-UNKNOWN: Final = "nothing is set: the network of the nodes is not known (--topology, --site)"
+_NOTHING: Final = "nothing to set: what this machine needs is detected"
+_UNWANTED: Final = "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+_UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
-def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Iterator[Line]:
-    """The whole screen in lines of at most `width` columns; `title` says what was looked at."""
+def comm_lines(
+    facts: CommFacts, env: CommEnv, *, title: str, width: int, is_derived: bool = True
+) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns; `title` says what was looked at.
+
+    `is_derived` is whether the job wants more than its own variables.
+    """
     parts = (*title.split(), *_facts_words(facts).split())
     texts = wrapped(parts, width, first=" ", further="   ")
     yield from (Line(text=text, style=Style.TITLE) for text in texts)
@@ -35,7 +42,7 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _row("source", env.profile.path, head, width)
         yield from _below(f"{env.profile.because} ({env.profile.source})", width)
     if not env.settings and env.profile is None:
-        yield Line(text=f" {NOTHING if facts.interconnect or facts.nodes == 1 else UNKNOWN}")
+        yield from _below(nothing_set(facts, is_derived=is_derived), width, first=" ")
     for source in sources(env.settings):
         texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
         yield from (Line(text=text, style=Style.FAINT) for text in texts)
@@ -43,6 +50,18 @@ def comm_lines(facts: CommFacts, env: CommEnv, *, title: str, width: int) -> Ite
         yield from _left(left, head, width)
     for note in env.notes:
         yield from _note(note, width)
+
+
+def is_known(facts: CommFacts) -> bool:
+    """Whether enough is known for rules to apply: the network, where the job has one."""
+    return facts.interconnect is not None or facts.nodes == 1
+
+
+def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
+    """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
+    if not is_derived:
+        return _UNWANTED
+    return _NOTHING if is_known(facts) else _UNKNOWN
 
 
 def _facts_words(facts: CommFacts) -> str:
@@ -74,7 +93,9 @@ def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
 
 
 def _note(note: CommNote, width: int) -> Iterator[Line]:
-    first = f" {note.severity:<8} {note.subject}  "
+    is_named = note.because.startswith(f"{note.subject} ")
+    subject = "" if is_named else f"{note.subject}: "
+    first = f" {_WORDS[note.severity]:<8} {subject}"
     texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
     yield from (Line(text=text, style=_STYLES[note.severity]) for text in texts)
     if note.fix is not None:
@@ -82,8 +103,10 @@ def _note(note: CommNote, width: int) -> Iterator[Line]:
         yield from (Line(text=text) for text in texts)
 
 
-def _below(words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:
-    texts = wrapped(tuple(words.split()), width, first=_INDENT, further=_INDENT)
+def _below(
+    words: str, width: int, style: Style = Style.PLAIN, *, first: str = _INDENT
+) -> Iterator[Line]:
+    texts = wrapped(tuple(words.split()), width, first=first, further=_INDENT)
     yield from (Line(text=text, style=style) for text in texts)
 
 

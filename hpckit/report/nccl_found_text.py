@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from hpckit.model.comm_already import Already, AlreadySet
+from hpckit.model.comm_already import ENVIRONMENT, Already, AlreadySet
 from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NetPluginFile
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
@@ -41,7 +41,9 @@ def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     if len(already.settings) > _MOST_SET:
         rows.append(("", f"and {len(already.settings) - _MOST_SET} more", Style.FAINT))
     if not rows:
-        rows.append(("set", "nothing, by the environment or by a file of NCCL's", Style.PLAIN))
+        rows.append(
+            ("set", "nothing, by the job's environment or by a file of NCCL's", Style.PLAIN)
+        )
     rows += [("note", note, Style.NOTE) for note in already.notes]
     return list(_lines(rows, width))
 
@@ -88,11 +90,16 @@ def _plugin(one: NetPluginFile) -> str:
 
 
 def _setting(one: AlreadySet) -> str:
-    text = f"{one.name}={_value(one.value)} · {one.set_by}"
+    text = f"{one.name}={_value(one.value)} · {_by(one.set_by)}"
     if one.overrides:
-        lost = (f"{_value(other.value)} ({other.set_by})" for other in one.overrides)
+        lost = (f"{_value(other.value)} ({_by(other.set_by)})" for other in one.overrides)
         text += f" · overrides {', '.join(lost)}"
     return f"{text} · {one.remark}" if one.remark else text
+
+
+def _by(set_by: str) -> str:
+    """Who set it; the environment is the job's: of the shell's much is held back."""
+    return "the job's environment" if set_by == ENVIRONMENT else set_by
 
 
 def _value(value: str) -> str:

@@ -267,3 +267,10 @@ def test_a_number_for_a_text_needs_no_quotes(setting: str, line: str) -> None:
     """--set takes what was typed as text where the key holds text, and as a number elsewhere."""
     result = call("render", "--set", setting, "--", "true")
     assert line in result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("table", ["environment.set", "tune.env"])
+def test_a_number_for_a_variable_needs_no_quotes(table: str) -> None:
+    """`--set tune.env.NCCL_IB_TC=41` is text, as the value of every variable is."""
+    result = call("render", "--set", f"{table}.NCCL_IB_TC=41", "--", "true")
+    assert "export NCCL_IB_TC=41" in result.stdout

@@ -71,6 +71,12 @@ def remarked(stream: io.StringIO) -> list[str]:
     return stream.getvalue().splitlines()
 
 
+def test_names_and_options_are_not_broken_at_their_hyphens() -> None:
+    """What is to be copied from a sentence stays in one piece."""
+    told = output.prose(f"{'word ' * 13}aws-ofi-nccl and --overlay cscs-uenv-2025-11")
+    assert {"aws-ofi-nccl", "--overlay", "cscs-uenv-2025-11"} <= set(told.split())
+
+
 def test_a_remark_is_whole_on_a_terminal() -> None:
     """A terminal gets the last word of a long sentence too, indented under the first."""
     lines = remarked(_Terminal())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
+import click
 import pytest
 
 from hpckit.adapters.resources import packaged_data
+from hpckit.cli.main import cli
 from hpckit.errors import ConfigError
 from tests.unit.cli.jobs import call, config_home, document, words, write_site
 
@@ -27,6 +31,27 @@ def test_sites_shadow_in_the_documented_order(
     assert docker["description"] == "typed"
     text = words(call("sites", "list").stdout)
     assert f"docker named file {named} shadows {user} shadows {PACKAGED}" in text
+
+
+class _Terminal(io.StringIO):
+    """A terminal of COLUMNS columns."""
+
+    def isatty(self) -> bool:
+        """Be one."""
+        return True
+
+
+def test_what_a_site_is_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long description is broken at 80 columns behind the site's name, and no word is lost."""
+    monkeypatch.setenv("COLUMNS", "80")
+    write_site(config_home() / "site_configs", "long", "word " * 30 + "end")
+    with contextlib.redirect_stdout(_Terminal()) as terminal:
+        cli.main(["sites", "list"], standalone_mode=False)
+    lines = [click.unstyle(line) for line in terminal.getvalue().splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.startswith(" long   word"))
+    assert lines[at + 1].startswith(" " * 8 + "word")
+    assert max(map(len, lines[at : at + 3])) <= 80
+    assert words("\n".join(lines)).count("word") == 30
 
 
 def test_a_wrong_site_file_is_listed_with_its_error() -> None:

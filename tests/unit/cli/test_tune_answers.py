@@ -108,6 +108,31 @@ def test_env_is_read_back_by_bash(run_hpckit: RunHpckit, site: str) -> None:
     assert exported(lines, list(values)) == expanded
 
 
+def test_env_says_beside_it_what_it_leaves_unset(run_hpckit: RunHpckit) -> None:
+    """A variable on which a site's sources disagree is missing from stdout and named on stderr."""
+    done = run_hpckit("tune", "--site", "alps", "--env")
+    assert "NCCL_CROSS_NIC" not in done.stdout
+    assert "disagree on NCCL_CROSS_NIC" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "is not known"),
+        (["--site", "dgx-h100"], "is detected"),
+        (["--site", "alps", "--no-tune"], "--no-tune"),
+    ],
+)
+def test_env_without_a_variable_says_why(
+    run_hpckit: RunHpckit, words: list[str], said: str
+) -> None:
+    """Empty output tells a machine that needs nothing from one of which nothing is known."""
+    done = run_hpckit("tune", "--env", *words)
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert said in " ".join(run_hpckit("tune", *words).stdout.split())
+
+
 def test_a_job_s_own_value_stays_with_a_warning(run_hpckit: RunHpckit, job: Path) -> None:
     """The user's value is printed, and what hpckit would set beside it."""
     (entry,) = document(run_hpckit, job, "--topology", NODE)["env"]
@@ -134,6 +159,12 @@ def test_a_shipped_site_s_answer_fits_a_narrow_terminal(
         assert not [line for line in lines if len(line) > 80]
 
 
+def test_what_is_odd_about_a_node_is_told_as_by_inspect(run_hpckit: RunHpckit) -> None:
+    """A finding has the same label and words as in `hpckit inspect`, its subject once."""
+    lines = run_hpckit("tune", "--topology", NODE).stdout.splitlines()
+    assert any(line.startswith(" warn     GPU5 has 17 active NVLinks") for line in lines)
+
+
 def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
     """The last line is a command that renders the job so."""
     words = ["--topology", NODE, "--site", "docker", "--nccl", "2.27"]
@@ -143,6 +174,33 @@ def test_the_next_command_works(run_hpckit: RunHpckit, job: Path) -> None:
     done = run_hpckit(*command[1:])
     assert done.returncode == 0, done.stderr
     assert "NCCL_IB_HCA=mlx5_1" in done.stdout
+
+
+def test_the_next_command_has_the_job_as_it_was_typed(run_hpckit: RunHpckit) -> None:
+    """A job without a file is rendered by the same options and command."""
+    words = ["--site", "aws-p5", "--nodes", "4", "--set", "launch.kind=plain", "--", "python3", "x"]
+    last = run_hpckit("tune", *words).stdout.splitlines()[-1]
+    assert shlex.split(last)[1:] == ["hpckit", "render", *words]
+
+
+def test_where_nothing_is_known_it_says_what_would_tell(run_hpckit: RunHpckit) -> None:
+    """Without site and node the last line names what finds them, in lines that fit."""
+    for width in ("40", "80"):
+        lines = run_hpckit("tune", env={"COLUMNS": width}).stdout.splitlines()
+        assert lines[-1].startswith(" next  hpckit sites list · hpckit inspect --json")
+        assert not [line for line in lines[:-1] if len(line) > int(width)]
+
+
+def test_a_number_of_nodes_that_nobody_said_is_called_assumed(run_hpckit: RunHpckit) -> None:
+    """The title tells a guess from what was said."""
+    assert "2 nodes assumed (--nodes)" in run_hpckit("tune", "--site", "aws-p5").stdout
+    assert "assumed" not in run_hpckit("tune", "--site", "aws-p5", "--nodes", "2").stdout
+
+
+def test_help_lists_what_tune_alone_has_first(run_hpckit: RunHpckit) -> None:
+    """--lint and --compare stand before the forty options that say a job."""
+    told = run_hpckit("tune", "--help").stdout
+    assert told.index("  --lint FILE") < told.index("  --fabric FILE") < told.index("  --site TEXT")
 
 
 def test_one_variable_is_explained(run_hpckit: RunHpckit) -> None:
@@ -189,6 +247,13 @@ def test_lint_names_line_severity_and_fix(run_hpckit: RunHpckit) -> None:
     by_rule = {one["rule"]: one for one in found["findings"]}
     assert by_rule["gpus-per-task"]["line"] == 5
     assert by_rule["nccl-algo-without-ring"]["severity"] == "error"
+
+
+def test_the_next_command_of_lint_is_about_the_same_node(run_hpckit: RunHpckit) -> None:
+    """It has every option that made the findings, so that it finds the same."""
+    words = ["--lint", COPIED, "--topology", NODE, "--nccl", "2.27"]
+    last = run_hpckit("tune", *words).stdout.splitlines()[-1]
+    assert shlex.split(last)[1:] == ["hpckit", "tune", *words, "--json"]
 
 
 @pytest.mark.parametrize(("severity", "code"), [("error", 1), ("warning", 1), ("note", 1)])

@@ -36,7 +36,18 @@ def test_other_algorithms_are_faint() -> None:
 def test_a_caveat_names_whom_it_is_about() -> None:
     """A note is said once, with the collectives it holds for."""
     notes = [line.text for line in lines(width=200) if line.style is Style.NOTE]
-    assert sum("AllToAll by pairs · not in NCCL" in text for text in notes) == 1
+    (about,) = [text for text in notes if "not in NCCL's tuning model" in text]
+    assert about.endswith("(AllToAll by pairs)")
+
+
+def test_of_two_caveats_each_is_said_once() -> None:
+    """What holds for all is not said again with what holds for one of them."""
+    best = [one for one in predict(switched(), 1) if one.is_best][:2]
+    both = [replace(best[0], caveat="this; that"), replace(best[1], caveat="this")]
+    made = busbw_lines(both, where="1 node", width=200)
+    notes = [line.text for line in made if line.style is Style.NOTE]
+    names = [one.collective.value for one in both]
+    assert notes == [f" note: this ({', '.join(names)})", f" note: that ({names[0]})"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

@@ -82,8 +82,8 @@ def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
     )
     lines = already_lines(Already(settings=(setting,), notes=("a note",)), width=200)
     assert [line.text for line in lines] == [
-        " set      NCCL_DEBUG='INFO ' · environment · overrides WARN (/etc/nccl.conf line 3) · "
-        "a space or line end is part of the value",
+        " set      NCCL_DEBUG='INFO ' · the job's environment · overrides WARN "
+        "(/etc/nccl.conf line 3) · a space or line end is part of the value",
         " note     a note",
     ]
 
@@ -91,7 +91,7 @@ def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
 def test_nothing_set_is_one_line() -> None:
     """An empty list is not left to be guessed."""
     (line,) = already_lines(Already())
-    assert line.text == " set      nothing, by the environment or by a file of NCCL's"
+    assert line.text == " set      nothing, by the job's environment or by a file of NCCL's"
 
 
 def test_no_line_is_wider_than_the_terminal_or_moves_its_cursor() -> None:
