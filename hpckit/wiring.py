@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -296,9 +297,11 @@ def caller() -> Caller:
     )
 
 
-_FOLDER_HINT = (
-    "name a file; hpckit inspect takes a folder with a node's sys/ and proc/ as --sysroot"
-)
+_CAPTURE_HINTS = {
+    errno.EISDIR: "name a file; hpckit inspect takes a folder with a node's sys/ and proc/ as"
+    " --sysroot",
+    errno.EINVAL: "what a pipe holds is read as standard input: name - in its place",
+}
 
 
 def read_capture(file: str) -> tuple[bytes, str]:
@@ -317,10 +320,11 @@ def read_capture(file: str) -> tuple[bytes, str]:
         return data, "standard input"
     try:
         return read_regular(Path(file)), file
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = _FOLDER_HINT if isinstance(error, IsADirectoryError) else None
-        raise StorageFailed(f"{file} cannot be read: {reason}", hint=hint) from error
+    except OSError as error:
+        hint = _CAPTURE_HINTS.get(error.errno or 0)
+        raise StorageFailed(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    except ValueError as error:  # a name with a NUL byte
+        raise StorageFailed(f"{file} cannot be read: {error}") from error
 
 
 def gpu_driver() -> GpuDriver:

@@ -70,8 +70,11 @@ def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
     tree: Tree = {}
     for key, (value, option) in values.items():
         _put(tree, key, value, option)
-    refuse_unknown_keys(tree, JobSpec, "command line")
     details = {key: option for key, (_, option) in values.items()}
+    try:
+        refuse_unknown_keys(tree, JobSpec, "command line")
+    except ConfigError as error:
+        raise _blaming(error, details.get(error.key or "", "command line"), error.key) from None
     return Layer(tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details)
 
 
@@ -140,9 +143,12 @@ def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[
             raise
         source = layer.details.get(error.key or "", layer.source)
         key = error.key and f"{layer.prefix}{error.key}"
-        raise ConfigError(
-            error.reason, source=source, key=key, hint=error.hint
-        ) from error.__cause__
+        raise _blaming(error, source, key) from error.__cause__
+
+
+def _blaming(error: ConfigError, source: str, key: str | None) -> ConfigError:
+    """The same error, told of where its value comes from."""
+    return ConfigError(error.reason, source=source, key=key, hint=error.hint)
 
 
 def _leaves(tree: Mapping[str, Any], cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:

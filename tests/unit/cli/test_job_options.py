@@ -110,6 +110,12 @@ def test_a_value_of_another_type_is_blamed_on_its_option() -> None:
     assert (error.source, error.key) == ("--set", "resources.nodes")
 
 
+def test_a_word_that_is_none_of_its_list_is_blamed_on_its_option() -> None:
+    """A plugin that there is not names --plugin, as a release that is none names --nccl."""
+    error = refused("--plugin", "nccl", "--", "true")
+    assert (error.source, error.key) == ("--plugin", "tune.plugin")
+
+
 @pytest.mark.parametrize("depth", [50, 5000])
 def test_a_value_nested_without_end_is_refused(depth: int) -> None:
     """Absurd nesting in --set is a ConfigError, however deep."""

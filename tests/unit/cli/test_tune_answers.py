@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -237,6 +238,16 @@ def test_what_cannot_be_answered_has_its_code(
     done = run_hpckit("tune", *words)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_pipe_in_place_of_a_file_is_told_how_it_is_read(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """It is not waited for; the error says that standard input takes it."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run_hpckit("tune", "--topology", tmp_path / "pipe")
+    assert done.returncode == 7
+    assert "name - in its place" in done.stderr
 
 
 def test_lint_names_line_severity_and_fix(run_hpckit: RunHpckit) -> None:
