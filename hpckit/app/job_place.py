@@ -25,14 +25,15 @@ class Person:
 def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str) -> NcclWhere:
     """Where the job's command looks for libraries.
 
-    `container` stands over the one that the job's step names. Modules are not loaded here.
+    `container` stands over the one that the job's step names, and `workdir` is where the job runs:
+    relative paths of the job are below it. Modules are not loaded here.
     """
     asked = spec.environment
     kept = submission_environment(person.environment, asked.inherit, asked.pass_).variables
     environment = {**kept, **asked.set, **spec.tune.env}
     return NcclWhere(
         environment=environment,
-        python=_python(spec, person),
+        python=_python(spec, person, workdir),
         container=container or _image(spec),
         workdir=workdir,
         library=None,
@@ -54,17 +55,17 @@ def unseen(spec: JobSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _python(spec: JobSpec, person: Person) -> str | None:
+def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     named = spec.environment.venv or spec.environment.conda
     if named is None:
         program = spec.command[0]
-        is_python = program.startswith("/") and posixpath.basename(program).startswith("python")
-        return program if is_python else None
+        is_python = "/" in program and posixpath.basename(program).startswith("python")
+        return posixpath.join(workdir, program) if is_python else None
     if named.startswith("~/"):
         return posixpath.join(person.home, named[2:])
     if spec.environment.conda is not None and "/" not in named:
         return posixpath.join(_conda_root(person), "envs", named)
-    return named
+    return posixpath.join(workdir, named)
 
 
 def _conda_root(person: Person) -> str:

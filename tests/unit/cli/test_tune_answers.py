@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,15 @@ def test_modules_are_not_seen(run_hpckit: RunHpckit) -> None:
     """What modules bring cannot be known here, and that is said."""
     words = ("--set", 'environment.modules=["nccl/2.27"]', "--", "python", "x.py")
     assert any("nccl/2.27" in one for one in document(run_hpckit, *words)["unseen"])
+
+
+def test_a_relative_environment_is_one_beside_the_job_s_folder(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """`chdir` is where the job runs, as for `hpckit submit`."""
+    (tmp_path / "run/.venv/bin").mkdir(parents=True)
+    (tmp_path / "run/.venv/bin/python3").symlink_to(sys.executable)
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.replace('["x"]', '["python"]\nchdir = "run"'))
+    found = document(run_hpckit, job, "--set", "environment.venv=.venv")
+    assert found["unseen"] == []
