@@ -14,7 +14,7 @@ from hpckit.app.sites import load_site
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
-from hpckit.errors import AdapterError, ParseError, StorageFailed
+from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
 from hpckit.model.busbw import BusbwPrediction
 from hpckit.model.comm import CommEnv, CommNote
 from hpckit.model.comm_already import Already
@@ -128,9 +128,15 @@ def look_for_nccl(
     try:
         found, already = look_at_nccl(where, tools)
     except (StorageFailed, ParseError, AdapterError) as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        return Looked(found=None, already=None, unseen=unseen(spec), failed=f"{error}{hint}")
+        return Looked(found=None, already=None, unseen=unseen(spec), failed=_in_one_line(error))
     return Looked(found=found, already=already, unseen=unseen(spec))
+
+
+def _in_one_line(error: HpckitError) -> str:
+    """What went wrong and the way out, once each, without the caret of a ParseError."""
+    lines = [line.strip() for line in error.message.splitlines()]
+    hint = f" ({error.hint})" if error.hint else ""
+    return "; ".join(line for line in lines if line not in ("", "^")) + hint
 
 
 def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:

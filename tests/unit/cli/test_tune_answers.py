@@ -229,6 +229,15 @@ def test_modules_are_not_seen(run_hpckit: RunHpckit) -> None:
     assert any("nccl/2.27" in one for one in document(run_hpckit, *words)["unseen"])
 
 
+def test_what_was_not_found_out_is_one_line(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """An image that is none is told without the caret that a terminal would show under it."""
+    image = tmp_path / "x.sif"
+    image.write_text("no image")
+    found = document(run_hpckit, "--container", image, "--", "python", "x.py")
+    (told,) = found["unseen"]
+    assert told.endswith(f"expected an image of enroot (.sqsh) or apptainer (.sif); {image}")
+
+
 def test_a_relative_environment_is_one_beside_the_job_s_folder(
     run_hpckit: RunHpckit, tmp_path: Path
 ) -> None:
