@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpckit.decide.shell_environment import submission_environment
-from hpckit.model.job import JobSpec
+from hpckit.model.job import JobSpec, LauncherKind
 from hpckit.model.nccl_found import NcclWhere
 
 _IMAGES = (".sqsh", ".sif", ".squashfs")
@@ -34,6 +34,7 @@ def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str
     return NcclWhere(
         environment=environment,
         python=_python(spec, person, workdir),
+        program=_program(spec),
         container=container or _image(spec),
         workdir=workdir,
         library=None,
@@ -66,6 +67,14 @@ def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     if spec.environment.conda is not None and "/" not in named:
         return posixpath.join(_conda_root(person), "envs", named)
     return posixpath.join(workdir, named)
+
+
+def _program(spec: JobSpec) -> str | None:
+    """What the job starts, where that may be linked with NCCL or say which Python runs it."""
+    if spec.launch.kind is LauncherKind.TORCHRUN:
+        return "torchrun"
+    program = spec.command[0]
+    return None if posixpath.basename(program).startswith("python") else program
 
 
 def _conda_root(person: Person) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hpckit.app.comm_already import job_environment, settings_in_place
 from hpckit.app.library_found import Hit, LibraryLookup
 from hpckit.app.net_plugins import net_plugins
-from hpckit.app.python_sites import PythonSites, python_sites
+from hpckit.app.python_sites import MOST_PATHS, PythonSites, python_sites, script_python
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_already import Already
 from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NcclWhere, SharedLibrary
@@ -78,10 +78,12 @@ def _found(
     where: NcclWhere, environment: Mapping[str, str], files: LibraryFiles, lookup: LibraryLookup
 ) -> tuple[FoundNccl, tuple[SharedLibrary, ...]]:
     """What is loaded, without plugins, and the chain from that library up to the executable."""
-    program = _program(where, environment, lookup)
+    path = _program_path(where, environment, lookup)
+    program = None if path is None else _program(path, lookup)
     sites = PythonSites()
     if program is None:
-        sites = python_sites(where.python, environment, files)
+        python = where.python or (None if path is None else script_python(path, files))
+        sites = python_sites(python, environment, files)
     askers = [program] if program else list(_consumers(where, sites, lookup))
     asking = askers[0] if askers else _anyone(where)
     verdict = _verdict(asking, environment, lookup)
@@ -212,19 +214,32 @@ def _consumer(
     )
 
 
-def _program(
+def _program_path(
     where: NcclWhere, environment: Mapping[str, str], lookup: LibraryLookup
-) -> _Asking | None:
+) -> str | None:
+    """Where the shell finds the job's program; an empty folder of PATH is the one where it runs."""
     if where.program is None:
         return None
     folders = environment.get("PATH", "").split(":") if "/" not in where.program else [""]
-    for folder in folders:
-        path = posixpath.join(folder, where.program) if folder else where.program
-        library = lookup.library(path) if path.startswith("/") else None
-        if library is not None:
-            name = posixpath.basename(path)
-            return _Asking(label=name, chain=(library,), wanted=_wanted(library))
+    for folder in folders[:MOST_PATHS]:
+        path = posixpath.join(where.workdir or "", folder, where.program)
+        if path.startswith("/") and lookup.real(path) is not None:
+            return path
     return None
+
+
+def _program(path: str, lookup: LibraryLookup) -> _Asking | None:
+    """A program that is linked with NCCL, itself or through its libraries; None for any other."""
+    program = lookup.library(path)
+    if program is None:
+        return None
+    chain = lookup.way_to(LIBRARY_PREFIXES, program)
+    if not chain and lookup.strings(path).build is None:
+        return None
+    chain = chain or (program,)
+    through = f" ({posixpath.basename(chain[0].path)})" if len(chain) > 1 else ""
+    label = f"{posixpath.basename(path)}{through}"
+    return _Asking(label=label, chain=chain, wanted=_wanted(chain[0]))
 
 
 def _anyone(where: NcclWhere) -> _Asking:

@@ -16,6 +16,13 @@ MOST_PATHS: Final = 200
 
 _NAMES: Final = ("python3", "python")
 _VERSION: Final = re.compile(r"python(3\.\d+)t?", re.ASCII)
+_INTERPRETER: Final = re.compile(
+    r"#!\s*(?P<short>/\S*/python[\d.]*t?)\s"
+    r"|#!/bin/sh\n'''exec' \"?(?P<long>/[^\"\n]*/python[\d.]*t?)\"? ",
+    re.ASCII,
+)
+"""The second form is pip's, for a path that is too long for the kernel or has a space in it."""
+_MOST_SCRIPT_BYTES: Final = 256 * 1024
 _PYVENV: Final = "pyvenv.cfg"
 _MOST_CFG_BYTES: Final = 64 * 1024
 _MOST_DEPTH: Final = 3
@@ -49,6 +56,17 @@ def python_sites(
         *_of_prefix(prefix, found, environment, files),
     )
     return PythonSites(python=found, sites=tuple(dict.fromkeys(sites)))
+
+
+def script_python(path: str, files: LibraryFiles) -> str | None:
+    """The Python in a script's first line, such as that of torchrun; None where it names none."""
+    try:
+        data = files.data(path, _MOST_SCRIPT_BYTES) or b""
+    except AdapterError:
+        return None
+    found = _INTERPRETER.match(data.decode("utf-8", "surrogateescape"))
+    named = None if found is None else found["short"] or found["long"]
+    return named if named is not None and _real(named, files) is not None else None
 
 
 def _on_path(environment: Mapping[str, str], files: LibraryFiles) -> str | None:

@@ -38,3 +38,18 @@ def test_a_relative_environment_is_one_from_where_the_job_runs(
 ) -> None:
     """As for the script, which activates it there."""
     assert place(spec(**keys), CONDA_EXE="/opt/conda/bin/conda").python == python
+
+
+@pytest.mark.parametrize(
+    ("keys", "program"),
+    [
+        ({"command": ["./all_reduce_perf", "-b", "8"]}, "./all_reduce_perf"),
+        ({"command": ["x.py"], "launch.kind": "torchrun"}, "torchrun"),
+        ({"command": ["python3", "x.py"]}, None),
+    ],
+)
+def test_the_job_s_program_is_looked_at_unless_it_is_python(
+    keys: dict[str, object], program: str | None
+) -> None:
+    """It may be linked with NCCL itself, as nccl-tests are, or be a script of some Python."""
+    assert place(spec(**keys)).program == program

@@ -235,6 +235,46 @@ def test_a_program_s_own_rpath_counts(tmp_path: Path) -> None:
     assert version_and_how(found) == ("2.23.4", "RPATH of all_reduce_perf")
 
 
+def test_a_program_may_need_nccl_through_a_library(tmp_path: Path) -> None:
+    """Such as one in C++ that is linked with PyTorch: its own RPATH counts for that library too."""
+    inside = nccl(tmp_path / "nccl", "2.20.5")
+    between = shared_library(tmp_path / "lib/libtorch_cuda.so", needed=inside)
+    rpath = "$ORIGIN/lib:$ORIGIN/nccl"
+    shared_library(tmp_path / "train", needed=between, rpath=rpath)
+    found = find_nccl(NcclWhere(workdir=str(tmp_path), program="./train"), TOOLS)
+    assert version_and_how(found) == ("2.20.5", "RPATH of train")
+    assert found.loader == "train (libtorch_cuda.so)"
+
+
+def test_a_program_without_nccl_leaves_the_word_to_python(tmp_path: Path) -> None:
+    """A shell or a wrapper in front of Python loads none itself."""
+    sites = python_environment(tmp_path)
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    shared_library(tmp_path / "numactl")
+    where = NcclWhere(python=str(tmp_path), program=f"{tmp_path}/numactl")
+    assert version_and_how(find_nccl(where, TOOLS)) == ("2.27.3", "RPATH of libtorch_cuda.so")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#!{0}/bin/python3\n",
+        "#! {0}/bin/python3 -s\n",
+        """#!/bin/sh\n'''exec' "{0}/bin/python3" "$0" "$@"\n""",
+    ],
+)
+def test_a_script_names_its_python(tmp_path: Path, head: str) -> None:
+    """As pip writes it into torchrun and the like: it need not be the first Python on PATH."""
+    sites = python_environment(tmp_path)
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/torchrun").write_text(head.format(tmp_path))
+    where = NcclWhere(environment={"PATH": f"{tmp_path}/tools:/usr/bin"}, program="torchrun")
+    assert str(find_nccl(where, TOOLS).version) == "2.27.3"
+
+
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     """No Python and no library: none is chosen, and the plugin is none."""
     found = find_nccl(NcclWhere(container=str(tmp_path)), TOOLS)
