@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.communication import Communication, communication
-from hpckit.app.job_place import Person, job_place, unseen
+from hpckit.app.job_place import Person, absent_container, job_place, unseen
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
@@ -121,9 +121,16 @@ def tune(
 def look_for_nccl(
     spec: JobSpec, person: Person, container: str | None, workdir: str, tools: NcclLibraries
 ) -> Looked:
-    """What the job will load, and what is set already; what cannot be found out is said."""
+    """What the job will load, and what is set already; what cannot be found out is said.
+
+    What a container holds that is not here is not known, and this machine's libraries do not count.
+    """
     from hpckit.app.nccl_found import look_at_nccl  # noqa: PLC0415  only where it is asked for
 
+    absent = absent_container(spec) if container is None else None
+    if absent is not None:
+        why = f"the container {absent} is not a file here (--container names a copy of it)"
+        return Looked(found=None, already=None, unseen=unseen(spec), failed=why)
     where = job_place(spec, person, container, workdir)
     try:
         found, already = look_at_nccl(where, tools)

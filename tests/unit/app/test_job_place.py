@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.app.job_place import Person, job_place
+from hpckit.app.job_place import Person, absent_container, job_place
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import NcclWhere
 from hpckit.parse.job_file import effective_job, option_layer
@@ -53,3 +53,33 @@ def test_the_job_s_program_is_looked_at_unless_it_is_python(
 ) -> None:
     """It may be linked with NCCL itself, as nccl-tests are, or be a script of some Python."""
     assert place(spec(**keys)).program == program
+
+
+PYXIS = "slurm.srun_extra"
+EXEC = ("apptainer", "exec", "--nv")
+
+
+@pytest.mark.parametrize(
+    ("keys", "container", "absent"),
+    [
+        ({PYXIS: {"container-image": "img.sqsh"}}, "/job/img.sqsh", None),
+        ({PYXIS: {"container-image": "nvcr.io#x:1"}}, None, "nvcr.io#x:1"),
+        ({PYXIS: {"container-name": "mine"}}, None, "mine"),
+        ({"command": [*EXEC, "/img.sif", "python", "x.py"]}, "/img.sif", None),
+        ({"command": [*EXEC, "docker://x", "python", "x.py"]}, None, "docker://x"),
+        ({"command": ["podman", "run", "x", "python"]}, None, "of podman"),
+        ({}, None, None),
+    ],
+)
+def test_a_container_is_one_that_can_be_read_or_is_absent(
+    keys: dict[str, object], container: str | None, absent: str | None
+) -> None:
+    """Of pyxis and of the runtimes that stand in front of a command."""
+    job = spec(**keys)
+    assert (place(job).container, absent_container(job)) == (container, absent)
+
+
+def test_the_program_in_a_container_stands_behind_its_image() -> None:
+    """It is looked up there, not the runtime."""
+    assert place(spec(command=[*EXEC, "x.sif", "./all_reduce_perf"])).program == "./all_reduce_perf"
+    assert place(spec(command=[*EXEC, "x.sif", "/opt/bin/python3"])).python == "/opt/bin/python3"

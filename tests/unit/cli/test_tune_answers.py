@@ -248,3 +248,14 @@ def test_a_relative_environment_is_one_beside_the_job_s_folder(
     job.write_text(JOB.replace('["x"]', '["python"]\nchdir = "run"'))
     found = document(run_hpckit, job, "--set", "environment.venv=.venv")
     assert found["unseen"] == []
+
+
+def test_a_container_that_is_not_here_leaves_nccl_unknown(run_hpckit: RunHpckit) -> None:
+    """What this machine's Python would load is not taken for the container's."""
+    image = 'slurm.srun_extra={container-image="nvcr.io#nvidia/pytorch:25.01-py3"}'
+    found = document(run_hpckit, "--set", image, "--", "python", "x.py")
+    assert found["nccl"] is None
+    assert found["unseen"] == [
+        "the container nvcr.io#nvidia/pytorch:25.01-py3 is not a file here"
+        " (--container names a copy of it)"
+    ]
