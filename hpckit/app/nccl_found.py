@@ -26,6 +26,7 @@ from hpckit.tune_ports import LibraryFiles, NcclLibraries
 
 _LD_SO_PRELOAD = "/etc/ld.so.preload"
 _MOST_PRELOAD_BYTES = 64 * 1024
+_OF_WHEEL = "the NCCL wheel of this Python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ def _found(
         lost = tuple((hit, "PyTorch here loads none") for hit in _all_hits(verdict))
         because = "PyTorch here is built for CPUs: it has no NCCL and no RCCL"
         verdict = _Verdict(chosen=None, because=because, lost=lost)
+    elif program is None and not askers and where.framework is None and not _all_hits(verdict):
+        asking, verdict = _opened_wheel(sites, lookup) or (asking, verdict)
     chosen = lookup.candidate(verdict.chosen) if verdict.chosen else None
     lost_ones = [lookup.candidate(hit, lost=hit.unfit or why) for hit, why in verdict.lost]
     found = FoundNccl(
@@ -268,19 +271,37 @@ def _each_once(hits: Sequence[Hit], lookup: LibraryLookup) -> list[Hit]:
     return list(by_real.values())
 
 
+def _opened_wheel(sites: PythonSites, lookup: LibraryLookup) -> tuple[_Asking, _Verdict] | None:
+    """The only NCCL there is, in a Python without a package that is known to load it.
+
+    Whoever loads NCCL there opens this one, as NVIDIA's cuda-pathfinder does.
+    """
+    how = f"{_OF_WHEEL}; no other is here, and no package that is known to load one"
+    hits = (lookup.hit_at(path, how) for path in _wheels(sites))
+    chosen = next((hit for hit in hits if hit is not None and hit.unfit is None), None)
+    if chosen is None:
+        return None
+    asking = _Asking(label="a package that opens it by its path")
+    return asking, _Verdict(chosen=chosen, because=how)
+
+
 def _stray_wheels(
     sites: PythonSites, verdict: _Verdict, lookup: LibraryLookup
 ) -> Iterator[NcclCandidate]:
     """NCCL wheels to which no rule of the loader leads."""
     known = {lookup.real(hit.path) for hit in _all_hits(verdict)}
-    for site in sites.sites:
-        path = f"{site}/nvidia/nccl/lib/{SONAMES[CommLibrary.NCCL]}"
+    for path in _wheels(sites):
         real = lookup.real(path)
         if real is not None and real not in known:
             known.add(real)
-            hit = lookup.hit_at(path, "the NCCL wheel of this Python")
+            hit = lookup.hit_at(path, _OF_WHEEL)
             if hit is not None:
                 yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
+
+
+def _wheels(sites: PythonSites) -> Iterator[str]:
+    for site in sites.sites:
+        yield f"{site}/nvidia/nccl/lib/{SONAMES[CommLibrary.NCCL]}"
 
 
 def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:

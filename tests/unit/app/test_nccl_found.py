@@ -161,6 +161,18 @@ def test_a_pytorch_for_cpus_has_none(tmp_path: Path) -> None:
     assert [str(one.version) for one in found.others] == ["2.21.5"]
 
 
+def test_a_wheel_alone_is_what_a_package_there_would_open(tmp_path: Path) -> None:
+    """Where no other NCCL is found, and no package whose way to one is known."""
+    wheel(python_environment(tmp_path), "2.27.5")
+    found = found_in(tmp_path)
+    assert str(found.version) == "2.27.5"
+    assert found.because.endswith("no other is here, and no package that is known to load one")
+    assert found.loader == "a package that opens it by its path"
+    nccl(tmp_path / "listed", "2.19.3")
+    found = found_in(tmp_path, LD_LIBRARY_PATH=f"{tmp_path}/listed")
+    assert version_and_how(found) == ("2.19.3", "LD_LIBRARY_PATH")
+
+
 def test_a_file_that_tells_no_release_is_known_by_its_wheel_or_its_name(tmp_path: Path) -> None:
     """First the dist-info beside it, then the file's own name; else the version is not known."""
     sites = python_environment(tmp_path / "venv")
