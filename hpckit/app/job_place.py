@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpckit.app.own_settings import settings_in_setup
+from hpckit.decide.comm_choice import comm_choice
+from hpckit.decide.comm_env import OwnSetting
 from hpckit.decide.shell_environment import submission_environment
 from hpckit.model.job import JobSpec, LauncherKind
 from hpckit.model.nccl_found import NcclWhere
+from hpckit.parse.nccl_conf import is_told
 
 _IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
+_LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
+"""What a shell mostly computes by adding to what was there."""
 _OPTIONS = ("container-image", "container-name")
 """Of srun, by pyxis."""
 _RUNTIMES = frozenset(
@@ -35,9 +41,12 @@ def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str
     """
     asked = spec.environment
     kept = submission_environment(person.environment, asked.inherit, asked.pass_).variables
-    environment = {**kept, **asked.set, **spec.tune.env}
+    own = {one.name: one for one in _in_order(spec)}
+    said = {name: one.value for name, one in own.items() if one.value is not None}
+    inherited = {name: value for name, value in kept.items() if name not in own or name in _LISTS}
     return NcclWhere(
-        environment=environment,
+        environment={**inherited, **said},
+        set_by={name: f"{one.where} of the job" for name, one in own.items()},
         python=_python(spec, person, workdir),
         program=_program(spec),
         container=container or _image(spec, workdir),
@@ -47,15 +56,39 @@ def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str
     )
 
 
-def unseen(spec: JobSpec) -> tuple[str, ...]:
-    """What of the job's environment is not looked at, in sentences."""
+def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
+    """What of the job's environment, and of the shell's, does not count here, in sentences."""
+    asked = spec.environment
+    held_back = submission_environment(person.environment, asked.inherit, asked.pass_).held_back
+    own = {one.name: one for one in _in_order(spec)}
+    held = [name for name in held_back if is_told(name) and name not in own]
+    computed = [name for name, one in own.items() if one.value is None and _matters(name)]
     found = []
+    if held:
+        names = ", ".join(held)
+        found.append(f"set here but held back, unless --pass names it: {names}")
+    if computed:
+        names = ", ".join(sorted(computed))
+        found.append(f"setup lines compute a value that is not known here: {names}")
     if spec.environment.modules:
         names = ", ".join(spec.environment.modules)
         found.append(f"modules are not loaded here, so what they bring is not seen: {names}")
     if spec.environment.setup:
-        found.append("setup lines are not run here: a library path that they set is not seen")
+        found.append("setup lines are not run here: what they load or call is not seen")
     return tuple(found)
+
+
+def _matters(name: str) -> bool:
+    return name in _LISTS or is_told(name)
+
+
+def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
+    """What the job sets, as its script does: the last one counts."""
+    in_setup = settings_in_setup(spec)
+    own = comm_choice(spec).own
+    yield from (one for one in own if not one.is_exported)
+    yield from in_setup
+    yield from (one for one in own if one.is_exported)
 
 
 def absent_container(spec: JobSpec) -> str | None:

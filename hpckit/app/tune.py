@@ -130,13 +130,15 @@ def look_for_nccl(
     absent = absent_container(spec) if container is None else None
     if absent is not None:
         why = f"the container {absent} is not a file here (--container names a copy of it)"
-        return Looked(found=None, already=None, unseen=unseen(spec), failed=why)
+        return Looked(found=None, already=None, unseen=unseen(spec, person), failed=why)
     where = job_place(spec, person, container, workdir)
     try:
         found, already = look_at_nccl(where, tools)
     except (StorageFailed, ParseError, AdapterError) as error:
-        return Looked(found=None, already=None, unseen=unseen(spec), failed=_in_one_line(error))
-    return Looked(found=found, already=already, unseen=unseen(spec))
+        return Looked(
+            found=None, already=None, unseen=unseen(spec, person), failed=_in_one_line(error)
+        )
+    return Looked(found=found, already=already, unseen=unseen(spec, person))
 
 
 def _in_one_line(error: HpckitError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.app.job_place import Person, absent_container, job_place
+from hpckit.app.job_place import Person, absent_container, job_place, unseen
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import NcclWhere
 from hpckit.parse.job_file import effective_job, option_layer
@@ -53,6 +53,55 @@ def test_the_job_s_program_is_looked_at_unless_it_is_python(
 ) -> None:
     """It may be linked with NCCL itself, as nccl-tests are, or be a script of some Python."""
     assert place(spec(**keys)).program == program
+
+
+def test_what_the_job_sets_is_told_by_its_key_and_the_last_one_counts() -> None:
+    """In the order of its script: [environment] set, the setup lines, [tune] env."""
+    set_twice = {"NCCL_DEBUG": "INFO", "NCCL_PROTO": "LL"}
+    setup = ["export NCCL_PROTO=Simple NCCL_ALGO=Ring"]
+    keys = {"environment.set": set_twice, "environment.setup": setup}
+    where = place(spec(**keys, **{"tune.env": {"NCCL_ALGO": "Tree"}}), NCCL_ALGO="shell", HOME="/h")
+    assert where.environment == {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_PROTO": "Simple",
+        "NCCL_ALGO": "Tree",
+        "HOME": "/h",
+    }
+    assert where.set_by == {
+        "NCCL_DEBUG": "[environment] set of the job",
+        "NCCL_PROTO": "[environment] setup of the job",
+        "NCCL_ALGO": "[tune] env of the job",
+    }
+
+
+def test_what_is_held_back_and_what_a_shell_computes_is_said() -> None:
+    """Neither is among the settings, and a person may think that it is."""
+    shell = {"NCCL_DEBUG": "INFO", "NCCL_CONF_FILE": "/x", "NCCL_ALGO": "Ring"}
+    job = spec(**{
+        "environment.pass": ["NCCL_ALGO"],
+        "environment.setup": ["export NCCL_SOCKET_IFNAME=$(cat /x)"],
+    })  # fmt: skip
+    assert unseen(job, Person(environment=shell, home="/h"))[:2] == (
+        "set here but held back, unless --pass names it: NCCL_CONF_FILE, NCCL_DEBUG",
+        "setup lines compute a value that is not known here: NCCL_SOCKET_IFNAME",
+    )
+    assert "NCCL_SOCKET_IFNAME" not in place(job, NCCL_SOCKET_IFNAME="eth0").environment
+
+
+@pytest.mark.parametrize(
+    ("line", "listed"),
+    [
+        ("export LD_LIBRARY_PATH=/opt/nccl/lib", "/opt/nccl/lib"),
+        ("export LD_LIBRARY_PATH=/opt/nccl/lib:$LD_LIBRARY_PATH", "/of/the/shell"),
+    ],
+)
+def test_a_library_path_of_setup_counts_as_far_as_it_is_plain(line: str, listed: str) -> None:
+    """What a shell adds to is kept as it was, and the rest is said not to be known."""
+    job = spec(**{"environment.setup": [line]})
+    where = place(job, LD_LIBRARY_PATH="/of/the/shell")
+    assert where.environment["LD_LIBRARY_PATH"] == listed
+    computed = "setup lines compute a value that is not known here: LD_LIBRARY_PATH"
+    assert (computed in unseen(job, Person(environment={}, home="/h"))) == ("$" in line)
 
 
 PYXIS = "slurm.srun_extra"
