@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from hpckit.adapters.resources import packaged_data
 from tests.conftest import RunHpckit
+from tests.fakes.nccl_tree import nccl
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 NODE = str(CHECKOUT / "examples" / "dgx-h100.json")
@@ -259,3 +261,24 @@ def test_a_container_that_is_not_here_leaves_nccl_unknown(run_hpckit: RunHpckit)
         "the container nvcr.io#nvidia/pytorch:25.01-py3 is not a file here"
         " (--container names a copy of it)"
     ]
+
+
+def test_a_path_that_is_no_utf_8_is_told_in_a_document_that_is(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """Whatever bytes stdout takes: the byte is an escape, which Python reads back."""
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)  # noqa: PTH102  such a name is one of bytes
+    nccl(tmp_path / "made", "2.27.3").rename(os.fsdecode(folder) + "/libnccl.so.2")
+    words = ("tune", "--json", "--", "x")
+    for errors in ("strict", "surrogateescape"):
+        env = {
+            "LD_LIBRARY_PATH": os.fsdecode(folder),
+            "PYTHONIOENCODING": f"utf-8:{errors}",
+            "PATH": "/usr/bin",
+        }
+        done = run_hpckit(*words, env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["nccl"]["chosen"]["path"] == (
+            f"{os.fsdecode(folder)}/libnccl.so.2"
+        )
