@@ -30,6 +30,7 @@ MOST_HITS: Final = 32
 MOST_NEEDED: Final = 128
 """Libraries that a program needs, and those that they need, which are looked at."""
 
+NO_LIBRARY: Final = "it is no shared library"
 _CACHED: Final = "the loader's cache, /etc/ld.so.cache"
 _SHELL: Final = "/bin/sh"
 _BACK: Final = "/../"
@@ -107,7 +108,7 @@ class LibraryLookup:
                 return None
             library = self._files.library(path)
         except ParseError:
-            return Hit(path=path, how=how, unfit="it is no shared library", stops=True)
+            return Hit(path=path, how=how, unfit=NO_LIBRARY, stops=True)
         except AdapterError as error:
             self._note(error)
             stops = not isinstance(error.__cause__, PermissionError)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.app.comm_already import job_environment, settings_in_place
-from hpckit.app.library_found import Hit, LibraryLookup
+from hpckit.app.library_found import NO_LIBRARY, Hit, LibraryLookup
 from hpckit.app.net_plugins import net_plugins
 from hpckit.app.python_sites import MOST_PATHS, PythonSites, python_sites, script_python
 from hpckit.model.comm import CommLibrary
@@ -306,7 +306,8 @@ def _wheels(sites: PythonSites) -> Iterator[str]:
 
 def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:
     """A script in Python's place, such as a shim of pyenv's, may start any."""
-    if sites.python is not None and lookup.library(sites.python) is None:
+    hit = lookup.hit_at(sites.python, "") if sites.python is not None else None
+    if hit is not None and hit.unfit == NO_LIBRARY:
         yield f"{sites.python} is no program but a script: which Python it starts is not known"
 
 

@@ -306,6 +306,10 @@ def test_a_shim_in_python_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "bin/python3").write_text("#!/bin/sh\nexec pyenv exec python3\n")
     found = find_nccl(NcclWhere(environment={"PATH": f"{tmp_path}/bin"}), TOOLS)
     assert any("is no program but a script" in note for note in found.notes)
+    (tmp_path / "bin/python3").unlink()
+    (tmp_path / "bin/python3").mkdir()  # what cannot be read is not taken for one
+    found = find_nccl(NcclWhere(environment={"PATH": f"{tmp_path}/bin"}), TOOLS)
+    assert not any("is no program but a script" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
