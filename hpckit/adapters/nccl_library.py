@@ -224,3 +224,7 @@ def _target(path: str) -> str | None:
         return str(Path(path).readlink())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return None  # nothing can have such a name, and the loader passes it over

@@ -46,6 +46,11 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
         FolderLibraries(tmp_path).real("/a")
 
 
+def test_nothing_has_a_name_that_is_too_long(tmp_path: Path) -> None:
+    """As for the loader, which looks on in the next folder."""
+    assert FolderLibraries(tmp_path).real(f"/{'a' * 5000}/libnccl.so.2") is None
+
+
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """A configuration of a MiB is none."""
     (tmp_path / "a").write_bytes(bytes(11))
