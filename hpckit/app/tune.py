@@ -38,6 +38,10 @@ _RAILS_UNSAID = CommNote(
     source="docs/reference/site-file.md",
     fix="rails_isolated = true under [platform] of the site file",
 )
+_LOOKED_HERE = (
+    "this machine was looked at: /etc/nccl.conf, /etc/ld.so.cache and local folders of the job's"
+    " nodes may differ, which hpckit tune tells in a job there"
+)
 PROBE_NODES = 2
 """Nodes of a job that nobody described: from two on there is a network."""
 _PROBE = {
@@ -138,7 +142,9 @@ def look_for_nccl(
         return Looked(
             found=None, already=None, unseen=unseen(spec, person), failed=_in_one_line(error)
         )
-    return Looked(found=found, already=already, unseen=unseen(spec, person))
+    is_elsewhere = where.container is None and not person.environment.get("SLURM_JOB_ID")
+    here = (_LOOKED_HERE,) if is_elsewhere else ()
+    return Looked(found=found, already=already, unseen=(*unseen(spec, person), *here))
 
 
 def _in_one_line(error: HpckitError) -> str:

@@ -249,7 +249,21 @@ def test_a_relative_environment_is_one_beside_the_job_s_folder(
     job = tmp_path / "job.toml"
     job.write_text(JOB.replace('["x"]', '["python"]\nchdir = "run"'))
     found = document(run_hpckit, job, "--set", "environment.venv=.venv")
-    assert found["unseen"] == []
+    assert not any(".venv" in one for one in found["unseen"])
+
+
+def test_the_nodes_may_differ_from_this_machine(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+    """That is said where tune does not run in a job, and looks into no container."""
+
+    def is_said(*options: str | Path, job_id: str = "") -> bool:
+        env = {"SLURM_JOB_ID": job_id}
+        done = run_hpckit("tune", "--json", *options, "--", "python", "x.py", env=env)
+        unseen = json.loads(done.stdout)["unseen"]
+        return any(one.startswith("this machine was looked at: /etc/nccl.conf") for one in unseen)
+
+    assert is_said()
+    assert not is_said(job_id="7")
+    assert not is_said("--container", tmp_path)
 
 
 def test_a_container_that_is_not_here_leaves_nccl_unknown(run_hpckit: RunHpckit) -> None:
