@@ -212,9 +212,17 @@ def _consumer(
         framework=row.framework,
         library=row.library,
         chain=chain,
-        wanted=_wanted(asker) or ((row.opens,) if row.opens else ()),
+        wanted=_wanted(asker) or _opened(row, asker, lookup),
         first=tuple(f"{site}/{path}" for path in row.first),
     )
+
+
+def _opened(row: Consumer, asker: SharedLibrary, lookup: LibraryLookup) -> tuple[str, ...]:
+    """What a package opens itself: nothing where it has its own linked in, or is for CPUs."""
+    folders = (*asker.rpath, *(asker.runpath or ()))
+    if row.opens is None or not any(row.path_has in folder for folder in folders or ("",)):
+        return ()
+    return () if lookup.strings(asker.path).build is not None else (row.opens,)
 
 
 def _program_path(

@@ -238,6 +238,32 @@ def test_jax_opens_what_its_rpath_leads_to(tmp_path: Path) -> None:
     assert str(find_nccl(where, TOOLS).version) == "2.25.1"
 
 
+TENSORFLOW = "tensorflow/libtensorflow_framework.so.2"
+UNFILLED = "NCCL version 2.23.4+cudaCUDA_MAJOR.CUDA_MINOR"
+
+
+@pytest.mark.parametrize(
+    ("text", "runpath", "version", "how"),
+    [
+        (UNFILLED, "$ORIGIN", "2.23.4", "linked into libtensorflow_framework.so.2"),
+        ("", "$ORIGIN/../nvidia/nccl/lib", "2.27.7", "RUNPATH of libtensorflow_framework.so.2"),
+        ("", "$ORIGIN", None, None),
+    ],
+    ids=["2.19", "2.21", "for CPUs"],
+)
+def test_tensorflow_has_nccl_linked_in_or_opens_the_wheel(
+    tmp_path: Path, text: str, runpath: str, version: str | None, how: str | None
+) -> None:
+    """Up to 2.19 its own, later the wheel's, and none in a build for CPUs."""
+    sites = python_environment(tmp_path)
+    wheel(sites, "2.27.7")
+    shared_library(sites / TENSORFLOW, text, rpath=runpath, is_runpath=True)
+    found = found_in(tmp_path)
+    assert found.loader == "TensorFlow (libtensorflow_framework.so.2)"
+    told = None if found.chosen is None else (str(found.version), found.chosen.how)
+    assert told == (None if version is None else (version, how))
+
+
 def test_a_program_s_own_rpath_counts(tmp_path: Path) -> None:
     """A program that is linked with NCCL, such as nccl-tests', is asked in place of Python."""
     inside = nccl(tmp_path / "lib", "2.23.4")
