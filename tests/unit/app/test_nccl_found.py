@@ -398,6 +398,20 @@ def test_packages_are_looked_for_where_python_does(tmp_path: Path) -> None:
     assert str(found_in(tmp_path / "venv", PYTHONPATH=f"{tmp_path}/other").version) == "2.26.2"
 
 
+def test_a_pth_file_adds_folders_behind_its_own(tmp_path: Path) -> None:
+    """As venvs are laid over a site's PyTorch; its import lines are not run."""
+    sites = python_environment(tmp_path / "venv")
+    overlaid = tmp_path / "apps/site-packages"
+    torch(overlaid, rpath=TO_WHEEL)
+    wheel(overlaid, "2.26.2")
+    text = f"# a comment\nimport os; os.abort()\n{tmp_path}/gone\n../../../../apps/site-packages\n"
+    (sites / "base.pth").write_text(text)
+    assert version_and_how(found_in(tmp_path / "venv"))[0] == "2.26.2"
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    assert version_and_how(found_in(tmp_path / "venv"))[0] == "2.27.3"
+
+
 def test_a_virtual_environment_shows_its_base_s_packages_where_it_says_so(tmp_path: Path) -> None:
     """include-system-site-packages adds those of the Python that it stands on."""
     base = tmp_path / "base"
