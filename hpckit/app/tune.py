@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
 from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommNote
+from hpckit.model.comm import CommEnv, CommLibrary, CommNote, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
@@ -103,13 +103,13 @@ def tune(
         layers.append(option_layer(_PROBE))
     spec = effective_job(layers).spec
     looked = None if look is None else look(spec)
-    found = None if looked is None or looked.found is None else looked.found.version
-    made = communication(spec, site, source.topology, found)
+    found = None if looked is None else looked.found
+    made = communication(spec, site, source.topology, None if found is None else found.version)
     return Tuned(
         spec=spec,
         site=site,
         facts=made.facts,
-        env=_with_notes(made, source, is_site_silent=site is not said),
+        env=_with_notes(made, source, found, is_site_silent=site is not said),
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
         looked=looked,
@@ -162,11 +162,31 @@ def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
     return replace(site, platform=replace(site.platform, rails_isolated=isolated))
 
 
-def _with_notes(made: Communication, source: JobSource, *, is_site_silent: bool) -> CommEnv:
+def _with_notes(
+    made: Communication, source: JobSource, found: FoundNccl | None, *, is_site_silent: bool
+) -> CommEnv:
     """The environment with what is odd about the node, and what a script would not know."""
-    notes = list(made.env.notes)
+    notes = [*made.env.notes, *_other_release(made.facts, found)]
     if source.topology is not None:
         notes += node_notes(node_findings(source.topology))
     if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
         notes.append(_RAILS_UNSAID)
     return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))
+
+
+def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNote]:
+    """Whether the job says another release than the one it loads: the rules go by its word."""
+    loaded, said = None if found is None else found.version, facts.version
+    if found is None or loaded is None or said is None:
+        return
+    if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
+        return
+    name = (found.library or CommLibrary.NCCL).upper()
+    yield CommNote(
+        rule="release-differs",
+        severity=Severity.WARNING,
+        subject=name,
+        because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
+        source=found.path or found.place,
+        fix=f"--nccl {loaded}, or [tune] nccl in the job file",
+    )

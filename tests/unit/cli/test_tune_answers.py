@@ -296,3 +296,19 @@ def test_a_path_that_is_no_utf_8_is_told_in_a_document_that_is(
         assert json.loads(done.stdout)["nccl"]["chosen"]["path"] == (
             f"{os.fsdecode(folder)}/libnccl.so.2"
         )
+
+
+@pytest.mark.parametrize(
+    ("said", "is_told"), [("2.20.5", True), ("2.27", False), ("2.27.3", False)]
+)
+def test_a_release_that_the_job_does_not_load_is_told(
+    run_hpckit: RunHpckit, tmp_path: Path, said: str, is_told: bool
+) -> None:
+    """A job file that was copied from last year names one: the rules would go by it in silence."""
+    nccl(tmp_path, "2.27.3")
+    words = ("tune", "--json", "--nccl", said, "--", "x")
+    done = run_hpckit(*words, env={"LD_LIBRARY_PATH": str(tmp_path), "PATH": "/usr/bin"})
+    notes = [one for one in json.loads(done.stdout)["notes"] if one["rule"] == "release-differs"]
+    assert [one["fix"] for one in notes] == (
+        ["--nccl 2.27.3, or [tune] nccl in the job file"] if is_told else []
+    )
