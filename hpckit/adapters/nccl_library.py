@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,6 +20,7 @@ from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.nccl_found import LibraryStrings, SharedLibrary
 from hpckit.parse.elf import ReadAt, parse_elf
 from hpckit.parse.nccl_library import library_strings
+from hpckit.parse.squashfs import squashfs_offset
 from hpckit.ports import CommandRunner
 from hpckit.tune_ports import LibraryFiles
 
@@ -29,6 +31,9 @@ LIMIT_S: Final = 5.0
 
 _FOR_MANY_BYTES: Final = 6
 """Times as long: up to 192 MiB are read, not a few pages."""
+
+ALL_LIMIT_S: Final = 60.0
+"""For all questions together, which are some hundreds; each may be answered late but in time."""
 
 _MOST_LATE: Final = 3
 _MOST_LINKS: Final = 40
@@ -41,12 +46,17 @@ class FolderLibraries:
     """The files below a folder: `/`, or the root of a container that is unpacked.
 
     A link that leads to `/…` or above the root stays in it. Each question is asked in a thread of
-    its own, which is left behind when there is no answer within `limit_s`.
+    its own, which is left behind when there is no answer within `limit_s`. All of them together
+    may take `all_limit_s`.
     """
 
-    def __init__(self, root: Path, limit_s: float = LIMIT_S) -> None:
+    def __init__(
+        self, root: Path, limit_s: float = LIMIT_S, all_limit_s: float = ALL_LIMIT_S
+    ) -> None:
         self._root = root
         self._limit_s = limit_s
+        self._all_limit_s = all_limit_s
+        self._spent_s = 0.0
         self._late: list[str] = []
 
     @property
@@ -75,13 +85,24 @@ class FolderLibraries:
         limit_s = self._limit_s * _FOR_MANY_BYTES
         return self._in_time(path, lambda: self._read(path, library_strings), limit_s)
 
+    def is_folder(self, path: str) -> bool | None:
+        """Whether a path is a folder's, None where nothing is. Raises StorageFailed."""
+        return self._in_time(path, lambda: self._is_folder(path))
+
+    def squashfs_offset(self, path: str) -> int:
+        """Where the file system begins in an image. Raises as `library`."""
+        return self._in_time(path, lambda: self._read(path, squashfs_offset))
+
     def _in_time(
         self, path: str, ask: Callable[[], Answer], limit_s: float | None = None
     ) -> Answer:
         limit_s = limit_s or self._limit_s
         if len(self._late) >= _MOST_LATE:
-            raise StorageFailed(f"{path} was not asked for: {self._late[0]} gave no answer either")
+            raise StorageFailed(f"nothing more was looked at: {self._late[0]} gave no answer")
+        if self._spent_s > self._all_limit_s:
+            raise StorageFailed(f"nothing more was looked at: {self._all_limit_s:g} s were spent")
         answer: Future[Answer] = Future()
+        began_s = time.monotonic()
         threading.Thread(target=_fulfil, args=(answer, ask), daemon=True).start()
         try:
             return answer.result(limit_s)
@@ -91,6 +112,12 @@ class FolderLibraries:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise StorageFailed(f"{path} cannot be read: {why}") from error
+        finally:
+            self._spent_s += time.monotonic() - began_s
+
+    def _is_folder(self, path: str) -> bool | None:
+        real = self._real(path)
+        return None if real is None else Path(self._here(real)).is_dir()
 
     def _names(self, folder: str) -> tuple[str, ...]:
         real = self._real(folder)
@@ -169,19 +196,17 @@ class LibraryPlaces:
             yield FolderLibraries(Path("/"), self._limit_s)
             return
         path = Path(container).absolute()
-        if self._is_folder(path):
+        machine = FolderLibraries(Path("/"), self._limit_s)
+        is_folder = machine.is_folder(str(path))
+        if is_folder is None:
+            raise StorageFailed(f"{path} is not there: it was to be a container's folder or image")
+        if is_folder:
             yield FolderLibraries(path, self._limit_s)
             return
+        offset = machine.squashfs_offset(str(path))
         with tempfile.TemporaryDirectory(prefix="hpckit-image-") as folder:
             unpacked = FolderLibraries(Path(folder), self._limit_s)
-            yield ImageLibraries(path, self._runner, Path(folder), unpacked)
-
-    def _is_folder(self, path: Path) -> bool:
-        files = FolderLibraries(Path("/"), self._limit_s)
-        real = files.real(str(path))
-        if real is None:
-            raise StorageFailed(f"{path} is not there: it was to be a container's folder or image")
-        return Path(real).is_dir()
+            yield ImageLibraries(path, offset, self._runner, unpacked, Path(folder))
 
 
 def _fulfil(answer: Future[Answer], ask: Callable[[], Answer]) -> None:
@@ -199,3 +224,7 @@ def _target(path: str) -> str | None:
         return str(Path(path).readlink())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return None  # nothing can have such a name, and the loader passes it over

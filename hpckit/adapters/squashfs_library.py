@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from hpckit.adapters.regular_file import open_regular
 from hpckit.errors import StorageFailed, ToolFailed, ToolMissing
 from hpckit.model.nccl_found import LibraryStrings, SharedLibrary
 from hpckit.parse.squashfs import (
@@ -17,13 +16,14 @@ from hpckit.parse.squashfs import (
     extract_argv,
     list_argv,
     parse_squashfs_list,
-    squashfs_offset,
 )
 from hpckit.ports import CommandResult, CommandRunner
 from hpckit.tune_ports import LibraryFiles
 
 LIST_LIMIT_S: Final = 120.0
 EXTRACT_LIMIT_S: Final = 120.0
+ALL_LIMIT_S: Final = 300.0
+"""For all runs of unsquashfs together: an image needs some tens of short ones."""
 MOST_UNPACKED_BYTES: Final = 6 * 1024**3
 """Of all files together, for a while; PyTorch 2.0's libtorch_cuda.so alone has 1.3 GB."""
 
@@ -35,19 +35,28 @@ _HINT: Final = "apt-get install squashfs-tools, or dnf install squashfs-tools"
 class ImageLibraries:
     """The files of an image (.sqsh of enroot, .sif of apptainer); it is not mounted.
 
-    What is read is unpacked below `folder`, which `unpacked` reads, and stays there until the
-    caller removes it.
+    Its file system begins at `offset`. What is read is unpacked below `folder`, which `unpacked`
+    reads, and stays there until the caller removes it. unsquashfs may run for `all_limit_s`.
     """
 
     def __init__(
-        self, image: Path, runner: CommandRunner, folder: Path, unpacked: LibraryFiles
+        self,
+        image: Path,
+        offset: int,
+        runner: CommandRunner,
+        unpacked: LibraryFiles,
+        folder: Path,
+        *,
+        all_limit_s: float = ALL_LIMIT_S,
     ) -> None:
         self._image = image
+        self._offset = offset
         self._runner = runner
-        self._folder = folder
         self._unpacked = unpacked
+        self._folder = folder
         self._there: set[str] = set()
         self._left_bytes = MOST_UNPACKED_BYTES
+        self._left_s = all_limit_s
 
     @property
     def place(self) -> str:
@@ -103,19 +112,6 @@ class ImageLibraries:
         return self._unpacked.strings(self._fetched(self._real_file(path)))
 
     @cached_property
-    def _offset(self) -> int:
-        try:
-            with open_regular(self._image) as file:
-                size = os.fstat(file.fileno()).st_size
-
-                def read(at: int, count: int) -> bytes:
-                    return os.pread(file.fileno(), count, at) if 0 <= at < size else b""
-
-                return squashfs_offset(read, str(self._image))
-        except OSError as error:
-            raise StorageFailed(f"{self._image} cannot be read: {error.strerror}") from error
-
-    @cached_property
     def _tree(self) -> ImageTree:
         argv = list_argv(str(self._image), self._offset)
         return parse_squashfs_list(self._run(argv, LIST_LIMIT_S).stdout)
@@ -141,10 +137,15 @@ class ImageLibraries:
         return real
 
     def _run(self, argv: Sequence[str], limit_s: float) -> CommandResult:
+        if self._left_s <= 0:
+            raise StorageFailed(f"nothing more of {self._image} was read: its time was spent")
+        began_s = time.monotonic()
         try:
-            result = self._runner.run(argv, limit_s)
+            result = self._runner.run(argv, min(limit_s, self._left_s))
         except ToolMissing as error:
             raise ToolMissing(f"{error.message}: it reads container images", hint=_HINT) from error
+        finally:
+            self._left_s -= time.monotonic() - began_s
         if result.returncode not in (0, _NON_FATAL):
             raise ToolFailed(argv, result.returncode, result.stderr or result.stdout)
         return result

@@ -22,6 +22,7 @@ from hpckit.tune_ports import LibraryFiles, NcclLibraries
 
 _MOST_ENVIRONMENT_BYTES: Final = 1024**2
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CONTAINER: Final = "the container's environment"
 _GIVEN_PREFIXES: Final = ("SINGULARITYENV_", "APPTAINERENV_")
 
 
@@ -72,8 +73,21 @@ def settings_in_place(
         if texts[paths[0]] is not None:
             notes.append(f"{paths[0]} counts only if it is mounted into the container")
     there = {path: text for path, text in texts.items() if text is not None}
-    already = already_set(environment, there, found.version, library, where.account_home)
+    already = already_set(
+        environment,
+        there,
+        found.version,
+        library,
+        where.account_home,
+        set_by=_setters(where, environment),
+    )
     return replace(already, notes=(*notes, *already.notes))
+
+
+def _setters(where: NcclWhere, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Who set a variable, where the shell did not: a key of the job, or the container."""
+    own = {name for name, value in environment.items() if where.environment.get(name) != value}
+    return {**where.set_by, **dict.fromkeys(own, _CONTAINER)}
 
 
 def _on_this_machine(path: str, tools: NcclLibraries) -> str | None:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpckit.app.own_settings import settings_in_setup
+from hpckit.decide.comm_choice import comm_choice
+from hpckit.decide.comm_env import OwnSetting
 from hpckit.decide.shell_environment import submission_environment
-from hpckit.model.job import JobSpec
+from hpckit.model.job import JobSpec, LauncherKind
 from hpckit.model.nccl_found import NcclWhere
+from hpckit.parse.nccl_conf import is_told
 
-_IMAGES = (".sqsh", ".sif", ".squashfs")
+_IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
+_LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
+"""What a shell mostly computes by adding to what was there."""
+_OPTIONS = ("container-image", "container-name")
+"""Of srun, by pyxis."""
+_RUNTIMES = frozenset(
+    ("apptainer", "singularity", "enroot", "podman", "podman-hpc", "docker", "shifter", "sarus")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,46 +36,85 @@ class Person:
 def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str) -> NcclWhere:
     """Where the job's command looks for libraries.
 
-    `container` stands over the one that the job's step names. Modules are not loaded here.
+    `container` stands over the one that the job's step names, and `workdir` is where the job runs:
+    relative paths of the job are below it. Modules are not loaded here.
     """
     asked = spec.environment
     kept = submission_environment(person.environment, asked.inherit, asked.pass_).variables
-    environment = {**kept, **asked.set, **spec.tune.env}
+    own = {one.name: one for one in _in_order(spec)}
+    said = {name: one.value for name, one in own.items() if one.value is not None}
+    inherited = {name: value for name, value in kept.items() if name not in own or name in _LISTS}
     return NcclWhere(
-        environment=environment,
-        python=_python(spec, person),
-        container=container or _image(spec),
+        environment={**inherited, **said},
+        set_by={name: f"{one.where} of the job" for name, one in own.items()},
+        python=_python(spec, person, workdir),
+        program=_program(spec),
+        container=container or _image(spec, workdir),
         workdir=workdir,
         library=None,
         account_home=person.account_home,
     )
 
 
-def unseen(spec: JobSpec) -> tuple[str, ...]:
-    """What of the job's environment is not looked at, in sentences."""
+def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
+    """What of the job's environment, and of the shell's, does not count here, in sentences."""
+    asked = spec.environment
+    held_back = submission_environment(person.environment, asked.inherit, asked.pass_).held_back
+    own = {one.name: one for one in _in_order(spec)}
+    held = [name for name in held_back if is_told(name) and name not in own]
+    computed = [name for name, one in own.items() if one.value is None and _matters(name)]
     found = []
+    if held:
+        names = ", ".join(held)
+        found.append(f"set here but held back, unless --pass names it: {names}")
+    if computed:
+        names = ", ".join(sorted(computed))
+        found.append(f"setup lines compute a value that is not known here: {names}")
     if spec.environment.modules:
         names = ", ".join(spec.environment.modules)
         found.append(f"modules are not loaded here, so what they bring is not seen: {names}")
     if spec.environment.setup:
-        found.append("setup lines are not run here: a library path that they set is not seen")
-    image = spec.slurm.srun_extra.get("container-image")
-    if isinstance(image, str) and _image(spec) is None:
-        found.append(f"the container {image} is not a file here: --container names a copy of it")
+        found.append("setup lines are not run here: what they load or call is not seen")
     return tuple(found)
 
 
-def _python(spec: JobSpec, person: Person) -> str | None:
+def _matters(name: str) -> bool:
+    return name in _LISTS or is_told(name)
+
+
+def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
+    """What the job sets, as its script does: the last one counts."""
+    in_setup = settings_in_setup(spec)
+    own = comm_choice(spec).own
+    yield from (one for one in own if not one.is_exported)
+    yield from in_setup
+    yield from (one for one in own if one.is_exported)
+
+
+def absent_container(spec: JobSpec) -> str | None:
+    """The container of the job's command, where it is not a file or folder that can be read."""
+    return _container(spec) if _image(spec, "/") is None else None
+
+
+def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     named = spec.environment.venv or spec.environment.conda
     if named is None:
-        program = spec.command[0]
-        is_python = program.startswith("/") and posixpath.basename(program).startswith("python")
-        return program if is_python else None
+        program = _command(spec)[0]
+        is_python = "/" in program and posixpath.basename(program).startswith("python")
+        return posixpath.join(workdir, program) if is_python else None
     if named.startswith("~/"):
         return posixpath.join(person.home, named[2:])
     if spec.environment.conda is not None and "/" not in named:
         return posixpath.join(_conda_root(person), "envs", named)
-    return named
+    return posixpath.join(workdir, named)
+
+
+def _program(spec: JobSpec) -> str | None:
+    """What the job starts, where that may be linked with NCCL or say which Python runs it."""
+    if spec.launch.kind is LauncherKind.TORCHRUN:
+        return "torchrun"
+    program = _command(spec)[0]
+    return None if posixpath.basename(program).startswith("python") else program
 
 
 def _conda_root(person: Person) -> str:
@@ -75,8 +125,31 @@ def _conda_root(person: Person) -> str:
     return person.environment.get("MAMBA_ROOT_PREFIX") or posixpath.join(person.home, "miniconda3")
 
 
-def _image(spec: JobSpec) -> str | None:
-    """The step's container where it is a file or folder, not a name in a registry."""
-    image = spec.slurm.srun_extra.get("container-image")
-    is_file = isinstance(image, str) and (image.startswith(("/", "./")) or image.endswith(_IMAGES))
-    return str(image) if is_file else None
+def _container(spec: JobSpec) -> str | None:
+    """The image, folder or name of what the job's command runs in; the runtime without one."""
+    named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
+    runtime = posixpath.basename(spec.command[0])
+    if runtime in _RUNTIMES:
+        named += [*filter(_is_image, spec.command), f"of {runtime}"]
+    return next((str(one) for one in named if isinstance(one, str)), None)
+
+
+def _command(spec: JobSpec) -> Sequence[str]:
+    """The words of the program: behind its image where a container's runtime stands in front."""
+    if posixpath.basename(spec.command[0]) not in _RUNTIMES:
+        return spec.command
+    image = next((at for at, word in enumerate(spec.command) if _is_image(word)), len(spec.command))
+    return spec.command[image + 1 :] or spec.command
+
+
+def _is_image(word: str) -> bool:
+    return word.endswith(_IMAGES) or "://" in word
+
+
+def _image(spec: JobSpec, workdir: str) -> str | None:
+    """The job's container where it is a file or folder, not a name in a registry."""
+    image = _container(spec)
+    if image is None or "://" in image:
+        return None
+    is_file = image.startswith(("/", "./")) or image.endswith(_IMAGES)
+    return posixpath.join(workdir, image) if is_file else None

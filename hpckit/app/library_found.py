@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from hpckit.errors import AdapterError, ParseError
@@ -14,7 +16,6 @@ from hpckit.model.nccl_found import LibraryStrings, NcclCandidate, SharedLibrary
 from hpckit.parse.ld_cache import LD_CACHE, MOST_CACHE_BYTES, CacheEntry, parse_ld_cache
 from hpckit.parse.library_search import Place, before_the_cache, behind_the_cache
 from hpckit.parse.nccl_library import (
-    LIBRARY_PREFIXES,
     PLUGIN_PREFIXES,
     library_of,
     name_version,
@@ -26,6 +27,10 @@ from hpckit.tune_ports import LibraryFiles
 MOST_HITS: Final = 32
 """Files of one name that are looked at; the loader takes the first that fits."""
 
+MOST_NEEDED: Final = 128
+"""Libraries that a program needs, and those that they need, which are looked at."""
+
+NO_LIBRARY: Final = "it is no shared library"
 _CACHED: Final = "the loader's cache, /etc/ld.so.cache"
 _SHELL: Final = "/bin/sh"
 _BACK: Final = "/../"
@@ -71,20 +76,30 @@ class LibraryLookup:
 
     def hits(self, name: str, chain: Sequence[SharedLibrary]) -> list[Hit]:
         """The files of this name, in the loader's order, which loads the first that is fit."""
-        paths = ((f"{place.folder}/{name}", place.how) for place in self._before(chain))
-        cached = ((entry.path, _CACHED) for entry in self._cache if entry.name == name)
-        last = ((f"{place.folder}/{name}", place.how) for place in behind_the_cache(self.machine))
-        found: list[Hit] = []
-        seen: set[str] = set()
-        for path, how in (*paths, *cached, *last):
-            hit = self.hit_at(path, how)
-            if hit is None or hit.path in seen:
-                continue
-            seen.add(hit.path)
-            found.append(hit)
-            if len(found) >= MOST_HITS:
-                break
-        return found
+        return list(islice(self._each_hit(name, chain), MOST_HITS))
+
+    def way_to(
+        self, prefixes: tuple[str, ...], program: SharedLibrary
+    ) -> tuple[SharedLibrary, ...]:
+        """Who needs a library of these names, who needs that, and so on up to the program.
+
+        Empty where neither the program nor a library that is found for it does. The loader goes
+        breadth first: elf/dl-deps.c.
+        """
+        ways: deque[tuple[SharedLibrary, ...]] = deque([(program,)])
+        asked: set[str] = set()
+        while ways:
+            way = ways.popleft()
+            if any(name.startswith(prefixes) for name in way[0].needed):
+                return way
+            for name in way[0].needed:
+                if name in asked or "/" in name or len(asked) >= MOST_NEEDED:
+                    continue
+                asked.add(name)
+                hit = next((one for one in self._each_hit(name, way) if one.unfit is None), None)
+                if hit is not None and hit.library is not None:
+                    ways.append((hit.library, *way))
+        return ()
 
     def hit_at(self, path: str, how: str) -> Hit | None:
         """A file, looked at; None where there is none."""
@@ -93,7 +108,7 @@ class LibraryLookup:
                 return None
             library = self._files.library(path)
         except ParseError:
-            return Hit(path=path, how=how, unfit="it is no shared library", stops=True)
+            return Hit(path=path, how=how, unfit=NO_LIBRARY, stops=True)
         except AdapterError as error:
             self._note(error)
             stops = not isinstance(error.__cause__, PermissionError)
@@ -184,6 +199,17 @@ class LibraryLookup:
             return named, "its file name"
         return None, "not known: neither the file nor its name tells it"
 
+    def _each_hit(self, name: str, chain: Sequence[SharedLibrary]) -> Iterator[Hit]:
+        paths = ((f"{place.folder}/{name}", place.how) for place in self._before(chain))
+        cached = ((entry.path, _CACHED) for entry in self._cache if entry.name == name)
+        last = ((f"{place.folder}/{name}", place.how) for place in behind_the_cache(self.machine))
+        seen: set[str] = set()
+        for path, how in (*paths, *cached, *last):
+            hit = None if path in seen else self.hit_at(path, how)
+            seen.add(path)
+            if hit is not None:
+                yield hit
+
     def _note(self, error: AdapterError) -> None:
         self._notes[error.message] = None
 
@@ -196,7 +222,7 @@ class LibraryLookup:
             data = self._files.data(LD_CACHE, MOST_CACHE_BYTES)
             if data is None:
                 return ()
-            return parse_ld_cache(data, (*LIBRARY_PREFIXES, *PLUGIN_PREFIXES))
+            return parse_ld_cache(data)
         except ParseError as error:
             self._notes[f"{LD_CACHE} was not understood: {error}"] = None
         except AdapterError as error:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.app.comm_already import job_environment, settings_in_place
-from hpckit.app.library_found import Hit, LibraryLookup
+from hpckit.app.library_found import NO_LIBRARY, Hit, LibraryLookup
 from hpckit.app.net_plugins import net_plugins
-from hpckit.app.python_sites import PythonSites, python_sites
+from hpckit.app.python_sites import MOST_PATHS, PythonSites, python_sites, script_python
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_already import Already
 from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NcclWhere, SharedLibrary
@@ -26,6 +26,7 @@ from hpckit.tune_ports import LibraryFiles, NcclLibraries
 
 _LD_SO_PRELOAD = "/etc/ld.so.preload"
 _MOST_PRELOAD_BYTES = 64 * 1024
+_OF_WHEEL = "the NCCL wheel of this Python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +79,12 @@ def _found(
     where: NcclWhere, environment: Mapping[str, str], files: LibraryFiles, lookup: LibraryLookup
 ) -> tuple[FoundNccl, tuple[SharedLibrary, ...]]:
     """What is loaded, without plugins, and the chain from that library up to the executable."""
-    program = _program(where, environment, lookup)
+    path = _program_path(where, environment, lookup)
+    program = None if path is None else _program(path, lookup)
     sites = PythonSites()
     if program is None:
-        sites = python_sites(where.python, environment, files)
+        python = where.python or (None if path is None else script_python(path, files))
+        sites = python_sites(python, environment, files)
     askers = [program] if program else list(_consumers(where, sites, lookup))
     asking = askers[0] if askers else _anyone(where)
     verdict = _verdict(asking, environment, lookup)
@@ -89,6 +92,8 @@ def _found(
         lost = tuple((hit, "PyTorch here loads none") for hit in _all_hits(verdict))
         because = "PyTorch here is built for CPUs: it has no NCCL and no RCCL"
         verdict = _Verdict(chosen=None, because=because, lost=lost)
+    elif program is None and not askers and where.framework is None and not _all_hits(verdict):
+        asking, verdict = _opened_wheel(sites, lookup) or (asking, verdict)
     chosen = lookup.candidate(verdict.chosen) if verdict.chosen else None
     lost_ones = [lookup.candidate(hit, lost=hit.unfit or why) for hit, why in verdict.lost]
     found = FoundNccl(
@@ -207,24 +212,45 @@ def _consumer(
         framework=row.framework,
         library=row.library,
         chain=chain,
-        wanted=_wanted(asker) or ((row.opens,) if row.opens else ()),
+        wanted=_wanted(asker) or _opened(row, asker, lookup),
         first=tuple(f"{site}/{path}" for path in row.first),
     )
 
 
-def _program(
+def _opened(row: Consumer, asker: SharedLibrary, lookup: LibraryLookup) -> tuple[str, ...]:
+    """What a package opens itself: nothing where it has its own linked in, or is for CPUs."""
+    folders = (*asker.rpath, *(asker.runpath or ()))
+    if row.opens is None or not any(row.path_has in folder for folder in folders or ("",)):
+        return ()
+    return () if lookup.strings(asker.path).build is not None else (row.opens,)
+
+
+def _program_path(
     where: NcclWhere, environment: Mapping[str, str], lookup: LibraryLookup
-) -> _Asking | None:
+) -> str | None:
+    """Where the shell finds the job's program; an empty folder of PATH is the one where it runs."""
     if where.program is None:
         return None
     folders = environment.get("PATH", "").split(":") if "/" not in where.program else [""]
-    for folder in folders:
-        path = posixpath.join(folder, where.program) if folder else where.program
-        library = lookup.library(path) if path.startswith("/") else None
-        if library is not None:
-            name = posixpath.basename(path)
-            return _Asking(label=name, chain=(library,), wanted=_wanted(library))
+    for folder in folders[:MOST_PATHS]:
+        path = posixpath.join(where.workdir or "", folder, where.program)
+        if path.startswith("/") and lookup.real(path) is not None:
+            return path
     return None
+
+
+def _program(path: str, lookup: LibraryLookup) -> _Asking | None:
+    """A program that is linked with NCCL, itself or through its libraries; None for any other."""
+    program = lookup.library(path)
+    if program is None:
+        return None
+    chain = lookup.way_to(LIBRARY_PREFIXES, program)
+    if not chain and lookup.strings(path).build is None:
+        return None
+    chain = chain or (program,)
+    through = f" ({posixpath.basename(chain[0].path)})" if len(chain) > 1 else ""
+    label = f"{posixpath.basename(path)}{through}"
+    return _Asking(label=label, chain=chain, wanted=_wanted(chain[0]))
 
 
 def _anyone(where: NcclWhere) -> _Asking:
@@ -253,24 +279,43 @@ def _each_once(hits: Sequence[Hit], lookup: LibraryLookup) -> list[Hit]:
     return list(by_real.values())
 
 
+def _opened_wheel(sites: PythonSites, lookup: LibraryLookup) -> tuple[_Asking, _Verdict] | None:
+    """The only NCCL there is, in a Python without a package that is known to load it.
+
+    Whoever loads NCCL there opens this one, as NVIDIA's cuda-pathfinder does.
+    """
+    how = f"{_OF_WHEEL}; no other is here, and no package that is known to load one"
+    hits = (lookup.hit_at(path, how) for path in _wheels(sites))
+    chosen = next((hit for hit in hits if hit is not None and hit.unfit is None), None)
+    if chosen is None:
+        return None
+    asking = _Asking(label="a package that opens it by its path")
+    return asking, _Verdict(chosen=chosen, because=how)
+
+
 def _stray_wheels(
     sites: PythonSites, verdict: _Verdict, lookup: LibraryLookup
 ) -> Iterator[NcclCandidate]:
     """NCCL wheels to which no rule of the loader leads."""
     known = {lookup.real(hit.path) for hit in _all_hits(verdict)}
-    for site in sites.sites:
-        path = f"{site}/nvidia/nccl/lib/{SONAMES[CommLibrary.NCCL]}"
+    for path in _wheels(sites):
         real = lookup.real(path)
         if real is not None and real not in known:
             known.add(real)
-            hit = lookup.hit_at(path, "the NCCL wheel of this Python")
+            hit = lookup.hit_at(path, _OF_WHEEL)
             if hit is not None:
                 yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
 
 
+def _wheels(sites: PythonSites) -> Iterator[str]:
+    for site in sites.sites:
+        yield f"{site}/nvidia/nccl/lib/{SONAMES[CommLibrary.NCCL]}"
+
+
 def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:
     """A script in Python's place, such as a shim of pyenv's, may start any."""
-    if sites.python is not None and lookup.library(sites.python) is None:
+    hit = lookup.hit_at(sites.python, "") if sites.python is not None else None
+    if hit is not None and hit.unfit == NO_LIBRARY:
         yield f"{sites.python} is no program but a script: which Python it starts is not known"
 
 

@@ -13,17 +13,19 @@ from hpckit.model.job import JobSpec
 _COMMUNICATION = re.compile(
     r"\b(NCCL|RCCL|UCX|FI|HSA|MPICH|OMPI_MCA|GLOO|NVSHMEM|RDMAV|TORCH_NCCL|CUDA_DEVICE)_", re.ASCII
 )
-"""What variables of communication begin with: without one nothing more is looked at."""
+"""What variables of communication begin with."""
+_LIBRARIES = re.compile(r"\bLD_(LIBRARY_PATH|PRELOAD)\b", re.ASCII)
+"""What leads to other libraries: without one or the other nothing more is looked at."""
 _SETUP = "[environment] setup"
 
 
 def settings_in_setup(spec: JobSpec) -> tuple[OwnSetting, ...]:
-    """The communication variables that the job's setup lines export.
+    """The variables that the job's setup lines export, where some matter for communication.
 
     Lines that bash itself would not understand set nothing that is known.
     """
     text = "\n".join(spec.environment.setup)
-    if not _COMMUNICATION.search(text):
+    if not _COMMUNICATION.search(text) and not _LIBRARIES.search(text):
         return ()
     from hpckit.model.comm_lint import SettingForm  # noqa: PLC0415  few jobs set any
     from hpckit.parse.shell_settings import parse_shell  # noqa: PLC0415

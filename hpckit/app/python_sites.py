@@ -6,16 +6,24 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from hpckit.errors import AdapterError, StorageFailed
 from hpckit.tune_ports import LibraryFiles
 
 MOST_PATHS: Final = 200
-"""Of PATH and of PYTHONPATH that are looked into."""
+"""Of PATH, of PYTHONPATH and of the .pth files of one folder that are looked into."""
 
 _NAMES: Final = ("python3", "python")
 _VERSION: Final = re.compile(r"python(3\.\d+)t?", re.ASCII)
+_INTERPRETER: Final = re.compile(
+    r"#!\s*(?P<short>/\S*/python[\d.]*t?)\s"
+    r"|#!/bin/sh\n'''exec' \"?(?P<long>/[^\"\n]*/python[\d.]*t?)\"? ",
+    re.ASCII,
+)
+"""The second form is pip's, for a path that is too long for the kernel or has a space in it."""
+_MOST_SCRIPT_BYTES: Final = 256 * 1024
 _PYVENV: Final = "pyvenv.cfg"
 _MOST_CFG_BYTES: Final = 64 * 1024
 _MOST_DEPTH: Final = 3
@@ -26,7 +34,7 @@ class PythonSites:
     """An interpreter and the folders of its packages, in the order in which Python looks.
 
     Source: site.py and "The initialization of the sys.path module search path" of Python 3.13.
-    Folders that a .pth file adds are not among them.
+    Those that a .pth file names are among them, those that one's `import` line adds are not.
     """
 
     python: str | None = None
@@ -44,11 +52,23 @@ def python_sites(
     if found is None:
         return PythonSites()
     prefix = posixpath.dirname(posixpath.dirname(found))
+    own = dict.fromkeys(_of_prefix(prefix, found, environment, files))
     sites = (
         *(folder for folder in environment.get("PYTHONPATH", "").split(":")[:MOST_PATHS] if folder),
-        *_of_prefix(prefix, found, environment, files),
+        *(folder for site in own for folder in (site, *_named_in_pth(site, files))),
     )
     return PythonSites(python=found, sites=tuple(dict.fromkeys(sites)))
+
+
+def script_python(path: str, files: LibraryFiles) -> str | None:
+    """The Python in a script's first line, such as that of torchrun; None where it names none."""
+    try:
+        data = files.data(path, _MOST_SCRIPT_BYTES) or b""
+    except AdapterError:
+        return None
+    found = _INTERPRETER.match(data.decode("utf-8", "surrogateescape"))
+    named = None if found is None else found["short"] or found["long"]
+    return named if named is not None and _real(named, files) is not None else None
 
 
 def _on_path(environment: Mapping[str, str], files: LibraryFiles) -> str | None:
@@ -123,6 +143,16 @@ def _sites_below(prefix: str, python: str, files: LibraryFiles) -> Iterator[str]
                     yield path
 
 
+def _named_in_pth(site: str, files: LibraryFiles) -> Iterator[str]:
+    """The folders that the .pth files of a site add behind it. Source: site.py, addpackage."""
+    names = [name for name in _names(site, files) if name.endswith(".pth") and name[0] != "."]
+    lines = (line for name in names[:MOST_PATHS] for line in _lines(f"{site}/{name}", files))
+    for line in islice(lines, MOST_PATHS):
+        path = posixpath.join(site, line)
+        if not line.startswith(("#", "import ", "import\t")) and _real(path, files) is not None:
+            yield path
+
+
 def _user_base(environment: Mapping[str, str]) -> str | None:
     if environment.get("PYTHONNOUSERSITE"):
         return None
@@ -132,14 +162,21 @@ def _user_base(environment: Mapping[str, str]) -> str | None:
 
 
 def _pyvenv(prefix: str, files: LibraryFiles) -> dict[str, str] | None:
-    try:
-        data = files.data(posixpath.join(prefix, _PYVENV), _MOST_CFG_BYTES)
-    except AdapterError:
+    path = posixpath.join(prefix, _PYVENV)
+    if _real(path, files) is None:
         return None
-    if data is None:
-        return None
-    pairs = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
+    pairs = (line.partition("=") for line in _lines(path, files))
     return {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+
+
+def _lines(path: str, files: LibraryFiles) -> list[str]:
+    """The lines of a small file that are not empty; none where it cannot be read."""
+    try:
+        data = files.data(path, _MOST_CFG_BYTES) or b""
+    except AdapterError:
+        return []
+    lines = data.decode("utf-8", "surrogateescape").splitlines()
+    return [line.rstrip() for line in lines if line.strip()]
 
 
 def _real(path: str, files: LibraryFiles) -> str | None:

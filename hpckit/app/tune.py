@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.communication import Communication, communication
-from hpckit.app.job_place import Person, job_place, unseen
+from hpckit.app.job_place import Person, absent_container, job_place, unseen
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
-from hpckit.errors import AdapterError, ParseError, StorageFailed
+from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommNote
+from hpckit.model.comm import CommEnv, CommLibrary, CommNote, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
@@ -37,6 +37,10 @@ _RAILS_UNSAID = CommNote(
     because="the network shows that they are islands; a script knows it from the site file alone",
     source="docs/reference/site-file.md",
     fix="rails_isolated = true under [platform] of the site file",
+)
+_LOOKED_HERE = (
+    "this machine was looked at: /etc/nccl.conf, /etc/ld.so.cache and local folders of the job's"
+    " nodes may differ, which hpckit tune tells in a job there"
 )
 PROBE_NODES = 2
 """Nodes of a job that nobody described: from two on there is a network."""
@@ -99,13 +103,13 @@ def tune(
         layers.append(option_layer(_PROBE))
     spec = effective_job(layers).spec
     looked = None if look is None else look(spec)
-    found = None if looked is None or looked.found is None else looked.found.version
-    made = communication(spec, site, source.topology, found)
+    found = None if looked is None else looked.found
+    made = communication(spec, site, source.topology, None if found is None else found.version)
     return Tuned(
         spec=spec,
         site=site,
         facts=made.facts,
-        env=_with_notes(made, source, is_site_silent=site is not said),
+        env=_with_notes(made, source, found, is_site_silent=site is not said),
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
         looked=looked,
@@ -121,16 +125,33 @@ def tune(
 def look_for_nccl(
     spec: JobSpec, person: Person, container: str | None, workdir: str, tools: NcclLibraries
 ) -> Looked:
-    """What the job will load, and what is set already; what cannot be found out is said."""
+    """What the job will load, and what is set already; what cannot be found out is said.
+
+    What a container holds that is not here is not known, and this machine's libraries do not count.
+    """
     from hpckit.app.nccl_found import look_at_nccl  # noqa: PLC0415  only where it is asked for
 
+    absent = absent_container(spec) if container is None else None
+    if absent is not None:
+        why = f"the container {absent} is not a file here (--container names a copy of it)"
+        return Looked(found=None, already=None, unseen=unseen(spec, person), failed=why)
     where = job_place(spec, person, container, workdir)
     try:
         found, already = look_at_nccl(where, tools)
     except (StorageFailed, ParseError, AdapterError) as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        return Looked(found=None, already=None, unseen=unseen(spec), failed=f"{error}{hint}")
-    return Looked(found=found, already=already, unseen=unseen(spec))
+        return Looked(
+            found=None, already=None, unseen=unseen(spec, person), failed=_in_one_line(error)
+        )
+    is_elsewhere = where.container is None and not person.environment.get("SLURM_JOB_ID")
+    here = (_LOOKED_HERE,) if is_elsewhere else ()
+    return Looked(found=found, already=already, unseen=(*unseen(spec, person), *here))
+
+
+def _in_one_line(error: HpckitError) -> str:
+    """What went wrong and the way out, once each, without the caret of a ParseError."""
+    lines = [line.strip() for line in error.message.splitlines()]
+    hint = f" ({error.hint})" if error.hint else ""
+    return "; ".join(line for line in lines if line not in ("", "^")) + hint
 
 
 def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
@@ -141,11 +162,31 @@ def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
     return replace(site, platform=replace(site.platform, rails_isolated=isolated))
 
 
-def _with_notes(made: Communication, source: JobSource, *, is_site_silent: bool) -> CommEnv:
+def _with_notes(
+    made: Communication, source: JobSource, found: FoundNccl | None, *, is_site_silent: bool
+) -> CommEnv:
     """The environment with what is odd about the node, and what a script would not know."""
-    notes = list(made.env.notes)
+    notes = [*made.env.notes, *_other_release(made.facts, found)]
     if source.topology is not None:
         notes += node_notes(node_findings(source.topology))
     if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
         notes.append(_RAILS_UNSAID)
     return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))
+
+
+def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNote]:
+    """Whether the job says another release than the one it loads: the rules go by its word."""
+    loaded, said = None if found is None else found.version, facts.version
+    if found is None or loaded is None or said is None:
+        return
+    if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
+        return
+    name = (found.library or CommLibrary.NCCL).upper()
+    yield CommNote(
+        rule="release-differs",
+        severity=Severity.WARNING,
+        subject=name,
+        because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
+        source=found.path or found.place,
+        fix=f"--nccl {loaded}, or [tune] nccl in the job file",
+    )

@@ -77,7 +77,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     source = given_source(ctx, params)
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
     is_job = source.file_text is not None or bool(source.command)
-    look = _look(params["container"]) if is_job or params["container"] else None
+    look = _look(source, params["container"]) if is_job or params["container"] else None
     tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
     if params["lint"] is not None:
         ctx.exit(lint_file(params, tuned, source))
@@ -108,7 +108,7 @@ def _check_together(params: dict[str, Any]) -> None:
         raise click.UsageError("only one file can be standard input")
 
 
-def _look(container: str | None) -> Callable[[JobSpec], Looked]:
+def _look(source: JobSource, container: str | None) -> Callable[[JobSpec], Looked]:
     """What looks for the NCCL of a job; an image takes seconds, so a line says what goes on."""
     from hpckit import wiring
     from hpckit.app.tune import look_for_nccl
@@ -117,8 +117,9 @@ def _look(container: str | None) -> Callable[[JobSpec], Looked]:
         line = output.Progress()
         line.show("looking for the NCCL that the job loads …")
         try:
-            place = str(wiring.workdir())
-            return look_for_nccl(spec, wiring.person(), container, place, wiring.nccl_libraries())
+            place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
+            tools = wiring.nccl_libraries()
+            return look_for_nccl(spec, wiring.person(), container, str(place), tools)
         finally:
             line.clear()
 

@@ -26,7 +26,7 @@ _WIDEST_PROSE = 100
 _STYLED = re.compile("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
 _TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
 _END = 60
-_STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _COLOURS = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -55,7 +55,10 @@ def _safe(text: str) -> str:
 
 
 def document(value: object) -> None:
-    """Print one JSON document; what steers a terminal or hides its neighbours is escaped."""
+    """Print one JSON document; what steers a terminal or hides its neighbours is escaped.
+
+    So is a byte of a path that is no UTF-8, which Python holds as half a surrogate pair.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=2)
     click.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 

@@ -28,9 +28,10 @@ class Overridden:
 class AlreadySet:
     """A variable that has its value already.
 
-    `set_by` is `environment`, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
-    values that lost, in the order in which they would have counted. `remark` is what a person who
-    set it so may not expect.
+    `set_by` is the job's key (`[tune] env of the job`), `environment` for what comes from the
+    shell, the container's, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
+    values that lost, in the order in which they would have counted. `remark` is what a person
+    who set it so may not expect.
     """
 
     name: str
@@ -38,11 +39,6 @@ class AlreadySet:
     set_by: str
     overrides: tuple[Overridden, ...] = ()
     remark: str | None = None
-
-    @property
-    def is_of_environment(self) -> bool:
-        """Whether the job's environment has it, not only a file of NCCL's."""
-        return self.set_by == ENVIRONMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

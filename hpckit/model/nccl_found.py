@@ -45,14 +45,17 @@ class LibraryStrings:
 class NcclWhere:
     """Where a job runs, as far as it matters for what it loads.
 
-    `environment` is the job's. `python` is a virtual environment, a conda prefix or an interpreter;
-    None is the first on PATH. `program` is an executable that is linked with NCCL itself, in place
-    of Python. `container` is a folder or an image (.sqsh, .sif). `framework` and `library` choose
-    where there are several. `account_home` is the home folder of the account, which NCCL before
-    2.30 takes in place of HOME.
+    `environment` is the job's, and `set_by` says which of its keys sets a variable. `python` is a
+    virtual environment, a conda prefix or an interpreter; None is that of `program`, or the first
+    on PATH. `program` is what the job starts, by its name
+    or path: linked with NCCL, itself or through its libraries, it counts in Python's place, and a
+    script names its Python. `container` is a folder or an image (.sqsh, .sif). `framework` and
+    `library` choose where there are several. `account_home` is the home folder of the account,
+    which NCCL before 2.30 takes in place of HOME.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
+    set_by: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
     program: str | None = None
     container: str | None = None

@@ -29,7 +29,7 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _DYNAMIC: Final = struct.Struct("<QQ")
 _MACHINES: Final = {3: "i386", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _PT_LOAD, _PT_DYNAMIC = 1, 2
-_PF_X, _PF_W = 1, 2
+_PF_W: Final = 2
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 14, 15, 29
 _ONCE: Final = frozenset((_DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH))
 _MOST_HEADERS: Final = 256
@@ -95,15 +95,16 @@ def parse_elf(read: ReadAt, path: str) -> SharedLibrary:
 
 
 def constants(read: ReadAt, path: str) -> tuple[Extent, ...]:
-    """Where a file's constants lie: its .rodata, or what is loaded to be read only.
+    """Where a file's constants lie: its .rodata, or what is loaded not to be written to.
 
+    That may hold its code, too, as in NVIDIA's own builds: their linker makes one segment of both.
     They are MOST_CONSTANT_BYTES at most. Raises ParseError.
     """
     header = _header(read, path)
     found = tuple(_rodata(read, header)) or tuple(
         Extent(one.offset, one.size)
         for one in _segments(read, header, path)
-        if one.kind == _PT_LOAD and not one.flags & (_PF_X | _PF_W)
+        if one.kind == _PT_LOAD and not one.flags & _PF_W
     )
     left, bounded = MOST_CONSTANT_BYTES, []
     for extent in found:

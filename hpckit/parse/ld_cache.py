@@ -23,6 +23,8 @@ _HEADER_BYTES: Final = 48
 _ENTRY: Final = struct.Struct("<iIIIQ")
 _MOST_ENTRIES: Final = 200_000
 _MOST_NAME_BYTES: Final = 4096
+_MOST_TIMES: Final = 4
+"""ldconfig stores a name as the end of its path, and a path once for each processor's level."""
 
 
 class CacheEntry(NamedTuple):
@@ -32,10 +34,10 @@ class CacheEntry(NamedTuple):
     path: str
 
 
-def parse_ld_cache(data: bytes, prefixes: tuple[str, ...]) -> tuple[CacheEntry, ...]:
-    """The entries whose name begins with one of these, in the order in which they count.
+def parse_ld_cache(data: bytes) -> tuple[CacheEntry, ...]:
+    """The entries, in the order in which they count; raises ParseError for what is no such cache.
 
-    Raises ParseError for what is no such cache.
+    In a real one no text serves many entries: their bytes together are not many times the file's.
     """
     start = data.find(_MAGIC, 0, _new_table_at(data))
     if start < 0 or len(data) < start + _HEADER_BYTES:
@@ -44,12 +46,15 @@ def parse_ld_cache(data: bytes, prefixes: tuple[str, ...]) -> tuple[CacheEntry, 
     first = start + _HEADER_BYTES
     if count > _MOST_ENTRIES or first + count * _ENTRY.size > len(data):
         raise _refused(f"it ends before its {count} entries do")
-    wanted = tuple(prefix.encode() for prefix in prefixes)
     found = []
+    left_bytes = _MOST_TIMES * len(data)
     for at in range(first, first + count * _ENTRY.size, _ENTRY.size):
         _, key, value, _, _ = _ENTRY.unpack_from(data, at)
-        if data.startswith(wanted, start + key):
-            found.append(CacheEntry(_string(data, start + key), _string(data, start + value)))
+        entry = CacheEntry(_string(data, start + key), _string(data, start + value))
+        left_bytes -= len(entry.name) + len(entry.path)
+        if left_bytes < 0:
+            raise _refused("its names lie over each other")
+        found.append(entry)
     return tuple(found)
 
 

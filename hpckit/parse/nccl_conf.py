@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from hpckit.model.comm import CommLibrary, NcclVersion
@@ -129,17 +130,19 @@ def already_set(
     version: NcclVersion | None = None,
     library: CommLibrary = CommLibrary.NCCL,
     account_home: str | None = None,
+    *,
+    set_by: Mapping[str, str] = MappingProxyType({}),
 ) -> Already:
     """What counts of each variable that matters, who set it, and what it overrides; by name.
 
-    `conf_texts` are the files of `conf_paths` that there are, by their path. Variables of the
-    prefixes in PREFIXES are told.
+    `conf_texts` are the files of `conf_paths` that there are, by their path. `set_by` says of
+    variables of the environment who set them. Those of the prefixes in PREFIXES are told.
     """
     paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         if _fact_of(name) is not None:
-            given.setdefault(name, []).append((value, ENVIRONMENT))
+            given.setdefault(name, []).append((value, set_by.get(name, ENVIRONMENT)))
     for path in paths:
         for entry in parse_nccl_conf(conf_texts[path], version):
             if _fact_of(entry.name) is not None:
@@ -147,32 +150,40 @@ def already_set(
                 given.setdefault(entry.name, []).append((entry.value, source))
     remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path, version))
     return Already(
-        settings=tuple(_setting(name, given[name]) for name in sorted(given)),
+        settings=tuple(
+            _setting(name, given[name], is_of_file=name not in environment)
+            for name in sorted(given)
+        ),
         files=tuple(paths),
         notes=(*_notes(environment, conf_texts, version, library), *remarks),
     )
 
 
-def _setting(name: str, values: list[tuple[str, str]]) -> AlreadySet:
+def is_told(name: str) -> bool:
+    """Whether a variable is of one of PREFIXES, so that `already_set` tells it."""
+    return _fact_of(name) is not None
+
+
+def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> AlreadySet:
     (value, set_by), *rest = values
     return AlreadySet(
         name=name,
         value=value,
         set_by=set_by,
         overrides=tuple(Overridden(value=lost, set_by=by) for lost, by in rest),
-        remark=_remark_of(name, value, set_by),
+        remark=_remark_of(name, value, is_of_file=is_of_file),
     )
 
 
-def _remark_of(name: str, value: str, set_by: str) -> str | None:
+def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
     fact = _fact_of(name)
-    if set_by != ENVIRONMENT and fact is not None and not fact.is_read_by_nccl:
+    if is_of_file and fact is not None and not fact.is_read_by_nccl:
         return f"{fact.reader} sees it only if it is loaded after NCCL has read its files"
     if not value:
         return "it is empty: the default counts, and no file is asked"
     if value != value.strip():
         return "a space or line end is part of the value"
-    if set_by != ENVIRONMENT and _QUOTED.fullmatch(value):
+    if is_of_file and _QUOTED.fullmatch(value):
         return "the quotes are part of the value"
     return None
 

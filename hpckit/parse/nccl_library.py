@@ -1,7 +1,7 @@
 """What the files of NCCL, RCCL and of those that load them say: releases, names, plugins.
 
-Each table has its sources; PyTorch, JAX and CuPy were read from their wheels of 2026-11 (torch
-2.15.0, jax-cuda12-pjrt 0.12.0.1, cupy-cuda12x 14.2.0).
+Each table has its sources; PyTorch, JAX, TensorFlow and CuPy were read from their wheels of 2026-11
+(torch 2.15.0, jax-cuda12-pjrt 0.12.0.1, tensorflow 2.19.0 and 2.21.0, cupy-cuda12x 14.2.0).
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ PLUGIN_PREFIXES: Final = ("libnccl-net", "librccl-net")
 
 _CHUNK_BYTES: Final = 4 * 1024**2
 _OVERLAP_BYTES: Final = 256
-# NCCL src/init.cc, VERSION_STRING, 2.4 to 2.30; RCCL has `+hip` up to ROCm 6.2, then `version :`.
+# NCCL src/init.cc, VERSION_STRING, 2.4 to 2.30 (TensorFlow 2.19 leaves CUDA's unfilled); RCCL has
+# `+hip` up to ROCm 6.2, then `version :`.
 _NCCL: Final = re.compile(
-    rb"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,3})[^\0+]{0,32}\+(cuda[\d.]{1,8})\0"
+    rb"NCCL version (\d{1,2}\.\d{1,2}\.\d{1,3})[^\0+]{0,32}"
+    rb"\+(?:(cuda[\d.]{1,8})|cudaCUDA_MAJOR\.CUDA_MINOR)\0"
 )
 _RCCL: Final = re.compile(rb"RCCL version (?:: )?(\d{1,2}\.\d{1,2}\.\d{1,3})(?:\+(hip[\d.]{1,8}))?")
 _WHEEL: Final = re.compile(
@@ -41,7 +43,8 @@ class Consumer:
 
     `name` may hold a `*`. `loaders` are the package's own files through which it is loaded, the
     next one first: their RPATH counts, too. `opens` is what it opens itself where it is linked with
-    none. `first` is what the package opens before by its path, from site-packages.
+    none; with `path_has`, only where that stands in its RPATH or RUNPATH, which a build for CPUs
+    lacks. `first` is what the package opens before by its path, from site-packages.
     """
 
     framework: str
@@ -50,6 +53,7 @@ class Consumer:
     name: str
     loaders: tuple[str, ...] = ()
     opens: str | None = None
+    path_has: str = ""
     first: tuple[str, ...] = ()
     source: str
 
@@ -87,6 +91,15 @@ CONSUMERS: Final = (
         name="xla_cuda_plugin.so",
         opens=SONAMES[CommLibrary.NCCL],
         source="jax-cuda12-pjrt 0.12.0.1: DT_RPATH $ORIGIN/../../nvidia/nccl/lib, no NEEDED",
+    ),
+    Consumer(
+        framework="TensorFlow",
+        library=CommLibrary.NCCL,
+        folder="tensorflow",
+        name="libtensorflow_framework.so.2",
+        opens=SONAMES[CommLibrary.NCCL],
+        path_has="/nvidia/nccl/lib",
+        source="tensorflow 2.19: NCCL 2.23.4 linked in; 2.21: RUNPATH $ORIGIN/../nvidia/nccl/lib",
     ),
     Consumer(
         framework="CuPy",

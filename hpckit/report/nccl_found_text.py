@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hpckit.model.comm_already import ENVIRONMENT, Already, AlreadySet
@@ -17,6 +17,7 @@ _LONGEST: Final = 4000
 _LONGEST_VALUE: Final = 400
 _MOST_LOST: Final = 8
 _MOST_SET: Final = 64
+_MOST_NOTES: Final = 32
 
 
 def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
@@ -30,7 +31,7 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
     if len(found.others) > _MOST_LOST:
         rows.append(("", f"and {len(found.others) - _MOST_LOST} more that lost", Style.FAINT))
     rows += [("plugin", text, Style.PLAIN) for text in _plugins(found)]
-    rows += [("note", note, Style.NOTE) for note in found.notes]
+    rows += _noted(found.notes)
     return list(_lines(rows, width))
 
 
@@ -44,14 +45,20 @@ def already_lines(already: Already, *, width: int = 80) -> list[Line]:
         rows.append(
             ("set", "nothing, by the job's environment or by a file of NCCL's", Style.PLAIN)
         )
-    rows += [("note", note, Style.NOTE) for note in already.notes]
+    rows += _noted(already.notes)
     return list(_lines(rows, width))
 
 
 def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
     """What was not looked at, a note each, in lines of 40 or more."""
-    rows = [("note", text, Style.NOTE) for text in unseen]
-    return list(_lines(rows, max(width, _NARROWEST)))
+    return list(_lines(_noted(tuple(unseen)), max(width, _NARROWEST)))
+
+
+def _noted(notes: Sequence[str]) -> list[tuple[str, str, Style]]:
+    rows = [("note", note, Style.NOTE) for note in notes[:_MOST_NOTES]]
+    if len(notes) > _MOST_NOTES:
+        rows.append(("note", f"and {len(notes) - _MOST_NOTES} more: --json has all", Style.FAINT))
+    return rows
 
 
 def _chosen(found: FoundNccl) -> str:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from hpckit.adapters.nccl_library import FolderLibraries, LibraryPlaces
+from hpckit.adapters.squashfs_library import ImageLibraries
 from hpckit.errors import ParseError, StorageFailed
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.nccl_tree import nccl
@@ -43,6 +44,11 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(StorageFailed, match="Too many levels of symbolic links"):
         FolderLibraries(tmp_path).real("/a")
+
+
+def test_nothing_has_a_name_that_is_too_long(tmp_path: Path) -> None:
+    """As for the loader, which looks on in the next folder."""
+    assert FolderLibraries(tmp_path).real(f"/{'a' * 5000}/libnccl.so.2") is None
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -91,15 +97,36 @@ class HangingLibraries(FolderLibraries):
 
 
 def test_a_file_system_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    """Each of a few questions takes its limit, and no more is asked after these."""
+    """Each of a few questions takes its limit; no more is asked after these, which is said once."""
     files = HangingLibraries(tmp_path)
     began_s = time.monotonic()
-    for _ in range(20):
-        with pytest.raises(StorageFailed, match=r"gave no answer within 0\.1 s|no answer either"):
-            files.names("/dead")
+    said = []
+    for at in range(20):
+        with pytest.raises(StorageFailed) as caught:
+            files.names(f"/dead/{at}")
+        said.append(str(caught.value))
+    files.let_go.set()
     assert files.asked == 3
     assert time.monotonic() - began_s < 5
-    files.let_go.set()
+    assert said[:3] == [f"/dead/{at} gave no answer within 0.1 s" for at in range(3)]
+    assert set(said[3:]) == {"nothing more was looked at: /dead/0 gave no answer"}
+
+
+def test_many_slow_answers_are_bounded_together(tmp_path: Path) -> None:
+    """Each comes in time, and a thousand of them would take an hour."""
+    files = FolderLibraries(tmp_path, all_limit_s=0)
+    assert files.names("/gone") == ()
+    for path in ("/a", "/b"):
+        with pytest.raises(StorageFailed, match=r"^nothing more was looked at: 0 s were spent$"):
+            files.real(path)
+
+
+def test_an_image_is_unpacked_in_bounded_time(tmp_path: Path) -> None:
+    """However many files are asked for, and however slow each is."""
+    parts = (Path("/x.sif"), 0, FakeCommandRunner({}), FolderLibraries(tmp_path), tmp_path)
+    files = ImageLibraries(*parts, all_limit_s=0)
+    with pytest.raises(StorageFailed, match=r"nothing more of /x\.sif was read"):
+        files.names("/")
 
 
 def test_a_container_that_is_not_there_is_refused(tmp_path: Path) -> None:

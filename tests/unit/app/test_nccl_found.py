@@ -161,6 +161,18 @@ def test_a_pytorch_for_cpus_has_none(tmp_path: Path) -> None:
     assert [str(one.version) for one in found.others] == ["2.21.5"]
 
 
+def test_a_wheel_alone_is_what_a_package_there_would_open(tmp_path: Path) -> None:
+    """Where no other NCCL is found, and no package whose way to one is known."""
+    wheel(python_environment(tmp_path), "2.27.5")
+    found = found_in(tmp_path)
+    assert str(found.version) == "2.27.5"
+    assert found.because.endswith("no other is here, and no package that is known to load one")
+    assert found.loader == "a package that opens it by its path"
+    nccl(tmp_path / "listed", "2.19.3")
+    found = found_in(tmp_path, LD_LIBRARY_PATH=f"{tmp_path}/listed")
+    assert version_and_how(found) == ("2.19.3", "LD_LIBRARY_PATH")
+
+
 def test_a_file_that_tells_no_release_is_known_by_its_wheel_or_its_name(tmp_path: Path) -> None:
     """First the dist-info beside it, then the file's own name; else the version is not known."""
     sites = python_environment(tmp_path / "venv")
@@ -226,6 +238,32 @@ def test_jax_opens_what_its_rpath_leads_to(tmp_path: Path) -> None:
     assert str(find_nccl(where, TOOLS).version) == "2.25.1"
 
 
+TENSORFLOW = "tensorflow/libtensorflow_framework.so.2"
+UNFILLED = "NCCL version 2.23.4+cudaCUDA_MAJOR.CUDA_MINOR"
+
+
+@pytest.mark.parametrize(
+    ("text", "runpath", "version", "how"),
+    [
+        (UNFILLED, "$ORIGIN", "2.23.4", "linked into libtensorflow_framework.so.2"),
+        ("", "$ORIGIN/../nvidia/nccl/lib", "2.27.7", "RUNPATH of libtensorflow_framework.so.2"),
+        ("", "$ORIGIN", None, None),
+    ],
+    ids=["2.19", "2.21", "for CPUs"],
+)
+def test_tensorflow_has_nccl_linked_in_or_opens_the_wheel(
+    tmp_path: Path, text: str, runpath: str, version: str | None, how: str | None
+) -> None:
+    """Up to 2.19 its own, later the wheel's, and none in a build for CPUs."""
+    sites = python_environment(tmp_path)
+    wheel(sites, "2.27.7")
+    shared_library(sites / TENSORFLOW, text, rpath=runpath, is_runpath=True)
+    found = found_in(tmp_path)
+    assert found.loader == "TensorFlow (libtensorflow_framework.so.2)"
+    told = None if found.chosen is None else (str(found.version), found.chosen.how)
+    assert told == (None if version is None else (version, how))
+
+
 def test_a_program_s_own_rpath_counts(tmp_path: Path) -> None:
     """A program that is linked with NCCL, such as nccl-tests', is asked in place of Python."""
     inside = nccl(tmp_path / "lib", "2.23.4")
@@ -233,6 +271,46 @@ def test_a_program_s_own_rpath_counts(tmp_path: Path) -> None:
     where = NcclWhere(environment={"PATH": f"{tmp_path}/bin"}, program="all_reduce_perf")
     found = find_nccl(where, TOOLS)
     assert version_and_how(found) == ("2.23.4", "RPATH of all_reduce_perf")
+
+
+def test_a_program_may_need_nccl_through_a_library(tmp_path: Path) -> None:
+    """Such as one in C++ that is linked with PyTorch: its own RPATH counts for that library too."""
+    inside = nccl(tmp_path / "nccl", "2.20.5")
+    between = shared_library(tmp_path / "lib/libtorch_cuda.so", needed=inside)
+    rpath = "$ORIGIN/lib:$ORIGIN/nccl"
+    shared_library(tmp_path / "train", needed=between, rpath=rpath)
+    found = find_nccl(NcclWhere(workdir=str(tmp_path), program="./train"), TOOLS)
+    assert version_and_how(found) == ("2.20.5", "RPATH of train")
+    assert found.loader == "train (libtorch_cuda.so)"
+
+
+def test_a_program_without_nccl_leaves_the_word_to_python(tmp_path: Path) -> None:
+    """A shell or a wrapper in front of Python loads none itself."""
+    sites = python_environment(tmp_path)
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    shared_library(tmp_path / "numactl")
+    where = NcclWhere(python=str(tmp_path), program=f"{tmp_path}/numactl")
+    assert version_and_how(find_nccl(where, TOOLS)) == ("2.27.3", "RPATH of libtorch_cuda.so")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#!{0}/bin/python3\n",
+        "#! {0}/bin/python3 -s\n",
+        """#!/bin/sh\n'''exec' "{0}/bin/python3" "$0" "$@"\n""",
+    ],
+)
+def test_a_script_names_its_python(tmp_path: Path, head: str) -> None:
+    """As pip writes it into torchrun and the like: it need not be the first Python on PATH."""
+    sites = python_environment(tmp_path)
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/torchrun").write_text(head.format(tmp_path))
+    where = NcclWhere(environment={"PATH": f"{tmp_path}/tools:/usr/bin"}, program="torchrun")
+    assert str(find_nccl(where, TOOLS).version) == "2.27.3"
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
@@ -254,6 +332,10 @@ def test_a_shim_in_python_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "bin/python3").write_text("#!/bin/sh\nexec pyenv exec python3\n")
     found = find_nccl(NcclWhere(environment={"PATH": f"{tmp_path}/bin"}), TOOLS)
     assert any("is no program but a script" in note for note in found.notes)
+    (tmp_path / "bin/python3").unlink()
+    (tmp_path / "bin/python3").mkdir()  # what cannot be read is not taken for one
+    found = find_nccl(NcclWhere(environment={"PATH": f"{tmp_path}/bin"}), TOOLS)
+    assert not any("is no program but a script" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +396,20 @@ def test_packages_are_looked_for_where_python_does(tmp_path: Path) -> None:
     wheel(tmp_path / "other", "2.26.2")
     assert str(found_in(tmp_path / "venv").version) == "2.27.3"
     assert str(found_in(tmp_path / "venv", PYTHONPATH=f"{tmp_path}/other").version) == "2.26.2"
+
+
+def test_a_pth_file_adds_folders_behind_its_own(tmp_path: Path) -> None:
+    """As venvs are laid over a site's PyTorch; its import lines are not run."""
+    sites = python_environment(tmp_path / "venv")
+    overlaid = tmp_path / "apps/site-packages"
+    torch(overlaid, rpath=TO_WHEEL)
+    wheel(overlaid, "2.26.2")
+    text = f"# a comment\nimport os; os.abort()\n{tmp_path}/gone\n../../../../apps/site-packages\n"
+    (sites / "base.pth").write_text(text)
+    assert version_and_how(found_in(tmp_path / "venv"))[0] == "2.26.2"
+    torch(sites, rpath=TO_WHEEL)
+    wheel(sites, "2.27.3")
+    assert version_and_how(found_in(tmp_path / "venv"))[0] == "2.27.3"
 
 
 def test_a_virtual_environment_shows_its_base_s_packages_where_it_says_so(tmp_path: Path) -> None:

@@ -105,6 +105,20 @@ def test_the_image_s_own_variables_count(rootfs: Path, kind: str) -> None:
     assert (str(found.version), found.chosen.how) == ("2.26.2", "LD_LIBRARY_PATH")
 
 
+def test_who_set_a_variable_in_a_container_is_told(rootfs: Path) -> None:
+    """The image's own value stands over the job's."""
+    (rootfs / "etc/environment").write_text("PATH=/usr/bin\nNCCL_DEBUG=VERSION\n")
+    job = {"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
+    set_by = dict.fromkeys(("NCCL_DEBUG", "NCCL_ALGO"), "[tune] env of the job")
+    where = NcclWhere(container=str(rootfs), environment=job, set_by=set_by)
+    settings = look_at_nccl(where, TOOLS)[1].settings
+    assert [(one.name, one.value, one.set_by) for one in settings] == [
+        ("NCCL_ALGO", "Ring", "[tune] env of the job"),
+        ("NCCL_DEBUG", "VERSION", "the container's environment"),
+        ("NCCL_PROTO", "LL", "environment"),
+    ]
+
+
 def test_apptainer_s_variables_count_and_the_host_s_path_does_not(rootfs: Path) -> None:
     """In a sandbox of apptainer LD_LIBRARY_PATH comes from the image or from APPTAINERENV_."""
     folder = rootfs / ".singularity.d/env"

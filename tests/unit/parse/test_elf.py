@@ -55,11 +55,16 @@ def test_the_constants_hold_the_constants(tmp_path: Path) -> None:
     assert sum(size for _, size in extents) < len(data) / 4
 
 
-def test_without_section_headers_what_is_read_only_is_searched(tmp_path: Path) -> None:
-    """A file that lost its section headers still runs, and still tells its constants."""
+@pytest.mark.parametrize("is_with_code", [False, True])
+def test_without_section_headers_what_is_read_only_is_searched(
+    tmp_path: Path, is_with_code: bool
+) -> None:
+    """Such a file still tells its constants, also from a segment that holds code, as NCCL's do."""
     data = bytearray(shared_library(tmp_path / "liba.so", "a constant of it").read_bytes())
     data[40:48] = bytes(8)
     data[60:64] = bytes(4)
+    for at in range(64, 64 + 56 * data[56], 56):
+        data[at + 4] |= is_with_code
     extents = constants(reader(bytes(data)), "liba.so")
     assert any(b"a constant of it\0" in data[at : at + size] for at, size in extents)
 

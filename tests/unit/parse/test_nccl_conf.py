@@ -107,16 +107,19 @@ def test_the_environment_wins_over_the_user_and_the_user_over_the_system() -> No
     texts = {USER: "#\nNCCL_DEBUG=INFO\nNCCL_DEBUG=TRACE\n", SYSTEM: "NCCL_DEBUG=ABORT\n"}
     setting = already_set(environment, texts).of("NCCL_DEBUG")
     assert setting is not None
-    assert (setting.value, setting.set_by, setting.is_of_environment) == (
-        "WARN",
-        "environment",
-        True,
-    )
+    assert (setting.value, setting.set_by) == ("WARN", "environment")
     assert setting.overrides == (
         Overridden(value="INFO", set_by=f"{USER} line 2"),
         Overridden(value="TRACE", set_by=f"{USER} line 3"),
         Overridden(value="ABORT", set_by=f"{SYSTEM} line 1"),
     )
+
+
+def test_who_set_a_variable_of_the_environment_is_named() -> None:
+    """Where that is known; for all else it is the environment."""
+    environment = {"NCCL_DEBUG": "WARN", "NCCL_PROTO": "Simple"}
+    found = already_set(environment, {}, set_by={"NCCL_PROTO": "[tune] env of the job"})
+    assert [one.set_by for one in found.settings] == ["environment", "[tune] env of the job"]
 
 
 def test_a_file_s_line_is_named_where_it_wins() -> None:

@@ -108,3 +108,10 @@ def test_no_line_is_wider_than_the_terminal_or_moves_its_cursor() -> None:
         assert all(line.text.isprintable() for line in lines)
         assert any("and 12 more that lost" in line.text for line in lines)
         assert any("and 26 more" in line.text for line in lines)
+
+
+def test_notes_without_end_are_cut() -> None:
+    """A configuration file of half a million odd lines has as many; how many are left is told."""
+    lines = already_lines(Already(notes=tuple(f"odd line {at}" for at in range(500_000))))
+    assert len(lines) < 40
+    assert lines[-1].text.endswith("and 499968 more: --json has all")
