@@ -26,6 +26,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=result.wrong_results,
     ),
     RunRule(
+        name="alone",
+        severity=Severity.ERROR,
+        what="Each rank ran without the others: nothing was measured between GPUs.",
+        fix="nccl-tests built with MPI=1, and srun --mpi=pmix or mpirun; -g N for one process",
+        source=f"{_TESTS}: bus bandwidth of one rank is 0",
+        date=_DATE,
+        check=result.alone,
+    ),
+    RunRule(
         name="network-socket",
         severity=Severity.ERROR,
         what="Traffic between nodes goes over TCP.",

@@ -76,6 +76,10 @@ CASES: dict[str, tuple[tuple[str, ExpectedRun], tuple[str, ExpectedRun]]] = {
         (HEAD + row(1024, 1, "3") + END, NO_EXPECTATION),
         (HEAD + row(1024, 1, "N/A") + END, NO_EXPECTATION),
     ),
+    "alone": (
+        (HEAD + row(2**30, 0) + END, NO_EXPECTATION),
+        (HEAD + row(2**30, 1) + END, NO_EXPECTATION),
+    ),
     "below-predicted": (
         (HEAD + row(2**33, 84) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
         (HEAD + row(2**33, 86) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
