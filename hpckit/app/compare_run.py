@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.decide.nccl_shortfall import shortfall_findings
+from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
 from hpckit.model.nccl_run import NcclRun
@@ -47,7 +48,7 @@ def _predicted(
     allocation = _allocation(run)
     if allocation is None:
         return {}
-    found = predicted(allocation, platform, topology, facts.version)
+    found = predicted(allocation, platform, topology, _release(run) or facts.version)
     return {
         str(one.collective): one.busbw_bytes_per_s
         for one in found
@@ -55,12 +56,20 @@ def _predicted(
     }
 
 
+def _release(run: NcclRun) -> NcclVersion | None:
+    """The release that ran, of most ranks where they differ; what was told may be another."""
+    logged = () if run.log is None else run.log.versions
+    if logged:
+        return max(logged, key=lambda one: one.count).what.version
+    return next((test.library for test in run.tests if test.library), None)
+
+
 def _allocation(run: NcclRun) -> Allocation | None:
     """The nodes and GPUs of the first test that tells its devices; None where none does."""
     for test in run.tests:
         if test.hosts and test.ranks:
             nodes = len(test.hosts)
-            return Allocation(nodes=nodes, gpus_per_node=len(test.ranks) // nodes or 1)
+            return Allocation(nodes=nodes, gpus_per_node=test.rank_count // nodes or 1)
     return None
 
 

@@ -54,6 +54,7 @@ def _test(one: JsonObject) -> NcclTest:
         collective_unknown=None if collective else NO_PROGRAM,
         library=_version(tree.get("nccl_version")),
         ranks=tuple(_rank(rank, one) for rank in _objects(config.get("devices"))),
+        gpus_per_rank=(_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1),
         rows=tuple(_row(row, one) for row in _objects(results)),
         average_busbw_bytes_per_s=_average(tree),
         out_of_bounds=_whole(_part(tree, "out_of_bounds").get("count")),

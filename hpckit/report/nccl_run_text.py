@@ -71,7 +71,7 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
     if notes:
         yield counted(notes, "note")
     ranks = (run.log.ranks if run.log else None) or max(
-        (len(test.ranks) for test in run.tests), default=0
+        (test.rank_count for test in run.tests), default=0
     )
     nodes = (run.log.nodes if run.log else None) or max(
         (len(test.hosts) for test in run.tests), default=0
@@ -87,10 +87,10 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
 
 
 def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
-    name = test.collective or test.program or "a collective that the output does not name:"
+    name = test.collective or test.program or "not named by the output:"
     plateau = test.plateau_bytes_per_s
     if plateau is None:
-        return f"{name}: no bandwidth"
+        return f"{name.removesuffix(':')}: no bandwidth"
     most = max(row.size_bytes for row in test.rows)
     words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, to {short_bytes(most)}"
     wanted = predicted.get(test.collective or "")

@@ -1,0 +1,46 @@
+"""A run beside what its machine should give: the release and the ranks are those that ran."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hpckit.app.compare_run import compare_run
+from hpckit.model.comm import NcclVersion
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.platform import Platform
+from tests.fakes.machines import dgx_h100
+from tests.unit.parse.slurm_records import record_text
+
+H100 = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400.0)
+FACTS = CommFacts(nodes=2, version=NcclVersion(2, 30, 7))
+TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
+JSON = record_text("nccl-tests-2.19.6", "synthetic-json")
+
+
+def predicted(text: str, collective: str = "AllReduce") -> float | None:
+    """The bus bandwidth in GB/s that a run on DGX H100 is held against."""
+    found = compare_run(text.encode(), FACTS, H100, None).predicted.get(collective)
+    return None if found is None else found / 1e9
+
+
+def test_the_release_that_ran_counts() -> None:
+    """NCCL 2.27.7 wrote this table; what was told of the job is another."""
+    older, newer = predicted(TABLE), predicted(TABLE.replace("2.27.7", "2.30.7"))
+    assert older == pytest.approx(500.0)
+    assert newer == pytest.approx(461.6)
+
+
+def test_json_s_ranks_are_processes_with_all_their_gpus() -> None:
+    """It names the first GPU of each process: one of 8 threads is a node of 8 ranks."""
+    text = json.loads(JSON)
+    text["config"]["ngpus"] = 8
+    assert predicted(json.dumps(text), "ReduceScatter") == pytest.approx(360.0)
+    assert predicted(JSON, "ReduceScatter") is None
+
+
+def test_a_run_on_an_inspected_node_is_held_against_it() -> None:
+    """Without a site the node says what its links allow."""
+    found = compare_run(TABLE.encode(), FACTS, Platform(), dgx_h100())
+    assert found.predicted["AllReduce"] > 350e9
