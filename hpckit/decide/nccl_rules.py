@@ -44,6 +44,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=network.network_socket,
     ),
     RunRule(
+        name="provider-tcp",
+        severity=Severity.ERROR,
+        what="Traffic between nodes goes over TCP, by libfabric.",
+        fix="unset FI_PROVIDER; a container needs the NICs' devices and the host's libfabric",
+        source="aws-ofi-nccl, README.md; libfabric, fi_tcp(7)",
+        date=_DATE,
+        check=network.provider_tcp,
+    ),
+    RunRule(
         name="ib-disabled",
         severity=Severity.ERROR,
         what="A variable keeps NCCL off its RDMA NICs.",
@@ -96,6 +105,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         source="NCCL, src/transport/net_ib/init.cc: one entry a port",
         date=_DATE,
         check=network.nic_twice,
+    ),
+    RunRule(
+        name="nic-slower",
+        severity=Severity.WARNING,
+        what="A NIC is slower than the others, and the channels on it hold up all.",
+        fix="ibstat or ethtool on that node shows the rate; a cable or port is the usual cause",
+        source="NCCL, src/transport/net_ib/init.cc: speed of a virtual device",
+        date=_DATE,
+        check=network.nic_slower,
     ),
     RunRule(
         name="gpu-direct-off",
@@ -170,6 +188,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=node.nvls_disabled,
     ),
     RunRule(
+        name="nvls-unavailable",
+        severity=Severity.WARNING,
+        what="GPUs and switch have NVLink SHARP, and NCCL could not get it.",
+        fix="nvidia-fabricmanager runs on the node; a VM needs multicast passed on by its host",
+        source="NCCL, src/transport/nvls.cc; nccl_busbw: 8 H200 AllReduce 480, without 367 GB/s",
+        date=_DATE,
+        check=node.nvls_unavailable,
+    ),
+    RunRule(
         name="nics-uneven",
         severity=Severity.WARNING,
         what="Channels do not use all NICs alike.",
@@ -231,6 +258,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         source=f"{_ENV}: NCCL_ALGO, NCCL_PROTO",
         date=_DATE,
         check=node.algorithm_forced,
+    ),
+    RunRule(
+        name="pxn-disabled",
+        severity=Severity.NOTE,
+        what="A GPU sends by its own NIC only, so what is for other rails crosses the spine.",
+        fix="unset NCCL_PXN_DISABLE, and compare",
+        source=f"{_ENV}: NCCL_PXN_DISABLE",
+        date=_DATE,
+        check=node.pxn_disabled,
     ),
     RunRule(
         name="below-predicted",

@@ -131,6 +131,21 @@ def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
             yield Evidence(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
 
 
+def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nvls-unavailable`: the machine has it; of others NCCL says the same by design."""
+    off = [one for one in facts.log.nvls if not one.what.is_available]
+    if off and facts.expected.has_nvls:
+        where = facts.where(one.what.host for one in off)
+        yield Evidence(f"NVLS multicast support is not available{where}", first_line(off))
+
+
+def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
+    for one, where in facts.settings("NCCL_PXN_DISABLE"):
+        if one.what.value == "1" and facts.is_multi_node:
+            yield Evidence(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
+
+
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `ib-disabled`: by a variable; on one node nothing goes over a network."""
     for one, where in facts.settings("NCCL_IB_DISABLE"):

@@ -44,3 +44,24 @@ def test_a_run_on_an_inspected_node_is_held_against_it() -> None:
     """Without a site the node says what its links allow."""
     found = compare_run(TABLE.encode(), FACTS, Platform(), dgx_h100())
     assert found.predicted["AllReduce"] > 350e9
+
+
+def test_nvls_is_missed_where_the_machine_has_it() -> None:
+    """A board of H100 has NVLink SHARP, and one of A100 has not; NCCL says the same of both."""
+    text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"
+
+    def rules(platform: Platform) -> list[str]:
+        return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
+
+    assert "nvls-unavailable" in rules(H100)
+    assert "nvls-unavailable" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
+
+
+def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
+    """A job that is no benchmark has NCCL's lines, and what it misses is found too."""
+    share = "comm 0x1 rank {} nRanks 8 nNodes 1 localRanks 8 localRank {} MNNVL 0"
+    done = "comm 0x1 rank {} nranks 8 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
+    said = ["NVLS multicast support is not available on dev 0", share.format(0, 0), done.format(0)]
+    text = "".join(f"n1:1:2 [0] NCCL INFO {one}\n" for one in said)
+    found = compare_run(text.encode(), FACTS, H100, None)
+    assert [one.rule for one in found.findings] == ["nvls-unavailable"]
