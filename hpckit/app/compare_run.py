@@ -24,11 +24,15 @@ _BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """What ran, which link or setting explains what it lacks, and bytes/s that were predicted."""
+    """What ran, which link or setting explains what it lacks, and bytes/s that were predicted.
+
+    `unpredicted` is why nothing was, where a test measured something.
+    """
 
     run: NcclRun
     findings: tuple[RunFinding, ...]
     predicted: Mapping[str, float]
+    unpredicted: str | None = None
 
 
 def compare_run(
@@ -50,7 +54,16 @@ def compare_run(
         expected_run(run, facts, topology), busbw=tuple(figures.items()), has_nvls=has_nvls
     )
     findings = shortfall_findings(run, expected)
-    return ComparedRun(run=run, findings=findings, predicted=figures)
+    unpredicted = _unpredicted(run, all_ways) if run.tests and not figures else None
+    return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
+
+
+def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
+    if all_ways:
+        return all_ways[0].because
+    if _allocation(run) is None:
+        return "the output does not tell on how many nodes and GPUs it ran"
+    return "nothing tells on what machine it ran; --topology or --site does"
 
 
 def _predicted(

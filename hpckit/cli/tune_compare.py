@@ -34,7 +34,11 @@ def _say(compared: ComparedRun) -> None:
     from hpckit.report.nccl_run_text import nccl_run_lines
 
     lines = nccl_run_lines(
-        compared.run, compared.findings, predicted=compared.predicted, width=screen_width()
+        compared.run,
+        compared.findings,
+        predicted=compared.predicted,
+        unpredicted=compared.unpredicted,
+        width=screen_width(),
     )
     say(lines)
 
@@ -50,5 +54,6 @@ def _document(name: str, compared: ComparedRun) -> dict[str, object]:
         "file": name,
         "findings": to_tree(compared.findings),
         "predicted": dict(compared.predicted),
+        "unpredicted": compared.unpredicted,
         "run": to_tree(compared.run),
     }

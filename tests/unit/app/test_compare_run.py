@@ -65,3 +65,16 @@ def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
     text = "".join(f"n1:1:2 [0] NCCL INFO {one}\n" for one in said)
     found = compare_run(text.encode(), FACTS, H100, None)
     assert [one.rule for one in found.findings] == ["nvls-unavailable"]
+
+
+def test_why_nothing_is_predicted_is_said() -> None:
+    """No machine, a machine that lacks a fact, and output that does not tell its ranks."""
+    table = TABLE[TABLE.index("#       size") :]
+
+    def why(text: str, platform: Platform) -> str | None:
+        return compare_run(text.encode(), FACTS, platform, None).unpredicted
+
+    assert "--topology or --site" in (why(TABLE, Platform()) or "")
+    assert "the site file does not say it" in (why(TABLE, Platform(gpu="h100")) or "")
+    assert "on how many nodes" in (why(table, H100) or "")
+    assert why(TABLE, H100) is None
