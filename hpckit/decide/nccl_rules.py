@@ -289,3 +289,29 @@ RULES: Final[tuple[RunRule, ...]] = (
     ),
 )
 """In the order in which those of one severity are told."""
+
+_PAGE: Final = """\
+<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
+# What explains that a run of NCCL is slow
+
+`hpckit tune --compare LOG` reads the output of nccl-tests and NCCL's log, and says which of these
+it shows. What a log does not tell is no finding: with `NCCL_DEBUG=INFO` and
+`NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING` it tells all. A severity is that of the usual case;
+where the machine may have it by design, the finding is a note.
+
+| Rule | Severity | What | What to do | Source |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def run_rules_page() -> str:
+    """The reference page docs/reference/run-rules.md."""
+    ordered = sorted(RULES, key=lambda rule: -rule.severity.rank)
+    return _PAGE.format(rows="\n".join(map(_row, ordered)))
+
+
+def _row(rule: RunRule) -> str:
+    cells = (f"`{rule.name}`", rule.severity.value, rule.what, rule.fix,
+             f"{rule.source} ({rule.date})")  # fmt: skip
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
