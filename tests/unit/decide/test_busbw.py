@@ -210,6 +210,18 @@ def test_releases_before_2_28_rate_nvls_otherwise() -> None:
     assert gb_per_s(switched(), nccl=NcclVersion(2, 27, 7)) == pytest.approx(466.67)
 
 
+@pytest.mark.parametrize("nodes", [1, 18])
+def test_an_older_release_promises_no_more_of_nvls_than_a_newer_one(nodes: int) -> None:
+    """2.27 rates NVLS on B200 and GB200 NVL72 at 1050 GB/s and more; 850 of them are published."""
+    tray = replace(switched("sm_100", gpus=4), nics=None, domain_nodes=18)
+    machine = switched("sm_100") if nodes == 1 else tray
+    older, newer = gb_per_s(machine, nodes, nccl=NcclVersion(2, 27, 7)), gb_per_s(machine, nodes)
+    assert older is not None
+    assert newer is not None
+    assert older <= newer
+    assert 0.85 * older < 850
+
+
 def test_releases_before_2_28_halve_nvlstree_beyond_two_nodes() -> None:
     """24 GB/s of each head: 5/6 of 192 GB/s an operation, 310 GB/s of the bus on 4 nodes."""
     found = predict(switched(), 4, nccl=NcclVersion(2, 27, 7))
