@@ -51,7 +51,10 @@ def compare_run(
     }
     has_nvls = any(one.algorithm in _BY_SWITCH for one in all_ways) if figures else None
     expected = replace(
-        expected_run(run, facts, topology), busbw=tuple(figures.items()), has_nvls=has_nvls
+        expected_run(run, facts, topology),
+        nic_count=platform.nics,
+        busbw=tuple(figures.items()),
+        has_nvls=has_nvls,
     )
     findings = shortfall_findings(run, expected)
     unpredicted = _unpredicted(run, all_ways) if run.tests and not figures else None

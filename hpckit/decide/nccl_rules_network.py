@@ -126,7 +126,7 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
     lists = facts.rdma_lists
     expected = facts.expected.nics
     if expected is None:
-        yield from _uneven_lists(lists)
+        yield from _uneven_lists(lists, facts.expected.nic_count)
         return
     lacking: dict[tuple[str, ...], list[Seen[NicList]]] = {}
     for one in lists:
@@ -147,9 +147,13 @@ def _names(nics: tuple[LogNic, ...]) -> set[str]:
     return {part for nic in nics for part in nic.name.split("+")}
 
 
-def _uneven_lists(lists: list[Seen[NicList]]) -> Iterator[Evidence]:
+def _uneven_lists(lists: list[Seen[NicList]], told: int | None) -> Iterator[Evidence]:
     counts = {one.what.host: len(_names(one.what.nics)) for one in lists}
     most = max(counts.values(), default=0)
+    if told is not None and 0 < most < told:
+        yield Evidence(
+            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}", first_line(lists)
+        )
     for one in lists:
         count = counts[one.what.host]
         if count < most and one.what.host is not None:

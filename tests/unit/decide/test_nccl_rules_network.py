@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.node_finding import Severity
-from tests.unit.decide.test_nccl_shortfall import MADE, TWO_NICS, TWO_NODES, found, lines, rules
+from tests.unit.decide.test_nccl_shortfall import IB, MADE, TWO_NICS, TWO_NODES, found, lines, rules
+
+
+def test_nics_of_a_site_are_counted_where_their_names_are_not_known() -> None:
+    """NCCL_IB_HCA of one NIC on every node makes all hosts alike."""
+    expected = ExpectedRun(is_multi_node=True, nic_count=8)
+    (one,) = found(lines(IB), expected)
+    assert (one.rule, one.because) == ("nics-fewer", "NCCL uses 2 NICs of a node that has 8")
+    assert found(lines(IB), replace(expected, nic_count=2)) == ()
+    assert found(lines("Using network IB"), expected) == ()
 
 
 def test_a_slower_nic_is_named_with_its_host() -> None:
