@@ -39,16 +39,22 @@ _PAIRS: Final = "not in NCCL's tuning model: what the slowest link allows, and n
 _RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
 _NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
 _ESTIMATE: Final = "NCCL's estimate for choosing an algorithm; small sizes are often slower"
+_ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"
 _NOTHING: Final = "an operation of no bytes has no bandwidth"
 
 
 def predict(
-    machine: CommMachine, nodes: int, *, nccl: NcclVersion | None = None
+    machine: CommMachine,
+    nodes: int,
+    *,
+    nccl: NcclVersion | None = None,
+    off: frozenset[Algorithm] = frozenset(),
 ) -> tuple[BusbwPrediction, ...]:
     """The plateau of large messages: of each collective the best algorithm, then the others.
 
     `nodes` is how many nodes of the machine's kind, each with all of `machine.gpus`; `nccl` None
-    is 2.30.7. A collective of which facts are missing has one prediction without a figure.
+    is 2.30.7; `off` are algorithms that a variable turns off. A collective of which facts are
+    missing has one prediction without a figure.
     """
     released = release_of(nccl, NEWEST)
     room = room_of(machine, nodes, released)
@@ -61,15 +67,18 @@ def predict(
     setting = _setting(machine, room, released)
     if isinstance(setting, str):
         return (*_unknown(RINGED, setting), pairs)
-    found = rates(setting)
-    if not found:
+    every = rates(setting)
+    if not every:
         return (*_unknown(RINGED, "not even NCCL's slowest channel fits the links"), pairs)
+    found = [rate for rate in every if rate.algorithm not in off]
     shown = [
         _plateau(rate, setting, caveats, is_best=at == 0)
         for collective in RINGED
         for at, rate in enumerate(_ranked(found, collective, setting))
     ]
-    return (*shown, pairs)
+    had = {rate.collective for rate in found}
+    lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
+    return (*shown, *lacking, pairs)
 
 
 def predict_at(
