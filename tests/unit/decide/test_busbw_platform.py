@@ -40,6 +40,21 @@ def test_a_board_that_is_not_known_gives_no_figure() -> None:
     assert "gh200" in first.because
 
 
+@pytest.mark.parametrize(("used", "figure"), [(4, 240.0), (3, 160.0), (2, 80.0)])
+def test_a_board_of_four_has_no_switch(used: int, figure: float) -> None:
+    """Two A100 of four share four of their twelve links, and rings pass no switch."""
+    machine = platform_machine(Platform(gpu="a100", gpus=4), 1, used)
+    (ring, *_) = predict(machine, 1)
+    assert ring.busbw_bytes_per_s == pytest.approx(figure * 1e9)
+    assert "switch" not in (ring.limited_by or "")
+
+
+def test_a_tray_of_gb200_has_one() -> None:
+    """Its four GPUs hang on the switches of the rack; four H100 have no NVLink SHARP."""
+    assert platform_machine(Platform(gpu="gb200", gpus=4), 1, None).has_nvls
+    assert not platform_machine(Platform(gpu="h100", gpus=4), 1, None).has_nvls
+
+
 @pytest.mark.parametrize("gpu", BOARDS)
 def test_a_board_s_architecture_is_its_name_s(gpu: str) -> None:
     """Both tables say the same of a GPU."""
