@@ -65,11 +65,12 @@ def architecture_of(name: str | None) -> str | None:
 def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) -> CommMachine:
     """The machine of a site whose nodes are a known board; what is not known is in `unknown`.
 
-    Without a number of GPUs, all of a node's are used.
+    Without a number of GPUs, all of a node's are used; of fewer each has its share of the NICs, as
+    NCCL takes those that are near.
     """
     board = BOARDS.get(platform.gpu or "")
     gpus = gpus_per_node or platform.gpus or 1
-    nics = _nics(platform)
+    nics = _nics(platform, gpus)
     unknown = [
         Unknown(subject=subject, what=what, because="the site file does not say it")
         for subject, what, is_known in (
@@ -78,6 +79,9 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
         )
         if not is_known
     ]
+    if platform.gpus is not None and gpus > platform.gpus:
+        because = f"{gpus} are asked for, and a node has {platform.gpus}"
+        unknown.append(Unknown(subject="GPUs", what="number", because=because))
     if board is None:
         because = f"no board of {platform.gpu or 'unnamed'} GPUs is known to hpckit"
         unknown.append(Unknown(subject="GPUs", what="links", because=because))
@@ -108,8 +112,10 @@ def _mesh(board: Board, gpus: int) -> RingLinks:
     )
 
 
-def _nics(platform: Platform) -> tuple[CommNic, ...] | None:
+def _nics(platform: Platform, gpus: int) -> tuple[CommNic, ...] | None:
     if platform.nics is None or platform.nic_gbits is None:
         return None
+    every = platform.gpus or gpus
+    used = max(1, platform.nics * min(gpus, every) // every)
     rate = platform.nic_gbits * _BYTES_PER_GBIT
-    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(platform.nics))
+    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(used))
