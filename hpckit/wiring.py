@@ -301,11 +301,13 @@ _FOLDER_HINT = (
 )
 
 
-def read_capture(file: str) -> tuple[bytes, str]:
+def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str]:
     """The bytes of a capture and how it is called; `-` is standard input.
 
-    Raises StorageFailed.
+    `size_hint` is what to do about one that is too large. Raises StorageFailed.
     """
+    import errno
+
     from hpckit.adapters.regular_file import MOST_BYTES, read_regular
 
     if file == "-":
@@ -313,13 +315,16 @@ def read_capture(file: str) -> tuple[bytes, str]:
             raise StorageFailed("standard input is closed")
         data = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise StorageFailed(f"standard input is over {MOST_BYTES // 1024**2} MiB")
+            too_large = f"standard input is over {MOST_BYTES // 1024**2} MiB"
+            raise StorageFailed(too_large, hint=size_hint)
         return data, "standard input"
     try:
         return read_regular(Path(file)), file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = _FOLDER_HINT if isinstance(error, IsADirectoryError) else None
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            hint = size_hint
         raise StorageFailed(f"{file} cannot be read: {reason}", hint=hint) from error
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
 
 COMPARED_SCHEMA = "hpckit.nccl-run/1"
+_TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
 
 def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
@@ -20,7 +21,7 @@ def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | N
     from hpckit import wiring
     from hpckit.app.compare_run import compare_run
 
-    data, name = wiring.read_capture(params["compare"])
+    data, name = wiring.read_capture(params["compare"], size_hint=_TOO_LARGE)
     compared = compare_run(data, tuned.facts, tuned.site.platform, topology)
     if params["as_json"]:
         output.document(_document(name, compared))
