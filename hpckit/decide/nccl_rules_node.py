@@ -126,8 +126,9 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
 
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nvls-disabled`: by a variable, where the GPUs may have it."""
+    may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
     for one, where in facts.settings("NCCL_NVLS_ENABLE"):
-        if one.what.value == "0" and facts.is_nvlink is not False:
+        if one.what.value == "0" and may_have:
             yield Evidence(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
 
 

@@ -78,3 +78,15 @@ def test_why_nothing_is_predicted_is_said() -> None:
     assert "the site file does not say it" in (why(TABLE, Platform(gpu="h100")) or "")
     assert "on how many nodes" in (why(table, H100) or "")
     assert why(TABLE, H100) is None
+
+
+def test_nvls_that_the_machine_has_not_is_not_turned_off() -> None:
+    """On A100 the variable changes nothing; on H100 it costs a quarter of AllReduce."""
+    said = "gpu-01:4100:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
+
+    def rules(platform: Platform) -> list[str]:
+        found = compare_run((TABLE + said).encode(), FACTS, platform, None).findings
+        return [one.rule for one in found]
+
+    assert "nvls-disabled" in rules(H100)
+    assert "nvls-disabled" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
