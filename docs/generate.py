@@ -32,6 +32,7 @@ from hpckit.decide.comm_lint import comm_lint_page
 from hpckit.decide.comm_words import comm_rules_page
 from hpckit.decide.fabric_findings import fabric_rules_table
 from hpckit.decide.findings import findings_page, node_findings
+from hpckit.decide.nccl_rules import run_rules_page
 from hpckit.decide.pending import reasons_page
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
@@ -125,6 +126,7 @@ def pages() -> dict[str, str]:
         "fabric.md": fabric_page(),
         "tune-rules.md": comm_rules_page(),
         "lint-rules.md": comm_lint_page(),
+        "run-rules.md": run_rules_page(),
         "report-findings.md": report_findings_page(),
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),

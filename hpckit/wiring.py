@@ -304,10 +304,10 @@ _CAPTURE_HINTS = {
 }
 
 
-def read_capture(file: str) -> tuple[bytes, str]:
+def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str]:
     """The bytes of a capture and how it is called; `-` is standard input.
 
-    Raises StorageFailed.
+    `size_hint` is what to do about one that is too large. Raises StorageFailed.
     """
     from hpckit.adapters.regular_file import MOST_BYTES, read_regular
 
@@ -316,12 +316,13 @@ def read_capture(file: str) -> tuple[bytes, str]:
             raise StorageFailed("standard input is closed")
         data = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise StorageFailed(f"standard input is over {MOST_BYTES // 1024**2} MiB")
+            too_large = f"standard input is over {MOST_BYTES // 1024**2} MiB"
+            raise StorageFailed(too_large, hint=size_hint)
         return data, "standard input"
     try:
         return read_regular(Path(file)), file
     except OSError as error:
-        hint = _CAPTURE_HINTS.get(error.errno or 0)
+        hint = size_hint if error.errno == errno.EFBIG else _CAPTURE_HINTS.get(error.errno or 0)
         raise StorageFailed(f"{file} cannot be read: {error.strerror}", hint=hint) from error
     except ValueError as error:  # a name with a NUL byte
         raise StorageFailed(f"{file} cannot be read: {error}") from error

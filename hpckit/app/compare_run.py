@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.decide.nccl_shortfall import shortfall_findings
+from hpckit.model.busbw import Algorithm, BusbwPrediction
+from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
 from hpckit.model.nccl_run import NcclRun
@@ -17,14 +19,20 @@ from hpckit.parse.nccl_run import parse_nccl_run
 if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
 
+_BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """What ran, which link or setting explains what it lacks, and bytes/s that were predicted."""
+    """What ran, which link or setting explains what it lacks, and bytes/s that were predicted.
+
+    `unpredicted` is why nothing was, where a test measured something.
+    """
 
     run: NcclRun
     findings: tuple[RunFinding, ...]
     predicted: Mapping[str, float]
+    unpredicted: str | None = None
 
 
 def compare_run(
@@ -35,32 +43,56 @@ def compare_run(
     What was predicted is there where a machine is known, and the run tells its GPUs.
     """
     run = parse_nccl_run(data.decode(errors="replace"))
-    figures = _predicted(run, facts, platform, topology)
-    expected = replace(expected_run(run, facts, topology), busbw=tuple(figures.items()))
+    all_ways = _predicted(run, facts, platform, topology)
+    figures = {
+        str(one.collective): one.busbw_bytes_per_s
+        for one in all_ways
+        if one.is_best and one.busbw_bytes_per_s is not None
+    }
+    has_nvls = any(one.algorithm in _BY_SWITCH for one in all_ways) if figures else None
+    expected = replace(
+        expected_run(run, facts, topology),
+        nic_count=platform.nics,
+        busbw=tuple(figures.items()),
+        has_nvls=has_nvls,
+    )
     findings = shortfall_findings(run, expected)
-    return ComparedRun(run=run, findings=findings, predicted=figures)
+    unpredicted = _unpredicted(run, all_ways) if run.tests and not figures else None
+    return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
+
+
+def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
+    if all_ways:
+        return all_ways[0].because
+    if _allocation(run) is None:
+        return "the output does not tell on how many nodes and GPUs it ran"
+    return "nothing tells on what machine it ran; --topology or --site does"
 
 
 def _predicted(
     run: NcclRun, facts: CommFacts, platform: Platform, topology: NodeTopology | None
-) -> Mapping[str, float]:
+) -> tuple[BusbwPrediction, ...]:
     allocation = _allocation(run)
     if allocation is None:
-        return {}
-    found = predicted(allocation, platform, topology, facts.version)
-    return {
-        str(one.collective): one.busbw_bytes_per_s
-        for one in found
-        if one.is_best and one.busbw_bytes_per_s is not None
-    }
+        return ()
+    return predicted(allocation, platform, topology, _release(run) or facts.version)
+
+
+def _release(run: NcclRun) -> NcclVersion | None:
+    """The release that ran, of most ranks where they differ; what was told may be another."""
+    logged = () if run.log is None else run.log.versions
+    if logged:
+        return max(logged, key=lambda one: one.count).what.version
+    return next((test.library for test in run.tests if test.library), None)
 
 
 def _allocation(run: NcclRun) -> Allocation | None:
-    """The nodes and GPUs of the first test that tells its devices; None where none does."""
-    for test in run.tests:
-        if test.hosts and test.ranks:
-            nodes = len(test.hosts)
-            return Allocation(nodes=nodes, gpus_per_node=len(test.ranks) // nodes or 1)
+    """The nodes and GPUs of the first test that tells its devices, else those of NCCL's log."""
+    told = [(len(test.hosts), test.rank_count) for test in run.tests if test.hosts]
+    if run.log is not None and run.log.nodes and run.log.ranks:
+        told.append((run.log.nodes, run.log.ranks))
+    for nodes, ranks in told:
+        return Allocation(nodes=nodes, gpus_per_node=ranks // nodes or 1)
     return None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hpckit.decide.busbw import predict
+from hpckit.decide.busbw_forced import forced_off
 from hpckit.decide.busbw_machine import comm_machine
 from hpckit.decide.busbw_platform import architecture_of, platform_machine
 from hpckit.model.busbw import BusbwPrediction, CommMachine
@@ -26,10 +28,16 @@ def predicted(
     platform: Platform,
     topology: NodeTopology | None,
     nccl: NcclVersion | None,
+    settings: Iterable[tuple[str, str]] = (),
 ) -> tuple[BusbwPrediction, ...]:
-    """The plateau of each collective; none where nothing is known of the nodes."""
+    """The plateau of each collective; none where nothing is known of the nodes.
+
+    `settings` are variables of the job, of which some turn algorithms off.
+    """
     machine = _machine(allocation, platform, topology)
-    return () if machine is None else predict(machine, allocation.nodes, nccl=nccl)
+    if machine is None:
+        return ()
+    return predict(machine, allocation.nodes, nccl=nccl, off=forced_off(settings))
 
 
 def _machine(

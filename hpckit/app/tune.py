@@ -118,6 +118,7 @@ def tune(
             site.platform,
             source.topology,
             made.facts.version,
+            [(one.name, one.value) for one in made.env.settings],
         ),
     )
 

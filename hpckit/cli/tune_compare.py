@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
 
 COMPARED_SCHEMA = "hpckit.nccl-run/1"
+_TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
 
 def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
@@ -20,7 +21,7 @@ def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | N
     from hpckit import wiring
     from hpckit.app.compare_run import compare_run
 
-    data, name = wiring.read_capture(params["compare"])
+    data, name = wiring.read_capture(params["compare"], size_hint=_TOO_LARGE)
     compared = compare_run(data, tuned.facts, tuned.site.platform, topology)
     if params["as_json"]:
         output.document(_document(name, compared))
@@ -34,7 +35,11 @@ def _say(compared: ComparedRun) -> None:
     from hpckit.report.nccl_run_text import nccl_run_lines
 
     lines = nccl_run_lines(
-        compared.run, compared.findings, predicted=compared.predicted, width=screen_width()
+        compared.run,
+        compared.findings,
+        predicted=compared.predicted,
+        unpredicted=compared.unpredicted,
+        width=screen_width(),
     )
     say(lines)
 
@@ -50,5 +55,6 @@ def _document(name: str, compared: ComparedRun) -> dict[str, object]:
         "file": name,
         "findings": to_tree(compared.findings),
         "predicted": dict(compared.predicted),
+        "unpredicted": compared.unpredicted,
         "run": to_tree(compared.run),
     }

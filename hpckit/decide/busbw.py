@@ -11,17 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpckit.decide.busbw_facts import (
-    AMD,
     NEWEST,
-    NVLS_RATED,
     OLDEST,
     capability_of,
-    channel_facts,
 )
 from hpckit.decide.busbw_pairs import pairs_bound
 from hpckit.decide.busbw_rates import RINGED, Rate, Setting, rates, ring_bound
 from hpckit.decide.busbw_room import Room, release_of, room_of
-from hpckit.decide.busbw_time import bus_factor, time_s
 from hpckit.model.busbw import (
     Algorithm,
     BusbwPrediction,
@@ -33,22 +29,27 @@ from hpckit.model.comm import NcclVersion
 from hpckit.model.hardware import LinkKind
 
 _GB: Final = 1e9
-_LARGE_BYTES: Final = 1 << 34
-_LL128_FROM: Final = 70
+_BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algorithm.RING)
+"""From the fewest steps to the most. Source: NCCL src/graph/tuning.cc, hwLatencies, 2.30.7."""
+
 _PAIRS: Final = "not in NCCL's tuning model: what the slowest link allows, and no measured share"
 _RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
 _NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
-_ESTIMATE: Final = "NCCL's estimate for choosing an algorithm; small sizes are often slower"
-_NOTHING: Final = "an operation of no bytes has no bandwidth"
+_ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"
 
 
 def predict(
-    machine: CommMachine, nodes: int, *, nccl: NcclVersion | None = None
+    machine: CommMachine,
+    nodes: int,
+    *,
+    nccl: NcclVersion | None = None,
+    off: frozenset[Algorithm] = frozenset(),
 ) -> tuple[BusbwPrediction, ...]:
     """The plateau of large messages: of each collective the best algorithm, then the others.
 
     `nodes` is how many nodes of the machine's kind, each with all of `machine.gpus`; `nccl` None
-    is 2.30.7. A collective of which facts are missing has one prediction without a figure.
+    is 2.30.7; `off` are algorithms that a variable turns off. A collective of which facts are
+    missing has one prediction without a figure.
     """
     released = release_of(nccl, NEWEST)
     room = room_of(machine, nodes, released)
@@ -61,46 +62,22 @@ def predict(
     setting = _setting(machine, room, released)
     if isinstance(setting, str):
         return (*_unknown(RINGED, setting), pairs)
-    found = rates(setting)
-    if not found:
+    every = rates(setting)
+    if not every:
         return (*_unknown(RINGED, "not even NCCL's slowest channel fits the links"), pairs)
+    found = [rate for rate in every if rate.algorithm not in off]
     shown = [
         _plateau(rate, setting, caveats, is_best=at == 0)
         for collective in RINGED
-        for at, rate in enumerate(_ranked(found, collective, setting))
+        for at, rate in enumerate(_ranked(found, collective))
     ]
-    return (*shown, pairs)
+    had = {rate.collective for rate in found}
+    lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
+    return (*shown, *lacking, pairs)
 
 
-def predict_at(
-    machine: CommMachine, nodes: int, size_bytes: int, *, nccl: NcclVersion | None = None
-) -> tuple[BusbwPrediction, ...]:
-    """What NCCL reckons for operations of one size: the algorithm and protocol it would take.
-
-    Latencies are those of 2.30.7. Of RCCL and of all-to-all there is no figure.
-    """
-    released = release_of(nccl, NEWEST)
-    room = room_of(machine, nodes, released)
-    if isinstance(room, str):
-        return _unknown(RINGED, room, size_bytes)
-    setting = _setting(machine, room, released)
-    if isinstance(setting, str) or size_bytes < 1:
-        why = setting if isinstance(setting, str) else _NOTHING
-        return _unknown(RINGED, why, size_bytes)
-    if room.nodes > 1 and machine.cpu.vendor is None:
-        why = "the maker of the CPUs is not known, on which NCCL's latencies between nodes depend"
-        return _unknown(RINGED, why, size_bytes)
-    found = rates(setting)
-    return tuple(_at_size(found, collective, setting, size_bytes) for collective in RINGED)
-
-
-def _unknown(
-    collectives: Iterable[Collective], because: str, size_bytes: int | None = None
-) -> tuple[BusbwPrediction, ...]:
-    return tuple(
-        BusbwPrediction(collective=one, because=because, size_bytes=size_bytes)
-        for one in collectives
-    )
+def _unknown(collectives: Iterable[Collective], because: str) -> tuple[BusbwPrediction, ...]:
+    return tuple(BusbwPrediction(collective=one, because=because) for one in collectives)
 
 
 def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | str:
@@ -110,20 +87,9 @@ def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | s
     if capability is None:
         return f"NCCL has no model of {machine.architecture}, and RCCL none without XGMI"
     return Setting(
-        room=room, capability=capability, nccl=nccl, cpu=machine.cpu,
-        is_linked=machine.links is not None, has_nvls=machine.has_nvls,
-        has_sharp=machine.has_sharp, ll_limit=_ll_limit(machine, room, capability, nccl),
+        room=room, capability=capability, nccl=nccl,
+        has_nvls=machine.has_nvls, has_sharp=machine.has_sharp,
     )  # fmt: skip
-
-
-def _ll_limit(machine: CommMachine, room: Room, capability: int, nccl: NcclVersion) -> float | None:
-    """LL is bounded by the GPU on one node, by the maker of the CPUs on several."""
-    if room.nodes == 1:
-        return channel_facts(capability, nccl).ll[0]
-    if machine.cpu.vendor is None:
-        return None
-    of_cpu = 80 if machine.cpu.vendor == AMD else 0
-    return channel_facts(of_cpu, nccl).ll[min(room.nodes, 3) - 1]
 
 
 def _caveats(machine: CommMachine, nodes: int, nccl: NcclVersion | None) -> tuple[str, ...]:
@@ -141,14 +107,10 @@ def _caveats(machine: CommMachine, nodes: int, nccl: NcclVersion | None) -> tupl
     return tuple(found)
 
 
-def _ranked(found: Sequence[Rate], collective: Collective, setting: Setting) -> list[Rate]:
+def _ranked(found: Sequence[Rate], collective: Collective) -> list[Rate]:
     """The fastest first; of two equals the one with less latency, as NCCL takes it."""
-
-    def slowness(rate: Rate) -> tuple[float, float]:
-        took = time_s(setting, rate, Protocol.SIMPLE, _LARGE_BYTES)
-        return (-round(rate.simple, 6), took or 0.0)
-
-    return sorted((one for one in found if one.collective is collective), key=slowness)
+    own = (one for one in found if one.collective is collective)
+    return sorted(own, key=lambda rate: (-round(rate.simple, 6), _BY_LATENCY.index(rate.algorithm)))
 
 
 def _plateau(
@@ -203,42 +165,3 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
         because="the bytes that pass the slowest link",
         caveat=_PAIRS,
     )
-
-
-def _at_size(
-    found: Sequence[Rate],
-    collective: Collective,
-    setting: Setting,
-    size_bytes: int,
-) -> BusbwPrediction:
-    timed = [
-        (took, rate, protocol)
-        for rate in found
-        if rate.collective is collective
-        for protocol in _protocols(setting)
-        if (took := time_s(setting, rate, protocol, size_bytes)) is not None
-    ]
-    if not timed:
-        return _unknown([collective], "not even NCCL's slowest channel fits", size_bytes)[0]
-    took, rate, protocol = min(timed, key=lambda one: one[0])
-    caveat = _ESTIMATE
-    if setting.nccl < NVLS_RATED:
-        caveat += f"; latencies are those of {NEWEST}"
-    factor = bus_factor(collective, setting.room.ranks)
-    return BusbwPrediction(
-        collective=collective,
-        algorithm=rate.algorithm,
-        protocol=protocol,
-        busbw_bytes_per_s=size_bytes / took * factor,
-        channels=rate.graph.channels,
-        limited_by=rate.limited_by,
-        because=f"{took * 1e6:.0f} µs by NCCL's reckoning, the least of {len(timed)} ways",
-        caveat=caveat,
-        size_bytes=size_bytes,
-    )
-
-
-def _protocols(setting: Setting) -> tuple[Protocol, ...]:
-    """LL128 needs NVLink all the way: NCCL leaves it out over PCIe, where it could go wrong."""
-    is_safe = setting.is_linked and setting.capability >= _LL128_FROM
-    return tuple(Protocol) if is_safe else (Protocol.LL, Protocol.SIMPLE)

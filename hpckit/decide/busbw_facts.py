@@ -1,4 +1,4 @@
-"""NCCL's and RCCL's own constants of bandwidth and latency, as data with release and source.
+"""NCCL's and RCCL's own constants of bandwidth, as data with release and source.
 
 Bandwidths are NCCL's GB/s (1e9 bytes) in one direction, what its authors reckon a link to carry
 of data, not what the data sheet says. A row holds from `since` until the next one of its kind;
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from typing import Protocol as Shape
 
-from hpckit.model.busbw import Algorithm, CommCpu, Protocol
+from hpckit.model.busbw import CommCpu
 from hpckit.model.comm import NcclVersion
 
 OLDEST: Final = NcclVersion(2, 18, 3)
@@ -202,84 +202,30 @@ class ChannelFact:
 
     capability: int
     tree: tuple[float, float, float]
-    ring_ll128: tuple[float, float, float]
-    tree_ll128: tuple[float, float, float]
     nvls_tree: tuple[float, float, float]
-    ll: tuple[float, float, float]
     nvls_efficiency: float = 0.0
     since: NcclVersion = OLDEST
-    source: str = "src/graph/tuning.cc, perChMax…Bws, llMaxBws and nvlsEfficiency"
+    source: str = "src/graph/tuning.cc, perChMax…Bws and nvlsEfficiency"
 
 
 _VOLTA: Final = (26.5, 18.5, 10.0)
 _AMPERE: Final = (24.0, 23.6, 17.8)
-_TWENTY: Final = (20.0, 20.0, 20.0)
-_HOPPER_LL128: Final = (36.7, 36.7, 36.7)
 
 CHANNEL_FACTS: Final = (
+    ChannelFact(capability=0, tree=_VOLTA, nvls_tree=_VOLTA),
+    ChannelFact(capability=80, tree=_AMPERE, nvls_tree=_AMPERE),
     ChannelFact(
-        capability=0, tree=_VOLTA, ring_ll128=_TWENTY, tree_ll128=_TWENTY, nvls_tree=_VOLTA,
-        ll=(39.0, 39.0, 20.4),
+        capability=90, tree=(38.7, 41.4, 36.0), nvls_tree=(0.0, 57.7, 45.5), nvls_efficiency=0.85,
     ),
     ChannelFact(
-        capability=80, tree=_AMPERE, ring_ll128=_TWENTY, tree_ll128=_TWENTY, nvls_tree=_AMPERE,
-        ll=(87.7, 22.5, 19.0),
-    ),
-    ChannelFact(
-        capability=90, tree=(38.7, 41.4, 36.0), ring_ll128=_HOPPER_LL128,
-        tree_ll128=(36.7, 36.7, 29.0), nvls_tree=(0.0, 57.7, 45.5), ll=(141.0, 45.0, 35.0),
-        nvls_efficiency=0.85,
-    ),
-    ChannelFact(
-        capability=100, tree=(77.4, 82.8, 72.0), ring_ll128=(73.4, 73.4, 73.4),
-        tree_ll128=(73.4, 73.4, 58.0), nvls_tree=(0.0, 96.0, 80.0), ll=(282.0, 90.0, 70.0),
+        capability=100, tree=(77.4, 82.8, 72.0), nvls_tree=(0.0, 96.0, 80.0),
         nvls_efficiency=0.74, since=NcclVersion(2, 25, 1),
     ),
     ChannelFact(
-        capability=100, tree=(70.0, 42.8, 24.0), ring_ll128=(40.0, 40.0, 40.0),
-        tree_ll128=(55.6, 31.67, 20.0), nvls_tree=(0.0, 96.0, 80.0), ll=(282.0, 90.0, 70.0),
+        capability=100, tree=(70.0, 42.8, 24.0), nvls_tree=(0.0, 96.0, 80.0),
         nvls_efficiency=0.74, since=NVLS_RATED,
     ),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyFact:
-    """What an algorithm costs by protocol, in µs: at the start, and a step over each link.
-
-    The order is that of `Protocol`: LL, LL128, Simple.
-    """
-
-    algorithm: Algorithm
-    base_us: tuple[float, float, float]
-    nvlink_us: tuple[float, float, float]
-    pci_us: tuple[float, float, float]
-    net_us: tuple[float, float, float]
-    source: str = "src/graph/tuning.cc, baseLatencies and hwLatencies, 2.30.7"
-
-
-LATENCY_FACTS: Final = (
-    LatencyFact(algorithm=Algorithm.TREE, base_us=(6.8, 14.0, 8.4), nvlink_us=(0.6, 1.25, 4.0),
-                pci_us=(1.0, 1.9, 4.0), net_us=(5.0, 8.5, 14.0)),
-    LatencyFact(algorithm=Algorithm.RING, base_us=(6.6, 14.0, 8.4), nvlink_us=(0.6, 1.9, 3.4),
-                pci_us=(1.0, 2.5, 5.7), net_us=(2.7, 4.0, 14.0)),
-    LatencyFact(algorithm=Algorithm.NVLS, base_us=(0.0, 0.0, 0.0), nvlink_us=(0.0, 0.0, 25.0),
-                pci_us=(0.0, 0.0, 0.0), net_us=(0.0, 0.0, 18.0)),
-    LatencyFact(algorithm=Algorithm.NVLS_TREE, base_us=(0.0, 0.0, 0.0), nvlink_us=(0.0, 0.0, 25.0),
-                pci_us=(0.0, 0.0, 0.0), net_us=(0.0, 0.0, 20.9)),
-)  # fmt: skip
-
-TREE_CORRECTION: Final = MappingProxyType(
-    {
-        Protocol.LL: (1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5,
-                      0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0),
-        Protocol.LL128: (1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6,
-                         0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0),
-        Protocol.SIMPLE: (0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5,
-                          0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
-    }
-)  # fmt: skip
-"""What of its bandwidth a tree reaches, by powers of two from 64 bytes. tuning.cc, 2.30.7."""
 
 
 def cpu_link_gb_per_s(cpu: CommCpu, nccl: NcclVersion) -> float | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
 from hpckit.decide.busbw_facts import capability_of
+from hpckit.decide.busbw_pcie import pcie_rate, shared, slowest_pcie
 from hpckit.decide.busbw_rings import links_in_rings
 from hpckit.model.busbw import CommCpu, CommMachine, CommNic, PcieRate, PcieRing, RingLinks
 from hpckit.model.hardware import (
@@ -24,7 +25,6 @@ from hpckit.model.node_links import is_direct, joined
 from hpckit.model.node_paths import PathLookup
 from hpckit.model.nvlink_domains import nvlink_domain
 from hpckit.model.path import PathKind
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink
 
 _GPUS: Final = "GPUs"
 _HOPPER: Final = 90
@@ -59,15 +59,15 @@ def comm_machine(
     links, ring = (None, None)
     if len(gpus) == gpus_per_node > 1:
         links, ring = _inner(topology, gpus, architecture, unknown)
-    pcie = _slowest(topology, gpus)
+    domain = _domain(topology, nodes, domain_nodes, unknown)
+    is_outer = nodes > (domain or 1)
+    pcie = _gpus_pcie(topology, gpus, is_linked=links is not None, is_outer=is_outer)
     if pcie is None and ring is not None:
         because = "the source has no speed and width of every link between GPU and CPU"
         unknown.append(Unknown(subject=_GPUS, what="PCIe links", because=because))
-    domain = _domain(topology, nodes, domain_nodes, unknown)
-    is_outer = nodes > (domain or 1)
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
-        cpu=_cpu(topology), nics=_nics(topology, unknown) if is_outer else None,
+        cpu=_cpu(topology), nics=_nics(topology, gpus, unknown) if is_outer else None,
         domain_nodes=domain, has_nvls=_has_nvls(architecture, links),
         has_c2c=any(link.kind is LinkKind.C2C for link in topology.cpu_links),
         unknown=tuple(unknown),
@@ -203,43 +203,27 @@ def _groups(
     return joined([*alone, *(pair for pair, kind in kinds.items() if kind in set(wanted))])
 
 
-def _slowest(topology: NodeTopology, gpus: Iterable[Gpu]) -> PcieRate | None:
-    """The slowest PCIe link of the GPUs; None where one of them is not known."""
+def _gpus_pcie(
+    topology: NodeTopology, gpus: Sequence[Gpu], *, is_linked: bool, is_outer: bool
+) -> PcieRate | None:
+    """The slowest PCIe link that the GPUs' traffic passes: to their NICs, or to each other."""
     tree = {device.address: device for device in topology.pci}
-    found = [_rate(tree, gpu.pci) for gpu in gpus]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
-        return None
-    return min(known, key=lambda one: one.speed_gt_per_s * one.width)
+    ends, own = [nic.pci for nic in _wanted(topology)], [gpu.pci for gpu in gpus]
+    if not is_linked:
+        ends = [*own, *(ends if is_outer else ())]
+    return slowest_pcie(tree, own, shared(tree, ends, by_all=not is_linked))
 
 
-def _rate(tree: Mapping[PciAddress, PciDevice], address: PciAddress | None) -> PcieRate | None:
-    """The narrowest link above a device at the speed that it can have: idle ones train down."""
-    device = None if address is None else tree.get(address)
-    links = list(_links_above(tree, device))
-    speeds = [one.max_speed_gt_per_s or one.speed_gt_per_s for one in links]
-    widths = [one.max_width or one.width for one in links]
-    known = [speed for speed in speeds if speed]
-    wide = [width for width in widths if width]
-    if not known or not wide:
-        return None
-    return PcieRate(speed_gt_per_s=min(known), width=min(wide))
+def _wanted(topology: NodeTopology) -> list[Nic]:
+    """The NICs for jobs that are up."""
+    return [nic for nic in topology.nics if nic.role is NicRole.COMPUTE and not is_down(nic)]
 
 
-def _links_above(
-    tree: Mapping[PciAddress, PciDevice], device: PciDevice | None
-) -> Iterator[PcieLink]:
-    seen: set[PciAddress] = set()
-    while device is not None and device.address not in seen:
-        seen.add(device.address)
-        if device.link is not None:
-            yield device.link
-        device = None if device.parent is None else tree.get(device.parent)
-
-
-def _nics(topology: NodeTopology, unknown: list[Unknown]) -> tuple[CommNic, ...] | None:
-    """The NICs for jobs that are up, with their rates."""
-    wanted = [nic for nic in topology.nics if nic.role is NicRole.COMPUTE and not is_down(nic)]
+def _nics(
+    topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[Unknown]
+) -> tuple[CommNic, ...] | None:
+    """The NICs for jobs with their rates."""
+    wanted = _wanted(topology)
     lacking = [nic.name for nic in wanted if not nic.rate_bytes_per_s]
     because = None
     if not wanted:
@@ -251,10 +235,12 @@ def _nics(topology: NodeTopology, unknown: list[Unknown]) -> tuple[CommNic, ...]
         unknown.append(Unknown(subject="NICs", what=what, because=because))
         return None
     tree = {device.address: device for device in topology.pci}
-    return tuple(_nic(tree, nic) for nic in wanted)
-
-
-def _nic(tree: Mapping[PciAddress, PciDevice], nic: Nic) -> CommNic:
-    return CommNic(
-        name=nic.name, rate_bytes_per_s=nic.rate_bytes_per_s or 0.0, pcie=_rate(tree, nic.pci)
+    near = shared(tree, [gpu.pci for gpu in gpus], by_all=False)
+    return tuple(
+        CommNic(
+            name=nic.name,
+            rate_bytes_per_s=nic.rate_bytes_per_s or 0.0,
+            pcie=pcie_rate(tree, nic.pci, near),
+        )
+        for nic in wanted
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Final, NamedTuple
 
+from hpckit.decide.busbw_rings import links_in_rings
 from hpckit.model.busbw import CommMachine, CommNic, RingLinks
 from hpckit.model.hardware import LinkKind, Unknown
 from hpckit.model.platform import Platform
@@ -13,7 +15,7 @@ _BYTES_PER_GBIT: Final = 1e9 / 8
 
 
 class Board(NamedTuple):
-    """GPUs that an NVSwitch joins: their architecture, and the NVLinks of each.
+    """GPUs on one board: their architecture, and the NVLinks of each, to a switch where it has one.
 
     `has_nvls` is whether the switch adds up.
     """
@@ -34,6 +36,10 @@ BOARDS: Final = {
     "gb300": Board("sm_103", 18, has_c2c=True),
 }
 """NVIDIA's data sheets of HGX A100, H100, H200, B200, B300 and of GB200 and GB300 NVL72."""
+MESHED_GPUS: Final = 4
+"""A board of so many has no NVSwitch. NVIDIA, HGX A100 4-GPU and H100 4-GPU, data sheets; NERSC,
+Perlmutter architecture: four NVLinks between each two of four A100. GB200's trays have one.
+"""
 _NAMES: Final = (
     (r"P100", "sm_60"),
     (r"V100", "sm_70"),
@@ -59,11 +65,12 @@ def architecture_of(name: str | None) -> str | None:
 def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) -> CommMachine:
     """The machine of a site whose nodes are a known board; what is not known is in `unknown`.
 
-    Without a number of GPUs, all of a node's are used.
+    Without a number of GPUs, all of a node's are used; of fewer each has its share of the NICs, as
+    NCCL takes those that are near.
     """
     board = BOARDS.get(platform.gpu or "")
     gpus = gpus_per_node or platform.gpus or 1
-    nics = _nics(platform)
+    nics = _nics(platform, gpus)
     unknown = [
         Unknown(subject=subject, what=what, because="the site file does not say it")
         for subject, what, is_known in (
@@ -72,24 +79,43 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
         )
         if not is_known
     ]
+    if platform.gpus is not None and gpus > platform.gpus:
+        because = f"{gpus} are asked for, and a node has {platform.gpus}"
+        unknown.append(Unknown(subject="GPUs", what="number", because=because))
     if board is None:
         because = f"no board of {platform.gpu or 'unnamed'} GPUs is known to hpckit"
         unknown.append(Unknown(subject="GPUs", what="links", because=because))
         return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
+    is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
     return CommMachine(
         gpus=gpus,
         architecture=board.architecture,
-        links=RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True),
+        links=_mesh(board, gpus) if is_meshed else _switch(board),
         nics=nics,
         domain_nodes=platform.domain_nodes or 1,
-        has_nvls=board.has_nvls,
+        has_nvls=board.has_nvls and not is_meshed,
         has_c2c=board.has_c2c,
         unknown=tuple(unknown),
     )
 
 
-def _nics(platform: Platform) -> tuple[CommNic, ...] | None:
+def _switch(board: Board) -> RingLinks:
+    return RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
+
+
+def _mesh(board: Board, gpus: int) -> RingLinks:
+    """The links of `gpus` of a board on which each GPU shares its links out among the others."""
+    used, per_pair = range(min(gpus, MESHED_GPUS)), board.links // (MESHED_GPUS - 1)
+    rings = links_in_rings(used, dict.fromkeys(combinations(used, 2), per_pair))
+    return RingLinks(
+        kind=LinkKind.NVLINK, per_gpu=rings or per_pair, per_pair=per_pair, pairs=len(used) - 1
+    )
+
+
+def _nics(platform: Platform, gpus: int) -> tuple[CommNic, ...] | None:
     if platform.nics is None or platform.nic_gbits is None:
         return None
+    every = platform.gpus or gpus
+    used = max(1, platform.nics * min(gpus, every) // every)
     rate = platform.nic_gbits * _BYTES_PER_GBIT
-    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(platform.nics))
+    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(used))

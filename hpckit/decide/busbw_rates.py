@@ -1,4 +1,4 @@
-"""What NCCL's tuning model makes of channels: bus bandwidth by algorithm and protocol.
+"""What NCCL's tuning model makes of channels: bus bandwidth of large messages by algorithm.
 
 Bandwidths are NCCL's GB/s. Source: NCCL src/graph/tuning.cc, ncclTopoTuneModel. Left out: PAT and
 CollNet without NVLS, of which the model knows more than a node shows.
@@ -17,17 +17,12 @@ from hpckit.decide.busbw_facts import (
 )
 from hpckit.decide.busbw_graph import Graph, nvls_graph, ring_graph, tree_graph
 from hpckit.decide.busbw_room import Bound, Room
-from hpckit.model.busbw import Algorithm, Collective, CommCpu, Protocol
+from hpckit.model.busbw import Algorithm, Collective
 from hpckit.model.comm import NcclVersion
 from hpckit.model.words import counted
 
-_LL128_DATA: Final = 0.92
 _TREE: Final = 0.92
 _SIMPLE_TREE: Final = 0.85
-_LL_RING: Final = 0.5
-_LL_TREE: Final = 1 / 3.8
-_LL128_TREE_ONE: Final = 7 / 9
-_LL128_TREE: Final = 120 / 128
 _OLD_NVLS: Final = 5 / 6
 _TWO: Final = 2
 GATHERS: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
@@ -40,8 +35,8 @@ RINGED: Final = (Collective.ALL_REDUCE, *GATHERS, Collective.BROADCAST)
 class Rate:
     """The plateau of one algorithm for one collective, and what bounds it.
 
-    `simple`, `ll128` and `ll` are bus bandwidths by protocol, None where the algorithm has not
-    got it; `words` says how the first comes about.
+    `simple` is its bus bandwidth by the protocol for large messages; `words` says how it comes
+    about.
     """
 
     collective: Collective
@@ -50,32 +45,17 @@ class Rate:
     simple: float
     limited_by: str
     words: str
-    ll128: float | None = None
-    ll: float | None = None
-
-    def of(self, protocol: Protocol) -> float | None:
-        """The bus bandwidth by one protocol."""
-        return {Protocol.SIMPLE: self.simple, Protocol.LL128: self.ll128, Protocol.LL: self.ll}[
-            protocol
-        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What rates are reckoned for.
-
-    `is_linked` says that GPUs talk by NVLink within a node, else they do by PCIe. `ll_limit` is
-    what LL can reach, None where it is not known.
-    """
+    """What rates are reckoned for."""
 
     room: Room
     capability: int
     nccl: NcclVersion
-    cpu: CommCpu
-    is_linked: bool = True
     has_nvls: bool = False
     has_sharp: bool = False
-    ll_limit: float | None = None
 
     @property
     def facts(self) -> ChannelFact:
@@ -114,12 +94,9 @@ def ring_bound(room: Room) -> Bound:
 
 
 def _ring(setting: Setting, graph: Graph, collective: Collective) -> Rate:
-    facts, at = setting.facts, setting.column
-    bus = graph.channels * graph.intra
-    ll = None if setting.ll_limit is None else min(setting.ll_limit, bus * _LL_RING)
     return Rate(
-        collective=collective, algorithm=Algorithm.RING, graph=graph, simple=bus,
-        ll128=min(bus * _LL128_DATA, graph.channels * facts.ring_ll128[at]), ll=ll,
+        collective=collective, algorithm=Algorithm.RING, graph=graph,
+        simple=graph.channels * graph.intra,
         limited_by=ring_bound(setting.room).words,
         words=f"{counted(graph.channels, 'ring')} of {graph.intra:g} GB/s",
     )  # fmt: skip
@@ -131,16 +108,12 @@ def _tree(setting: Setting, graph: Graph) -> Rate:
     wide, most = graph.channels * channel * _TREE, graph.channels * facts.tree[at]
     bus, ends = min(wide, most), (room.ranks - 1) / room.ranks
     last = _SIMPLE_TREE if graph.is_simple else 1.0
-    data = _LL128_TREE_ONE if room.nodes == 1 else _LL128_TREE
-    ll = None if setting.ll_limit is None else min(bus * _LL_TREE, setting.ll_limit)
     words = f"{counted(graph.channels, 'tree')} of {channel:g} GB/s, 92 % of them"
     if most < wide:
         words = f"{counted(graph.channels, 'tree')} of {facts.tree[at]:g} GB/s at most"
     return Rate(
         collective=Collective.ALL_REDUCE, algorithm=Algorithm.TREE, graph=graph,
         simple=bus * last * ends,
-        ll128=min(bus * data, graph.channels * facts.tree_ll128[at]) * last * ends,
-        ll=None if ll is None else ll * last * ends,
         limited_by="what NCCL allows a tree" if most < wide else ring_bound(room).words,
         words=words + (", 85 % where a NIC has one GPU" if graph.is_simple else ""),
     )  # fmt: skip
@@ -158,8 +131,12 @@ def _nvls(setting: Setting, graph: Graph) -> list[Rate]:
 
 
 def _switched(setting: Setting, graph: Graph, collective: Collective, algorithm: Algorithm) -> Rate:
-    rated = _rated if setting.nccl >= NVLS_RATED else _rated_before
-    bound, shown = rated(setting, graph, collective, algorithm)
+    bound, shown = _rated(setting, graph, collective, algorithm)
+    if setting.nccl < NVLS_RATED:
+        # The older rating is what NCCL chose by. Of GB200 and B200 it is above all that was
+        # measured; where the newer one is less, that is the better word for what is reached.
+        before = _rated_before(setting, graph, collective, algorithm)
+        bound, shown = min((bound, shown), before, key=lambda one: one[0].gb_per_s)
     bus = graph.channels * bound.gb_per_s
     if collective in GATHERS:
         bus *= (setting.room.ranks - 1) / setting.room.ranks

@@ -26,6 +26,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=result.wrong_results,
     ),
     RunRule(
+        name="alone",
+        severity=Severity.ERROR,
+        what="Each rank ran without the others: nothing was measured between GPUs.",
+        fix="nccl-tests built with MPI=1, and srun --mpi=pmix or mpirun; -g N for one process",
+        source=f"{_TESTS}: bus bandwidth of one rank is 0",
+        date=_DATE,
+        check=result.alone,
+    ),
+    RunRule(
         name="network-socket",
         severity=Severity.ERROR,
         what="Traffic between nodes goes over TCP.",
@@ -33,6 +42,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         source="NCCL, src/plugin/net.cc: Socket is what is left when no other network has a device",
         date=_DATE,
         check=network.network_socket,
+    ),
+    RunRule(
+        name="provider-tcp",
+        severity=Severity.ERROR,
+        what="Traffic between nodes goes over TCP, by libfabric.",
+        fix="unset FI_PROVIDER; a container needs the NICs' devices and the host's libfabric",
+        source="aws-ofi-nccl, README.md; libfabric, fi_tcp(7)",
+        date=_DATE,
+        check=network.provider_tcp,
     ),
     RunRule(
         name="ib-disabled",
@@ -87,6 +105,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         source="NCCL, src/transport/net_ib/init.cc: one entry a port",
         date=_DATE,
         check=network.nic_twice,
+    ),
+    RunRule(
+        name="nic-slower",
+        severity=Severity.WARNING,
+        what="A NIC is slower than the others, and the channels on it hold up all.",
+        fix="ibstat or ethtool on that node shows the rate; a cable or port is the usual cause",
+        source="NCCL, src/transport/net_ib/init.cc: speed of a virtual device",
+        date=_DATE,
+        check=network.nic_slower,
     ),
     RunRule(
         name="gpu-direct-off",
@@ -161,6 +188,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=node.nvls_disabled,
     ),
     RunRule(
+        name="nvls-unavailable",
+        severity=Severity.WARNING,
+        what="GPUs and switch have NVLink SHARP, and NCCL could not get it.",
+        fix="nvidia-fabricmanager runs on the node; a VM needs multicast passed on by its host",
+        source="NCCL, src/transport/nvls.cc; nccl_busbw: 8 H200 AllReduce 480, without 367 GB/s",
+        date=_DATE,
+        check=node.nvls_unavailable,
+    ),
+    RunRule(
         name="nics-uneven",
         severity=Severity.WARNING,
         what="Channels do not use all NICs alike.",
@@ -224,6 +260,15 @@ RULES: Final[tuple[RunRule, ...]] = (
         check=node.algorithm_forced,
     ),
     RunRule(
+        name="pxn-disabled",
+        severity=Severity.NOTE,
+        what="A GPU sends by its own NIC only, so what is for other rails crosses the spine.",
+        fix="unset NCCL_PXN_DISABLE, and compare",
+        source=f"{_ENV}: NCCL_PXN_DISABLE",
+        date=_DATE,
+        check=node.pxn_disabled,
+    ),
+    RunRule(
         name="below-predicted",
         severity=Severity.WARNING,
         what="The run is far below what its machine should give.",
@@ -244,3 +289,29 @@ RULES: Final[tuple[RunRule, ...]] = (
     ),
 )
 """In the order in which those of one severity are told."""
+
+_PAGE: Final = """\
+<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
+# What explains that a run of NCCL is slow
+
+`hpckit tune --compare LOG` reads the output of nccl-tests and NCCL's log, and says which of these
+it shows. What a log does not tell is no finding: with `NCCL_DEBUG=INFO` and
+`NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING` it tells all. A severity is that of the usual case;
+where the machine may have it by design, the finding is a note.
+
+| Rule | Severity | What | What to do | Source |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def run_rules_page() -> str:
+    """The reference page docs/reference/run-rules.md."""
+    ordered = sorted(RULES, key=lambda rule: -rule.severity.rank)
+    return _PAGE.format(rows="\n".join(map(_row, ordered)))
+
+
+def _row(rule: RunRule) -> str:
+    cells = (f"`{rule.name}`", rule.severity.value, rule.what, rule.fix,
+             f"{rule.source} ({rule.date})")  # fmt: skip
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -18,6 +18,7 @@ from hpckit.model.nccl_log import (
     PluginEvent,
     Seen,
     Transport,
+    VirtualNic,
 )
 from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
@@ -38,7 +39,12 @@ nccl-rdma-sharp-plugins (IBext_v8, UCX, UCX-RMA); Google Cloud, documents of GPU
 and of gIB. Read 2026-11.
 """
 
+TCP_PROVIDERS: Final = frozenset({"tcp", "sockets", "udp", "net"})
+"""Providers of libfabric without RDMA. Source: fi_tcp(7), fi_sockets(7), fi_udp(7); 2026-11."""
+
 OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
+
+_GBIT_BYTES: Final = 1e9 / 8
 
 
 def network_socket(facts: RunFacts) -> Iterator[Evidence]:
@@ -52,6 +58,20 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
         first_line(sockets),
         _socket_severity(facts),
     )
+
+
+def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `provider-tcp`: libfabric has a network, and it is TCP or UDP."""
+    slow = [one for one in facts.log.providers if _core(one.what.provider) in TCP_PROVIDERS]
+    if slow and facts.is_multi_node and facts.expected.nics != ():
+        where = facts.where(one.what.host for one in slow)
+        names = named(one.what.provider for one in slow)
+        yield Evidence(f"libfabric's provider is {names}{where}", first_line(slow))
+
+
+def _core(provider: str) -> str:
+    """The provider below those that are layered on it: `tcp` of `tcp;ofi_rxm`."""
+    return provider.partition(";")[0]
 
 
 def _is_mnnvl(facts: RunFacts) -> bool:
@@ -106,7 +126,7 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
     lists = facts.rdma_lists
     expected = facts.expected.nics
     if expected is None:
-        yield from _uneven_lists(lists)
+        yield from _uneven_lists(lists, facts.expected.nic_count)
         return
     lacking: dict[tuple[str, ...], list[Seen[NicList]]] = {}
     for one in lists:
@@ -127,9 +147,13 @@ def _names(nics: tuple[LogNic, ...]) -> set[str]:
     return {part for nic in nics for part in nic.name.split("+")}
 
 
-def _uneven_lists(lists: list[Seen[NicList]]) -> Iterator[Evidence]:
+def _uneven_lists(lists: list[Seen[NicList]], told: int | None) -> Iterator[Evidence]:
     counts = {one.what.host: len(_names(one.what.nics)) for one in lists}
     most = max(counts.values(), default=0)
+    if told is not None and 0 < most < told:
+        yield Evidence(
+            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}", first_line(lists)
+        )
     for one in lists:
         count = counts[one.what.host]
         if count < most and one.what.host is not None:
@@ -157,6 +181,24 @@ def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
             )
 
 
+def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nic-slower`: a NIC for jobs that came up at a lower rate than the others."""
+    wanted = facts.expected.nics
+    rates: dict[float, list[Seen[VirtualNic]]] = {}
+    for one in facts.log.virtual_nics:
+        if wanted is None or set(one.what.name.split("+")) <= set(wanted):
+            rates.setdefault(one.what.rate_bytes_per_s / max(one.what.devices, 1), []).append(one)
+    most = max(rates, default=0.0)
+    for rate in sorted(set(rates) - {most}):
+        names = named(one.what.name for one in rates[rate])
+        where = facts.where(one.what.host for one in rates[rate])
+        yield Evidence(
+            f"{names}{where} at {rate / _GBIT_BYTES:g} Gb/s, others at {most / _GBIT_BYTES:g} Gb/s",
+            first_line(rates[rate]),
+            None if wanted else Severity.NOTE,
+        )
+
+
 def nic_twice(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nic-twice`: one port stands twice in a list."""
     for one in facts.rdma_lists:
@@ -175,6 +217,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     """
     yield from _nics_without(facts)
     yield from _gpus_without(facts)
+    yield from _forbidden(facts)
     slow = [
         one
         for one in facts.log.connections
@@ -191,6 +234,12 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
             f" without GDRDMA{where}",
             first_line(slow),
         )
+
+
+def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
+    for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
+        if one.what.value.upper() in ("0", "LOC") and facts.is_multi_node:
+            yield Evidence(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
 
 
 def _nics_without(facts: RunFacts) -> Iterator[Evidence]:

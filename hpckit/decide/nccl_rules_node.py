@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final, Protocol, TypeVar
 
 from hpckit.decide.nccl_rule import NVLINK_TYPES, Evidence, RunFacts, first_line, named
 from hpckit.model.hostlist import natural_order
@@ -17,6 +17,14 @@ RING: Final = 4
 
 _OFF: Final = frozenset({"0", "LOC"})
 _LOW_PROTOCOLS: Final = frozenset({"LL", "LL128"})
+
+
+class _Hosted(Hashable, Protocol):
+    @property
+    def host(self) -> str | None: ...
+
+
+Hosted = TypeVar("Hosted", bound=_Hosted)
 
 
 def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
@@ -118,9 +126,25 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
 
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nvls-disabled`: by a variable, where the GPUs may have it."""
+    may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
     for one, where in facts.settings("NCCL_NVLS_ENABLE"):
-        if one.what.value == "0" and facts.is_nvlink is not False:
+        if one.what.value == "0" and may_have:
             yield Evidence(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
+
+
+def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nvls-unavailable`: the machine has it; of others NCCL says the same by design."""
+    off = [one for one in facts.log.nvls if not one.what.is_available]
+    if off and facts.expected.has_nvls:
+        where = facts.where(one.what.host for one in off)
+        yield Evidence(f"NVLS multicast support is not available{where}", first_line(off))
+
+
+def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
+    for one, where in facts.settings("NCCL_PXN_DISABLE"):
+        if one.what.value == "1" and facts.is_multi_node:
+            yield Evidence(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -172,33 +196,45 @@ def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
 
     Whether all ranks wrote is told by the ranks that NCCL counts on a host.
     """
-    for host in facts.log.hosts:
-        nics = _nics_of(facts, host)
-        sends = [one for one in facts.log.connections if _is_ring_send(one.what, host)]
+    nics_of, whole = _nics_of(facts), _whole_hosts(facts)
+    for host, sends in _by_host(one for one in facts.log.connections if _is_ring_send(one.what)):
+        nics = nics_of.get(host, {})
         is_told = all(one.what.nic in nics for one in sends)
-        if len(set(nics.values())) > 1 and sends and is_told and _is_whole(facts, host):
+        if len(set(nics.values())) > 1 and is_told and host in whole:
             yield from _uneven(host, nics, sends)
 
 
-def _is_ring_send(one: Connection, host: str) -> bool:
+def _is_ring_send(one: Connection) -> bool:
     """Whether a connection leaves a host for rings and trees: sends of a program may be uneven."""
-    is_net = one.transport is Transport.NET and not one.is_point_to_point
-    return one.host == host and is_net and one.is_send is True
+    return one.transport is Transport.NET and not one.is_point_to_point and one.is_send is True
 
 
-def _nics_of(facts: RunFacts, host: str) -> dict[int | None, str]:
+def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Hosted]]]]:
+    """Facts by the host that said them: a log has thousands of hosts, each read once."""
+    groups: dict[str, list[Seen[Hosted]]] = {}
+    for one in seen:
+        if one.what.host is not None:
+            groups.setdefault(one.what.host, []).append(one)
+    yield from groups.items()
+
+
+def _nics_of(facts: RunFacts) -> dict[str, dict[int | None, str]]:
     """Index in a connection → NIC: of virtual devices where there are such, else of the list."""
-    virtual = [one.what for one in facts.log.virtual_nics if one.what.host == host]
-    if virtual:
-        return {one.index: one.name for one in virtual}
-    lists = [one.what.nics for one in facts.rdma_lists if one.what.host == host]
-    return {nic.index: nic.name for nic in lists[0]} if len(lists) == 1 else {}
+    found: dict[str, dict[int | None, str]] = {}
+    for host, lists in _by_host(facts.rdma_lists):
+        if len(lists) == 1:
+            found[host] = {nic.index: nic.name for nic in lists[0].what.nics}
+    for host, virtual in _by_host(facts.log.virtual_nics):
+        found[host] = {one.what.index: one.what.name for one in virtual}
+    return found
 
 
-def _is_whole(facts: RunFacts, host: str) -> bool:
-    local = {one.what.local_ranks for one in facts.log.shares if one.what.host == host}
-    ranks = {one.what.rank for one in facts.log.communicators if one.what.host == host}
-    return bool(local) and len(ranks) >= max(local)
+def _whole_hosts(facts: RunFacts) -> set[str]:
+    local = {host: max(one.what.local_ranks for one in each)
+             for host, each in _by_host(facts.log.shares)}  # fmt: skip
+    ranks = {host: {one.what.rank for one in each}
+             for host, each in _by_host(facts.log.communicators)}  # fmt: skip
+    return {host for host, most in local.items() if len(ranks.get(host, ())) >= most}
 
 
 def _uneven(

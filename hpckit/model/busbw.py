@@ -139,7 +139,7 @@ class BusbwPrediction:
     `busbw_bytes_per_s` None is a prediction that lacks facts, and `because` names them. `is_best`
     is the algorithm that NCCL would take. `channels` are those that NCCL's search finds, of
     `channel_bytes_per_s` each, None where it does not count them. `limited_by` is the link that
-    bounds it, in words. `size_bytes` None is the plateau of large messages.
+    bounds it, in words. All is the plateau of large messages.
     """
 
     collective: Collective
@@ -152,4 +152,3 @@ class BusbwPrediction:
     because: str
     caveat: str | None = None
     is_best: bool = True
-    size_bytes: int | None = None

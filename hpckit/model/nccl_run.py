@@ -94,7 +94,9 @@ class RankDevice:
 class NcclTest:
     """One program of nccl-tests; None is what its output does not say.
 
-    `collective_unknown` is why there is no collective. `unread` counts lines in the table that are
+    `collective_unknown` is why there is no collective. `ranks` are those that the output names,
+    `gpus_per_rank` how many GPUs each of them stands for: JSON names the first of each process
+    alone. `unread` counts lines in the table that are
     no whole row. `environment` are NCCL's variables as the JSON output lists them.
     """
 
@@ -104,6 +106,7 @@ class NcclTest:
     version: str | None = None
     library: NcclVersion | None = None
     ranks: tuple[RankDevice, ...] = ()
+    gpus_per_rank: int = 1
     rows: tuple[BusbwRow, ...] = ()
     average_busbw_bytes_per_s: float | None = None
     out_of_bounds: int | None = None
@@ -119,6 +122,11 @@ class NcclTest:
         large = (row for row in self.rows if row.size_bytes * PLATEAU_SPAN >= most > 0)
         found = (row.busbw_bytes_per_s for row in large)
         return max((one for one in found if one is not None), default=None)
+
+    @property
+    def rank_count(self) -> int:
+        """Ranks that ran together, 0 where the output names none; copies of one rank are one."""
+        return len({one.rank for one in self.ranks}) * self.gpus_per_rank
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ def parse_nccl_run(text: str) -> NcclRun:
     Decode a file with `errors="replace"`: jobs write any bytes. Raises ParseError for a text with
     neither.
     """
+    text = text.removeprefix("\ufeff")
     if is_nccl_tests_json(text):
         return NcclRun(tests=parse_nccl_tests_json(text))
     log, tests = LogReader(), TableReader()

@@ -19,6 +19,7 @@ from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_run import COLLECTIVES, BusbwRow, NcclTest, RankDevice
 from hpckit.parse.nccl_line import RawLine, raw_lines
 from hpckit.parse.nccl_log import refuse
+from hpckit.parse.nccl_tests_factor import collective_of
 from hpckit.parse.nccl_tests_row import COLUMNS, columns_of, is_like_row, row_of
 
 TOOL: Final = "nccl-tests"
@@ -84,6 +85,8 @@ class TableReader:
         program = said if isinstance(said, str) else None
         name = program.removesuffix("_mpi").removesuffix("_perf") if program else self._command
         collective = COLLECTIVES.get(name or "")
+        if name is None:
+            collective = collective_of(self._rows, len({one.rank for one in self._ranks}))
         self._command = None
         self._done.append(
             NcclTest(

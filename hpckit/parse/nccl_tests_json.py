@@ -6,7 +6,7 @@ first GPU of each process alone. Of the environment only what NCCL and its plugi
 
 from __future__ import annotations
 
-import math
+import sys
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,10 +15,12 @@ from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_run import COLLECTIVES, BusbwFigures, BusbwRow, NcclTest, RankDevice
 from hpckit.parse.json_objects import JsonObject, json_objects
 from hpckit.parse.nccl_tests import NO_PROGRAM, TOOL
+from hpckit.parse.nccl_tests_row import MOST_COUNTED
 
 VERSIONS: Final = (1, 2, 3)
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
 _EXPECTED: Final = "what nccl-tests writes with -J, version 1 to 3"
+_MOST_LOCAL: Final = 1024
 _US: Final = 1e-6
 _GB: Final = 1e9
 
@@ -54,7 +56,9 @@ def _test(one: JsonObject) -> NcclTest:
         collective_unknown=None if collective else NO_PROGRAM,
         library=_version(tree.get("nccl_version")),
         ranks=tuple(_rank(rank, one) for rank in _objects(config.get("devices"))),
+        gpus_per_rank=_few(config, "nthreads", one) * _few(config, "ngpus", one),
         rows=tuple(_row(row, one) for row in _objects(results)),
+        unread=sum(_is_broken(row, one) for row in _objects(results)),
         average_busbw_bytes_per_s=_average(tree),
         out_of_bounds=_whole(_part(tree, "out_of_bounds").get("count")),
         most_bytes=_whole(config.get("maximum_bytes")),
@@ -112,6 +116,12 @@ def _row(tree: dict[str, Any], one: JsonObject) -> BusbwRow:
     )
 
 
+def _is_broken(tree: dict[str, Any], one: JsonObject) -> bool:
+    """Whether a placement that was measured has a figure that is none."""
+    sides = [tree.get("out_of_place"), tree.get("in_place")]
+    return any(side is not None and _figures(side, one) is None for side in sides)
+
+
 def _figures(tree: Any, one: JsonObject) -> BusbwFigures | None:
     if tree is None:
         return None
@@ -126,7 +136,7 @@ def _figures(tree: Any, one: JsonObject) -> BusbwFigures | None:
         time_s=time * _US,
         algbw_bytes_per_s=algbw * _GB,
         busbw_bytes_per_s=busbw * _GB,
-        wrong=None if wrong is None else round(wrong),
+        wrong=None if wrong is None else min(round(wrong), MOST_COUNTED),
     )
 
 
@@ -137,6 +147,14 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def _part(tree: dict[str, Any], key: str) -> dict[str, Any]:
     value = tree.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def _few(config: dict[str, Any], key: str, one: JsonObject) -> int:
+    """Threads or GPUs of a process, 1 where they are not told."""
+    value = config.get(key, 1)
+    if _whole(value) is None or not 1 <= value <= _MOST_LOCAL:
+        raise one.refuse(key, f"got {str(value)[:40]}", f"a number from 1 to {_MOST_LOCAL}")
+    return int(value)
 
 
 def _needed(tree: dict[str, Any], key: str, one: JsonObject) -> int:
@@ -152,13 +170,14 @@ def _refusal(one: JsonObject, key: str, got: Any) -> ParseError:
 
 def _whole(value: Any) -> int | None:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and value >= 0 else None
+    return value if is_whole and 0 <= value <= MOST_COUNTED else None
 
 
 def _float(value: Any) -> float | None:
+    """A figure; JSON has numbers that no float holds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    return float(value) if 0 <= value <= sys.float_info.max else None
 
 
 def _word(value: Any) -> str | None:

@@ -17,6 +17,9 @@ COLUMNS: Final = (
 )
 """The columns of 2.10 to 2.19."""
 
+MOST_COUNTED: Final = 2**63 - 1
+"""nccl-tests counts in 64 bits: a number beyond is a broken one."""
+
 _Places = Mapping[tuple[str, int | None], int]
 """(name of a column, side) → which word it is; the side is 0 out of place, 1 in place."""
 
@@ -155,7 +158,7 @@ def _figures(cells: Mapping[tuple[str, int | None], str], side: int) -> BusbwFig
 
 def _wrong(word: str | None) -> int | None:
     value = None if word is None else _figure(word)
-    return None if value is None else round(value)
+    return None if value is None else min(round(value), MOST_COUNTED)
 
 
 def _figure(word: str) -> float | None:

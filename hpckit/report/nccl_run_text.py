@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Final
 
 from hpckit.model.nccl_finding import RunFinding
-from hpckit.model.nccl_log import NcclLog
 from hpckit.model.nccl_run import NcclRun, NcclTest
 from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
@@ -33,22 +32,26 @@ def nccl_run_lines(
     findings: Sequence[RunFinding],
     *,
     predicted: Mapping[str, float] = _NOTHING,
+    unpredicted: str | None = None,
     width: int = 80,
 ) -> list[Line]:
     """The screen in lines of at most `width` columns (40 or more).
 
-    `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`).
+    `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`),
+    `unpredicted` why there is none.
     """
     width = max(width, NARROWEST)
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:
         lines += labelled("measured", words_of(_measured(test, predicted)), width, Style.PLAIN)
+    if unpredicted:
+        lines += _row("predicted", f"not known: {unpredicted}", width, Style.FAINT)
     if run.log is not None:
         for label, words in used_rows(run.log):
             style = Style.FAINT if label == "unknown" else Style.PLAIN
             lines += _row(label, words, width, style)
-        lines += _unread(run.log, width)
+    lines += _unread(run, width)
     for one in findings[:_MOST_FINDINGS]:
         lines += _finding_lines(one, width)
     left = len(findings) - _MOST_FINDINGS
@@ -71,7 +74,7 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
     if notes:
         yield counted(notes, "note")
     ranks = (run.log.ranks if run.log else None) or max(
-        (len(test.ranks) for test in run.tests), default=0
+        (test.rank_count for test in run.tests), default=0
     )
     nodes = (run.log.nodes if run.log else None) or max(
         (len(test.hosts) for test in run.tests), default=0
@@ -87,10 +90,10 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
 
 
 def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
-    name = test.collective or test.program or "a collective that the output does not name:"
+    name = test.collective or test.program or "not named by the output:"
     plateau = test.plateau_bytes_per_s
     if plateau is None:
-        return f"{name}: no bandwidth"
+        return f"{name.removesuffix(':')}: no bandwidth"
     most = max(row.size_bytes for row in test.rows)
     words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, to {short_bytes(most)}"
     wanted = predicted.get(test.collective or "")
@@ -100,15 +103,22 @@ def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
     return f"{words} · predicted {wanted / _GB:.4g} GB/s: {share:.0f} % of it"
 
 
-def _unread(log: NcclLog, width: int) -> list[Line]:
+def _unread(run: NcclRun, width: int) -> list[Line]:
     parts = []
-    if log.unknown_lines:
-        first = f", the first line {log.unknown[0].line_no}" if log.unknown else ""
-        count = counted(log.unknown_lines, "line")
+    rows = sum(test.unread for test in run.tests)
+    if rows:
+        parts.append(f"{counted(rows, 'line')} of a table that {_are(rows)} no whole row")
+    if run.log is not None and run.log.unknown_lines:
+        first = f", the first line {run.log.unknown[0].line_no}" if run.log.unknown else ""
+        count = counted(run.log.unknown_lines, "line")
         parts.append(f"{count} of NCCL in no form that hpckit knows{first}")
-    if log.cut_lines:
-        parts.append(f"{counted(log.cut_lines, 'line')} too long to read whole")
+    if run.log is not None and run.log.cut_lines:
+        parts.append(f"{counted(run.log.cut_lines, 'line')} too long to read whole")
     return labelled("not read", words_of("; ".join(parts)), width, Style.FAINT) if parts else []
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _finding_lines(one: RunFinding, width: int) -> list[Line]:

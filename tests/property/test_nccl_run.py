@@ -108,6 +108,21 @@ def test_hostile_input_takes_time_in_proportion(text: str) -> None:
     assert process_time() - begun_s < LONG_S * slowness()
 
 
+def test_a_log_of_many_nodes_takes_time_in_proportion() -> None:
+    """A log of 3000 nodes is judged in seconds: no rule reads all of it for each node."""
+    said = [
+        "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+        "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0",
+        "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE",
+        *(f"Channel 00/0 : {at}[0] -> 9[0] [send] via NET/IB/0/GDRDMA" for at in range(8)),
+    ]
+    text = "".join(f"n{at}:{at}:2 [0] NCCL INFO {one}\n" for at in range(3000) for one in said)
+    run = parse_nccl_run(text)
+    begun_s = process_time()
+    assert len(shortfall_findings(run)) == 3000
+    assert process_time() - begun_s < LONG_S * slowness()
+
+
 def test_what_is_left_out_of_an_endless_line_is_said() -> None:
     """Only the beginning of such a line is read, and the log says so."""
     text = "n1:1:2 [0] NCCL INFO Using network IB\n" + "x" * (MOST_CHARS + 1)

@@ -292,6 +292,19 @@ def test_a_run_is_held_against_its_machine(run_hpckit: RunHpckit) -> None:
     assert found["predicted"]["AllReduce"] == pytest.approx(384e9)
 
 
+def test_a_log_that_is_too_large_is_refused_with_a_way_to_a_smaller_one(
+    run_hpckit: RunHpckit, tmp_path: Path
+) -> None:
+    """A thousand ranks write more than is read."""
+    path = tmp_path / "large.log"
+    with path.open("wb") as file:
+        file.truncate(2**29)
+    done = run_hpckit("tune", "--compare", path)
+    assert done.returncode == 7
+    assert "over 64 MiB" in done.stderr
+    assert "NCCL_DEBUG_FILE" in done.stderr
+
+
 def test_a_folder_of_a_job_without_nccl_is_said(run_hpckit: RunHpckit, tmp_path: Path) -> None:
     """A venv that is not there does not fail the command: what was not found out is said."""
     venv = f"environment.venv={tmp_path}/nowhere"

@@ -26,6 +26,21 @@ def test_a_known_board_gives_a_figure() -> None:
     assert gb_per_s(HGX, 2) == pytest.approx(384)
 
 
+@pytest.mark.parametrize(("used", "figure"), [(8, 384.0), (4, 192.0), (1, 48.0)])
+def test_fewer_gpus_have_fewer_nics(used: int, figure: float) -> None:
+    """One GPU a node does not send on the NICs of the seven others."""
+    found = predict(platform_machine(HGX, 2, used), 2)
+    ring = next(one for one in found if one.collective is Collective.ALL_GATHER)
+    assert ring.busbw_bytes_per_s == pytest.approx(figure * 1e9)
+
+
+def test_gpus_that_a_node_has_not_give_no_figure() -> None:
+    """Sixteen of eight are a mistake, not a wider node."""
+    (first, *_) = predict(platform_machine(HGX, 1, 16), 1)
+    assert first.busbw_bytes_per_s is None
+    assert "16 are asked for, and a node has 8" in first.because
+
+
 def test_nics_that_are_not_known_give_no_figure_between_nodes() -> None:
     """Without NICs there is a figure for one node alone."""
     platform = Platform(gpu="h100", gpus=8)
@@ -38,6 +53,21 @@ def test_a_board_that_is_not_known_gives_no_figure() -> None:
     (first, *_) = predict(platform_machine(Platform(gpu="gh200", gpus=4), 1, None), 1)
     assert first.busbw_bytes_per_s is None
     assert "gh200" in first.because
+
+
+@pytest.mark.parametrize(("used", "figure"), [(4, 240.0), (3, 160.0), (2, 80.0)])
+def test_a_board_of_four_has_no_switch(used: int, figure: float) -> None:
+    """Two A100 of four share four of their twelve links, and rings pass no switch."""
+    machine = platform_machine(Platform(gpu="a100", gpus=4), 1, used)
+    (ring, *_) = predict(machine, 1)
+    assert ring.busbw_bytes_per_s == pytest.approx(figure * 1e9)
+    assert "switch" not in (ring.limited_by or "")
+
+
+def test_a_tray_of_gb200_has_one() -> None:
+    """Its four GPUs hang on the switches of the rack; four H100 have no NVLink SHARP."""
+    assert platform_machine(Platform(gpu="gb200", gpus=4), 1, None).has_nvls
+    assert not platform_machine(Platform(gpu="h100", gpus=4), 1, None).has_nvls
 
 
 @pytest.mark.parametrize("gpu", BOARDS)

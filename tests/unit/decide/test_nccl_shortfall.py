@@ -70,17 +70,26 @@ def uses(channels: Sequence[int], *, ranks: int = 1) -> str:
 
 
 SOCKET = lines("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
+MADE = "NET/IB : Made virtual device [{}] name=mlx5_{} speed={} ndevs=1"
 GDR = "GPU Direct RDMA {} for GPU {} / HCA {} (distance {} {} 5)"
 CASES: dict[str, tuple[tuple[str, ExpectedRun], tuple[str, ExpectedRun]]] = {
     "wrong-results": (
         (HEAD + row(1024, 1, "3") + END, NO_EXPECTATION),
         (HEAD + row(1024, 1, "N/A") + END, NO_EXPECTATION),
     ),
+    "alone": (
+        (HEAD + row(2**30, 0) + END, NO_EXPECTATION),
+        (HEAD + row(2**30, 1) + END, NO_EXPECTATION),
+    ),
     "below-predicted": (
         (HEAD + row(2**33, 84) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
         (HEAD + row(2**33, 86) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
     ),
     "network-socket": ((SOCKET, TWO_NICS), (SOCKET, ONE_NODE)),
+    "provider-tcp": (
+        (lines("NET/OFI Selected Provider is tcp;ofi_rxm"), TWO_NODES),
+        (lines("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)"), TWO_NODES),
+    ),
     "ib-disabled": (
         (lines("NCCL_IB_DISABLE set by environment to 1."), TWO_NODES),
         (lines("NCCL_IB_DISABLE set by environment to 1."), ONE_NODE),
@@ -101,6 +110,10 @@ CASES: dict[str, tuple[tuple[str, ExpectedRun], tuple[str, ExpectedRun]]] = {
     "nic-twice": (
         (lines(IB.replace("mlx5_1", "mlx5_0")), NO_EXPECTATION),
         (lines(IB.replace("mlx5_1:1", "mlx5_0:2")), NO_EXPECTATION),
+    ),
+    "nic-slower": (
+        (lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 200000)), TWO_NICS),
+        (lines(MADE.format(0, 0, 400000), MADE.format(1, 9, 100000)), TWO_NICS),
     ),
     "gpu-direct-off": (
         (
@@ -139,6 +152,14 @@ CASES: dict[str, tuple[tuple[str, ExpectedRun], tuple[str, ExpectedRun]]] = {
     "nvls-disabled": (
         (lines("NCCL_NVLS_ENABLE set by environment to 0."), NVLINK),
         (lines("NCCL_NVLS_ENABLE set by environment to 0."), PCIE),
+    ),
+    "nvls-unavailable": (
+        (lines("NVLS multicast support is not available on dev 0"), ExpectedRun(has_nvls=True)),
+        (lines("NVLS multicast support is not available on dev 0"), NVLINK),
+    ),
+    "pxn-disabled": (
+        (lines("NCCL_PXN_DISABLE set by environment to 1."), TWO_NODES),
+        (lines("NCCL_PXN_DISABLE set by environment to 1."), ONE_NODE),
     ),
     "nics-uneven": ((uses((8, 2)), NO_EXPECTATION), (uses((4, 4)), NO_EXPECTATION)),
     "channels-limited": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,16 +97,20 @@ def test_the_plateau_is_that_of_large_messages() -> None:
 
 
 def test_results_that_were_not_checked_have_no_count() -> None:
-    """`N/A` of -c 0 is no zero; 2.13 names no program, and its GPUs have short bus ids."""
+    """`N/A` of -c 0 is no zero; 2.13 names no program, and its GPUs have short bus ids.
+
+    Its figures are AllReduce's: bus bandwidth is 1.75 times the other on 8 GPUs.
+    """
     one = record("2.13.10", "unchecked")
     assert [figures.wrong for row in one.rows for figures in row.figures] == [None] * 6
-    assert (one.program, one.collective, one.collective_unknown) == (None, None, NO_PROGRAM)
+    assert (one.program, one.collective, one.collective_unknown) == (None, "AllReduce", None)
     assert one.ranks[0].bus == "0x07"
 
 
 def test_a_layout_without_operation_and_root_is_read_by_its_head() -> None:
     """2.9's AllGather has neither column, and an error column that counts nothing."""
     one = record("2.9.0", "all-gather")
+    assert (one.collective, one.collective_unknown) == (None, NO_PROGRAM)
     assert [(row.size_bytes, row.redop, row.root) for row in one.rows] == [
         (1024, None, None),
         (2048, None, None),
@@ -227,6 +232,35 @@ def test_json_has_the_same_figures_in_base_units() -> None:
     assert [figures.wrong for figures in first.figures] == [0, None]
     assert (second.out_of_place, second.wrong, second.root) == (None, 4, -1)
     assert one.average_busbw_bytes_per_s == pytest.approx(268.1e9)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ('"size": 1073741824', '"size": 1' + 400 * "0"),
+        ('"bus_bw": 268.4', '"bus_bw": 1' + 400 * "0"),
+        ('"bus_bw": 268.4', '"bus_bw": 1' + 5000 * "0"),
+        ('"nthreads": 1,', '"nthreads": 1000000000000,'),
+        ('"ngpus": 1,', '"ngpus": 0,'),
+        ('"nwrong": 4.0', '"nwrong": 1e308'),
+        ('{"version": 3', '\ufeff{"version": 3'),
+    ],
+)
+def test_json_s_numbers_beyond_all_measure_are_read_or_refused(was: str, now: str) -> None:
+    """JSON has numbers of any length; none is an exception, and no count is longer than 64 bits."""
+    text = record_text("nccl-tests-2.19.6", "synthetic-json")
+    assert was in text
+    with suppress(ParseError):
+        run = parse_nccl_run(text.replace(was, now))
+        assert all(row.wrong < 2**64 for test in run.tests for row in test.rows)
+
+
+def test_a_figure_of_json_that_is_none_is_counted() -> None:
+    """A row with a bandwidth below 0, or of letters, is not left out silently."""
+    text = record_text("nccl-tests-2.19.6", "synthetic-json")
+    for now in ("-4", '"12"'):
+        (one,) = parse_nccl_tests_json(text.replace('"bus_bw": 267.6', f'"bus_bw": {now}'))
+        assert (one.unread, one.rows[0].in_place) == (1, None)
 
 
 def test_json_of_version_1_has_its_average_under_a_misspelt_key() -> None:

@@ -131,3 +131,17 @@ def test_no_more_findings_are_shown_than_a_person_reads() -> None:
     )
     lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
     assert "… 3 more: --json has them all" in [line.text for line in lines]
+
+
+def test_rows_that_are_broken_are_counted() -> None:
+    """A figure that is no number makes no row, and is not left out silently."""
+    assert "not read 1 line of a table that is no whole row" in texts(
+        TABLE.replace("43871.2", "nan")
+    )
+
+
+def test_a_prediction_that_is_not_known_has_its_reason() -> None:
+    """Nothing odd is not said without saying that nothing was compared."""
+    run = parse_nccl_run(TABLE)
+    shown = nccl_run_lines(run, (), unpredicted="no machine", width=400)
+    assert "predicted not known: no machine" in [line.text for line in shown]

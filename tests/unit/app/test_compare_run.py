@@ -1,0 +1,92 @@
+"""A run beside what its machine should give: the release and the ranks are those that ran."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hpckit.app.compare_run import compare_run
+from hpckit.model.comm import NcclVersion
+from hpckit.model.comm_facts import CommFacts
+from hpckit.model.platform import Platform
+from tests.fakes.machines import dgx_h100
+from tests.unit.parse.slurm_records import record_text
+
+H100 = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400.0)
+FACTS = CommFacts(nodes=2, version=NcclVersion(2, 30, 7))
+TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
+JSON = record_text("nccl-tests-2.19.6", "synthetic-json")
+
+
+def predicted(text: str, collective: str = "AllReduce") -> float | None:
+    """The bus bandwidth in GB/s that a run on DGX H100 is held against."""
+    found = compare_run(text.encode(), FACTS, H100, None).predicted.get(collective)
+    return None if found is None else found / 1e9
+
+
+def test_the_release_that_ran_counts() -> None:
+    """NCCL 2.27.7 wrote this table; what was told of the job is another."""
+    text = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
+    assert predicted(text) == pytest.approx(466.67, abs=0.01)
+    assert predicted(text.replace("2.27.7", "2.30.7")) == pytest.approx(476.0)
+
+
+def test_json_s_ranks_are_processes_with_all_their_gpus() -> None:
+    """It names the first GPU of each process: one of 8 threads is a node of 8 ranks."""
+    text = json.loads(JSON)
+    text["config"]["ngpus"] = 8
+    assert predicted(json.dumps(text), "ReduceScatter") == pytest.approx(360.0)
+    assert predicted(JSON, "ReduceScatter") is None
+
+
+def test_a_run_on_an_inspected_node_is_held_against_it() -> None:
+    """Without a site the node says what its links allow."""
+    found = compare_run(TABLE.encode(), FACTS, Platform(), dgx_h100())
+    assert found.predicted["AllReduce"] > 350e9
+
+
+def test_nvls_is_missed_where_the_machine_has_it() -> None:
+    """A board of H100 has NVLink SHARP, and one of A100 has not; NCCL says the same of both."""
+    text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"
+
+    def rules(platform: Platform) -> list[str]:
+        return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
+
+    assert "nvls-unavailable" in rules(H100)
+    assert "nvls-unavailable" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
+
+
+def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
+    """A job that is no benchmark has NCCL's lines, and what it misses is found too."""
+    share = "comm 0x1 rank {} nRanks 8 nNodes 1 localRanks 8 localRank {} MNNVL 0"
+    done = "comm 0x1 rank {} nranks 8 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
+    said = ["NVLS multicast support is not available on dev 0", share.format(0, 0), done.format(0)]
+    text = "".join(f"n1:1:2 [0] NCCL INFO {one}\n" for one in said)
+    found = compare_run(text.encode(), FACTS, H100, None)
+    assert [one.rule for one in found.findings] == ["nvls-unavailable"]
+
+
+def test_why_nothing_is_predicted_is_said() -> None:
+    """No machine, a machine that lacks a fact, and output that does not tell its ranks."""
+    table = TABLE[TABLE.index("#       size") :]
+
+    def why(text: str, platform: Platform) -> str | None:
+        return compare_run(text.encode(), FACTS, platform, None).unpredicted
+
+    assert "--topology or --site" in (why(TABLE, Platform()) or "")
+    assert "the site file does not say it" in (why(TABLE, Platform(gpu="h100")) or "")
+    assert "on how many nodes" in (why(table, H100) or "")
+    assert why(TABLE, H100) is None
+
+
+def test_nvls_that_the_machine_has_not_is_not_turned_off() -> None:
+    """On A100 the variable changes nothing; on H100 it costs a quarter of AllReduce."""
+    said = "gpu-01:4100:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
+
+    def rules(platform: Platform) -> list[str]:
+        found = compare_run((TABLE + said).encode(), FACTS, platform, None).findings
+        return [one.rule for one in found]
+
+    assert "nvls-disabled" in rules(H100)
+    assert "nvls-disabled" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))

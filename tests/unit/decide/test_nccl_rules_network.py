@@ -1,0 +1,45 @@
+"""Rules about the network of a run that have more than two cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpckit.model.nccl_finding import ExpectedRun
+from hpckit.model.node_finding import Severity
+from tests.unit.decide.test_nccl_shortfall import IB, MADE, TWO_NICS, TWO_NODES, found, lines, rules
+
+
+def test_nics_of_a_site_are_counted_where_their_names_are_not_known() -> None:
+    """NCCL_IB_HCA of one NIC on every node makes all hosts alike."""
+    expected = ExpectedRun(is_multi_node=True, nic_count=8)
+    (one,) = found(lines(IB), expected)
+    assert (one.rule, one.because) == ("nics-fewer", "NCCL uses 2 NICs of a node that has 8")
+    assert found(lines(IB), replace(expected, nic_count=2)) == ()
+    assert found(lines("Using network IB"), expected) == ()
+
+
+def test_a_slower_nic_is_named_with_its_host() -> None:
+    """A port that came up at half the rate on one node of two."""
+    text = lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 400000))
+    text += lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 200000), host="n2")
+    (one,) = found(text, TWO_NICS)
+    assert one.because == "mlx5_1 on n2 at 200 Gb/s, others at 400 Gb/s"
+
+
+def test_a_slower_nic_is_a_note_where_nobody_knows_which_are_for_jobs() -> None:
+    """It may be one for storage."""
+    (one,) = found(lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 100000)))
+    assert (one.rule, one.severity) == ("nic-slower", Severity.NOTE)
+
+
+def test_a_nic_of_two_ports_has_the_rate_of_one_of_them() -> None:
+    """Devices that NCCL made one of add up."""
+    two = MADE.format(0, 0, 400000).replace("ndevs=1", "ndevs=2")
+    assert rules(lines(two, MADE.format(1, 1, 200000)), TWO_NICS) == []
+
+
+def test_gpu_direct_that_a_variable_forbids_is_off() -> None:
+    """LOC is no path to any NIC; the lines that say so may not be in the log."""
+    text = lines("NCCL_NET_GDR_LEVEL set by environment to LOC")
+    assert rules(text, TWO_NODES) == ["gpu-direct-off"]
+    assert rules(text.replace("LOC", "PHB"), TWO_NODES) == []
