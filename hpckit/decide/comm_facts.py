@@ -80,6 +80,15 @@ def _library_of(platform: Platform) -> CommLibrary | None:
     return CommLibrary.RCCL if platform.gpu.startswith(_AMD) else CommLibrary.NCCL
 
 
+def counts_here(facts: CommFacts, platform: Platform) -> bool:
+    """Whether what the site sets by itself counts: for its own nodes, and by the plugin it has.
+
+    A site's list and file tell its plugin what it needs; a job with another one, or with none, has
+    no use for them.
+    """
+    return not facts.contradiction and platform.plugin in (None, facts.plugin)
+
+
 def words_of(facts: CommFacts) -> Mapping[str, str]:
     """What the value and the reason of a rule may name in braces."""
     return {
