@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from hpckit.decide.busbw_platform import architecture_of
 from hpckit.decide.finding_rule import InspectedNode, named
 from hpckit.decide.finding_rules_gpu import fabric_not_completed
 from hpckit.decide.nic_roles import RDMA
@@ -27,6 +28,7 @@ def seen_node(topology: NodeTopology) -> SeenNode:
     others = _other_hcas(topology.nics)
     return SeenNode(
         library=_library(topology),
+        architecture=_architecture(topology),
         interconnect=_interconnect(topology.nics),
         traits=tuple(_traits(topology)),
         hcas=_hcas(topology.nics),
@@ -61,6 +63,11 @@ def _library(topology: NodeTopology) -> CommLibrary | None:
     if makers == {GpuVendor.AMD}:
         return CommLibrary.RCCL
     return CommLibrary.NCCL if makers == {GpuVendor.NVIDIA} else None
+
+
+def _architecture(topology: NodeTopology) -> str | None:
+    found = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
+    return found.pop() if len(found) == 1 else None
 
 
 def _interconnect(nics: Iterable[Nic]) -> NicKind | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from hpckit.decide.comm_env import CommChoice, comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_seen import seen_node
@@ -11,6 +13,7 @@ from hpckit.decide.findings import node_findings
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_facts import CommQuestion, Trait
 from hpckit.model.hardware import GpuFabric, NicPort, NicRole, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.platform import Platform
 from hpckit.model.site import generic_site
 from tests.fakes.machine_parts import with_nic_down
@@ -31,6 +34,16 @@ def renamed(topology: NodeTopology, names: dict[str, str]) -> NodeTopology:
         dataclasses.replace(nic, name=names.get(nic.name, nic.name)) for nic in topology.nics
     )
     return dataclasses.replace(topology, nics=nics)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "is_other"), [("h100", False), ("h200", False), ("a100", True), ("mi250x", True)]
+)
+def test_gpus_of_another_generation_are_another_machine(gpu: str, is_other: bool) -> None:
+    """A site of A100 says nothing about an H100 node, and one of GPUs of its kind does."""
+    platform = Platform(gpu=gpu, interconnect=NicKind.INFINIBAND)
+    facts = comm_facts(CommQuestion(nodes=2), platform, seen_node(dgx_h100()))
+    assert bool(facts.contradiction) is is_other
 
 
 def test_storage_nics_are_left_out_by_exact_names() -> None:
