@@ -103,7 +103,7 @@ def tune(
     made = communication(spec, site, source.topology, found)
     return Tuned(
         spec=spec,
-        site=site,
+        site=made.site,
         facts=made.facts,
         env=_with_notes(made, source, is_site_silent=site is not said),
         is_of_job=is_of_job,
@@ -111,7 +111,7 @@ def tune(
         looked=looked,
         predicted=predicted(
             Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
-            site.platform,
+            made.site.platform,
             source.topology,
             made.facts.version,
         ),
