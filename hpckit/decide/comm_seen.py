@@ -20,6 +20,8 @@ from hpckit.model.nic_state import is_down
 VERBS: Final = frozenset({NicKind.INFINIBAND, NicKind.ROCE})
 """What the IB transport of NCCL opens."""
 _NUMBERED: Final = re.compile(r"(?P<stem>[a-z]+)\d+", re.ASCII)
+_UNNAMED: Final = re.compile(r"NIC\d+|.*:.*", re.ASCII)
+"""A NIC of nvidia-smi's matrix, whose device stands in the legend, and one by its PCI address."""
 _DEVICE_STEM: Final = "cxi"
 
 
@@ -35,7 +37,7 @@ def seen_node(topology: NodeTopology) -> SeenNode:
         other_hcas=others,
         interfaces=_interfaces(topology.nics),
         domain=_domain(topology),
-        devices=tuple(nic.name for nic in topology.nics if nic.kind in VERBS),
+        devices=_devices(topology.nics),
         down=tuple(
             nic.name
             for nic in topology.nics
@@ -89,6 +91,12 @@ def _hcas(nics: Iterable[Nic]) -> tuple[str, ...]:
         if nic.kind in VERBS and nic.role is NicRole.COMPUTE and not is_down(nic)
         for name in _with_ports(nic)
     )
+
+
+def _devices(nics: Iterable[Nic]) -> tuple[str, ...]:
+    """All RDMA devices, by name; empty where a source tells of one without its name."""
+    names = [nic.name for nic in nics if nic.kind in VERBS or nic.kind is None]
+    return () if any(map(_UNNAMED.fullmatch, names)) else tuple(names)
 
 
 def _with_ports(nic: Nic) -> tuple[str, ...]:

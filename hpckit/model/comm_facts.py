@@ -25,8 +25,8 @@ class Trait(StrEnum):
 class SeenNode:
     """What an inspected node shows of communication; fields as in CommFacts.
 
-    `architecture` is that of all GPUs, such as `sm_90`; `devices` are all RDMA devices that NCCL
-    could open, `down` those for jobs that are down.
+    `architecture` is that of all GPUs, such as `sm_90`; `devices` are all RDMA devices, empty where
+    it does not name them, `down` those for jobs that are down.
     """
 
     library: CommLibrary | None = None

@@ -17,7 +17,7 @@ from hpckit.model.nic_kind import NicKind
 from hpckit.model.platform import Platform
 from hpckit.model.site import generic_site
 from tests.fakes.machine_parts import with_nic_down
-from tests.fakes.machines import dgx_h100, gb200_tray, mi300x
+from tests.fakes.machines import dgx_h100, gb200_tray, matrix_only, mi300x
 
 
 def needs(topology: NodeTopology, nccl: str | None = "2.27") -> dict[str, str]:
@@ -43,6 +43,21 @@ def test_gpus_of_another_generation_are_another_machine(gpu: str, is_other: bool
     """A site of A100 says nothing about an H100 node, and one of GPUs of its kind does."""
     platform = Platform(gpu=gpu, interconnect=NicKind.INFINIBAND)
     facts = comm_facts(CommQuestion(nodes=2), platform, seen_node(dgx_h100()))
+    assert bool(facts.contradiction) is is_other
+
+
+@pytest.mark.parametrize(
+    ("name", "is_other"), [("mlx5_99", True), ("NIC0", False), ("0000:1a:00.0", False)]
+)
+def test_a_matrix_without_the_site_s_devices_is_of_another_machine(
+    name: str, is_other: bool
+) -> None:
+    """A source may name devices without their kind; its ordinals and addresses are no names."""
+    matrix = renamed(matrix_only(), {matrix_only().nics[0].name: name})
+    hcas = tuple(nic.name for nic in matrix_only().nics)
+    facts = comm_facts(
+        CommQuestion(nodes=2), Platform(interconnect=NicKind.ROCE, hcas=hcas), seen_node(matrix)
+    )
     assert bool(facts.contradiction) is is_other
 
 
