@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.own_settings import settings_in_setup, warnings_of
-from hpckit.decide.comm_choice import comm_choice, comm_question
+from hpckit.decide.comm_choice import comm_choice, comm_question, site_of_job
 from hpckit.decide.comm_env import comm_env, with_warnings
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_notes import RELEASE_UNKNOWN
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communication:
-    """What is set, and the facts that it follows from."""
+    """What is set, and the facts that it follows from; `site` is the site as the job meets it."""
 
+    site: SiteSpec
     facts: CommFacts
     env: CommEnv
 
@@ -45,13 +46,14 @@ def communication(
         from hpckit.decide.comm_seen import seen_node  # noqa: PLC0415  few jobs have a topology
 
         seen = seen_node(topology)
+    site = site_of_job(site, spec)
     question = comm_question(spec)
     question = replace(question, version=question.version or found)
     facts = comm_facts(question, site.platform, seen)
     choice = comm_choice(spec, settings_in_setup(spec))
     env = comm_env(facts, site, choice)
-    warnings = warnings_of(choice.own, facts)
-    return Communication(facts=facts, env=with_warnings(env, choice.own, warnings))
+    env = with_warnings(env, choice.own, warnings_of(choice.own, facts))
+    return Communication(site=site, facts=facts, env=env)
 
 
 def comm_findings(env: CommEnv) -> tuple[Finding, ...]:

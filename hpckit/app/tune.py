@@ -107,7 +107,7 @@ def tune(
     made = communication(spec, site, source.topology, None if found is None else found.version)
     return Tuned(
         spec=spec,
-        site=site,
+        site=made.site,
         facts=made.facts,
         env=_with_notes(made, source, found, is_site_silent=site is not said),
         is_of_job=is_of_job,
@@ -115,7 +115,7 @@ def tune(
         looked=looked,
         predicted=predicted(
             Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
-            site.platform,
+            made.site.platform,
             source.topology,
             made.facts.version,
             [(one.name, one.value) for one in made.env.settings],

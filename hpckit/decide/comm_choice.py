@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hpckit.decide.comm_env import CommChoice, OwnSetting
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommQuestion
 from hpckit.model.job import JobSpec, LauncherKind
+from hpckit.model.platform import Platform
+from hpckit.model.site import SiteSpec
 
 _READS: Final = re.compile(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
 
@@ -23,6 +26,19 @@ def comm_question(spec: JobSpec) -> CommQuestion:
         plugin=tune.plugin,
         is_mpi=spec.launch.kind is LauncherKind.MPI,
     )
+
+
+def site_of_job(site: SiteSpec, spec: JobSpec) -> SiteSpec:
+    """The site as a job meets it: without `[platform]` on a partition that has no GPU.
+
+    `[platform]` tells of the nodes with GPUs; a job on others has no use for what NCCL needs there.
+    """
+    partition = site.partitions.get(spec.slurm.partition or "")
+    is_of_cpus = partition is not None and partition.gpus_per_node == 0
+    if not is_of_cpus or site.platform.gpu is None or spec.resources.gpus_per_node:
+        return site
+    overlays = site.overlays if spec.tune.overlays else {}
+    return replace(site, platform=Platform(), overlays=overlays)
 
 
 def comm_choice(spec: JobSpec, in_setup: Sequence[OwnSetting] = ()) -> CommChoice:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.decide.comm_facts import words_of
+from hpckit.decide.comm_facts import counts_here, words_of
 from hpckit.decide.comm_notes import comm_notes
 from hpckit.decide.comm_overlays import Contest, contests, overlay_settings
 from hpckit.decide.comm_rule import CommAdvice, CommRule, applies, in_range
@@ -126,7 +126,7 @@ def _by_rules(facts: CommFacts, rules: Sequence[CommRule]) -> Iterator[CommSetti
 
 def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
     platform = site.platform
-    for entry in () if facts.contradiction else platform.env:
+    for entry in platform.env if counts_here(facts, platform) else ():
         if facts.nodes >= entry.min_nodes and in_range(facts.version, entry.since, entry.before):
             yield CommSetting(
                 name=entry.name,
@@ -140,7 +140,7 @@ def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
 
 
 def _profile(facts: CommFacts, platform: Platform) -> CommProfile | None:
-    if platform.profile is None or facts.nodes == 1 or facts.contradiction:
+    if platform.profile is None or facts.nodes == 1 or not counts_here(facts, platform):
         return None
     return CommProfile(
         path=platform.profile,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hpckit.decide.comm_facts import counts_here
 from hpckit.decide.comm_rule import applies, in_range
 from hpckit.decide.comm_words import missing, rules_of, when_words
 from hpckit.model.comm import CommEnv
@@ -47,7 +48,9 @@ def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
 def _of_site(name: str, facts: CommFacts, site: SiteSpec) -> Iterator[ExplainedWord]:
     for entry in site.platform.env:
         if entry.name == name:
-            is_now = in_range(facts.version, entry.since, entry.before)
+            is_now = facts.nodes >= entry.min_nodes and in_range(
+                facts.version, entry.since, entry.before
+            )
             where = _where(entry)
             yield ExplainedWord(
                 name=f"site {site.name}",
@@ -55,8 +58,17 @@ def _of_site(name: str, facts: CommFacts, site: SiteSpec) -> Iterator[ExplainedW
                 where=where,
                 because=entry.because,
                 source=entry.source or site.platform.source or "",
-                missing="" if is_now and facts.nodes >= entry.min_nodes else where,
+                missing=_missing(facts, site) or ("" if is_now else where),
             )
+
+
+def _missing(facts: CommFacts, site: SiteSpec) -> str:
+    """Why nothing of the site's own list counts here, empty where it does."""
+    if facts.contradiction:
+        return f"a node of this site ({facts.contradiction})"
+    if not counts_here(facts, site.platform):
+        return f"plugin {site.platform.plugin}"
+    return ""
 
 
 def _where(entry: PlatformEnv) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hpckit.decide.busbw_platform import architecture_of
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode, Trait
 from hpckit.model.hostlist import natural_order
@@ -66,6 +67,9 @@ def _contradiction(node: SeenNode, platform: Platform) -> str:
     library = _library_of(platform)
     if library is not None and node.library is not None and library is not node.library:
         return f"the inspected node's GPUs are for {node.library.upper()}, the site's are not"
+    board = architecture_of(platform.gpu)
+    if None not in (board, node.architecture) and board != node.architecture:
+        return f"the inspected node's GPUs are {node.architecture}, the site's {platform.gpu}"
     missing = [name for name in platform.hcas if name not in node.devices]
     if node.devices and missing:
         return (
@@ -78,6 +82,15 @@ def _library_of(platform: Platform) -> CommLibrary | None:
     if platform.gpu is None:
         return None
     return CommLibrary.RCCL if platform.gpu.startswith(_AMD) else CommLibrary.NCCL
+
+
+def counts_here(facts: CommFacts, platform: Platform) -> bool:
+    """Whether what the site sets by itself counts: for its own nodes, and by the plugin it has.
+
+    A site's list and file tell its plugin what it needs; a job with another one, or with none, has
+    no use for them.
+    """
+    return not facts.contradiction and platform.plugin in (None, facts.plugin)
 
 
 def words_of(facts: CommFacts) -> Mapping[str, str]:

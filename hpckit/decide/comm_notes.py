@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hpckit.decide.comm_facts import words_of
+from hpckit.decide.comm_facts import counts_here, words_of
 from hpckit.decide.comm_overlays import Contest
 from hpckit.decide.comm_rule import (
     ENV_RST,
@@ -118,7 +118,7 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
     ]
     needs += [
         f"{one.name}={one.value} {_while(one.since, one.before)}"
-        for one in (() if facts.contradiction else site.platform.env)
+        for one in (site.platform.env if counts_here(facts, site.platform) else ())
         if one.before is not None and facts.nodes >= one.min_nodes
     ]
     if needs:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from hpckit.decide.busbw_platform import architecture_of
 from hpckit.decide.finding_rule import InspectedNode, named
 from hpckit.decide.finding_rules_gpu import fabric_not_completed
 from hpckit.decide.nic_roles import RDMA
@@ -19,6 +20,8 @@ from hpckit.model.nic_state import is_down
 VERBS: Final = frozenset({NicKind.INFINIBAND, NicKind.ROCE})
 """What the IB transport of NCCL opens."""
 _NUMBERED: Final = re.compile(r"(?P<stem>[a-z]+)\d+", re.ASCII)
+_UNNAMED: Final = re.compile(r"NIC\d+|.*:.*", re.ASCII)
+"""A NIC of nvidia-smi's matrix, whose device stands in the legend, and one by its PCI address."""
 _DEVICE_STEM: Final = "cxi"
 
 
@@ -27,13 +30,14 @@ def seen_node(topology: NodeTopology) -> SeenNode:
     others = _other_hcas(topology.nics)
     return SeenNode(
         library=_library(topology),
+        architecture=_architecture(topology),
         interconnect=_interconnect(topology.nics),
         traits=tuple(_traits(topology)),
         hcas=_hcas(topology.nics),
         other_hcas=others,
         interfaces=_interfaces(topology.nics),
         domain=_domain(topology),
-        devices=tuple(nic.name for nic in topology.nics if nic.kind in VERBS),
+        devices=_devices(topology.nics),
         down=tuple(
             nic.name
             for nic in topology.nics
@@ -63,6 +67,11 @@ def _library(topology: NodeTopology) -> CommLibrary | None:
     return CommLibrary.NCCL if makers == {GpuVendor.NVIDIA} else None
 
 
+def _architecture(topology: NodeTopology) -> str | None:
+    found = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
+    return found.pop() if len(found) == 1 else None
+
+
 def _interconnect(nics: Iterable[Nic]) -> NicKind | None:
     """The kind of most NICs for jobs; without a role the kind that all RDMA devices have."""
     kinds = Counter(
@@ -82,6 +91,12 @@ def _hcas(nics: Iterable[Nic]) -> tuple[str, ...]:
         if nic.kind in VERBS and nic.role is NicRole.COMPUTE and not is_down(nic)
         for name in _with_ports(nic)
     )
+
+
+def _devices(nics: Iterable[Nic]) -> tuple[str, ...]:
+    """All RDMA devices, by name; empty where a source tells of one without its name."""
+    names = [nic.name for nic in nics if nic.kind in VERBS or nic.kind is None]
+    return () if any(map(_UNNAMED.fullmatch, names)) else tuple(names)
 
 
 def _with_ports(nic: Nic) -> tuple[str, ...]:

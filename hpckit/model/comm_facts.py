@@ -25,10 +25,12 @@ class Trait(StrEnum):
 class SeenNode:
     """What an inspected node shows of communication; fields as in CommFacts.
 
-    `devices` are all RDMA devices that NCCL could open, `down` those for jobs that are down.
+    `architecture` is that of all GPUs, such as `sm_90`; `devices` are all RDMA devices, empty where
+    it does not name them, `down` those for jobs that are down.
     """
 
     library: CommLibrary | None = None
+    architecture: str | None = None
     interconnect: NicKind | None = None
     traits: tuple[Trait, ...] = ()
     hcas: tuple[str, ...] = ()

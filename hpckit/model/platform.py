@@ -91,7 +91,7 @@ class Platform:
     )
     plugin: NetPlugin | None = key(
         "What carries collectives over them in place of NCCL's own verbs and sockets; `none` where "
-        "there is certainly no plugin.",
+        "there is certainly no plugin. Where a job says another, `env` and `profile` do not count.",
         default=None,
     )
     library: CommLibrary | None = key(

@@ -15,20 +15,18 @@ _EXPANDED = "${SLURM_JOB_ID}"
 
 def export_line(setting: CommSetting) -> str:
     """The export of a variable with its reason, and the rule that stands behind it."""
-    export = export_only(setting)
-    if setting.yields:
-        export = f"[[ -v {setting.name} ]] || {export}"
     reason = setting.because
     if setting.origin is not SettingOrigin.JOB:
         reason += f" [{setting.rule}]"
     if setting.warning is not None:
         reason += f"; {setting.warning}"
-    return with_comment(export, reason)
+    return with_comment(export_only(setting), reason)
 
 
 def export_only(setting: CommSetting) -> str:
     """The export of a variable, for a shell that wants no reason."""
-    return f"export {setting.name}={_value(setting)}"
+    export = f"export {setting.name}={_value(setting)}"
+    return f"[[ -v {setting.name} ]] || {export}" if setting.yields else export
 
 
 def with_comment(line: str, because: str | None) -> str:

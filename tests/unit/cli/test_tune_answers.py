@@ -136,6 +136,14 @@ def test_env_without_a_variable_says_why(
     assert said in " ".join(run_hpckit("tune", *words).stdout.split())
 
 
+def test_env_leaves_what_the_job_lets_through(run_hpckit: RunHpckit) -> None:
+    """What `pass` names and the shell has already keeps its value, as it does in a script."""
+    words = ("--site", "oci-h100", "--nodes", "2", "--set", 'environment.pass=["NCCL_IB_*"]')
+    lines = run_hpckit("tune", "--env", *words, "--", "x").stdout
+    kept = exported("export NCCL_IB_TC=7\n" + lines, ["NCCL_IB_TC", "NCCL_IB_TIMEOUT"])
+    assert kept == {"NCCL_IB_TC": "7", "NCCL_IB_TIMEOUT": "22"}
+
+
 def test_a_job_s_own_value_stays_with_a_warning(run_hpckit: RunHpckit, job: Path) -> None:
     """The user's value is printed, and what hpckit would set beside it."""
     (entry,) = document(run_hpckit, job, "--topology", NODE)["env"]

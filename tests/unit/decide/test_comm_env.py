@@ -11,7 +11,7 @@ from hpckit.decide.comm_env import ADVICE, RULES, CommChoice, OwnSetting, comm_e
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_rule import CommAdvice, CommRule
 from hpckit.errors import PlanError
-from hpckit.model.comm import CommEnv, NetPlugin
+from hpckit.model.comm import CommEnv, NcclVersion, NetPlugin
 from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_finding import Severity
@@ -240,6 +240,21 @@ def test_a_site_that_is_another_machine_sets_nothing_of_its_own() -> None:
     assert (facts.plugin, facts.hcas) == (None, ())
     assert (env.settings, env.profile) == ((), None)
     assert [note.rule for note in env.notes] == ["other-machine"]
+
+
+@pytest.mark.parametrize("said", [NetPlugin.NONE, NetPlugin.AWS_OFI])
+def test_what_a_site_sets_for_its_plugin_is_for_no_other(said: NetPlugin) -> None:
+    """A job that carries its collectives by another plugin, or by none, gets no list for this."""
+    entry = PlatformEnv(name="FI_X", value="1", because="x", before="2.21")
+    platform = Platform(plugin=NetPlugin.TCPXO, env=(entry,), profile="/opt/x.sh", source="y")
+    for plugin, count in ((None, 1), (said, 0)):
+        question = CommQuestion(nodes=2, plugin=plugin)
+        site = replace(SITE, platform=platform)
+        unknown = comm_env(comm_facts(question, platform, None), site, CommChoice(), rules=())
+        known = comm_facts(replace(question, version=NcclVersion.of("2.20")), platform, None)
+        env = comm_env(known, site, CommChoice(), rules=())
+        assert (len(env.settings), env.profile is not None) == (count, bool(count))
+        assert len(unknown.notes) == count
 
 
 def test_devices_that_the_node_lacks_are_another_machine() -> None:

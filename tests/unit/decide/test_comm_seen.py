@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from hpckit.decide.comm_env import CommChoice, comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_seen import seen_node
@@ -11,10 +13,11 @@ from hpckit.decide.findings import node_findings
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_facts import CommQuestion, Trait
 from hpckit.model.hardware import GpuFabric, NicPort, NicRole, NodeTopology
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.platform import Platform
 from hpckit.model.site import generic_site
 from tests.fakes.machine_parts import with_nic_down
-from tests.fakes.machines import dgx_h100, gb200_tray, mi300x
+from tests.fakes.machines import dgx_h100, gb200_tray, matrix_only, mi300x
 
 
 def needs(topology: NodeTopology, nccl: str | None = "2.27") -> dict[str, str]:
@@ -31,6 +34,31 @@ def renamed(topology: NodeTopology, names: dict[str, str]) -> NodeTopology:
         dataclasses.replace(nic, name=names.get(nic.name, nic.name)) for nic in topology.nics
     )
     return dataclasses.replace(topology, nics=nics)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "is_other"), [("h100", False), ("h200", False), ("a100", True), ("mi250x", True)]
+)
+def test_gpus_of_another_generation_are_another_machine(gpu: str, is_other: bool) -> None:
+    """A site of A100 says nothing about an H100 node, and one of GPUs of its kind does."""
+    platform = Platform(gpu=gpu, interconnect=NicKind.INFINIBAND)
+    facts = comm_facts(CommQuestion(nodes=2), platform, seen_node(dgx_h100()))
+    assert bool(facts.contradiction) is is_other
+
+
+@pytest.mark.parametrize(
+    ("name", "is_other"), [("mlx5_99", True), ("NIC0", False), ("0000:1a:00.0", False)]
+)
+def test_a_matrix_without_the_site_s_devices_is_of_another_machine(
+    name: str, is_other: bool
+) -> None:
+    """A source may name devices without their kind; its ordinals and addresses are no names."""
+    matrix = renamed(matrix_only(), {matrix_only().nics[0].name: name})
+    hcas = tuple(nic.name for nic in matrix_only().nics)
+    facts = comm_facts(
+        CommQuestion(nodes=2), Platform(interconnect=NicKind.ROCE, hcas=hcas), seen_node(matrix)
+    )
+    assert bool(facts.contradiction) is is_other
 
 
 def test_storage_nics_are_left_out_by_exact_names() -> None:

@@ -1,0 +1,46 @@
+"""What is told about one variable: why a site's own value does not count here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpckit.decide.comm_env import CommChoice, comm_env
+from hpckit.decide.comm_explained import explain
+from hpckit.decide.comm_facts import comm_facts
+from hpckit.model.comm import NetPlugin
+from hpckit.model.comm_facts import CommQuestion, SeenNode
+from hpckit.model.nic_kind import NicKind
+from hpckit.model.platform import Platform, PlatformEnv
+from hpckit.model.site import generic_site
+
+ENTRY = PlatformEnv(name="FI_X", value="1", because="x", min_nodes=2)
+PLATFORM = Platform(
+    interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI, env=(ENTRY,), source="its manual"
+)
+SITE = replace(generic_site(), platform=PLATFORM)
+
+
+@pytest.mark.parametrize(
+    ("question", "seen", "missing"),
+    [
+        (CommQuestion(nodes=2), None, ""),
+        (CommQuestion(nodes=1), None, "2 nodes or more"),
+        (CommQuestion(nodes=2, plugin=NetPlugin.NONE), None, "plugin aws-ofi-nccl"),
+        (
+            CommQuestion(nodes=2),
+            SeenNode(interconnect=NicKind.ROCE),
+            "a node of this site (the inspected node has roce, the site says slingshot)",
+        ),
+    ],
+    ids=["here", "one-node", "other-plugin", "other-machine"],
+)
+def test_a_site_s_value_tells_why_it_is_not_here(
+    question: CommQuestion, seen: SeenNode | None, missing: str
+) -> None:
+    """What is said about a site's value agrees with whether it is set."""
+    facts = comm_facts(question, PLATFORM, seen)
+    (word,) = explain("FI_X", facts, comm_env(facts, SITE, CommChoice()), SITE).words
+    assert word.missing == missing
+    assert bool(comm_env(facts, SITE, CommChoice(), rules=()).settings) is not bool(missing)
