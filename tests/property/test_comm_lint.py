@@ -78,8 +78,9 @@ def test_zero_ended_output_is_read_as_it_is(values: dict[str, str]) -> None:
 HOSTILE = (
     "$(", "'", '"$(', "<<a\n", "a=", "export A=b\n", "NCCL_IB_HCA=a,\n", "((", "`\\", "srun -n ",
     "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
-    "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ", "srun --gpu-bind=single:1 x; ",
-    "srun --export=B=1 x\n", "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
+    "((x ", "((x) ", "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ",
+    "srun --gpu-bind=single:1 x; ", "srun --export=B=1 x\n",
+    "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
 )  # fmt: skip
 
 
@@ -88,6 +89,14 @@ def test_hostile_texts_take_linear_time(piece: str) -> None:
     """A text that opens, nests or repeats without end is answered in proportion to its length."""
     began_s = time.process_time()
     answer((piece * (LONG // len(piece))).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+def test_nested_brackets_take_linear_time() -> None:
+    """The same of brackets that look like arithmetic until their end."""
+    began_s = time.process_time()
+    count = LONG // 6
+    answer(("((x " * count + ")b)" * count).encode(), "job.sh")
     assert time.process_time() - began_s < MOST_S * slowness()
 
 

@@ -143,6 +143,13 @@ def test_a_here_document_in_a_substitution() -> None:
     assert pairs(text) == [(1, "A", None), (5, "B", None), (7, "C", "d")]
 
 
+def test_shifted_bits_are_no_here_document() -> None:
+    """In `((…))` a `<<` shifts bits, and what follows is read; brackets of subshells stay such."""
+    text = "(( F = 1 << 3 ))\nexport A=1\nfor ((i=0; i<1<<2; i++)); do export B=2; done\n"
+    assert pairs(text) == [(2, "A", "1"), (3, "B", "2")]
+    assert pairs("((export A=1; a); b)\n") == [(1, "A", "1")]
+
+
 def test_an_apostrophe_in_a_default() -> None:
     """In `${…}` an apostrophe opens a text for bash, within double quotes too."""
     assert pairs("export A=\"${B:-it's} a' b}\" C=d\n") == [(1, "A", None), (1, "C", "d")]
@@ -211,10 +218,14 @@ def test_options_of_steps() -> None:
         ("export A=$(b\n", 1),
         ("a\nb\nexport A=`b\n", 3),
         ("export A=${b\n", 1),
+        ("x\nexport A=$'b\n", 2),
+        ("x\ncat <<EOF\nexport A=b\n", 2),
+        ("cat <<A <<B\nA\n", 1),
+        ("cat <<EOF", 1),
     ],
 )
 def test_what_never_ends_is_refused(text: str, line_no: int) -> None:
-    """A quote or bracket without its end is refused with its line."""
+    """A quote, bracket or here-document without its end is refused with its line."""
     with pytest.raises(ParseError) as caught:
         parse_shell(text, "job.sh")
     assert caught.value.line_no == line_no
