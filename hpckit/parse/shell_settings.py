@@ -59,19 +59,22 @@ def parse_shell(text: str, tool: str) -> Settings:
 
 
 def plain_assignment(word: Word) -> Pair | None:
-    """The variable that a word such as `A=b` sets, and its value; None for any other word.
+    """The variable that an argument such as `A=b` or `"A=b"` sets, and its value; else None.
 
     `${A:-b}` is `b`: what A is where nobody else has set it.
     """
-    match = _ASSIGNED.match(word.raw)
+    match = _ASSIGNED.match(word.text)
     if match is None:
         return None
     if match[2]:
         return Pair(match[1], None, word.line, is_longer=True)
-    fallback = _FALLBACK.fullmatch(word.raw, match.end())
-    if fallback and fallback["name"] == match[1]:
-        return Pair(match[1], fallback["value"].strip("\"'"), word.line)
-    return Pair(match[1], word.text[match.end() :] if word.is_plain else None, word.line)
+    value = word.text[match.end() :]
+    if word.is_plain:
+        return Pair(match[1], value, word.line)
+    fallback = _FALLBACK.fullmatch(value)
+    if fallback is None or fallback["name"] != match[1]:
+        return Pair(match[1], None, word.line)
+    return Pair(match[1], fallback["value"].strip("\"'"), word.line)
 
 
 @dataclass(slots=True)
@@ -154,7 +157,7 @@ class _Script:
         words = words[start:]
         if not words or words[0].raw in _LISTS:
             return
-        pairs, words = _leading(words)
+        pairs, words = _leading(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
                 self._plain(pair)
@@ -239,7 +242,7 @@ class _Script:
         while start < len(words) and words[start].text.startswith("-"):
             takes_value = words[start].text in ("-u", "--unset", "-C", "--chdir", "-S")
             start += 2 if takes_value else 1
-        pairs, words = _leading(words[start:])
+        pairs, words = _leading(words[start:], may_be_quoted=True)
         for pair in pairs:
             self._add(pair, SettingForm.PREFIX, self._end_line)
         self._inner(words)
@@ -285,11 +288,12 @@ def _flags(words: Sequence[Word]) -> str:
     return "".join(takewhile(lambda text: text.startswith("-"), (word.text for word in words)))
 
 
-def _leading(words: Sequence[Word]) -> tuple[list[Pair], Sequence[Word]]:
-    """The variables before a command, and the command."""
+def _leading(words: Sequence[Word], *, may_be_quoted: bool) -> tuple[list[Pair], Sequence[Word]]:
+    """The variables before a command, and the command; to the shell `"A=b"` is a command."""
     pairs: list[Pair] = []
     for at, word in enumerate(words):
-        pair = plain_assignment(word)
+        is_one = may_be_quoted or _ASSIGNED.match(word.raw)
+        pair = plain_assignment(word) if is_one else None
         if pair is None:
             return pairs, words[at:]
         pairs.append(pair)

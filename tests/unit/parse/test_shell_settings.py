@@ -33,6 +33,11 @@ def options(text: str) -> list[tuple[str, str, str | None, int]]:
     ("line", "expected"),
     [
         ("export A=b C=\"d e\" D='x y'", [("A", "b"), ("C", "d e"), ("D", "x y")]),
+        ("export \"A=b c\" 'D=$e'", [("A", "b c"), ("D", "$e")]),
+        ('export "A=${A:-b}" "C=$D"', [("A", "b"), ("C", None)]),
+        ('declare -x "A=b"', [("A", "b")]),
+        ('env "A=b" cmd', [("A", "b")]),
+        ('"A=b" cmd', []),
         ("A=b cmd", [("A", "b")]),
         ("A=1 B=2 srun a", [("A", "1"), ("B", "2")]),
         ("env -u X A=b cmd C=d", [("A", "b")]),
