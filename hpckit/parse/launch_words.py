@@ -15,9 +15,19 @@ from hpckit.parse.shell_words import Word
 
 STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
 MPI_LAUNCHERS: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
-CONTAINERS: Final = ("docker", "podman", "apptainer", "singularity")
+CONTAINERS: Final = ("docker", "podman", "podman-hpc", "nerdctl", "enroot", "shifter", "sarus")
+LISTING_CONTAINERS: Final = ("apptainer", "singularity")
+"""Those whose `--env` takes several variables with commas between them."""
+SHELLS: Final = ("bash", "sh", "zsh", "ksh", "dash")
+WRAPPERS: Final = (
+    "timeout", "nice", "ionice", "stdbuf", "numactl", "taskset", "setsid", "xargs", "sudo", "nsys",
+    "ncu", "rocprof", "rocprofv3", "strace", "unbuffer",
+)  # fmt: skip
+"""Programs that start another one behind options of their own."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
+_IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
 _SHORT_ALONE: Final = frozenset("lusvqOKkEbQXHWZ")
 _LONG_ALONE: Final = frozenset(
@@ -102,14 +112,47 @@ def mpi_pairs(words: Sequence[Word]) -> Iterator[Pair]:
             yield Pair(f"OMPI_MCA_{rest[0].text}", value, word.line)
 
 
-def container_pairs(words: Sequence[Word]) -> Iterator[Pair]:
-    """The variables in `-e A=b` and `--env=A=b`."""
+def container_pairs(words: Sequence[Word], *, is_list: bool = False) -> Iterator[Pair]:
+    """The variables in `-e A=b` and `--env=A=b`, and in `--env A=b,C=d` where that is a list."""
     for at, word in enumerate(words):
         if word.text in ("-e", "--env") and at + 1 < len(words):
-            yield from _pair(words[at + 1])
+            said = words[at + 1]
         elif word.text.startswith("--env="):
-            text = word.text.removeprefix("--env=")
-            yield from _pair(word._replace(text=text))
+            said = word._replace(text=word.text.removeprefix("--env="))
+        else:
+            continue
+        for part in said.text.split(",") if is_list else (said.text,):
+            yield from _pair(said._replace(text=part))
+
+
+def command_text(word: Word) -> str:
+    """The script that a word such as `"export A=b; cmd"` holds, with its lines as they stand."""
+    quote = word.raw[:1]
+    is_whole = len(word.raw) > 1 and word.raw.endswith(quote)
+    if is_whole and quote == "'" and word.raw.count("'") == 2:  # noqa: PLR2004
+        return word.text
+    inner = word.raw[1:-1]
+    if is_whole and quote == '"' and '"' not in _IN_QUOTES.sub("", inner):
+        return _IN_QUOTES.sub(r"\1", inner)
+    return word.text
+
+
+def shell_command(words: Sequence[Word]) -> Word | None:
+    """The script behind `-c` in the arguments of a shell; None where it reads another one."""
+    flags = (at for at, word in enumerate(words) if _COMMAND_FLAG.fullmatch(word.text))
+    rest = words[next(flags, len(words)) + 1 :]
+    return next((word for word in rest if not word.text.startswith("-")), None)
+
+
+def wrapped_script(words: Sequence[Word]) -> Word | None:
+    """The script in `sbatch --wrap=…`."""
+    for at, word in enumerate(words):
+        if word.text == "--wrap" and at + 1 < len(words):
+            return words[at + 1]
+        if word.text.startswith("--wrap="):
+            raw = word.raw.removeprefix("--wrap=")
+            return word._replace(text=word.text.removeprefix("--wrap="), raw=raw)
+    return None
 
 
 def _pair(word: Word) -> Iterator[Pair]:

@@ -8,34 +8,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Final
 
+from hpckit.errors import ParseError
 from hpckit.model.comm_lint import Assignment, LaunchOption, SettingForm, Settings, SettingsKind
 from hpckit.parse.launch_words import (
     CONTAINERS,
+    LISTING_CONTAINERS,
     MPI_LAUNCHERS,
+    SHELLS,
     STEP_LAUNCHERS,
+    WRAPPERS,
     Pair,
+    command_text,
     container_pairs,
     exported_pairs,
     launch_options,
     mpi_pairs,
+    shell_command,
+    wrapped_script,
 )
-from hpckit.parse.shell_words import Directive, Sign, Word, shell_words
+from hpckit.parse.shell_assignment import FALLBACK, leading_pairs, plain_assignment
+from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
-_FALLBACK: Final = re.compile(
-    r"\"?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*):?[-=](?P<value>[^$`\\{}]*)\}\"?", re.ASCII
-)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ESCAPED: Final = re.compile(r"\\([$`\\])")
 _DEEPEST: Final = 8
+_STARTED: Final = frozenset(
+    ("env", *STEP_LAUNCHERS, *MPI_LAUNCHERS, *CONTAINERS, *LISTING_CONTAINERS, *SHELLS)
+)
 _BRANCHES: Final = frozenset(
     ("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "{", "}")
 )
 _LISTS: Final = frozenset(("for", "case", "select", "function", "[[", "foreach", "switch"))
-_BEFORE: Final = frozenset(("!", "time", "exec", "nohup", "command", "builtin", "sudo"))
+_BEFORE: Final = frozenset(("!", "time", "-p", "exec", "nohup", "command", "builtin"))
 _QUIET: Final = frozenset(
     ("cd", "echo", "module", "ml", "set", "source", ".", "shopt", "ulimit", "umask", "mkdir", ":",
      "export", "declare", "typeset", "local", "readonly", "unset", "setenv", "unsetenv", "printf")
@@ -43,38 +51,13 @@ _QUIET: Final = frozenset(
 
 
 def parse_shell(text: str, tool: str) -> Settings:
-    """What a script sets. Raises ParseError for a quote or a bracket that is never closed."""
-    script = _Script()
-    words: list[Word] = []
-    for token in shell_words(text, tool):
-        if isinstance(token, Word):
-            words.append(token)
-        elif isinstance(token, Directive):
-            script.directive(token)
-        elif isinstance(token, Sign):
-            script.command(words, token.line)
-            words = []
-    script.command(words, words[-1].line if words else 0)
-    return script.settings()
+    """What a script sets, and the scripts in it that it gives to a shell or to sbatch.
 
-
-def plain_assignment(word: Word) -> Pair | None:
-    """The variable that an argument such as `A=b` or `"A=b"` sets, and its value; else None.
-
-    `${A:-b}` is `b`: what A is where nobody else has set it.
+    Raises ParseError for a quote, a bracket or a here-document that never ends.
     """
-    match = _ASSIGNED.match(word.text)
-    if match is None:
-        return None
-    if match[2]:
-        return Pair(match[1], None, word.line, is_longer=True)
-    value = word.text[match.end() :]
-    if word.is_plain:
-        return Pair(match[1], value, word.line)
-    fallback = _FALLBACK.fullmatch(value)
-    if fallback is None or fallback["name"] != match[1]:
-        return Pair(match[1], None, word.line)
-    return Pair(match[1], fallback["value"].strip("\"'"), word.line)
+    script = _Script(tool)
+    script.read(text)
+    return script.settings()
 
 
 @dataclass(slots=True)
@@ -93,7 +76,10 @@ class _Open:
 class _Script:
     """A script command by command: what stands, and what has been told to the launchers."""
 
-    def __init__(self) -> None:
+    def __init__(self, tool: str, level: int = 0) -> None:
+        self._tool = tool
+        self._level = level
+        self._reads_line: int | None = None
         self._found: list[_Open] = []
         self._standing: dict[str, _Open] = {}
         self._options: list[LaunchOption] = []
@@ -109,11 +95,30 @@ class _Script:
             **dict.fromkeys(STEP_LAUNCHERS, self._launch),
             **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
             **dict.fromkeys(CONTAINERS, self._container),
+            **dict.fromkeys(LISTING_CONTAINERS, self._listing_container),
+            **dict.fromkeys(SHELLS, self._shell),
+            **dict.fromkeys(WRAPPERS, self._wrapped),
+            "eval": self._eval,
             "setenv": self._setenv,
             "set": self._set,
             ":": self._colon,
             "env": self._env,
         }
+
+    def read(self, text: str, first_line: int = 1) -> None:
+        """Take in a script that begins on a line of the file. Raises ParseError."""
+        words: list[Word] = []
+        for token in shell_words(text, self._tool, first_line):
+            if isinstance(token, Word):
+                words.append(token)
+            elif isinstance(token, Directive):
+                self.directive(token)
+            elif isinstance(token, Document):
+                self._document(token)
+            else:
+                self.command(words, token.line)
+                words = []
+        self.command(words, words[-1].line if words else 0)
 
     def settings(self) -> Settings:
         """What was found, in the order of the lines."""
@@ -157,7 +162,7 @@ class _Script:
         words = words[start:]
         if not words or words[0].raw in _LISTS:
             return
-        pairs, words = _leading(words, may_be_quoted=False)
+        pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
                 self._plain(pair)
@@ -233,7 +238,7 @@ class _Script:
     def _colon(self, words: Sequence[Word]) -> None:
         """`: "${A:=b}"` sets A where it is not set."""
         for word in words:
-            match = _FALLBACK.fullmatch(word.raw)
+            match = FALLBACK.fullmatch(word.raw)
             if match and "=" in word.raw:
                 self._plain(Pair(match["name"], match["value"].strip("\"'"), word.line))
 
@@ -242,26 +247,89 @@ class _Script:
         while start < len(words) and words[start].text.startswith("-"):
             takes_value = words[start].text in ("-u", "--unset", "-C", "--chdir", "-S")
             start += 2 if takes_value else 1
-        pairs, words = _leading(words[start:], may_be_quoted=True)
+        pairs, words = leading_pairs(words[start:], may_be_quoted=True)
         for pair in pairs:
             self._add(pair, SettingForm.PREFIX, self._end_line)
         self._inner(words)
 
     def _launch(self, words: Sequence[Word]) -> None:
+        said = words
         options, words = launch_options("srun", words, self._end_line)
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
                 self._add(pair, SettingForm.OPTION, self._end_line)
+        script = wrapped_script(said)
+        if script is not None:
+            self._script(command_text(script), script.line, is_plain=script.is_plain)
+        if not words:
+            self._reads_line = self._end_line
         self._inner(words)
 
     def _mpi(self, words: Sequence[Word]) -> None:
         for pair in mpi_pairs(words):
             self._add(pair, SettingForm.OPTION, self._end_line)
+        self._wrapped(words)
 
-    def _container(self, words: Sequence[Word]) -> None:
-        for pair in container_pairs(words):
+    def _container(self, words: Sequence[Word], *, is_list: bool = False) -> None:
+        for pair in container_pairs(words, is_list=is_list):
             self._add(pair, SettingForm.OPTION, self._end_line)
+        self._wrapped(words)
+
+    def _listing_container(self, words: Sequence[Word]) -> None:
+        self._container(words, is_list=True)
+
+    def _wrapped(self, words: Sequence[Word]) -> None:
+        """The first program behind another one's options that says something of variables."""
+        for at, word in enumerate(words):
+            if word.text.rsplit("/", 1)[-1] in _STARTED:
+                self._inner(words[at:])
+                return
+
+    def _shell(self, words: Sequence[Word]) -> None:
+        """`bash -c SCRIPT`; without a file too it reads the here-document on its line."""
+        script = shell_command(words)
+        if script is not None:
+            self._script(command_text(script), script.line, is_plain=script.is_plain)
+        elif all(word.text.startswith("-") for word in words):
+            self._reads_line = self._end_line
+
+    def _eval(self, words: Sequence[Word]) -> None:
+        """What the shell reads as a line of its own; the variables stay."""
+        if len(words) > 1:
+            self._inner(words)
+            return
+        for word in words:
+            self._read_computed(command_text(word), word.line, is_plain=word.is_plain)
+
+    def _read_computed(self, text: str, first_line: int, *, is_plain: bool) -> None:
+        """A script that the shell may compute first: what never ends in it may end then."""
+        try:
+            self.read(text, first_line)
+        except ParseError:
+            if is_plain:
+                raise
+
+    def _document(self, document: Document) -> None:
+        if self._reads_line == document.line - 1:
+            text = document.text
+            if not document.is_plain:
+                text = _ESCAPED.sub(r"\1", text)
+            self._script(text, document.line, is_plain=document.is_plain)
+
+    def _script(self, text: str, first_line: int, *, is_plain: bool) -> None:
+        """A script inside this one, whose variables end with it."""
+        if self._level >= _DEEPEST:
+            return
+        inner = _Script(self._tool, self._level + 1)
+        inner._read_computed(text, first_line, is_plain=is_plain)
+        last_line = first_line + text.count("\n")
+        for one in inner._found:
+            one.until_line = last_line if one.until_line is None else one.until_line
+        self._found += inner._found
+        self._options += [
+            replace(one, until_line=one.until_line or last_line) for one in inner._options
+        ]
 
     def _add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
         before = self._standing.get(pair.name)
@@ -286,15 +354,3 @@ class _Script:
 def _flags(words: Sequence[Word]) -> str:
     """The options before the first argument of a builtin."""
     return "".join(takewhile(lambda text: text.startswith("-"), (word.text for word in words)))
-
-
-def _leading(words: Sequence[Word], *, may_be_quoted: bool) -> tuple[list[Pair], Sequence[Word]]:
-    """The variables before a command, and the command; to the shell `"A=b"` is a command."""
-    pairs: list[Pair] = []
-    for at, word in enumerate(words):
-        is_one = may_be_quoted or _ASSIGNED.match(word.raw)
-        pair = plain_assignment(word) if is_one else None
-        if pair is None:
-            return pairs, words[at:]
-        pairs.append(pair)
-    return pairs, ()

@@ -25,6 +25,7 @@ PIECES = st.lists(
             "${", "}", "((", "<<EOF\n", "EOF\n", "<<", "\\", "\\\n", "\n", "#", "#SBATCH --export=",
             "srun ", "--export ", "ALL,", "mpirun -x ", ";", "&", "|", ">", "{", "env ", " ", "\t",
             "[tune]\n", 'schema = "hpckit.job/1"\n', "\0", "\x1c", "\u00a0", "case x in a)", "!",
+            "bash -c '", 'eval "', "sbatch <<EOF\n", "timeout 1 ",
         ]
     )
 )  # fmt: skip
@@ -80,6 +81,7 @@ HOSTILE = (
     "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
     "((x ", "((x) ", "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ",
     "srun --gpu-bind=single:1 x; ", "srun --export=B=1 x\n",
+    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "mpirun ", "sbatch <<E\nA=1 x\nE\n",
     "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
 )  # fmt: skip
 

@@ -105,7 +105,25 @@ def test_assignments_of_a_line(line: str, expected: list[tuple[str, str | None]]
         ("mpiexec -genv A b -env C $D cmd", [("A", "b"), ("C", None)]),
         ("mpirun --mca btl ^openib cmd", [("OMPI_MCA_btl", "^openib")]),
         ("docker run -e A=b --env=C=d image", [("A", "b"), ("C", "d")]),
-        ("apptainer exec --env A=b image cmd", [("A", "b")]),
+        ("apptainer exec --env A=b,C=d image cmd", [("A", "b"), ("C", "d")]),
+        ("docker run -e A=b,C image cmd", [("A", "b,C")]),
+        ("srun shifter --env=A=b cmd", [("A", "b")]),
+        ("timeout 60 srun --export=ALL,A=b cmd", [("A", "b")]),
+        ("time -p A=b cmd", [("A", "b")]),
+        ("srun numactl -N 0 env A=b cmd", [("A", "b")]),
+        ("mpirun -np 8 -x A=b env C=d cmd", [("A", "b"), ("C", "d")]),
+        ("docker run image bash -c 'export A=b; cmd'", [("A", "b")]),
+        ("srun bash -lc 'A=b cmd'", [("A", "b")]),
+        ("bash -e -c 'A=b cmd' x", [("A", "b")]),
+        ("bash -c", []),
+        ("bash job.sh -c", []),
+        ('srun sh -c "export A=\\"b c\\" D=$E"', [("A", "b c"), ("D", None)]),
+        ("srun bash -c 'A='\"b\"' cmd'", [("A", "b")]),
+        ("sbatch -N 2 --wrap='export A=b; cmd'", [("A", "b")]),
+        ('sbatch --wrap "A=b cmd"', [("A", "b")]),
+        ("eval export A=b", [("A", "b")]),
+        ("eval 'export A=b'; cmd", [("A", "b")]),
+        ('eval "export A=b; $X \'c"', [("A", "b")]),
     ],
 )
 def test_what_launchers_set(line: str, expected: list[tuple[str, str | None]]) -> None:
@@ -140,6 +158,31 @@ def test_here_documents_are_no_settings() -> None:
     """The body of a here-document is text, and quotes in it open nothing."""
     text = "cat <<EOF >x\nexport A=b it's\nEOF\ncat <<-'END'\n\tA=c \"\n\tEND\nexport D=e\n"
     assert pairs(text) == [(7, "D", "e")]
+
+
+def test_a_here_document_that_a_shell_reads() -> None:
+    """The body is a script where a shell or sbatch reads it, with the lines that it stands on."""
+    job = "#!/bin/bash\n#SBATCH -N 2\nexport A=\\$B C=d\nEOF\nx\n"
+    assert pairs(f"sbatch <<EOF\n{job}") == [(4, "A", None), (4, "C", "d")]
+    assert ends(f"cat <<EOF | sbatch\n{job}") == [("A", 4, 5), ("C", 4, 5)]
+    assert options(f"sbatch <<EOF\n{job}") == [("sbatch", "nodes", "2", 3)]
+    assert pairs("srun -n 2 bash -s <<'E'\nA=b cmd\nE\n") == [(2, "A", "b")]
+    assert pairs("bash job.sh <<'E'\nA=b cmd\nE\n") == []
+
+
+def test_lines_of_a_script_in_quotes() -> None:
+    """A variable set in a script in quotes has the line that it stands on, and ends with it."""
+    text = 'srun bash -c "\nexport A=b \\\n  C=d\ncmd\nexport E=f\ncmd"\nexport G=h\n'
+    assert ends(text) == [("A", 2, 6), ("C", 3, 6), ("E", 5, 6), ("G", 7, None)]
+    assert ends("\neval '\nexport A=b'\ncmd\n") == [("A", 3, None)]
+
+
+def test_a_script_in_quotes_that_never_ends() -> None:
+    """What never ends in a script in quotes is refused, where the shell computes nothing in it."""
+    with pytest.raises(ParseError) as caught:
+        parse_shell("x\nsrun bash -c 'a\nexport A=\"b'\n", "job.sh")
+    assert caught.value.line_no == 3
+    assert pairs('bash -c "export A=1; cmd $X it\'s"\n') == [(1, "A", "1")]
 
 
 def test_a_here_document_in_a_substitution() -> None:
