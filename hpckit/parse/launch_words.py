@@ -29,12 +29,18 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
 _IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
-_SHORT_ALONE: Final = frozenset("lusvqOKkEbQXHWZ")
+_SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
 _LONG_ALONE: Final = frozenset(
     ("exclusive", "overlap", "unbuffered", "label", "exact", "kill-on-bad-exit", "no-kill", "pty",
      "verbose", "quiet", "multi-prog", "oversubscribe", "spread-job", "contiguous", "requeue",
      "no-requeue", "overcommit", "parsable", "test-only", "wait-for-children", "use-min-nodes",
-     "get-user-env", "propagate", "no-container-mount-home", "container-writable", "preserve-env")
+     "get-user-env", "propagate", "preserve-env", "hold", "immediate", "nice", "reboot", "whole",
+     "no-allocate", "disable-status", "quit-on-interrupt", "send-libs", "resv-ports", "stepmgr",
+     "external-launcher", "compress", "ignore-pbs", "no-shell", "bell", "no-bell", "help",
+     "version", "usage", "container-mount-home", "no-container-mount-home",
+     "container-remap-root", "no-container-remap-root", "container-entrypoint",
+     "no-container-entrypoint", "container-entrypoint-log", "container-writable",
+     "container-readonly")
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
@@ -57,7 +63,7 @@ def launch_options(
     """The options that bear on communication, and the command behind them."""
     found: list[LaunchOption] = []
     at = 0
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+    while at < len(words) and _is_option(words[at]):
         name, value, step = _option(words, at)
         if name in _KEPT:
             found.append(
@@ -73,16 +79,28 @@ def launch_options(
     return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
 
 
+def _is_option(word: Word) -> bool:
+    """Whether a word is an option, or may be several: `$OPTIONS`."""
+    may_be = not word.is_plain and word.raw.startswith(("$", '"$'))
+    return may_be or (word.text.startswith("-") and word.text != "--")
+
+
 def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
-    """One option's long name, its value, and how many words it takes."""
+    """One option's long name, its value, and how many words it takes.
+
+    `-W` takes seconds for srun, and nothing for sbatch.
+    """
     word = words[at]
+    if not word.text.startswith("-"):
+        return "", None, 1
     following = words[at + 1] if at + 1 < len(words) else None
     next_value = following.text if following is not None and following.is_plain else None
     if not word.text.startswith("--"):
         name = _SHORT.get(word.text[1:2], word.text[1:2])
         if word.text[2:]:
             return name, word.text[2:].removeprefix("=") if word.is_plain else None, 1
-        return (name, None, 1) if name in _SHORT_ALONE else (name, next_value, 2)
+        is_alone = name in _SHORT_ALONE or (name == "W" and not (next_value or "").isdigit())
+        return (name, None, 1) if is_alone else (name, next_value, 2)
     name, equals, value = word.text[2:].partition("=")
     if equals:
         return name, value if word.is_plain else None, 1

@@ -35,6 +35,7 @@ from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
+_DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
     ("env", *STEP_LAUNCHERS, *MPI_LAUNCHERS, *CONTAINERS, *LISTING_CONTAINERS, *SHELLS)
@@ -84,6 +85,7 @@ class _Script:
         self._standing: dict[str, _Open] = {}
         self._options: list[LaunchOption] = []
         self._step = 0
+        self._has_begun = False
         self._exports_all = False
         self._exported: set[str] = set()
         self._end_line = 0
@@ -138,14 +140,20 @@ class _Script:
         )
 
     def directive(self, directive: Directive) -> None:
-        """An `#SBATCH` line; Slurm reads those before the first command."""
-        if self._step:
+        """An `#SBATCH` line; Slurm reads those before the first command, whatever that is."""
+        if self._has_begun:
             return
-        words = [
-            Word(part.strip("'\""), part, directive.line, is_plain=True)
-            for part in directive.text.split(" #", 1)[0].split()
+        words: Sequence[Word] = [
+            Word(re.sub("['\"]", "", part), part, directive.line, is_plain=True)
+            for part in takewhile(
+                lambda part: not part.startswith("#"), _DIRECTIVE_WORD.findall(directive.text)
+            )
         ]
-        options, _ = launch_options("sbatch", words, None)
+        options: list[LaunchOption] = []
+        while words:
+            found, words = launch_options("sbatch", words, None)
+            options += found
+            words = words[1:]
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
@@ -155,6 +163,7 @@ class _Script:
         """One simple command with the variables before it."""
         self._end_line = end_line
         self._depth = 0
+        self._has_begun = self._has_begun or bool(words)
         start = 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
             self._step += words[start].raw in _BRANCHES

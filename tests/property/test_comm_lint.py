@@ -81,7 +81,8 @@ HOSTILE = (
     "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
     "((x ", "((x) ", "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ",
     "srun --gpu-bind=single:1 x; ", "srun --export=B=1 x\n",
-    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "mpirun ", "sbatch <<E\nA=1 x\nE\n",
+    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "#SBATCH '\" ", "srun $A ",
+    "mpirun ", "sbatch <<E\nA=1 x\nE\n",
     "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
 )  # fmt: skip
 

@@ -109,6 +109,11 @@ def test_assignments_of_a_line(line: str, expected: list[tuple[str, str | None]]
         ("docker run -e A=b,C image cmd", [("A", "b,C")]),
         ("srun shifter --env=A=b cmd", [("A", "b")]),
         ("timeout 60 srun --export=ALL,A=b cmd", [("A", "b")]),
+        ("srun -q debug -W 30 --export=ALL,A=b cmd", [("A", "b")]),
+        ("sbatch -W --export=ALL,A=b job.sh", [("A", "b")]),
+        ("srun --no-container-remap-root --container-mount-home env A=b cmd", [("A", "b")]),
+        ('srun $OPTS "${MORE[@]}" --export=ALL,A=b cmd', [("A", "b")]),
+        ('srun "${MORE[@]}" env A=b cmd', [("A", "b")]),
         ("time -p A=b cmd", [("A", "b")]),
         ("srun numactl -N 0 env A=b cmd", [("A", "b")]),
         ("mpirun -np 8 -x A=b env C=d cmd", [("A", "b"), ("C", "d")]),
@@ -246,6 +251,19 @@ def test_options_of_directives() -> None:
         ("sbatch", "export", "ALL,A=b", 3),
     ]
     assert pairs(text) == [(3, "A", "b")]
+
+
+def test_quotes_in_directives() -> None:
+    """A directive may have blanks and a # in quotes, and says more behind them."""
+    text = '#SBATCH --comment="a # b" -q long stray --nodes="2" # --ntasks=4\n'
+    assert options(text) == [("sbatch", "nodes", "2", 1)]
+    assert options("#SBATCH --comment=it's --nodes=2\n") == [("sbatch", "nodes", "2", 1)]
+
+
+def test_directives_behind_a_command() -> None:
+    """A directive behind any line of the script is a comment to Slurm."""
+    assert options("cd /x\n#SBATCH --nodes=2\n") == []
+    assert pairs("export A=1\n#SBATCH --export=ALL,B=2\n") == [(1, "A", "1")]
 
 
 def test_options_of_steps() -> None:
