@@ -43,7 +43,7 @@ _STARTED: Final = frozenset(
 _BRANCHES: Final = frozenset(
     ("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "{", "}")
 )
-_LISTS: Final = frozenset(("for", "case", "select", "function", "[[", "foreach", "switch"))
+_LISTS: Final = frozenset(("for", "case", "select", "[[", "foreach", "switch"))
 _BEFORE: Final = frozenset(("!", "time", "-p", "exec", "nohup", "command", "builtin"))
 _QUIET: Final = frozenset(
     ("cd", "echo", "module", "ml", "set", "source", ".", "shopt", "ulimit", "umask", "mkdir", ":",
@@ -86,6 +86,7 @@ class _Script:
         self._options: list[LaunchOption] = []
         self._step = 0
         self._has_begun = False
+        self._never_run = 0
         self._exports_all = False
         self._exported: set[str] = set()
         self._end_line = 0
@@ -164,12 +165,15 @@ class _Script:
         self._end_line = end_line
         self._depth = 0
         self._has_begun = self._has_begun or bool(words)
-        start = 0
+        if self._is_never_run(words):
+            return
+        start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
             self._step += words[start].raw in _BRANCHES
             start += 1
         words = words[start:]
         if not words or words[0].raw in _LISTS:
+            self._step += bool(words)
             return
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
@@ -179,6 +183,19 @@ class _Script:
         for pair in pairs:
             self._add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
+
+    def _is_never_run(self, words: Sequence[Word]) -> bool:
+        """Whether a command stands under `if false`, up to its `else` or `fi`."""
+        heads = [word.raw for word in takewhile(lambda word: word.raw in _BRANCHES, words)]
+        if not self._never_run:
+            is_false = heads[-1:] == ["if"] and len(words) > len(heads)
+            self._never_run = int(is_false and words[len(heads)].raw == "false")
+            return bool(self._never_run)
+        if self._never_run == 1 and heads[:1] in (["else"], ["elif"]):
+            self._never_run = 0
+            return False
+        self._never_run += heads.count("if") - heads.count("fi")
+        return True
 
     def _run(self, words: Sequence[Word]) -> None:
         """A command without what stands before it."""

@@ -76,6 +76,8 @@ def options(text: str) -> list[tuple[str, str, str | None, int]]:
         ("for A in B=1 C=2; do :; done", []),
         ("[[ $A == b ]] && export C=d", [("C", "d")]),
         ("(export A=b; cmd)", [("A", "b")]),
+        ("function f { export A=b; }", [("A", "b")]),
+        ("function f() { export A=b; }", [("A", "b")]),
         ("export A=b >log 2>&1", [("A", "b")]),
         ("export A= B=c", [("A", ""), ("B", "c")]),
         ("cmd <<< A=b", []),
@@ -232,6 +234,23 @@ def test_branches_keep_both_values() -> None:
     """Of a variable that each branch sets, both values may hold."""
     text = "if a; then\nexport A=1\nelse\nexport A=2\nfi\n"
     assert pairs(text) == [(2, "A", "1"), (4, "A", "2")]
+
+
+@pytest.mark.parametrize("head", ["[[ $X ]] &&", "((X)) &&", "case $X in a)", "true ||"])
+def test_a_condition_keeps_both_values(head: str) -> None:
+    """Of a variable that is set anew under a condition alone, both values may hold."""
+    assert pairs(f"export A=1\n{head} export A=2\n") == [(1, "A", "1"), (2, "A", "2")]
+
+
+def test_what_is_never_run() -> None:
+    """What stands under `if false` sets nothing, and its `else` does."""
+    text = (
+        "if false; then\nexport A=1\nif x; then export B=1; fi\nelse\nexport C=1\nfi\nexport D=1\n"
+    )
+    assert pairs(text) == [(5, "C", "1"), (7, "D", "1")]
+    assert pairs("if true; then if false; then\nexport A=1; fi; fi\nexport B=1\n") == [
+        (3, "B", "1")
+    ]
 
 
 def test_a_longer_value_is_not_known() -> None:
