@@ -52,7 +52,7 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
     """Exports of the script that an `--export` without ALL keeps from the ranks."""
     if one.program != "srun" or one.value is None or one.value.upper() == "NIL":
         return None
-    parts = one.value.split(",")
+    parts = [part for part in one.value.split(",") if part.upper() != "NONE"]
     if "ALL" in (part.upper() for part in parts):
         return None
     passed = {part.partition("=")[0] for part in parts}
@@ -63,7 +63,13 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
         and name not in passed
         and any(other.form in _SEEN_BELOW for other in scene.beside(one, name))
     )
-    return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else "")) if lost else None  # noqa: PLR2004
+    do = ",".join(("--export=ALL", *parts))
+    return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else ""), do) if lost else None  # noqa: PLR2004
+
+
+def _set_twice(one: Setting, _: Scene) -> Seen | None:
+    lost = one.instead_of
+    return Seen(f"{one.name}={lost.value} on line {lost.line}") if lost else None
 
 
 def _cut_list(one: Setting, _: Scene) -> Seen | None:
@@ -125,7 +131,14 @@ LAUNCH_RULES: Final = (
     LintRule(
         rule="export-without-all", names=("--export",), severity=Severity.ERROR,
         test=_lost_exports, because="without ALL the ranks do not get {seen}",
-        fix="--export=ALL,{value}", source="srun(1), --export",
+        fix="{do}", source="srun(1), --export",
+    ),
+    LintRule(
+        rule="set-twice",
+        names=(*_COMM, "GLOO_*", "TP_*", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*", "MASTER_*"),
+        severity=Severity.WARNING, test=_set_twice,
+        because="set to {value} here, so {seen} never counts",
+        fix="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
     ),
     LintRule(
         rule="export-comma", names=("--export",), severity=Severity.ERROR, test=_cut_list,

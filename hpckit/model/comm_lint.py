@@ -38,11 +38,20 @@ class SettingForm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostValue:
+    """A value that a file gives a variable, on which line, and that never counts."""
+
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One variable that a file sets, on which line (from 1).
 
     `value` is None where the shell computes it. `until_line` is the last line on which it stands:
-    that of its command, or where it is unset or set anew; None to the end.
+    that of its command, or where it is unset or set anew; None to the end. `instead_of` is another
+    value that the file gives it in vain: no command, or no reader, ever sees that one.
     """
 
     name: str
@@ -50,6 +59,7 @@ class Assignment:
     line: int
     form: SettingForm
     until_line: int | None = None
+    instead_of: LostValue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,12 @@ Source: NCCL's src/misc/param.cc for nccl.conf: a line is a name, `=`, and the v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from hpckit.errors import ParseError
-from hpckit.model.comm_lint import Assignment, SettingForm, Settings, SettingsKind
+from hpckit.model.comm_lint import Assignment, LostValue, SettingForm, Settings, SettingsKind
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.settings_job import parse_job_settings
 from hpckit.parse.shell_settings import parse_shell
@@ -87,17 +88,25 @@ def _kind(text: str, name: str) -> SettingsKind:
     return SettingsKind.SCRIPT
 
 
-def _conf(text: str) -> Iterator[Assignment]:
+def _conf(text: str) -> Iterable[Assignment]:
     """The lines of an nccl.conf as NCCL reads them: quotes and blanks are part of what they say.
 
-    Of a name that stands twice the first counts (setenv without overwriting).
+    Of a name that stands twice the first counts (setenv without overwriting). A line without `=`
+    sets nothing: it is a name without a value here.
     """
-    seen: set[str] = set()
+    found: dict[tuple[str, int | None], Assignment] = {}
     for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
         name, equals, value = line.partition("=")
-        if equals and not line.startswith("#") and name not in seen:
-            seen.add(name)
-            yield Assignment(name=name, value=value, line=line_no, form=SettingForm.CONF)
+        one = Assignment(
+            name=name, value=value if equals else None, line=line_no, form=SettingForm.CONF
+        )
+        key = (name, None if equals else line_no)
+        first = found.setdefault(key, one)
+        if first.value != value and equals:
+            found[key] = replace(first, instead_of=LostValue(value=value, line=line_no))
+    return found.values()
 
 
 def _environment(lines: list[str]) -> Iterator[Assignment]:

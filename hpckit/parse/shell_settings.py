@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Final
 
 from hpckit.errors import ParseError
-from hpckit.model.comm_lint import Assignment, LaunchOption, SettingForm, Settings, SettingsKind
+from hpckit.model.comm_lint import LaunchOption, SettingForm, Settings, SettingsKind
 from hpckit.parse.launch_words import (
     CONTAINERS,
     LISTING_CONTAINERS,
@@ -30,7 +30,7 @@ from hpckit.parse.launch_words import (
     shell_command,
     wrapped_script,
 )
-from hpckit.parse.shell_assignment import FALLBACK, leading_pairs, plain_assignment
+from hpckit.parse.shell_assignment import FALLBACK, OpenAssignment, leading_pairs, plain_assignment
 from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -61,19 +61,6 @@ def parse_shell(text: str, tool: str) -> Settings:
     return script.settings()
 
 
-@dataclass(slots=True)
-class _Open:
-    """An assignment whose end is not known yet; `step` is how many commands came before it."""
-
-    name: str
-    value: str | None
-    line: int
-    form: SettingForm
-    step: int
-    until_line: int | None = None
-    is_gone: bool = False
-
-
 class _Script:
     """A script command by command: what stands, and what has been told to the launchers."""
 
@@ -81,8 +68,8 @@ class _Script:
         self._tool = tool
         self._level = level
         self._reads_line: int | None = None
-        self._found: list[_Open] = []
-        self._standing: dict[str, _Open] = {}
+        self._found: list[OpenAssignment] = []
+        self._standing: dict[str, OpenAssignment] = {}
         self._options: list[LaunchOption] = []
         self._step = 0
         self._has_begun = False
@@ -126,13 +113,7 @@ class _Script:
     def settings(self) -> Settings:
         """What was found, in the order of the lines."""
         assignments = tuple(
-            Assignment(
-                name=one.name,
-                value=one.value,
-                line=one.line,
-                form=one.form,
-                until_line=one.until_line,
-            )
+            one.assignment
             for one in sorted(self._found, key=lambda one: one.line)
             if not one.is_gone
         )
@@ -362,10 +343,11 @@ class _Script:
         value = pair.value
         if pair.is_longer:
             value = None
-        opened = _Open(pair.name, value, pair.line, form, self._step, until_line)
+        opened = OpenAssignment(pair.name, value, pair.line, form, self._step, until_line)
         if until_line is None:
             if before is not None:
                 self._end(pair.name, pair.line)
+                opened.instead_of = before.lost_to(value)
             self._standing[pair.name] = opened
         self._found.append(opened)
 

@@ -118,6 +118,8 @@ NCCL_CASES: Final = (
     Case(rule="conf-quotes", name=CONF, fires="NCCL_IB_SL='1'\n", misses="NCCL_IB_SL=1\n"),
     Case(rule="conf-name", name=CONF, fires="export NCCL_IB_SL=1\n", misses="NCCL_IB_SL=1\n"),
     Case(rule="conf-name", name=CONF, fires="NCCL_IB_SL =1\n", misses="#NCCL_IB_SL =1\n"),
+    Case(rule="conf-name", name=CONF, fires=" NCCL_IB_SL=1\n", misses="NCCL_IB_SL 1\n # a=b\n"),
+    Case(rule="conf-no-value", name=CONF, fires="NCCL_IB_SL 1\n", misses="NCCL_IB_SL=\n # note\n"),
 )  # fmt: skip
 
 TRANSPORT_CASES: Final = (
@@ -235,6 +237,11 @@ LAUNCH_CASES: Final = (
            "export NCCL_DEBUG=WARN\nsrun --export=ALL,A=1 a\n"),
     script("export-without-all", "export NCCL_DEBUG=WARN\nsrun --export=NONE a\n",
            "export NCCL_DEBUG=WARN\nsrun --export=NCCL_DEBUG,PATH a\n"),
+    script("set-twice", "export NCCL_NET=IB\nexport NCCL_NET=Socket\nsrun a\n",
+           "export NCCL_NET=IB\nsrun a\nexport NCCL_NET=Socket\nsrun a\n"),
+    script("set-twice", "export UCX_TLS=rc UCX_TLS=all\n", "export UCX_TLS=all UCX_TLS=all\n"),
+    Case(rule="set-twice", name=CONF, fires="NCCL_NET=IB\nNCCL_NET=Socket\n",
+         misses="NCCL_NET=IB\nNCCL_NET=IB\n"),
     script("export-comma", "srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_2 a\n",
            "srun --export=ALL,NCCL_IB_HCA=mlx5_0,PATH a\n"),
     script("not-exported", "NCCL_IB_TC=41\nsrun a\n", "NCCL_IB_TC=41\nexport NCCL_IB_TC\nsrun a\n"),

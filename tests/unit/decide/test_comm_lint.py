@@ -201,6 +201,29 @@ def test_the_exact_list_is_offered() -> None:
     assert found.fix == "NCCL_IB_HCA=^=mlx5_1"
 
 
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("NONE", "--export=ALL"),
+        ("A=1,PATH", "--export=ALL,A=1,PATH"),
+        ("NONE,A=1", "--export=ALL,A=1"),
+    ],
+)
+def test_the_whole_export_is_offered(option: str, fix: str) -> None:
+    """The fix of an export without ALL is one that srun takes as it is meant."""
+    found = lint(f"export NCCL_NET=x\nsrun --export={option} a\n")
+    assert [one.fix for one in found if one.rule == "export-without-all"] == [fix]
+
+
+def test_the_value_that_never_counts_is_named() -> None:
+    """Of two values the finding stands at the one that counts, and names the other's line."""
+    (found,) = lint("export NCCL_SOCKET_IFNAME=ens\nexport NCCL_SOCKET_IFNAME=eno\nsrun a\n")
+    assert (found.line, found.rule) == (2, "set-twice")
+    assert "NCCL_SOCKET_IFNAME=ens on line 1 never counts" in found.because
+    (found,) = lint("NCCL_SOCKET_IFNAME=ens\nNCCL_SOCKET_IFNAME=eno\n", "nccl.conf")
+    assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
+
+
 def test_a_level_number_is_translated() -> None:
     """The fix of an old level is the word for it."""
     (found,) = lint("export NCCL_NET_GDR_LEVEL=3\n")

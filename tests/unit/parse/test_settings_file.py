@@ -112,6 +112,7 @@ def test_a_conf_is_no_shell() -> None:
     assert pairs(text, "nccl.conf") == [
         (2, "export NCCL_B", '"2"', SettingForm.CONF),
         (3, "NCCL_IB_HCA", "=mlx5_0", SettingForm.CONF),
+        (4, "word", None, SettingForm.CONF),
     ]
 
 

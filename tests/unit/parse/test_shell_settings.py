@@ -153,6 +153,16 @@ def test_forms_of_setting() -> None:
     ]
 
 
+def test_variables_for_a_container() -> None:
+    """What is exported for apptainer alone is a variable inside it, and none outside."""
+    text = "export APPTAINERENV_A=1\nexport SINGULARITYENV_B=2\nSINGULARITYENV_C=3\n"
+    assert forms(text) == [
+        ("A", SettingForm.OPTION),
+        ("B", SettingForm.OPTION),
+        ("C", SettingForm.SHELL),
+    ]
+
+
 def test_an_export_of_a_name() -> None:
     """A variable that is exported after it is set is an export, on the line that sets it."""
     assert forms("A=1\nexport A\n") == [("A", SettingForm.EXPORT)]
