@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Final
 
 from hpckit.errors import ParseError
@@ -35,6 +35,7 @@ from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
+_ARRAY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=\(", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
@@ -156,6 +157,8 @@ class _Script:
         if not words or words[0].raw in _LISTS:
             self._step += bool(words)
             return
+        for word in filter(lambda word: _ARRAY.match(word.raw), words):
+            self._array(word)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
@@ -202,6 +205,22 @@ class _Script:
         is_seen = self._exports_all or pair.name in self._exported
         is_seen = is_seen or (before is not None and before.form is SettingForm.EXPORT)
         self._add(pair, SettingForm.EXPORT if is_seen else SettingForm.SHELL, None)
+
+    def _array(self, word: Word) -> None:
+        """Options kept for a launcher: `ARGS=(-x A=b)`; to which one they go is not known."""
+        inner = word.raw.partition("=(")[2].removesuffix(")")
+        tokens = shell_words(inner, self._tool, word.line)
+        words = [token for token in tokens if isinstance(token, Word)]
+        options = [
+            LaunchOption(program="srun", name="export", value=said.text[9:], line=said.line)
+            for said in words
+            if said.text.startswith("--export=") and said.is_plain
+        ]
+        exported = chain.from_iterable(map(exported_pairs, options))
+        for pair in (*exported, *mpi_pairs(words), *container_pairs(words)):
+            self._found.append(
+                OpenAssignment(pair.name, pair.value, pair.line, SettingForm.OPTION, self._step)
+            )
 
     def _export(self, words: Sequence[Word]) -> None:
         if "n" in _flags(words):

@@ -163,6 +163,18 @@ def test_variables_for_a_container() -> None:
     ]
 
 
+def test_options_in_an_array() -> None:
+    """Options that an array keeps for a launcher set variables, each on its line."""
+    text = 'ARGS=(\n  -x A=1 # b\n  --mca btl "^openib"\n)\nmpirun "${ARGS[@]}" cmd\n'
+    assert pairs(text)[1:] == [(2, "A", "1"), (3, "OMPI_MCA_btl", "^openib")]
+    assert pairs("declare -a ARGS=(--export=ALL,B=2 -e C=$D)\n") == [
+        (1, "B", "2"),
+        (1, "C", None),
+        (1, "ARGS", None),
+    ]
+    assert pairs("a $(b=(c) 'd=(e')\n") == []
+
+
 def test_an_export_of_a_name() -> None:
     """A variable that is exported after it is set is an export, on the line that sets it."""
     assert forms("A=1\nexport A\n") == [("A", SettingForm.EXPORT)]
