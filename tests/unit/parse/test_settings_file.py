@@ -84,6 +84,21 @@ def test_options_of_a_job_file() -> None:
     ]
 
 
+def test_the_command_of_a_job_file() -> None:
+    """What the command itself sets is told, with the line that it stands on."""
+    text = (
+        'schema = "hpckit.job/1"\ncommand = ["env", "A=$B", "bash", "-c", """\nexport C=d\n'
+        'E=f python train.py"""]\n[tune]\nenv = { G = 1, H = true }\n'
+    )
+    assert pairs(text.encode(), "x.toml") == [
+        (2, "A", "$B", SettingForm.PREFIX),
+        (3, "C", "d", SettingForm.EXPORT),
+        (4, "E", "f", SettingForm.PREFIX),
+        (6, "G", "1", SettingForm.JOB),
+        (6, "H", "true", SettingForm.JOB),
+    ]
+
+
 def test_stages_of_a_job_file() -> None:
     """Each stage of a chain sets its own variables."""
     text = (
