@@ -135,7 +135,8 @@ LAUNCH_RULES: Final = (
     ),
     LintRule(
         rule="set-twice",
-        names=(*_COMM, "GLOO_*", "TP_*", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*", "MASTER_*"),
+        names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
+               "MASTER_ADDR", "MASTER_PORT"),
         severity=Severity.WARNING, test=_set_twice,
         because="set to {value} here, so {seen} never counts",
         fix="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",

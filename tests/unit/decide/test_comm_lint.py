@@ -220,6 +220,7 @@ def test_the_value_that_never_counts_is_named() -> None:
     (found,) = lint("export NCCL_SOCKET_IFNAME=ens\nexport NCCL_SOCKET_IFNAME=eno\nsrun a\n")
     assert (found.line, found.rule) == (2, "set-twice")
     assert "NCCL_SOCKET_IFNAME=ens on line 1 never counts" in found.because
+    assert lint("export TP_COMM_OVERLAP=1\nexport TP_COMM_OVERLAP=0\nsrun a\n") == ()
     (found,) = lint("NCCL_SOCKET_IFNAME=ens\nNCCL_SOCKET_IFNAME=eno\n", "nccl.conf")
     assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
 
