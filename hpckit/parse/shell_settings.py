@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise, takewhile
 from typing import Final
@@ -35,7 +36,7 @@ from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
-_ARRAY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=\(", re.ASCII)
+_OPTIONS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
@@ -157,8 +158,8 @@ class _Script:
         if not words or words[0].raw in _LISTS:
             self._step += bool(words)
             return
-        for word in filter(lambda word: _ARRAY.match(word.raw), words):
-            self._array(word)
+        for word in filter(lambda word: _OPTIONS.match(word.raw), words):
+            self._kept_options(word)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
@@ -206,11 +207,18 @@ class _Script:
         is_seen = is_seen or (before is not None and before.form is SettingForm.EXPORT)
         self._add(pair, SettingForm.EXPORT if is_seen else SettingForm.SHELL, None)
 
-    def _array(self, word: Word) -> None:
-        """Options kept for a launcher: `ARGS=(-x A=b)`; to which one they go is not known."""
-        inner = word.raw.partition("=(")[2].removesuffix(")")
-        tokens = shell_words(inner, self._tool, word.line)
-        words = [token for token in tokens if isinstance(token, Word)]
+    def _kept_options(self, word: Word) -> None:
+        """Options kept for a launcher, `ARGS=(-x A=b)` or `ARGS="-x A=b"`; for which is not known.
+
+        Of a text in quotes only what bash would find in it as words is looked at.
+        """
+        raw = word.raw.partition("=")[2]
+        kept = Word(word.text.partition("=")[2], raw, word.line, is_plain=word.is_plain)
+        inner = raw[1:].removesuffix(")") if raw.startswith("(") else command_text(kept)
+        words: list[Word] = []
+        with suppress(ParseError):
+            tokens = shell_words(inner, self._tool, word.line)
+            words.extend(token for token in tokens if isinstance(token, Word))
         options = [
             LaunchOption(program="srun", name="export", value=said.text[9:], line=said.line)
             for said in words

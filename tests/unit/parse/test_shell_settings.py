@@ -175,6 +175,13 @@ def test_options_in_an_array() -> None:
     assert pairs("a $(b=(c) 'd=(e')\n") == []
 
 
+def test_options_in_a_text() -> None:
+    """Options that a text keeps for a launcher set variables too."""
+    text = "ARGS=\" -x A=1 \\\n  --export=ALL,B=$C\"\nARGS+=' -x D=2'\nLIBS='-L it\"s'\nE='A=1'\n"
+    found = [one for one in pairs(text) if one[1] not in ("ARGS", "LIBS", "E")]
+    assert found == [(1, "A", "1"), (3, "D", "2")]
+
+
 def test_an_export_of_a_name() -> None:
     """A variable that is exported after it is set is an export, on the line that sets it."""
     assert forms("A=1\nexport A\n") == [("A", SettingForm.EXPORT)]
