@@ -134,6 +134,13 @@ LAUNCH_RULES: Final = (
         fix="{do}", source="srun(1), --export",
     ),
     LintRule(
+        rule="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
+        because="no launcher gets this option: its command ended on a line before, at a comment or"
+        " at a backslash with a blank behind it",
+        fix="end the lines before in a backslash alone, and take comments out of the command",
+        source="bash(1), QUOTING",
+    ),
+    LintRule(
         rule="set-twice",
         names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
                "MASTER_ADDR", "MASTER_PORT"),

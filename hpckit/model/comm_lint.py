@@ -25,13 +25,15 @@ class SettingForm(StrEnum):
     """How a variable is set.
 
     SHELL is `A=b` alone: a variable of the shell, which no program sees until it is exported.
-    OPTION is one of a launcher's, such as `srun --export=ALL,A=b` or `mpirun -x A=b`.
+    OPTION is one of a launcher's, such as `srun --export=ALL,A=b` or `mpirun -x A=b`, and CUT one
+    on a line of its own, which no launcher gets.
     """
 
     EXPORT = "export"
     SHELL = "shell"
     PREFIX = "prefix"
     OPTION = "option"
+    CUT = "cut off"
     JOB = "job file"
     CONF = "nccl.conf"
     ENV = "env"

@@ -173,6 +173,18 @@ def wrapped_script(words: Sequence[Word]) -> Word | None:
     return None
 
 
+def any_pairs(words: Sequence[Word]) -> Iterator[Pair]:
+    """The variables in options of whichever launcher: `--export=ALL,A=b`, `-x A=b`, `--env A=b`."""
+    for word in words:
+        if word.text.startswith("--export=") and word.is_plain:
+            value = word.text.removeprefix("--export=")
+            yield from exported_pairs(
+                LaunchOption(program="srun", name="export", value=value, line=word.line)
+            )
+    yield from mpi_pairs(words)
+    yield from container_pairs(words)
+
+
 def _pair(word: Word) -> Iterator[Pair]:
     name, equals, value = word.text.partition("=")
     if equals and _NAME.fullmatch(name):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, pairwise, takewhile
+from itertools import pairwise, takewhile
 from typing import Final
 
 from hpckit.errors import ParseError
@@ -23,6 +23,7 @@ from hpckit.parse.launch_words import (
     STEP_LAUNCHERS,
     WRAPPERS,
     Pair,
+    any_pairs,
     command_text,
     container_pairs,
     exported_pairs,
@@ -189,6 +190,9 @@ class _Script:
         handler = self._handlers.get(program)
         if handler is not None:
             handler(words[1:])
+        elif first.startswith("-"):
+            for pair in any_pairs(words):
+                self._add(pair, SettingForm.CUT, self._end_line)
         self._step += program not in _QUIET
 
     def _inner(self, words: Sequence[Word]) -> None:
@@ -219,16 +223,10 @@ class _Script:
         with suppress(ParseError):
             tokens = shell_words(inner, self._tool, word.line)
             words.extend(token for token in tokens if isinstance(token, Word))
-        options = [
-            LaunchOption(program="srun", name="export", value=said.text[9:], line=said.line)
-            for said in words
-            if said.text.startswith("--export=") and said.is_plain
+        self._found += [
+            OpenAssignment(pair.name, pair.value, pair.line, SettingForm.OPTION, self._step)
+            for pair in any_pairs(words)
         ]
-        exported = chain.from_iterable(map(exported_pairs, options))
-        for pair in (*exported, *mpi_pairs(words), *container_pairs(words)):
-            self._found.append(
-                OpenAssignment(pair.name, pair.value, pair.line, SettingForm.OPTION, self._step)
-            )
 
     def _export(self, words: Sequence[Word]) -> None:
         if "n" in _flags(words):
