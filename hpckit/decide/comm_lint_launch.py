@@ -41,11 +41,15 @@ _LISTS: Final = frozenset(
 
 
 def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
-    """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound."""
+    """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound.
+
+    As many tasks as nodes are one a node, as torchrun is started.
+    """
     bound = [other.value for other in scene.beside(one, "--gpu-bind") if other is not one]
-    tasks = [*scene.beside(one, "--ntasks-per-node"), *scene.beside(one, "--ntasks")]
-    is_free = "none" in bound or any(other.value == "1" for other in tasks)
-    return None if is_free else Seen()
+    each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
+    total = {other.value for other in scene.beside(one, "--ntasks")}
+    is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
+    return None if is_alone or "none" in bound else Seen()
 
 
 def _lost_exports(one: Setting, scene: Scene) -> Seen | None:

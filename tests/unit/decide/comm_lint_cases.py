@@ -228,6 +228,8 @@ EFA_CASES: Final = (
 LAUNCH_CASES: Final = (
     script("gpus-per-task", "#SBATCH --gpus-per-task=1\nsrun a\n",
            "#SBATCH --gpus-per-task=1 --ntasks-per-node=1\nsrun a\n"),
+    script("gpus-per-task", "#SBATCH -N 4 -n 32 --gpus-per-task=1\nsrun a\n",
+           "#SBATCH -N 4 -n 4 --gpus-per-task=8\nsrun torchrun a\n"),
     script("gpus-per-task", "srun --gpus-per-task=1 a\n",
            "srun --gpus-per-task=1 --gpu-bind=none a\n"),
     script("gpus-per-task", "srun --ntasks-per-gpu 1 a\n", "srun --gpus-per-node 1 a\n"),
