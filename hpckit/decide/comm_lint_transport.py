@@ -115,7 +115,7 @@ TRANSPORT_RULES: Final = (
     ),
     LintRule(
         rule="mnnvl-without-cumem", names=("NCCL_MNNVL_ENABLE",), severity=Severity.ERROR,
-        value=_ON, beside=("NCCL_CUMEM_ENABLE", _OFF),
+        value="0*1", beside=("NCCL_CUMEM_ENABLE", _OFF),
         because="multi-node NVLink needs cuMem, which {other} turns off",
         fix="leave NCCL_CUMEM_ENABLE out", source="NCCL src/mnnvl.cc",
     ),

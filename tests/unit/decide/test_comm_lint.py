@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -77,12 +78,14 @@ def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     return [one.rule for one in found]
 
 
-def missed(case: Case) -> list[str]:
+def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     """The rules that speak in its near miss."""
+    name = case.name if case.miss_name is None else case.miss_name
     nccl = case.nccl if case.miss_nccl is None else case.miss_nccl
     facts = case.facts if case.miss_facts is None else case.miss_facts
     library = case.library if case.miss_library is None else case.miss_library
-    return [one.rule for one in lint(case.misses, case.name, nccl, facts=facts, library=library)]
+    found = lint(case.misses, name, nccl, facts=facts, library=library, rules=rules)
+    return [one.rule for one in found]
 
 
 def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
@@ -90,6 +93,28 @@ def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
     return [(one.line, one.rule, one.severity.value) for one in findings]
 
 
+def freed() -> Iterator[tuple[str, LintRule, LintRule]]:
+    """Each row with a condition, and the same without it; tests are left, as they give words."""
+    for rule in LINT_RULES:
+        conditions: dict[str, LintRule] = {
+            "value": replace(rule, value=None),
+            "beside": replace(rule, beside=None),
+            "without": replace(rule, without=None),
+            "since": replace(rule, since=None),
+            "before": replace(rule, before=None),
+            "library": replace(rule, library=None),
+            "plugins": replace(rule, plugins=()),
+            "nodes": replace(rule, nodes=None),
+            "is_vm": replace(rule, is_vm=None),
+            "forms": replace(rule, forms=()),
+            "is_fallback": replace(rule, is_fallback=False),
+        }
+        for condition, free in conditions.items():
+            if free != rule:
+                yield f"{rule.rule}-{condition}", rule, free
+
+
+CONDITIONS = [pytest.param(rule, free, id=name) for name, rule, free in freed()]
 BY_ID = [pytest.param(case, id=f"{at}-{case.rule}") for at, case in enumerate(CASES)]
 
 
@@ -111,6 +136,16 @@ def test_each_row_is_held_by_a_case(rule: LintRule) -> None:
     without = [one for one in LINT_RULES if one is not rule]
     lost = [case for case in CASES if case.rule in fired(case)]
     assert [case for case in lost if case.rule not in fired(case, without)]
+
+
+@pytest.mark.parametrize(("rule", "free"), CONDITIONS)
+def test_each_condition_of_a_row_is_held_by_a_case(rule: LintRule, free: LintRule) -> None:
+    """Without any one condition of a row, it speaks in some near miss or not in some case."""
+    rules = [free if one is rule else one for one in LINT_RULES]
+    cases = [case for case in CASES if case.rule == rule.rule]
+    assert any(
+        rule.rule in missed(case, rules) or rule.rule not in fired(case, rules) for case in cases
+    )
 
 
 def test_rules_have_names_of_their_own() -> None:
