@@ -148,6 +148,59 @@ def test_each_condition_of_a_row_is_held_by_a_case(rule: LintRule, free: LintRul
     )
 
 
+DO_NOT_SET = (
+    ("NCCL_IB_CUDA_SUPPORT=1", "nccl-gone", "warning", "2.3.7", "2.4.2"),
+    ("NCCL_LL_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_TREE_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_SINGLE_RING_THRESHOLD=0", "nccl-gone", "warning", "2.2.13", "2.3.5"),
+    ("NCCL_WORK_FIFO_DEPTH=1", "nccl-gone", "warning", "2.21.5", "2.22.3"),
+    ("NCCL_MIN_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_MAX_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_CHECK_POINTERS=0", "nccl-check-pointers-old", "note", "2.29.3", "2.29.7"),
+    ("NCCL_ALGO=Tree", "nccl-algo-without-ring", "error", "2.23.4", "2.24.3"),
+    ("NCCL_IGNORE_NET_MISMATCH=1", "nccl-net-mismatch", "warning", "2.29.7", "2.30.3"),
+    ("NCCL_IB_GID_INDEX=3", "ib-gid-index", "note", "2.20.5", "2.21.5"),
+    ("NCCL_IB_TIMEOUT=18", "ib-timeout-short", "warning", "2.22.3", "2.23.4"),
+    ("NCCL_IB_SPLIT_DATA_ON_QPS=1", "ib-split-data", "note", "2.19.4", "2.20.3"),
+    ("NCCL_NVLS_ENABLE=0", "nvls-off", "warning", "2.16.5", "2.17.1"),
+    ("NCCL_CUMEM_ENABLE=0", "cumem-off", "note", "2.18.6", "2.19.3"),
+    ("NCCL_RAS_ADDR=localhost:28028", "nccl-ras-port", "note", "2.23.4", "2.24.3"),
+)
+"""Setting, rule, severity, the last release without the finding and the first with it."""
+
+DO_NOT_SET_EVER = (
+    ("NCCL_LAUNCH_MODE=GROUP", "nccl-launch-mode", "note"),
+    ("NCCL_P2P_LEVEL=4", "level-number", "note"),
+    ("NCCL_NET_GDR_LEVEL=3", "level-number", "note"),
+    ("NCCL_P2P_DISABLE=1", "p2p-off", "warning"),
+    ("NCCL_PROTO=LL128", "nccl-proto-ll128", "warning"),
+    ("NCCL_DEBUG=TRACE", "nccl-debug-trace", "warning"),
+    ("NCCL_IB_DISABLE=1", "ib-off", "warning"),
+    ("NCCL_SOCKET_IFNAME=eth0", "ifname-eth0", "note"),
+    ("FI_EFA_FORK_SAFE=1", "efa-fork-safe", "note"),
+    ("FI_EFA_USE_DEVICE_RDMA=1", "efa-device-rdma", "note"),
+    ("FI_PROVIDER=efa", "efa-provider", "note"),
+    ("RDMAV_FORK_SAFE=1", "efa-rdmav-fork", "warning"),
+    ("FI_MR_CACHE_MONITOR=memhooks", "fi-memhooks", "error"),
+)
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity", "last", "first"), DO_NOT_SET)
+def test_the_do_not_set_list(setting: str, rule: str, severity: str, last: str, first: str) -> None:
+    """A setting is obsolete or harmful from one release on, and not on the one before."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    assert brief(lint(text, nccl=first)) == [(3, rule, severity)]
+    assert rule not in [one.rule for one in lint(text, nccl=last)]
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity"), DO_NOT_SET_EVER)
+def test_the_do_not_set_list_of_all_releases(setting: str, rule: str, severity: str) -> None:
+    """A setting is obsolete or harmful on old releases and on new ones."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    for nccl in ("", "2.18.5", "2.30.7"):
+        assert (3, rule, severity) in brief(lint(text, nccl=nccl))
+
+
 def test_rules_have_names_of_their_own() -> None:
     """No two rows share a name."""
     names = [rule.rule for rule in LINT_RULES]
