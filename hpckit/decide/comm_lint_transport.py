@@ -161,6 +161,7 @@ TRANSPORT_RULES: Final = (
     ),
     LintRule(
         rule="net-on-one-node", names=("NCCL_NET",), severity=Severity.NOTE, nodes="one",
+        value="(?!socket$).+",
         because="the job has one node; where the plugin cannot start there, the job fails",
         fix="set it for jobs of several nodes alone", source="site guides for Slingshot",
     ),

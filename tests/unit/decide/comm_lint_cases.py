@@ -166,6 +166,7 @@ TRANSPORT_CASES: Final = (
     elsewhere("net-socket", "NCCL_NET=Socket", MANY_NODES, ONE_NODE),
     case("net-socket", "NCCL_NET=Socket", "NCCL_NET=IB", at=MANY_NODES),
     elsewhere("net-on-one-node", "NCCL_NET='AWS Libfabric'", ONE_NODE, MANY_NODES),
+    case("net-on-one-node", "NCCL_NET=IB", "NCCL_NET=Socket", at=ONE_NODE),
     elsewhere("plugin-off", "NCCL_NET_PLUGIN=none", EFA, NO_PLUGIN),
     elsewhere("plugin-off", "NCCL_NET_PLUGIN=none", EFA, EFA_ONE_NODE),
     case("plugin-off", "NCCL_NET_PLUGIN=none", "NCCL_NET_PLUGIN=ofi", at=EFA),
