@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Final
 
 from hpckit.errors import ParseError
@@ -22,7 +22,6 @@ from hpckit.parse.launch_words import (
     SHELLS,
     STEP_LAUNCHERS,
     WRAPPERS,
-    Pair,
     any_pairs,
     command_text,
     container_pairs,
@@ -32,10 +31,10 @@ from hpckit.parse.launch_words import (
     shell_command,
     wrapped_script,
 )
-from hpckit.parse.shell_assignment import FALLBACK, OpenAssignment, leading_pairs, plain_assignment
+from hpckit.parse.shell_assignment import OpenAssignment, leading_pairs
+from hpckit.parse.shell_variables import ShellVariables
 from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
 _OPTIONS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
@@ -71,20 +70,16 @@ class _Script:
         self._tool = tool
         self._level = level
         self._reads_line: int | None = None
-        self._found: list[OpenAssignment] = []
-        self._standing: dict[str, OpenAssignment] = {}
+        self._variables = ShellVariables()
         self._options: list[LaunchOption] = []
-        self._step = 0
         self._has_begun = False
         self._never_run = 0
-        self._exports_all = False
-        self._exported: set[str] = set()
         self._end_line = 0
         self._depth = 0
         self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
-            **dict.fromkeys(("export", "readonly"), self._export),
-            **dict.fromkeys(("declare", "typeset", "local"), self._declare),
-            **dict.fromkeys(("unset", "unsetenv"), self._unset),
+            **dict.fromkeys(("export", "readonly"), self._variables.export),
+            **dict.fromkeys(("declare", "typeset", "local"), self._variables.declare),
+            **dict.fromkeys(("unset", "unsetenv"), self._variables.unset),
             **dict.fromkeys(STEP_LAUNCHERS, self._launch),
             **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
             **dict.fromkeys(CONTAINERS, self._container),
@@ -92,9 +87,9 @@ class _Script:
             **dict.fromkeys(SHELLS, self._shell),
             **dict.fromkeys(WRAPPERS, self._wrapped),
             "eval": self._eval,
-            "setenv": self._setenv,
-            "set": self._set,
-            ":": self._colon,
+            "setenv": self._variables.setenv,
+            "set": self._variables.set_options,
+            ":": self._variables.colon,
             "env": self._env,
         }
 
@@ -117,7 +112,7 @@ class _Script:
         """What was found, in the order of the lines."""
         assignments = tuple(
             one.assignment
-            for one in sorted(self._found, key=lambda one: one.line)
+            for one in sorted(self._variables.found, key=lambda one: one.line)
             if not one.is_gone
         )
         return Settings(
@@ -142,7 +137,7 @@ class _Script:
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
-                self._add(pair, SettingForm.OPTION, None)
+                self._variables.add(pair, SettingForm.OPTION, None)
 
     def command(self, words: Sequence[Word], end_line: int) -> None:
         """One simple command with the variables before it."""
@@ -153,21 +148,21 @@ class _Script:
             return
         start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
-            self._step += words[start].raw in _BRANCHES
+            self._variables.step += words[start].raw in _BRANCHES
             start += 1
         words = words[start:]
         if not words or words[0].raw in _LISTS:
-            self._step += bool(words)
+            self._variables.step += bool(words)
             return
         for word in filter(lambda word: _OPTIONS.match(word.raw), words):
             self._kept_options(word)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
-                self._plain(pair)
+                self._variables.plain(pair)
             return
         for pair in pairs:
-            self._add(pair, SettingForm.PREFIX, end_line)
+            self._variables.add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
 
     def _is_never_run(self, words: Sequence[Word]) -> bool:
@@ -192,8 +187,8 @@ class _Script:
             handler(words[1:])
         elif first.startswith("-"):
             for pair in any_pairs(words):
-                self._add(pair, SettingForm.CUT, self._end_line)
-        self._step += program not in _QUIET
+                self._variables.add(pair, SettingForm.CUT, self._end_line)
+        self._variables.step += program not in _QUIET
 
     def _inner(self, words: Sequence[Word]) -> None:
         """The command that another one starts."""
@@ -203,13 +198,6 @@ class _Script:
         self._depth += 1
         if start < len(words) and self._depth <= _DEEPEST:
             self._run(words[start:])
-
-    def _plain(self, pair: Pair) -> None:
-        """`A=b` alone changes what is exported already, and else only the shell's own."""
-        before = self._standing.get(pair.name)
-        is_seen = self._exports_all or pair.name in self._exported
-        is_seen = is_seen or (before is not None and before.form is SettingForm.EXPORT)
-        self._add(pair, SettingForm.EXPORT if is_seen else SettingForm.SHELL, None)
 
     def _kept_options(self, word: Word) -> None:
         """Options kept for a launcher, `ARGS=(-x A=b)` or `ARGS="-x A=b"`; for which is not known.
@@ -223,56 +211,12 @@ class _Script:
         with suppress(ParseError):
             tokens = shell_words(inner, self._tool, word.line)
             words.extend(token for token in tokens if isinstance(token, Word))
-        self._found += [
-            OpenAssignment(pair.name, pair.value, pair.line, SettingForm.OPTION, self._step)
+        self._variables.found += [
+            OpenAssignment(
+                pair.name, pair.value, pair.line, SettingForm.OPTION, self._variables.step
+            )
             for pair in any_pairs(words)
         ]
-
-    def _export(self, words: Sequence[Word]) -> None:
-        if "n" in _flags(words):
-            self._unset(words)
-            return
-        for word in words:
-            pair = plain_assignment(word)
-            if pair is not None:
-                self._add(pair, SettingForm.EXPORT, None)
-            elif word.text in self._standing:
-                self._standing[word.text].form = SettingForm.EXPORT
-            else:
-                self._exported.add(word.text)
-
-    def _declare(self, words: Sequence[Word]) -> None:
-        if "x" in _flags(words):
-            self._export(words)
-            return
-        for pair in filter(None, map(plain_assignment, words)):
-            self._plain(pair)
-
-    def _unset(self, words: Sequence[Word]) -> None:
-        for word in words:
-            self._exported.discard(word.text)
-            self._end(word.text, word.line)
-
-    def _setenv(self, words: Sequence[Word]) -> None:
-        if not words or not _NAME.fullmatch(words[0].text):
-            return
-        value = words[1] if words[1:] else None
-        text = "" if value is None else value.text if value.is_plain else None
-        self._add(Pair(words[0].text, text, words[0].line), SettingForm.EXPORT, None)
-
-    def _set(self, words: Sequence[Word]) -> None:
-        texts = [word.text for word in words]
-        flags = [text for text in texts if re.fullmatch(r"[-+][a-z]*a[a-z]*", text)]
-        named = [text for text, what in pairwise(texts) if what == "allexport"]
-        for flag in (*flags, *named):
-            self._exports_all = flag.startswith("-")
-
-    def _colon(self, words: Sequence[Word]) -> None:
-        """`: "${A:=b}"` sets A where it is not set."""
-        for word in words:
-            match = FALLBACK.fullmatch(word.raw)
-            if match and "=" in word.raw:
-                self._plain(Pair(match["name"], match["value"].strip("\"'"), word.line))
 
     def _env(self, words: Sequence[Word]) -> None:
         start = 0
@@ -281,7 +225,7 @@ class _Script:
             start += 2 if takes_value else 1
         pairs, words = leading_pairs(words[start:], may_be_quoted=True)
         for pair in pairs:
-            self._add(pair, SettingForm.PREFIX, self._end_line)
+            self._variables.add(pair, SettingForm.PREFIX, self._end_line)
         self._inner(words)
 
     def _launch(self, words: Sequence[Word]) -> None:
@@ -290,7 +234,7 @@ class _Script:
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
-                self._add(pair, SettingForm.OPTION, self._end_line)
+                self._variables.add(pair, SettingForm.OPTION, self._end_line)
         script = wrapped_script(said)
         if script is not None:
             self._script(command_text(script), script.line, is_plain=script.is_plain)
@@ -300,12 +244,12 @@ class _Script:
 
     def _mpi(self, words: Sequence[Word]) -> None:
         for pair in mpi_pairs(words):
-            self._add(pair, SettingForm.OPTION, self._end_line)
+            self._variables.add(pair, SettingForm.OPTION, self._end_line)
         self._wrapped(words)
 
     def _container(self, words: Sequence[Word], *, is_list: bool = False) -> None:
         for pair in container_pairs(words, is_list=is_list):
-            self._add(pair, SettingForm.OPTION, self._end_line)
+            self._variables.add(pair, SettingForm.OPTION, self._end_line)
         self._wrapped(words)
 
     def _listing_container(self, words: Sequence[Word]) -> None:
@@ -356,34 +300,9 @@ class _Script:
         inner = _Script(self._tool, self._level + 1)
         inner._read_computed(text, first_line, is_plain=is_plain)
         last_line = first_line + text.count("\n")
-        for one in inner._found:
+        for one in inner._variables.found:
             one.until_line = last_line if one.until_line is None else one.until_line
-        self._found += inner._found
+        self._variables.found += inner._variables.found
         self._options += [
             replace(one, until_line=one.until_line or last_line) for one in inner._options
         ]
-
-    def _add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
-        before = self._standing.get(pair.name)
-        value = pair.value
-        if pair.is_longer:
-            value = None
-        opened = OpenAssignment(pair.name, value, pair.line, form, self._step, until_line)
-        if until_line is None:
-            if before is not None:
-                self._end(pair.name, pair.line)
-                opened.instead_of = before.lost_to(value)
-            self._standing[pair.name] = opened
-        self._found.append(opened)
-
-    def _end(self, name: str, line: int) -> None:
-        """A variable is set anew or unset; where no command came between, nobody saw it."""
-        before = self._standing.pop(name, None)
-        if before is not None:
-            before.until_line = line
-            before.is_gone = before.step == self._step
-
-
-def _flags(words: Sequence[Word]) -> str:
-    """The options before the first argument of a builtin."""
-    return "".join(takewhile(lambda text: text.startswith("-"), (word.text for word in words)))
