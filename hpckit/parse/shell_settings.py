@@ -112,7 +112,7 @@ class _Script:
         """What was found, in the order of the lines."""
         assignments = tuple(
             one.assignment
-            for one in sorted(self._variables.found, key=lambda one: one.line)
+            for one in sorted(self._variables.settle(), key=lambda one: one.line)
             if not one.is_gone
         )
         return Settings(
@@ -300,9 +300,10 @@ class _Script:
         inner = _Script(self._tool, self._level + 1)
         inner._read_computed(text, first_line, is_plain=is_plain)
         last_line = first_line + text.count("\n")
-        for one in inner._variables.found:
+        found = inner._variables.settle()
+        for one in found:
             one.until_line = last_line if one.until_line is None else one.until_line
-        self._variables.found += inner._variables.found
+        self._variables.found += found
         self._options += [
             replace(one, until_line=one.until_line or last_line) for one in inner._options
         ]

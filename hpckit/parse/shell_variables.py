@@ -27,6 +27,15 @@ class ShellVariables:
         self._standing: dict[str, OpenAssignment] = {}
         self._exports_all = False
         self._exported: set[str] = set()
+        self._maybe_exported = 0
+
+    def settle(self) -> list[OpenAssignment]:
+        """All that was found; what `export $NAMES` may have exported counts as exported."""
+        for one in self.found[: self._maybe_exported]:
+            if one.form is SettingForm.SHELL:
+                one.form = SettingForm.EXPORT
+        self._maybe_exported = 0
+        return self.found
 
     def add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
         """Take in a variable that is set, to the end of the script or up to a line."""
@@ -65,6 +74,8 @@ class ShellVariables:
             pair = plain_assignment(word)
             if pair is not None:
                 self.add(pair, SettingForm.EXPORT, None)
+            elif not word.is_plain:
+                self._maybe_exported = len(self.found)
             elif word.text in self._standing:
                 self._standing[word.text].form = SettingForm.EXPORT
             else:

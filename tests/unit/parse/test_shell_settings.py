@@ -188,6 +188,8 @@ def test_an_export_of_a_name() -> None:
     assert pairs("A=1\nexport A\n") == [(1, "A", "1")]
     assert forms("export A\nA=1\n") == [("A", SettingForm.EXPORT)]
     assert forms("export A\nunset A\nA=1\n") == [("A", SettingForm.SHELL)]
+    loop = "A=1\nfor one in A; do export $one; done\nB=1\n"
+    assert forms(loop) == [("A", SettingForm.EXPORT), ("B", SettingForm.SHELL)]
 
 
 def test_here_documents_are_no_settings() -> None:
