@@ -37,6 +37,11 @@ from hpckit.parse.shell_words import Directive, Document, Word, shell_words
 
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
 _OPTIONS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
+_SUBSTITUTED: Final = re.compile(
+    r"(?:[A-Za-z_][A-Za-z0-9_]*=)?\"?\$\((?!\()(.*\b(?:srun|sbatch|salloc|mpirun|mpiexec)\b.*)\)\"?",
+    re.ASCII | re.DOTALL,
+)
+_VARIABLE: Final = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
@@ -70,6 +75,8 @@ class _Script:
         self._tool = tool
         self._level = level
         self._reads_line: int | None = None
+        self._kept_line = ("", 0)
+        self._texts: dict[str, Document] = {}
         self._variables = ShellVariables()
         self._options: list[LaunchOption] = []
         self._has_begun = False
@@ -87,6 +94,7 @@ class _Script:
             **dict.fromkeys(SHELLS, self._shell),
             **dict.fromkeys(WRAPPERS, self._wrapped),
             "eval": self._eval,
+            "read": self._read_into,
             "setenv": self._variables.setenv,
             "set": self._variables.set_options,
             ":": self._variables.colon,
@@ -154,8 +162,8 @@ class _Script:
         if not words or words[0].raw in _LISTS:
             self._variables.step += bool(words)
             return
-        for word in filter(lambda word: _OPTIONS.match(word.raw), words):
-            self._kept_options(word)
+        for word in words:
+            self._look_into(word)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
@@ -198,6 +206,21 @@ class _Script:
         self._depth += 1
         if start < len(words) and self._depth <= _DEEPEST:
             self._run(words[start:])
+
+    def _look_into(self, word: Word) -> None:
+        """What a word holds for another command: a text, options, or `$(srun …)` itself."""
+        if _OPTIONS.match(word.raw):
+            self._kept_options(word)
+        name, equals, raw = word.raw.partition("=")
+        if equals and raw[:1] in ("'", '"'):
+            text = word.text.partition("=")[2]
+            kept = word._replace(raw=raw, text=text)
+            self._texts[name] = Document(command_text(kept), word.line, word.is_plain)
+        is_closed = not word.is_plain and word.raw.endswith((")", ')"'))
+        inner = _SUBSTITUTED.fullmatch(word.raw) if is_closed else None
+        if inner is not None:
+            first_line = word.line + word.raw.count("\n", 0, inner.start(1))
+            self._script(inner[1], first_line, is_plain=False)
 
     def _kept_options(self, word: Word) -> None:
         """Options kept for a launcher, `ARGS=(-x A=b)` or `ARGS="-x A=b"`; for which is not known.
@@ -266,7 +289,11 @@ class _Script:
         """`bash -c SCRIPT`; without a file too it reads the here-document on its line."""
         script = shell_command(words)
         if script is not None:
-            self._script(command_text(script), script.line, is_plain=script.is_plain)
+            variable = _VARIABLE.fullmatch(script.raw)
+            kept = Document(command_text(script), script.line, script.is_plain)
+            # Each text is read once: what it says again is found already, at the same lines.
+            kept = self._texts.pop(variable[1], kept) if variable else kept
+            self._script(kept.text, kept.line, is_plain=kept.is_plain)
         elif all(word.text.startswith("-") for word in words):
             self._reads_line = self._end_line
 
@@ -286,11 +313,17 @@ class _Script:
             if is_plain:
                 raise
 
+    def _read_into(self, words: Sequence[Word]) -> None:
+        """`read -d '' A` takes the whole here-document on its line."""
+        if words:
+            self._kept_line = (words[-1].text, self._end_line)
+
     def _document(self, document: Document) -> None:
-        if self._reads_line == document.line - 1:
-            text = document.text
-            if not document.is_plain:
-                text = _ESCAPED.sub(r"\1", text)
+        text = document.text if document.is_plain else _ESCAPED.sub(r"\1", document.text)
+        name, line = self._kept_line
+        if line == document.line - 1:
+            self._texts[name] = document._replace(text=text)
+        elif self._reads_line == document.line - 1:
             self._script(text, document.line, is_plain=document.is_plain)
 
     def _script(self, text: str, first_line: int, *, is_plain: bool) -> None:

@@ -81,7 +81,8 @@ HOSTILE = (
     "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
     "((x ", "((x) ", "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ",
     "srun --gpu-bind=single:1 x; ", "srun --export=B=1 x\n",
-    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "#SBATCH '\" ", "srun $A ",
+    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "#SBATCH '\" ", "srun $A ", "$(srun ",
+    "A='b c' bash -c \"$A\"; ", "A=$(srun x)\n",
     "mpirun ", "sbatch <<E\nA=1 x\nE\n",
     "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
 )  # fmt: skip
@@ -100,6 +101,14 @@ def test_nested_brackets_take_linear_time() -> None:
     began_s = time.process_time()
     count = LONG // 6
     answer(("((x " * count + ")b)" * count).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+def test_a_long_text_that_many_shells_get_takes_linear_time() -> None:
+    """The same of a text in a variable that is given to a shell again and again."""
+    began_s = time.process_time()
+    text = "export B=1\n" * (LONG // 20)
+    answer((f"A='{text}'\n" + 'bash -c "$A"\n' * (LONG // 20)).encode(), "job.sh")
     assert time.process_time() - began_s < MOST_S * slowness()
 
 

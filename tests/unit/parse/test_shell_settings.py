@@ -215,6 +215,27 @@ def test_lines_of_a_script_in_quotes() -> None:
     assert ends("\neval '\nexport A=b'\ncmd\n") == [("A", 3, None)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'CMD="\nexport A=b\ncmd"\nsrun bash -c "$CMD"\n',
+        "read -r -d '' CMD <<EOF\nexport A=b\ncmd\nEOF\nsrun bash -c \"${CMD}\"\n",
+        "JOB=$(sbatch --parsable <<EOF\nexport A=b\nEOF\n)\n",
+        'echo "$(\nA=b srun cmd\n)"\n',
+    ],
+    ids=["text", "read", "sbatch", "srun"],
+)
+def test_a_script_behind_a_variable(text: str) -> None:
+    """A script kept in a variable, or in `$(…)`, is read where a shell or a launcher gets it."""
+    assert [one for one in pairs(text) if one[1] == "A"] == [(2, "A", "b")]
+
+
+def test_a_text_that_no_shell_gets() -> None:
+    """A text or a substitution that no shell and no launcher gets sets nothing."""
+    text = "X='export A=b'\necho \"$X\" $(A=b cmd)\nread X <<EOF\nexport A=b\nEOF\n"
+    assert [one for one in pairs(text) if one[1] == "A"] == []
+
+
 def test_a_script_in_quotes_that_never_ends() -> None:
     """What never ends in a script in quotes is refused, where the shell computes nothing in it."""
     with pytest.raises(ParseError) as caught:
