@@ -253,9 +253,11 @@ class _Reader:
                 raise self._unclosed(at, "'")
             inner = text[at + 2 : self._at - 1]
             return inner, "\\" not in inner
+        if following and following in "@*#?-$!":  # whole: what follows `$$` may be `{`
+            self._at = at + 2
+            return text[at : at + 2], False
         self._at = at + 1
-        is_name = bool(following) and (following.isalnum() or following in "_@*#?-$!")
-        return "$", not is_name
+        return "$", not (following.isalnum() or following == "_")
 
     def _skipped(self, at: int, closer: str) -> tuple[str, bool]:
         end = _after_closing(self._text, at, closer)
@@ -356,6 +358,8 @@ def _nested(text: str, at: int, char: str, stack: list[str]) -> int:
         stack.append(char)
     elif char == "$" and text[at : at + 1] in ("(", "{"):
         stack.append(")" if text[at] == "(" else "}")
+        at += 1
+    elif char == "$" and text.startswith("$", at):
         at += 1
     elif char == "(" and inner == ")":
         stack.append(")")

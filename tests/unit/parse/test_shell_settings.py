@@ -67,6 +67,8 @@ def options(text: str) -> list[tuple[str, str, str | None, int]]:
         ("export A=$'b'", [("A", "b")]),
         ("export A=$'b\\n'", [("A", None)]),
         ("export A=5$", [("A", "5$")]),
+        ("export A=x.$${ B=c", [("A", None), ("B", "c")]),
+        ("export A=$(a $${ ) B=c", [("A", None), ("B", "c")]),
         ("export A=b#c # d", [("A", "b#c")]),
         ("# export A=b", []),
         ("echo A=b", []),
