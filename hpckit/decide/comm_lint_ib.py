@@ -94,8 +94,9 @@ def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
 
 
 def _later_equals(one: Setting, _: Scene) -> Seen | None:
-    names = (one.value or "").split(",")[1:]
-    return Seen(names[0]) if any(name.strip().startswith(("=", "^")) for name in names) else None
+    first, *others = (one.value or "").strip().removeprefix("^").removeprefix("=").split(",")
+    wrong = (name for name in (first, *others) if name.strip().startswith(("=", "^")))
+    return next(map(Seen, wrong), None)
 
 
 def _short_timeout(one: Setting, _: Scene) -> Seen | None:

@@ -41,18 +41,22 @@ _LISTS: Final = frozenset(
 
 
 def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
-    """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound."""
+    """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound.
+
+    As many tasks as nodes are one a node, as torchrun is started.
+    """
     bound = [other.value for other in scene.beside(one, "--gpu-bind") if other is not one]
-    tasks = [*scene.beside(one, "--ntasks-per-node"), *scene.beside(one, "--ntasks")]
-    is_free = "none" in bound or any(other.value == "1" for other in tasks)
-    return None if is_free else Seen()
+    each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
+    total = {other.value for other in scene.beside(one, "--ntasks")}
+    is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
+    return None if is_alone or "none" in bound else Seen()
 
 
 def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
     """Exports of the script that an `--export` without ALL keeps from the ranks."""
     if one.program != "srun" or one.value is None or one.value.upper() == "NIL":
         return None
-    parts = one.value.split(",")
+    parts = [part for part in one.value.split(",") if part.upper() != "NONE"]
     if "ALL" in (part.upper() for part in parts):
         return None
     passed = {part.partition("=")[0] for part in parts}
@@ -63,7 +67,13 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
         and name not in passed
         and any(other.form in _SEEN_BELOW for other in scene.beside(one, name))
     )
-    return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else "")) if lost else None  # noqa: PLR2004
+    do = ",".join(("--export=ALL", *parts))
+    return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else ""), do) if lost else None  # noqa: PLR2004
+
+
+def _set_twice(one: Setting, _: Scene) -> Seen | None:
+    lost = one.instead_of
+    return Seen(f"{one.name}={lost.value} on line {lost.line}") if lost else None
 
 
 def _cut_list(one: Setting, _: Scene) -> Seen | None:
@@ -125,7 +135,22 @@ LAUNCH_RULES: Final = (
     LintRule(
         rule="export-without-all", names=("--export",), severity=Severity.ERROR,
         test=_lost_exports, because="without ALL the ranks do not get {seen}",
-        fix="--export=ALL,{value}", source="srun(1), --export",
+        fix="{do}", source="srun(1), --export",
+    ),
+    LintRule(
+        rule="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
+        because="no launcher gets this option: its command ended on a line before, at a comment or"
+        " at a backslash with a blank behind it",
+        fix="end the lines before in a backslash alone, and take comments out of the command",
+        source="bash(1), QUOTING",
+    ),
+    LintRule(
+        rule="set-twice",
+        names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
+               "MASTER_ADDR", "MASTER_PORT"),
+        severity=Severity.WARNING, test=_set_twice,
+        because="set to {value} here, so {seen} never counts",
+        fix="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
     ),
     LintRule(
         rule="export-comma", names=("--export",), severity=Severity.ERROR, test=_cut_list,

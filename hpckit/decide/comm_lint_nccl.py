@@ -108,6 +108,11 @@ def _not_on_amd(_: Setting, scene: Scene) -> Seen | None:
     return None if scene.library is CommLibrary.RCCL else Seen()
 
 
+def _odd_name(one: Setting, _: Scene) -> Seen | None:
+    is_name = one.value is None or re.fullmatch(r"\w+", one.name, re.ASCII)
+    return None if is_name else Seen()
+
+
 NCCL_RULES: Final = (
     LintRule(
         rule="nccl-not-a-number", names=("NCCL_*",), severity=Severity.ERROR,
@@ -249,9 +254,15 @@ NCCL_RULES: Final = (
     ),
     LintRule(
         rule="conf-name", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
-        test=lambda one, _: None if re.fullmatch(r"\w+", one.name, re.ASCII) else Seen(),
+        test=_odd_name,
         because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
         " `{name}`",
         fix="NAME=value at the beginning of the line", source="NCCL src/misc/param.cc",
+    ),
+    LintRule(
+        rule="conf-no-value", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
+        test=lambda one, _: Seen() if one.value is None else None,
+        because="there is no `=` in the line, so it sets nothing", fix="NAME=value",
+        source="NCCL src/misc/param.cc",
     ),
 )  # fmt: skip

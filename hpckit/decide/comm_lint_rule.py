@@ -17,7 +17,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
-from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, SettingForm
+from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LostValue, SettingForm
 from hpckit.model.node_finding import Severity
 
 ENV_RST: Final = "NCCL user guide, env.rst"
@@ -68,6 +68,7 @@ class Setting:
     until_line: int | None
     form: SettingForm | None
     program: str | None = None
+    instead_of: LostValue | None = None
 
     def meets(self, other: Setting) -> bool:
         """Whether some command sees both."""
@@ -90,14 +91,14 @@ class Setting:
 
 def setting_of(one: Assignment | LaunchOption) -> Setting:
     """A variable or an option as rules see it."""
-    is_option = isinstance(one, LaunchOption)
     return Setting(
         name=f"--{one.name}" if isinstance(one, LaunchOption) else one.name,
         value=one.value,
         line=one.line,
         until_line=one.until_line,
         form=None if isinstance(one, LaunchOption) else one.form,
-        program=one.program if is_option and isinstance(one, LaunchOption) else None,
+        program=one.program if isinstance(one, LaunchOption) else None,
+        instead_of=None if isinstance(one, LaunchOption) else one.instead_of,
     )
 
 

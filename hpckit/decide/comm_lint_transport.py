@@ -115,7 +115,7 @@ TRANSPORT_RULES: Final = (
     ),
     LintRule(
         rule="mnnvl-without-cumem", names=("NCCL_MNNVL_ENABLE",), severity=Severity.ERROR,
-        value=_ON, beside=("NCCL_CUMEM_ENABLE", _OFF),
+        value="0*1", beside=("NCCL_CUMEM_ENABLE", _OFF),
         because="multi-node NVLink needs cuMem, which {other} turns off",
         fix="leave NCCL_CUMEM_ENABLE out", source="NCCL src/mnnvl.cc",
     ),
@@ -148,7 +148,20 @@ TRANSPORT_RULES: Final = (
         fix="leave it out", source=ENV_RST,
     ),
     LintRule(
+        rule="net-ib-off", names=("NCCL_NET",), severity=Severity.ERROR, value="ib",
+        beside=("NCCL_IB_DISABLE", _ON),
+        because="the job fails: {other} takes away the network that this asks for",
+        fix="leave both out", source="NCCL src/plugin/net.cc (ncclNetInit)",
+    ),
+    LintRule(
+        rule="net-plugin-off", names=("NCCL_NET",), severity=Severity.ERROR,
+        value="(?!(ib|socket)$).+", beside=("NCCL_NET_PLUGIN", "none"),
+        because="the job fails: `{value}` is the network of a plugin, and {other} loads none",
+        fix="leave NCCL_NET_PLUGIN out", source="NCCL src/plugin/net.cc (ncclNetInit)",
+    ),
+    LintRule(
         rule="net-on-one-node", names=("NCCL_NET",), severity=Severity.NOTE, nodes="one",
+        value="(?!socket$).+",
         because="the job has one node; where the plugin cannot start there, the job fails",
         fix="set it for jobs of several nodes alone", source="site guides for Slingshot",
     ),

@@ -25,16 +25,26 @@ class SettingForm(StrEnum):
     """How a variable is set.
 
     SHELL is `A=b` alone: a variable of the shell, which no program sees until it is exported.
-    OPTION is one of a launcher's, such as `srun --export=ALL,A=b` or `mpirun -x A=b`.
+    OPTION is one of a launcher's, such as `srun --export=ALL,A=b` or `mpirun -x A=b`, and CUT one
+    on a line of its own, which no launcher gets.
     """
 
     EXPORT = "export"
     SHELL = "shell"
     PREFIX = "prefix"
     OPTION = "option"
+    CUT = "cut off"
     JOB = "job file"
     CONF = "nccl.conf"
     ENV = "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostValue:
+    """A value that a file gives a variable, on which line, and that never counts."""
+
+    value: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +52,8 @@ class Assignment:
     """One variable that a file sets, on which line (from 1).
 
     `value` is None where the shell computes it. `until_line` is the last line on which it stands:
-    that of its command, or where it is unset or set anew; None to the end.
+    that of its command, or where it is unset or set anew; None to the end. `instead_of` is another
+    value that the file gives it in vain: no command, or no reader, ever sees that one.
     """
 
     name: str
@@ -50,6 +61,7 @@ class Assignment:
     line: int
     form: SettingForm
     until_line: int | None = None
+    instead_of: LostValue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

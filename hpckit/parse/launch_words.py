@@ -15,16 +15,32 @@ from hpckit.parse.shell_words import Word
 
 STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
 MPI_LAUNCHERS: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
-CONTAINERS: Final = ("docker", "podman", "apptainer", "singularity")
+CONTAINERS: Final = ("docker", "podman", "podman-hpc", "nerdctl", "enroot", "shifter", "sarus")
+LISTING_CONTAINERS: Final = ("apptainer", "singularity")
+"""Those whose `--env` takes several variables with commas between them."""
+SHELLS: Final = ("bash", "sh", "zsh", "ksh", "dash")
+WRAPPERS: Final = (
+    "timeout", "nice", "ionice", "stdbuf", "numactl", "taskset", "setsid", "xargs", "sudo", "nsys",
+    "ncu", "rocprof", "rocprofv3", "strace", "unbuffer",
+)  # fmt: skip
+"""Programs that start another one behind options of their own."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
+_IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
-_SHORT_ALONE: Final = frozenset("lusvqOKkEbQXHWZ")
+_SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
 _LONG_ALONE: Final = frozenset(
     ("exclusive", "overlap", "unbuffered", "label", "exact", "kill-on-bad-exit", "no-kill", "pty",
      "verbose", "quiet", "multi-prog", "oversubscribe", "spread-job", "contiguous", "requeue",
      "no-requeue", "overcommit", "parsable", "test-only", "wait-for-children", "use-min-nodes",
-     "get-user-env", "propagate", "no-container-mount-home", "container-writable", "preserve-env")
+     "get-user-env", "propagate", "preserve-env", "hold", "immediate", "nice", "reboot", "whole",
+     "no-allocate", "disable-status", "quit-on-interrupt", "send-libs", "resv-ports", "stepmgr",
+     "external-launcher", "compress", "ignore-pbs", "no-shell", "bell", "no-bell", "help",
+     "version", "usage", "container-mount-home", "no-container-mount-home",
+     "container-remap-root", "no-container-remap-root", "container-entrypoint",
+     "no-container-entrypoint", "container-entrypoint-log", "container-writable",
+     "container-readonly")
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
@@ -47,7 +63,7 @@ def launch_options(
     """The options that bear on communication, and the command behind them."""
     found: list[LaunchOption] = []
     at = 0
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+    while at < len(words) and _is_option(words[at]):
         name, value, step = _option(words, at)
         if name in _KEPT:
             found.append(
@@ -63,16 +79,28 @@ def launch_options(
     return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
 
 
+def _is_option(word: Word) -> bool:
+    """Whether a word is an option, or may be several: `$OPTIONS`."""
+    may_be = not word.is_plain and word.raw.startswith(("$", '"$'))
+    return may_be or (word.text.startswith("-") and word.text != "--")
+
+
 def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
-    """One option's long name, its value, and how many words it takes."""
+    """One option's long name, its value, and how many words it takes.
+
+    `-W` takes seconds for srun, and nothing for sbatch.
+    """
     word = words[at]
+    if not word.text.startswith("-"):
+        return "", None, 1
     following = words[at + 1] if at + 1 < len(words) else None
     next_value = following.text if following is not None and following.is_plain else None
     if not word.text.startswith("--"):
         name = _SHORT.get(word.text[1:2], word.text[1:2])
         if word.text[2:]:
             return name, word.text[2:].removeprefix("=") if word.is_plain else None, 1
-        return (name, None, 1) if name in _SHORT_ALONE else (name, next_value, 2)
+        is_alone = name in _SHORT_ALONE or (name == "W" and not (next_value or "").isdigit())
+        return (name, None, 1) if is_alone else (name, next_value, 2)
     name, equals, value = word.text[2:].partition("=")
     if equals:
         return name, value if word.is_plain else None, 1
@@ -102,14 +130,59 @@ def mpi_pairs(words: Sequence[Word]) -> Iterator[Pair]:
             yield Pair(f"OMPI_MCA_{rest[0].text}", value, word.line)
 
 
-def container_pairs(words: Sequence[Word]) -> Iterator[Pair]:
-    """The variables in `-e A=b` and `--env=A=b`."""
+def container_pairs(words: Sequence[Word], *, is_list: bool = False) -> Iterator[Pair]:
+    """The variables in `-e A=b` and `--env=A=b`, and in `--env A=b,C=d` where that is a list."""
     for at, word in enumerate(words):
         if word.text in ("-e", "--env") and at + 1 < len(words):
-            yield from _pair(words[at + 1])
+            said = words[at + 1]
         elif word.text.startswith("--env="):
-            text = word.text.removeprefix("--env=")
-            yield from _pair(word._replace(text=text))
+            said = word._replace(text=word.text.removeprefix("--env="))
+        else:
+            continue
+        for part in said.text.split(",") if is_list else (said.text,):
+            yield from _pair(said._replace(text=part))
+
+
+def command_text(word: Word) -> str:
+    """The script that a word such as `"export A=b; cmd"` holds, with its lines as they stand."""
+    quote = word.raw[:1]
+    is_whole = len(word.raw) > 1 and word.raw.endswith(quote)
+    if is_whole and quote == "'" and word.raw.count("'") == 2:  # noqa: PLR2004
+        return word.text
+    inner = word.raw[1:-1]
+    if is_whole and quote == '"' and '"' not in _IN_QUOTES.sub("", inner):
+        return _IN_QUOTES.sub(r"\1", inner)
+    return word.text
+
+
+def shell_command(words: Sequence[Word]) -> Word | None:
+    """The script behind `-c` in the arguments of a shell; None where it reads another one."""
+    flags = (at for at, word in enumerate(words) if _COMMAND_FLAG.fullmatch(word.text))
+    rest = words[next(flags, len(words)) + 1 :]
+    return next((word for word in rest if not word.text.startswith("-")), None)
+
+
+def wrapped_script(words: Sequence[Word]) -> Word | None:
+    """The script in `sbatch --wrap=…`."""
+    for at, word in enumerate(words):
+        if word.text == "--wrap" and at + 1 < len(words):
+            return words[at + 1]
+        if word.text.startswith("--wrap="):
+            raw = word.raw.removeprefix("--wrap=")
+            return word._replace(text=word.text.removeprefix("--wrap="), raw=raw)
+    return None
+
+
+def any_pairs(words: Sequence[Word]) -> Iterator[Pair]:
+    """The variables in options of whichever launcher: `--export=ALL,A=b`, `-x A=b`, `--env A=b`."""
+    for word in words:
+        if word.text.startswith("--export=") and word.is_plain:
+            value = word.text.removeprefix("--export=")
+            yield from exported_pairs(
+                LaunchOption(program="srun", name="export", value=value, line=word.line)
+            )
+    yield from mpi_pairs(words)
+    yield from container_pairs(words)
 
 
 def _pair(word: Word) -> Iterator[Pair]:

@@ -7,11 +7,12 @@ Source: NCCL's src/misc/param.cc for nccl.conf: a line is a name, `=`, and the v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from hpckit.errors import ParseError
-from hpckit.model.comm_lint import Assignment, SettingForm, Settings, SettingsKind
+from hpckit.model.comm_lint import Assignment, LostValue, SettingForm, Settings, SettingsKind
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.settings_job import parse_job_settings
 from hpckit.parse.shell_settings import parse_shell
@@ -25,7 +26,12 @@ _NCCL_LINE: Final = re.compile(r"^\s*(export\s+)?[NR]CCL_[A-Z0-9_]+\s*=", re.MUL
 _OF_ENV: Final = frozenset(("PATH", "HOME", "PWD", "USER", "SHLVL", "LOGNAME", "SHELL", "LANG"))
 _SHELLS: Final = re.compile(r"#!.*\b(ba|z|k|da|c|tc|)sh\b")
 _BINARY: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_OTHER: Final = ("{", "<", "[{", "%PDF", "PK\x03")
+_OTHER: Final = ("{", "<", "[{", "%PDF", "PK\x03", "---", "FROM ", "# syntax=", "apiVersion:")
+_OTHER_NAMES: Final = (
+    ".py", ".json", ".xml", ".yaml", ".yml", ".lua", ".md", ".rst", ".ipynb", "Dockerfile",
+    ".dockerfile", "Containerfile",
+)  # fmt: skip
+_COMMAND: Final = re.compile(r"(export|setenv|srun|mpirun)\s|declare -x\s")
 
 
 def parse_settings(data: bytes, name: str) -> Settings:
@@ -39,17 +45,27 @@ def parse_settings(data: bytes, name: str) -> Settings:
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     if "\0" in text:
         return _parse_zero_ended(text, name)
-    if _BINARY.search(text):
-        raise _refusal(name, "not a text", EXPECTED)
+    binary = _BINARY.search(text)
+    if binary is not None:
+        line_no = text.count("\n", 0, binary.start()) + 1
+        raise refusal(
+            "not a text",
+            tool=name,
+            line_no=line_no,
+            line=text.split("\n")[line_no - 1],
+            column=binary.start() - text.rfind("\n", 0, binary.start()),
+            expected=EXPECTED,
+        )
     if _is_toml(text, name):
         return parse_job_settings(text, name)
     first = text.lstrip()[:200]
     is_foreign = first.startswith("#!") and not _SHELLS.match(first)
-    if first.startswith(_OTHER) or is_foreign or name.endswith((".py", ".json", ".xml")):
+    if first.startswith(_OTHER) or is_foreign or name.endswith(_OTHER_NAMES):
         raise _refusal(name, "another kind of file", EXPECTED, first.split("\n", 1)[0])
     kind = _kind(text, name)
     if kind is SettingsKind.SCRIPT:
-        return parse_shell(text, name)
+        found = parse_shell(text, name)
+        return _as_environment(found) if name.endswith(".env") else found
     if kind is SettingsKind.CONF:
         return Settings(kind=kind, assignments=tuple(_conf(text)))
     return Settings(kind=kind, assignments=tuple(_environment(text.split("\n"))))
@@ -78,6 +94,8 @@ def _kind(text: str, name: str) -> SettingsKind:
     is_script = is_script or last.endswith((".sh", ".sbatch", ".slurm", ".bash", ".csh", ".job"))
     if is_script or not said or _ASSIGNED.match(said[0]) is None:
         return SettingsKind.SCRIPT
+    if any(_COMMAND.match(line) for line in said):
+        return SettingsKind.SCRIPT
     names = {match[1] for line in said if (match := _ASSIGNED.match(line))}
     if names & _OF_ENV:
         return SettingsKind.ENV
@@ -87,17 +105,25 @@ def _kind(text: str, name: str) -> SettingsKind:
     return SettingsKind.SCRIPT
 
 
-def _conf(text: str) -> Iterator[Assignment]:
+def _conf(text: str) -> Iterable[Assignment]:
     """The lines of an nccl.conf as NCCL reads them: quotes and blanks are part of what they say.
 
-    Of a name that stands twice the first counts (setenv without overwriting).
+    Of a name that stands twice the first counts (setenv without overwriting). A line without `=`
+    sets nothing: it is a name without a value here.
     """
-    seen: set[str] = set()
+    found: dict[tuple[str, int | None], Assignment] = {}
     for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
         name, equals, value = line.partition("=")
-        if equals and not line.startswith("#") and name not in seen:
-            seen.add(name)
-            yield Assignment(name=name, value=value, line=line_no, form=SettingForm.CONF)
+        one = Assignment(
+            name=name, value=value if equals else None, line=line_no, form=SettingForm.CONF
+        )
+        key = (name, None if equals else line_no)
+        first = found.setdefault(key, one)
+        if first.value != value and equals:
+            found[key] = replace(first, instead_of=LostValue(value=value, line=line_no))
+    return found.values()
 
 
 def _environment(lines: list[str]) -> Iterator[Assignment]:
@@ -110,6 +136,15 @@ def _environment(lines: list[str]) -> Iterator[Assignment]:
             yield Assignment(
                 name=match[1], value=line[match.end() :], line=line_no, form=SettingForm.ENV
             )
+
+
+def _as_environment(found: Settings) -> Settings:
+    """A file of the shell's variables, which whoever reads it exports."""
+    assignments = tuple(
+        replace(one, form=SettingForm.ENV) if one.form is SettingForm.SHELL else one
+        for one in found.assignments
+    )
+    return replace(found, assignments=assignments)
 
 
 def _parse_zero_ended(text: str, name: str) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -27,7 +28,7 @@ _COUNTS: Final = {"nodes": "nodes", "ntasks_per_node": "ntasks-per-node"}
 
 
 def parse_job_settings(text: str, name: str) -> Settings:
-    """What a job file sets: `[tune] env`, `[environment] set` and `setup`, options of Slurm.
+    """What a job file sets: `[tune] env`, `[environment] set` and `setup`, its command, options.
 
     Lines are those where a key stands first and was not used before. Raises ParseError for what is
     no TOML, and for another document.
@@ -48,6 +49,7 @@ def parse_job_settings(text: str, name: str) -> Settings:
     options: list[LaunchOption] = []
     for table in tables:
         here = [*_variables(table, lines), *_setup(table, lines, name)]
+        here += _command(table, lines, name)
         found += here if table is tree else _of_stage(here)
         options += _options(table, lines)
     found.sort(key=lambda one: one.line)
@@ -107,7 +109,7 @@ def _variables(tree: object, lines: _Lines) -> Iterator[Assignment]:
         for name, value in _table(_table(tree, table), key).items():
             yield Assignment(
                 name=name,
-                value=value if isinstance(value, str) else None,
+                value=value if isinstance(value, str) else _scalar(value),
                 line=lines.take(name),
                 form=SettingForm.JOB,
             )
@@ -133,6 +135,22 @@ def _setup(tree: object, lines: _Lines, name: str) -> Iterator[Assignment]:
             form=one.form,
             until_line=None if until is None else places[min(until, len(places)) - 1],
         )
+
+
+def _scalar(value: object) -> str | None:
+    """What a number or a truth value would be in the environment; a job file wants it in quotes."""
+    return str(value).lower() if isinstance(value, int | float) else None
+
+
+def _command(tree: object, lines: _Lines, name: str) -> Iterator[Assignment]:
+    """The variables that the command itself sets, as `env A=b` and `bash -c` do."""
+    command = tree.get("command") if isinstance(tree, Mapping) else None
+    if not isinstance(command, list):
+        return
+    start = lines.take("command")
+    words = [word for word in command if isinstance(word, str)]
+    for one in parse_shell(shlex.join(words), name).assignments:
+        yield replace(one, line=lines.of_text(f"{one.name}=", start), until_line=None)
 
 
 def _options(tree: object, lines: _Lines) -> Iterator[LaunchOption]:

@@ -1,7 +1,7 @@
 """The words of a shell script, with quotes taken off; nothing is expanded or executed.
 
-What the shell would compute (`$A`, `$(…)`, backquotes) makes a word one that is not plain. The
-bodies of here-documents and comments are left out, `#SBATCH` lines are kept.
+What the shell would compute (`$A`, `$(…)`, backquotes) stays as it is written, and makes a word one
+that is not plain. Comments are left out, `#SBATCH` lines are kept.
 Source: POSIX.1-2017, Shell Command Language, 2.2 to 2.4; bash(1), QUOTING and HERE DOCUMENTS.
 """
 
@@ -48,25 +48,48 @@ class Directive(NamedTuple):
     line: int
 
 
-Token = Word | Sign | Directive
+class Document(NamedTuple):
+    """The body of a here-document behind its line, and the line on which the body begins.
+
+    `is_plain` is whether its delimiter is quoted, so that the shell computes nothing in it.
+    """
+
+    text: str
+    line: int
+    is_plain: bool
 
 
-def shell_words(text: str, tool: str) -> Iterator[Token]:
+Token = Word | Sign | Directive | Document
+
+
+def shell_words(text: str, tool: str, first_line: int = 1) -> Iterator[Token]:
     """The words and operators of a script, in its order; redirections are left out.
 
-    Raises ParseError for a quote or a bracket that is never closed; `tool` names the file there.
+    Raises ParseError for a quote, a bracket or a here-document that never ends; `tool` names the
+    file there, and `first_line` is the line of it on which the text begins.
     """
-    return _Reader(text, tool).tokens()
+    return _Reader(text, tool, first_line).tokens()
+
+
+class _Mark(NamedTuple):
+    """The mark of a here-document: where its delimiter ends, and what ends the body."""
+
+    end: int
+    delimiter: str
+    is_indented: bool
+    is_plain: bool
 
 
 class _Reader:
-    def __init__(self, text: str, tool: str) -> None:
+    def __init__(self, text: str, tool: str, first_line: int) -> None:
         self._text = text
         self._tool = tool
+        self._first_line = first_line
         self._at = 0
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
-        self._documents: list[tuple[str, bool]] = []
+        self._documents: list[_Mark] = []
         self._awaits: str | None = None
+        self._no_sum_before = 0
 
     def tokens(self) -> Iterator[Token]:
         text = self._text
@@ -78,6 +101,10 @@ class _Reader:
             if text[self._at] == "#":
                 yield from self._comment()
                 continue
+            total = self._sum()
+            if total is not None:
+                yield total
+                continue
             sign = _SIGN.match(text, self._at)
             if sign and not text.startswith(("<(", ">("), self._at):
                 yield from self._sign(sign[0])
@@ -85,9 +112,24 @@ class _Reader:
             word = self._word()
             if not self._is_target(word):
                 yield word
+        yield from self._bodies()
 
     def _line(self, at: int) -> int:
-        return bisect_right(self._line_ends, at - 1) + 1
+        return bisect_right(self._line_ends, at - 1) + self._first_line
+
+    def _sum(self) -> Word | None:
+        """`((…))` as one word: `<<` in it shifts bits. None for brackets of two subshells."""
+        start = self._at
+        if start < self._no_sum_before or not self._text.startswith("((", start):
+            return None
+        end = _after_closing(self._text, start + 2, _ARITHMETIC)
+        if end is None or not self._text.endswith(_ARITHMETIC, start, end):
+            # What is in there is not looked through again, so that reading stays linear.
+            self._no_sum_before = len(self._text) if end is None else end
+            return None
+        self._at = end
+        raw = self._text[start:end]
+        return Word(raw, raw, self._line(start), is_plain=False)
 
     def _comment(self) -> Iterator[Directive]:
         end = self._text.find("\n", self._at)
@@ -98,7 +140,7 @@ class _Reader:
             yield Directive(comment[len("#SBATCH") :], self._line(self._at))
         self._at = end
 
-    def _sign(self, sign: str) -> Iterator[Sign]:
+    def _sign(self, sign: str) -> Iterator[Sign | Document]:
         line = self._line(self._at)
         self._at += len(sign)
         if sign in ("<<", "<<-"):
@@ -107,16 +149,26 @@ class _Reader:
             self._awaits = ">"
         else:
             self._awaits = None
-            if sign == "\n":
-                self._at = _after_documents(self._text, self._at, self._documents)
-                self._documents.clear()
             yield Sign(sign, line)
+            if sign == "\n":
+                yield from self._bodies()
+
+    def _bodies(self) -> Iterator[Document]:
+        """The here-documents whose marks stand on the line before."""
+        for mark in self._documents:
+            start = self._at
+            last, self._at = _document_end(self._text, start, mark.delimiter, mark.is_indented)
+            if last is None:
+                raise self._unclosed(mark.end - 1, f"line {mark.delimiter}")
+            yield Document(self._text[start:last], self._line(start), mark.is_plain)
+        self._documents.clear()
 
     def _is_target(self, word: Word) -> bool:
         """Whether a word is no argument: a file, a delimiter, or the number of what goes there."""
         awaited, self._awaits = self._awaits, None
         if awaited in ("<<", "<<-"):
-            self._documents.append((word.text, awaited == "<<-"))
+            is_plain = word.text != word.raw
+            self._documents.append(_Mark(self._at, word.text, awaited == "<<-", is_plain))
         is_number = word.raw.isdigit() and self._text.startswith(("<", ">"), self._at)
         return awaited is not None or is_number
 
@@ -197,18 +249,22 @@ class _Reader:
             return self._skipped(at + 2, closer)
         if following == "'" and not is_quoted:  # $'…': text with escapes
             self._at = _after_ansi(text, at + 2)
+            if self._at > len(text):
+                raise self._unclosed(at, "'")
             inner = text[at + 2 : self._at - 1]
             return inner, "\\" not in inner
+        if following and following in "@*#?-$!":  # whole: what follows `$$` may be `{`
+            self._at = at + 2
+            return text[at : at + 2], False
         self._at = at + 1
-        is_name = bool(following) and (following.isalnum() or following in "_@*#?-$!")
-        return "$", not is_name
+        return "$", not (following.isalnum() or following == "_")
 
     def _skipped(self, at: int, closer: str) -> tuple[str, bool]:
         end = _after_closing(self._text, at, closer)
         if end is None:
             raise self._unclosed(self._at, closer)
-        self._at = end
-        return "", False
+        start, self._at = self._at, end
+        return self._text[start:end], False
 
     def _unclosed(self, at: int, mark: str) -> ParseError:
         line_no = self._line(at)
@@ -234,14 +290,20 @@ def _after_ansi(text: str, at: int) -> int:
 def _after_documents(text: str, at: int, documents: list[tuple[str, bool]]) -> int:
     """Behind the here-documents whose bodies begin at a line's start."""
     for delimiter, is_indented in documents:
-        while at < len(text):
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            line = text[at:end]
-            at = end + 1
-            if (line.lstrip("\t") if is_indented else line).rstrip("\r") == delimiter:
-                break
-    return min(at, len(text))
+        _, at = _document_end(text, at, delimiter, is_indented)
+    return at
+
+
+def _document_end(text: str, at: int, delimiter: str, is_indented: bool) -> tuple[int | None, int]:
+    """Where the body of a here-document ends, None where nothing ends it, and what follows."""
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        line = text[at:end]
+        if (line.lstrip("\t") if is_indented else line).rstrip("\r") == delimiter:
+            return at, min(end + 1, len(text))
+        at = end + 1
+    return None, len(text)
 
 
 def _after_closing(text: str, at: int, closer: str) -> int | None:
@@ -296,6 +358,8 @@ def _nested(text: str, at: int, char: str, stack: list[str]) -> int:
         stack.append(char)
     elif char == "$" and text[at : at + 1] in ("(", "{"):
         stack.append(")" if text[at] == "(" else "}")
+        at += 1
+    elif char == "$" and text.startswith("$", at):
         at += 1
     elif char == "(" and inner == ")":
         stack.append(")")

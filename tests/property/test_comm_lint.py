@@ -25,6 +25,7 @@ PIECES = st.lists(
             "${", "}", "((", "<<EOF\n", "EOF\n", "<<", "\\", "\\\n", "\n", "#", "#SBATCH --export=",
             "srun ", "--export ", "ALL,", "mpirun -x ", ";", "&", "|", ">", "{", "env ", " ", "\t",
             "[tune]\n", 'schema = "hpckit.job/1"\n', "\0", "\x1c", "\u00a0", "case x in a)", "!",
+            "bash -c '", 'eval "', "sbatch <<EOF\n", "timeout 1 ",
         ]
     )
 )  # fmt: skip
@@ -78,8 +79,12 @@ def test_zero_ended_output_is_read_as_it_is(values: dict[str, str]) -> None:
 HOSTILE = (
     "$(", "'", '"$(', "<<a\n", "a=", "export A=b\n", "NCCL_IB_HCA=a,\n", "((", "`\\", "srun -n ",
     "$(<<a ", "#SBATCH --export=a=,\n", "export NCCL_IB_TC=1 NCCL_IB_DISABLE=0\nx\n", "srun ",
-    "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ", "srun --gpu-bind=single:1 x; ",
-    "srun --export=B=1 x\n", "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
+    "((x ", "((x) ", "NCCL_IB_TC=1 NCCL_IB_DISABLE=0 x\n", "exec env ",
+    "srun --gpu-bind=single:1 x; ", "srun --export=B=1 x\n",
+    "bash -c 'A=1 x'; ", "bash -c \"", "eval ", "timeout ", "#SBATCH '\" ", "srun $A ", "$(srun ",
+    "A='b c' bash -c \"$A\"; ", "A=$(srun x)\n",
+    "mpirun ", "sbatch <<E\nA=1 x\nE\n",
+    "export NCCL_IB_HCA=a\nsrun --export=B=1 x\n",
 )  # fmt: skip
 
 
@@ -88,6 +93,22 @@ def test_hostile_texts_take_linear_time(piece: str) -> None:
     """A text that opens, nests or repeats without end is answered in proportion to its length."""
     began_s = time.process_time()
     answer((piece * (LONG // len(piece))).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+def test_nested_brackets_take_linear_time() -> None:
+    """The same of brackets that look like arithmetic until their end."""
+    began_s = time.process_time()
+    count = LONG // 6
+    answer(("((x " * count + ")b)" * count).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+def test_a_long_text_that_many_shells_get_takes_linear_time() -> None:
+    """The same of a text in a variable that is given to a shell again and again."""
+    began_s = time.process_time()
+    text = "export B=1\n" * (LONG // 20)
+    answer((f"A='{text}'\n" + 'bash -c "$A"\n' * (LONG // 20)).encode(), "job.sh")
     assert time.process_time() - began_s < MOST_S * slowness()
 
 

@@ -22,6 +22,7 @@ MANY_NODES: Final = LintFacts(nodes=4)
 BARE: Final = LintFacts(is_vm=False)
 VIRTUAL: Final = LintFacts(is_vm=True)
 EFA: Final = LintFacts(plugin=NetPlugin.AWS_OFI)
+EFA_ONE_NODE: Final = LintFacts(plugin=NetPlugin.AWS_OFI, nodes=1)
 TCPXO: Final = LintFacts(plugin=NetPlugin.TCPXO)
 NO_PLUGIN: Final = LintFacts(plugin=NetPlugin.NONE)
 ANYWHERE: Final = LintFacts()
@@ -42,6 +43,7 @@ class Case:
     misses: str
     name: str = SCRIPT
     nccl: str = ""
+    miss_name: str | None = None
     miss_nccl: str | None = None
     facts: LintFacts = ANYWHERE
     miss_facts: LintFacts | None = None
@@ -84,6 +86,7 @@ NCCL_CASES: Final = (
     case("nccl-algo-forced", "NCCL_ALGO=Ring", "NCCL_ALGO="),
     case("nccl-proto-ll128", "NCCL_PROTO=LL128,Simple", "NCCL_PROTO=^LL128"),
     case("nccl-proto-forced", "NCCL_PROTO=Simple", "NCCL_PROTO=^LL"),
+    elsewhere("nccl-proto-forced", "NCCL_PROTO=Simple", ANYWHERE, EFA),
     case("nccl-debug-trace", "NCCL_DEBUG=TRACE", "NCCL_DEBUG=WARN"),
     case("nccl-debug-info", "NCCL_DEBUG=info", "NCCL_DEBUG=VERSION"),
     case("nccl-debug-word", "NCCL_DEBUG=DEBUG", "NCCL_DEBUG=WARN"),
@@ -110,14 +113,23 @@ NCCL_CASES: Final = (
     case("nccl-threads", "NCCL_NTHREADS=1024", "NCCL_NTHREADS=512"),
     case("nccl-net-mismatch", "NCCL_IGNORE_NET_MISMATCH=1", "NCCL_IGNORE_NET_MISMATCH=0",
          nccl="2.30.7"),
+    dated("nccl-net-mismatch", "NCCL_IGNORE_NET_MISMATCH=1", "2.30.3", "2.29.7"),
     case("nccl-ras-port", "NCCL_RAS_ADDR=localhost:28028", "NCCL_RAS_ADDR=localhost",
          nccl="2.27.3"),
     dated("nccl-ras-port", "NCCL_RAS_ADDR=localhost:28028", "2.24.3", "2.23.4"),
     case("nccl-dump-left", "NCCL_TOPO_DUMP_FILE=/tmp/t.xml", "NCCL_TOPO_DUMP_FILE_RANK=1"),
     Case(rule="conf-quotes", name=CONF, fires='NCCL_NET="IB"\n', misses="NCCL_NET=IB\n"),
     Case(rule="conf-quotes", name=CONF, fires="NCCL_IB_SL='1'\n", misses="NCCL_IB_SL=1\n"),
+    Case(rule="conf-quotes", name=CONF, fires="NCCL_IB_SL='1'\n",
+         misses="export NCCL_IB_SL=\"'1'\"\n", miss_name=SCRIPT),
+    Case(rule="conf-name", name=CONF, fires="--export=ALL\n", misses="srun --export=ALL a\n",
+         miss_name=SCRIPT),
+    Case(rule="conf-no-value", name=CONF, fires="NCCL_IB_SL\n", misses="export NCCL_IB_SL=$A\n",
+         miss_name=SCRIPT),
     Case(rule="conf-name", name=CONF, fires="export NCCL_IB_SL=1\n", misses="NCCL_IB_SL=1\n"),
     Case(rule="conf-name", name=CONF, fires="NCCL_IB_SL =1\n", misses="#NCCL_IB_SL =1\n"),
+    Case(rule="conf-name", name=CONF, fires=" NCCL_IB_SL=1\n", misses="NCCL_IB_SL 1\n # a=b\n"),
+    Case(rule="conf-no-value", name=CONF, fires="NCCL_IB_SL 1\n", misses="NCCL_IB_SL=\n # note\n"),
 )  # fmt: skip
 
 TRANSPORT_CASES: Final = (
@@ -131,29 +143,44 @@ TRANSPORT_CASES: Final = (
     case("gdr-off", "NCCL_NET_GDR_LEVEL=0", "NCCL_NET_GDR_LEVEL=PIX"),
     case("gdr-sys", "NCCL_NET_GDR_LEVEL=SYS", "NCCL_NET_GDR_LEVEL=PHB"),
     case("dmabuf-off", "NCCL_DMABUF_ENABLE=0", "NCCL_DMABUF_ENABLE=1", nccl="2.20.5"),
+    dated("dmabuf-off", "NCCL_DMABUF_ENABLE=0", "2.13.4", "2.12.12"),
     case("shm-off", "NCCL_SHM_DISABLE=1", "NCCL_SHM_DISABLE=0"),
     case("nvls-off", "NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=2", nccl="2.27.3"),
     dated("nvls-off", "NCCL_NVLS_ENABLE=0", "2.17.1", "2.16.5"),
     dated("nvls-forced", "NCCL_NVLS_ENABLE=1", "2.18.1", "2.17.1"),
+    case("nvls-forced", "NCCL_NVLS_ENABLE=1", "NCCL_NVLS_ENABLE=2", nccl="2.27.3"),
     dated("cumem-off", "NCCL_CUMEM_ENABLE=0", "2.19.3", "2.18.5"),
+    case("cumem-off", "NCCL_CUMEM_ENABLE=0", "NCCL_CUMEM_ENABLE=1", nccl="2.27.3"),
     script("mnnvl-without-cumem", "export NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=0\n",
            "export NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=1\n"),
+    case("mnnvl-without-cumem", "NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=0",
+         "NCCL_MNNVL_ENABLE=2 NCCL_CUMEM_ENABLE=0"),
     case("mnnvl-off", "NCCL_MNNVL_ENABLE=0", "NCCL_MNNVL_ENABLE=2"),
     case("cross-nic-0", "NCCL_CROSS_NIC=0", "NCCL_CROSS_NIC=2"),
     case("cross-nic-1", "NCCL_CROSS_NIC=1", "NCCL_CROSS_NIC=2"),
     case("pxn-off", "NCCL_PXN_DISABLE=1", "NCCL_PXN_DISABLE=0"),
+    case("net-ib-off", "NCCL_NET=IB NCCL_IB_DISABLE=1", "NCCL_NET=IB NCCL_IB_DISABLE=0"),
+    case("net-ib-off", "NCCL_NET=IB NCCL_IB_DISABLE=1", "NCCL_NET=Socket NCCL_IB_DISABLE=1"),
+    case("net-plugin-off", "NCCL_NET=gIB NCCL_NET_PLUGIN=none", "NCCL_NET=gIB"),
+    case("net-plugin-off", "NCCL_NET=gIB NCCL_NET_PLUGIN=none", "NCCL_NET=IB NCCL_NET_PLUGIN=none"),
     elsewhere("net-socket", "NCCL_NET=Socket", MANY_NODES, ONE_NODE),
+    case("net-socket", "NCCL_NET=Socket", "NCCL_NET=IB", at=MANY_NODES),
     elsewhere("net-on-one-node", "NCCL_NET='AWS Libfabric'", ONE_NODE, MANY_NODES),
+    case("net-on-one-node", "NCCL_NET=IB", "NCCL_NET=Socket", at=ONE_NODE),
     elsewhere("plugin-off", "NCCL_NET_PLUGIN=none", EFA, NO_PLUGIN),
+    elsewhere("plugin-off", "NCCL_NET_PLUGIN=none", EFA, EFA_ONE_NODE),
+    case("plugin-off", "NCCL_NET_PLUGIN=none", "NCCL_NET_PLUGIN=ofi", at=EFA),
     elsewhere("plugin-checks", "NCCL_BUFFSIZE=8388608", TCPXO),
     elsewhere("topo-file-bare", "NCCL_TOPO_FILE=/opt/topo.xml", BARE, VIRTUAL),
     elsewhere("topo-file-bare", "NCCL_TOPO_FILE=/opt/topo.xml", BARE),
     elsewhere("topo-file-plugin", "NCCL_TOPO_FILE=/opt/topo.xml", EFA),
     elsewhere("affinity-ignored", "NCCL_IGNORE_CPU_AFFINITY=1", BARE, VIRTUAL),
+    case("affinity-ignored", "NCCL_IGNORE_CPU_AFFINITY=1", "NCCL_IGNORE_CPU_AFFINITY=0", at=BARE),
 )  # fmt: skip
 
 IB_CASES: Final = (
     elsewhere("ib-off", "NCCL_IB_DISABLE=1", ANYWHERE, ONE_NODE),
+    case("ib-off", "NCCL_IB_DISABLE=1", "NCCL_IB_DISABLE=0"),
     script("ib-idle", "export NCCL_IB_DISABLE=1\nexport NCCL_IB_HCA==mlx5_0\n",
            "export NCCL_IB_DISABLE=1\nsrun test\nunset NCCL_IB_DISABLE\n"
            "export NCCL_IB_HCA==mlx5_0\n"),
@@ -174,6 +201,7 @@ IB_CASES: Final = (
     case("ib-hca-partly", "NCCL_IB_HCA==mlx5_0:1,mlx5_7:1", "NCCL_IB_HCA==mlx5_0:1,mlx5_2:1",
          at=NICS),
     case("list-sign", "NCCL_IB_HCA==mlx5_0,=mlx5_2", "NCCL_IB_HCA==mlx5_0,mlx5_2"),
+    case("list-sign", "NCCL_IB_HCA==^mlx5_0", "NCCL_IB_HCA=^=mlx5_0"),
     dated("ib-gid-index", "NCCL_IB_GID_INDEX=3", "2.21.5", "2.20.5"),
     case("ib-gid-index", "NCCL_IB_GID_INDEX=3", "NCCL_IB_GID_INDEX=-1"),
     case("ib-timeout-short", "NCCL_IB_TIMEOUT=18", "NCCL_IB_TIMEOUT=22", nccl="2.23.4"),
@@ -181,6 +209,8 @@ IB_CASES: Final = (
     case("ib-range", "NCCL_IB_SL=16", "NCCL_IB_SL=15"),
     case("ib-range", "NCCL_IB_TC=256", "NCCL_IB_TC=106"),
     dated("ib-split-data", "NCCL_IB_SPLIT_DATA_ON_QPS=1", "2.20.3", "2.19.4"),
+    case("ib-split-data", "NCCL_IB_SPLIT_DATA_ON_QPS=1", "NCCL_IB_SPLIT_DATA_ON_QPS=0",
+         nccl="2.27.3"),
     elsewhere("ib-on-efa", "NCCL_IB_TC=41", EFA),
 )  # fmt: skip
 
@@ -191,6 +221,7 @@ SOCKET_CASES: Final = (
     case("ifname-sign", "GLOO_SOCKET_IFNAME=^docker", "GLOO_SOCKET_IFNAME=ens1f0"),
     case("ifname-eth0", "NCCL_SOCKET_IFNAME=eth0", "NCCL_SOCKET_IFNAME=eth"),
     elsewhere("ifname-eth0", "NCCL_SOCKET_IFNAME=eth0", ANYWHERE, LintFacts(interfaces=("eth0",))),
+    case("ifname-lo", "NCCL_SOCKET_IFNAME=lo", "NCCL_SOCKET_IFNAME=local0", at=MANY_NODES),
     elsewhere("ifname-lo", "NCCL_SOCKET_IFNAME=lo", MANY_NODES, ONE_NODE),
     case("ifname-virtual", "NCCL_SOCKET_IFNAME=docker0", "NCCL_SOCKET_IFNAME=^docker0"),
     case("socket-family", "NCCL_SOCKET_FAMILY=IPv4", "NCCL_SOCKET_FAMILY=AF_INET"),
@@ -214,20 +245,30 @@ EFA_CASES: Final = (
     elsewhere("fi-provider-tcp", "FI_PROVIDER='tcp;ofi_rxm'", MANY_NODES, ONE_NODE),
     case("efa-huge-page", "FI_EFA_USE_HUGE_PAGE=0", "FI_EFA_USE_HUGE_PAGE=1"),
     elsewhere("efa-proto", "NCCL_PROTO=simple", EFA),
+    case("efa-proto", "NCCL_PROTO=simple", "NCCL_PROTO=^LL", at=EFA),
     elsewhere("efa-channels", "NCCL_MIN_NCHANNELS=16", EFA),
     elsewhere("efa-buffsize", "NCCL_BUFFSIZE=2097152", EFA),
     case("fi-memhooks", "FI_MR_CACHE_MONITOR=memhooks", "FI_MR_CACHE_MONITOR=kdreg2"),
     elsewhere("ofi-net-without-plugin", "NCCL_NET='AWS Libfabric'", NO_PLUGIN, EFA),
+    case("ofi-net-without-plugin", "NCCL_NET='AWS Libfabric'", "NCCL_NET=IB", at=NO_PLUGIN),
 )  # fmt: skip
 
 LAUNCH_CASES: Final = (
     script("gpus-per-task", "#SBATCH --gpus-per-task=1\nsrun a\n",
            "#SBATCH --gpus-per-task=1 --ntasks-per-node=1\nsrun a\n"),
+    script("gpus-per-task", "#SBATCH -N 4 -n 32 --gpus-per-task=1\nsrun a\n",
+           "#SBATCH -N 4 -n 4 --gpus-per-task=8\nsrun torchrun a\n"),
     script("gpus-per-task", "srun --gpus-per-task=1 a\n",
            "srun --gpus-per-task=1 --gpu-bind=none a\n"),
     script("gpus-per-task", "srun --ntasks-per-gpu 1 a\n", "srun --gpus-per-node 1 a\n"),
     script("tres-per-task", "srun --tres-per-task=gres/gpu:1 a\n",
            "srun --tres-per-task=cpu:1 a\n"),
+    script("tres-per-task", "srun --tres-per-task=gres/gpu:1 -n 8 a\n",
+           "srun --tres-per-task=gres/gpu:1 -n 1 a\n"),
+    script("gpu-bind-single", "srun --gpu-bind=single:1 -n 8 a\n",
+           "srun --gpu-bind=single:1 -n 1 a\n"),
+    script("tres-bind-single", "srun --tres-bind=gres/gpu:single:1 -n 8 a\n",
+           "srun --tres-bind=gres/gpu:single:1 -n 1 a\n"),
     script("gpu-bind-single", "srun --gpu-bind=single:1 a\n", "srun --gpu-bind=none a\n"),
     script("tres-bind-single", "srun --tres-bind=gres/gpu:single:1 a\n",
            "srun --tres-bind=gres/gpu:none a\n"),
@@ -235,6 +276,15 @@ LAUNCH_CASES: Final = (
            "export NCCL_DEBUG=WARN\nsrun --export=ALL,A=1 a\n"),
     script("export-without-all", "export NCCL_DEBUG=WARN\nsrun --export=NONE a\n",
            "export NCCL_DEBUG=WARN\nsrun --export=NCCL_DEBUG,PATH a\n"),
+    script("option-cut", "mpirun -np 8 \\ \n -x NCCL_NET=IB a\n",
+           "mpirun -np 8 \\\n -x NCCL_NET=IB a\n"),
+    script("option-cut", "srun \\\n # why\n --export=ALL,NCCL_NET=IB a\n",
+           "srun \\\n --export=ALL,NCCL_NET=IB a\n # why\n"),
+    script("set-twice", "export NCCL_NET=IB\nexport NCCL_NET=Socket\nsrun a\n",
+           "export NCCL_NET=IB\nsrun a\nexport NCCL_NET=Socket\nsrun a\n"),
+    script("set-twice", "export UCX_TLS=rc UCX_TLS=all\n", "export UCX_TLS=all UCX_TLS=all\n"),
+    Case(rule="set-twice", name=CONF, fires="NCCL_NET=IB\nNCCL_NET=Socket\n",
+         misses="NCCL_NET=IB\nNCCL_NET=IB\n"),
     script("export-comma", "srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_2 a\n",
            "srun --export=ALL,NCCL_IB_HCA=mlx5_0,PATH a\n"),
     script("not-exported", "NCCL_IB_TC=41\nsrun a\n", "NCCL_IB_TC=41\nexport NCCL_IB_TC\nsrun a\n"),
@@ -245,6 +295,11 @@ LAUNCH_CASES: Final = (
            "export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\n"),
     Case(rule="visible-fixed", fires="CUDA_VISIBLE_DEVICES=0 srun a\n", name=SCRIPT,
          misses="unset CUDA_VISIBLE_DEVICES\n"),
+    Case(rule="visible-fixed", name=SCRIPT, fires="export CUDA_VISIBLE_DEVICES=0,1\n",
+         misses="HOME=/h\nCUDA_VISIBLE_DEVICES=0,1\n", miss_name=DUMP),
+    script("cpu-bind-leak", "export SLURM_CPU_BIND=mask_cpu:0xf\n",
+           "SLURM_CPU_BIND=mask_cpu:0xf srun a\n"),
+    case("master-local", "MASTER_ADDR=localhost", "MASTER_ADDR=node1", at=MANY_NODES),
     script("visible-twice", "export ROCR_VISIBLE_DEVICES=$A HIP_VISIBLE_DEVICES=$B\n",
            "export HIP_VISIBLE_DEVICES=$B\n"),
     Case(rule="cpu-bind-leak", name=DUMP, fires="HOME=/h\nSLURM_CPU_BIND=quiet,mask_cpu:0xf\n",
@@ -284,6 +339,7 @@ MPI_CASES: Final = (
     case("ompi-openib-option", "OMPI_MCA_btl_openib_allow_ib=1", "OMPI_MCA_btl_tcp_links=1"),
     script("ompi-vader", "mpirun --mca btl vader,self -np 4 a\n", "mpirun --mca btl sm,self a\n"),
     elsewhere("ompi-ob1", "OMPI_MCA_pml=ob1", ANYWHERE, ONE_NODE),
+    case("ompi-ob1", "OMPI_MCA_pml=ob1", "OMPI_MCA_pml=ucx"),
     case("ompi-interface-absent", "OMPI_MCA_btl_tcp_if_include=eth0",
          "OMPI_MCA_btl_tcp_if_include=10.0.0.0/8", at=HOSTS),
     case("impi-fabrics", "I_MPI_FABRICS=shm:dapl", "I_MPI_FABRICS=shm:ofi"),
@@ -300,6 +356,7 @@ RELEASE_CASES: Final = (
     dated("nccl-default", "NCCL_IB_TIMEOUT=20", "2.23.4", "2.22.3"),
     dated("nccl-default", "NCCL_GRAPH_REGISTER=0", "2.18.5", "2.19.3"),
     case("nccl-default", "NCCL_CROSS_NIC=2", "NCCL_CROSS_NIC=3"),
+    dated("nccl-default", "NCCL_CHECK_POINTERS=0", "2.29.3", "2.29.7"),
 )  # fmt: skip
 
 CASES: Final = (

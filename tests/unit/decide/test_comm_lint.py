@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -77,12 +78,14 @@ def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     return [one.rule for one in found]
 
 
-def missed(case: Case) -> list[str]:
+def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     """The rules that speak in its near miss."""
+    name = case.name if case.miss_name is None else case.miss_name
     nccl = case.nccl if case.miss_nccl is None else case.miss_nccl
     facts = case.facts if case.miss_facts is None else case.miss_facts
     library = case.library if case.miss_library is None else case.miss_library
-    return [one.rule for one in lint(case.misses, case.name, nccl, facts=facts, library=library)]
+    found = lint(case.misses, name, nccl, facts=facts, library=library, rules=rules)
+    return [one.rule for one in found]
 
 
 def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
@@ -90,6 +93,28 @@ def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
     return [(one.line, one.rule, one.severity.value) for one in findings]
 
 
+def freed() -> Iterator[tuple[str, LintRule, LintRule]]:
+    """Each row with a condition, and the same without it; tests are left, as they give words."""
+    for rule in LINT_RULES:
+        conditions: dict[str, LintRule] = {
+            "value": replace(rule, value=None),
+            "beside": replace(rule, beside=None),
+            "without": replace(rule, without=None),
+            "since": replace(rule, since=None),
+            "before": replace(rule, before=None),
+            "library": replace(rule, library=None),
+            "plugins": replace(rule, plugins=()),
+            "nodes": replace(rule, nodes=None),
+            "is_vm": replace(rule, is_vm=None),
+            "forms": replace(rule, forms=()),
+            "is_fallback": replace(rule, is_fallback=False),
+        }
+        for condition, free in conditions.items():
+            if free != rule:
+                yield f"{rule.rule}-{condition}", rule, free
+
+
+CONDITIONS = [pytest.param(rule, free, id=name) for name, rule, free in freed()]
 BY_ID = [pytest.param(case, id=f"{at}-{case.rule}") for at, case in enumerate(CASES)]
 
 
@@ -111,6 +136,69 @@ def test_each_row_is_held_by_a_case(rule: LintRule) -> None:
     without = [one for one in LINT_RULES if one is not rule]
     lost = [case for case in CASES if case.rule in fired(case)]
     assert [case for case in lost if case.rule not in fired(case, without)]
+
+
+@pytest.mark.parametrize(("rule", "free"), CONDITIONS)
+def test_each_condition_of_a_row_is_held_by_a_case(rule: LintRule, free: LintRule) -> None:
+    """Without any one condition of a row, it speaks in some near miss or not in some case."""
+    rules = [free if one is rule else one for one in LINT_RULES]
+    cases = [case for case in CASES if case.rule == rule.rule]
+    assert any(
+        rule.rule in missed(case, rules) or rule.rule not in fired(case, rules) for case in cases
+    )
+
+
+DO_NOT_SET = (
+    ("NCCL_IB_CUDA_SUPPORT=1", "nccl-gone", "warning", "2.3.7", "2.4.2"),
+    ("NCCL_LL_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_TREE_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_SINGLE_RING_THRESHOLD=0", "nccl-gone", "warning", "2.2.13", "2.3.5"),
+    ("NCCL_WORK_FIFO_DEPTH=1", "nccl-gone", "warning", "2.21.5", "2.22.3"),
+    ("NCCL_MIN_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_MAX_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_CHECK_POINTERS=0", "nccl-check-pointers-old", "note", "2.29.3", "2.29.7"),
+    ("NCCL_ALGO=Tree", "nccl-algo-without-ring", "error", "2.23.4", "2.24.3"),
+    ("NCCL_IGNORE_NET_MISMATCH=1", "nccl-net-mismatch", "warning", "2.29.7", "2.30.3"),
+    ("NCCL_IB_GID_INDEX=3", "ib-gid-index", "note", "2.20.5", "2.21.5"),
+    ("NCCL_IB_TIMEOUT=18", "ib-timeout-short", "warning", "2.22.3", "2.23.4"),
+    ("NCCL_IB_SPLIT_DATA_ON_QPS=1", "ib-split-data", "note", "2.19.4", "2.20.3"),
+    ("NCCL_NVLS_ENABLE=0", "nvls-off", "warning", "2.16.5", "2.17.1"),
+    ("NCCL_CUMEM_ENABLE=0", "cumem-off", "note", "2.18.6", "2.19.3"),
+    ("NCCL_RAS_ADDR=localhost:28028", "nccl-ras-port", "note", "2.23.4", "2.24.3"),
+)
+"""Setting, rule, severity, the last release without the finding and the first with it."""
+
+DO_NOT_SET_EVER = (
+    ("NCCL_LAUNCH_MODE=GROUP", "nccl-launch-mode", "note"),
+    ("NCCL_P2P_LEVEL=4", "level-number", "note"),
+    ("NCCL_NET_GDR_LEVEL=3", "level-number", "note"),
+    ("NCCL_P2P_DISABLE=1", "p2p-off", "warning"),
+    ("NCCL_PROTO=LL128", "nccl-proto-ll128", "warning"),
+    ("NCCL_DEBUG=TRACE", "nccl-debug-trace", "warning"),
+    ("NCCL_IB_DISABLE=1", "ib-off", "warning"),
+    ("NCCL_SOCKET_IFNAME=eth0", "ifname-eth0", "note"),
+    ("FI_EFA_FORK_SAFE=1", "efa-fork-safe", "note"),
+    ("FI_EFA_USE_DEVICE_RDMA=1", "efa-device-rdma", "note"),
+    ("FI_PROVIDER=efa", "efa-provider", "note"),
+    ("RDMAV_FORK_SAFE=1", "efa-rdmav-fork", "warning"),
+    ("FI_MR_CACHE_MONITOR=memhooks", "fi-memhooks", "error"),
+)
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity", "last", "first"), DO_NOT_SET)
+def test_the_do_not_set_list(setting: str, rule: str, severity: str, last: str, first: str) -> None:
+    """A setting is obsolete or harmful from one release on, and not on the one before."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    assert brief(lint(text, nccl=first)) == [(3, rule, severity)]
+    assert rule not in [one.rule for one in lint(text, nccl=last)]
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity"), DO_NOT_SET_EVER)
+def test_the_do_not_set_list_of_all_releases(setting: str, rule: str, severity: str) -> None:
+    """A setting is obsolete or harmful on old releases and on new ones."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    for nccl in ("", "2.18.5", "2.30.7"):
+        assert (3, rule, severity) in brief(lint(text, nccl=nccl))
 
 
 def test_rules_have_names_of_their_own() -> None:
@@ -199,6 +287,30 @@ def test_the_exact_list_is_offered() -> None:
     """The fix of a list of beginnings is the same list, exact."""
     (found,) = lint("export NCCL_IB_HCA=^mlx5_1\n")
     assert found.fix == "NCCL_IB_HCA=^=mlx5_1"
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("NONE", "--export=ALL"),
+        ("A=1,PATH", "--export=ALL,A=1,PATH"),
+        ("NONE,A=1", "--export=ALL,A=1"),
+    ],
+)
+def test_the_whole_export_is_offered(option: str, fix: str) -> None:
+    """The fix of an export without ALL is one that srun takes as it is meant."""
+    found = lint(f"export NCCL_NET=x\nsrun --export={option} a\n")
+    assert [one.fix for one in found if one.rule == "export-without-all"] == [fix]
+
+
+def test_the_value_that_never_counts_is_named() -> None:
+    """Of two values the finding stands at the one that counts, and names the other's line."""
+    (found,) = lint("export NCCL_SOCKET_IFNAME=ens\nexport NCCL_SOCKET_IFNAME=eno\nsrun a\n")
+    assert (found.line, found.rule) == (2, "set-twice")
+    assert "NCCL_SOCKET_IFNAME=ens on line 1 never counts" in found.because
+    assert lint("export TP_COMM_OVERLAP=1\nexport TP_COMM_OVERLAP=0\nsrun a\n") == ()
+    (found,) = lint("NCCL_SOCKET_IFNAME=ens\nNCCL_SOCKET_IFNAME=eno\n", "nccl.conf")
+    assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
 
 
 def test_a_level_number_is_translated() -> None:

@@ -48,6 +48,7 @@ def pairs(data: bytes, name: str) -> list[tuple[int, str, str | None, SettingFor
         ('NCCL_DEBUG="WARN"\n', "x", SettingsKind.SCRIPT),
         ("NCCL_DEBUG=WARN\nsrun a\n", "x", SettingsKind.SCRIPT),
         ("", "x", SettingsKind.SCRIPT),
+        ("PATH=/x:$PATH\nexport NCCL_DEBUG=WARN\n", "x", SettingsKind.SCRIPT),
         ("HOME=/h\nNCCL_DEBUG=WARN\n", "x", SettingsKind.ENV),
         ("HOME=/h\nF=() {  a\n it's\n}\n", "x", SettingsKind.ENV),
         ("NCCL_DEBUG=WARN\nUCX_TLS=all\n", "x", SettingsKind.ENV),
@@ -83,6 +84,21 @@ def test_options_of_a_job_file() -> None:
     ]
 
 
+def test_the_command_of_a_job_file() -> None:
+    """What the command itself sets is told, with the line that it stands on."""
+    text = (
+        'schema = "hpckit.job/1"\ncommand = ["env", "A=$B", "bash", "-c", """\nexport C=d\n'
+        'E=f python train.py"""]\n[tune]\nenv = { G = 1, H = true }\n'
+    )
+    assert pairs(text.encode(), "x.toml") == [
+        (2, "A", "$B", SettingForm.PREFIX),
+        (3, "C", "d", SettingForm.EXPORT),
+        (4, "E", "f", SettingForm.PREFIX),
+        (6, "G", "1", SettingForm.JOB),
+        (6, "H", "true", SettingForm.JOB),
+    ]
+
+
 def test_stages_of_a_job_file() -> None:
     """Each stage of a chain sets its own variables."""
     text = (
@@ -112,6 +128,7 @@ def test_a_conf_is_no_shell() -> None:
     assert pairs(text, "nccl.conf") == [
         (2, "export NCCL_B", '"2"', SettingForm.CONF),
         (3, "NCCL_IB_HCA", "=mlx5_0", SettingForm.CONF),
+        (4, "word", None, SettingForm.CONF),
     ]
 
 
@@ -140,6 +157,12 @@ def test_lines_of_windows() -> None:
         pytest.param(b"<html></html>", "x", id="html"),
         pytest.param(b"#!/usr/bin/env python3\nimport os\n", "x", id="python"),
         pytest.param(b"import os\n", "train.py", id="python-name"),
+        pytest.param(b"env:\n  NCCL_DEBUG: WARN\n", "job.yaml", id="yaml-name"),
+        pytest.param(b"---\nNCCL_DEBUG: WARN\n", "x", id="yaml"),
+        pytest.param(b"apiVersion: v1\n", "x", id="pod"),
+        pytest.param(b"FROM cuda\nENV NCCL_DEBUG=WARN\n", "x", id="image"),
+        pytest.param(b"ARG A\nFROM cuda\n", "Dockerfile", id="image-name"),
+        pytest.param(b'setenv("NCCL_DEBUG", "WARN")\n', "2.27.lua", id="module"),
         pytest.param(b"server { listen = 1 }\n", "nginx.conf", id="other-conf"),
         pytest.param(b"a = [\n", "job.toml", id="not-toml"),
         pytest.param(b"a = 1\n", "other.toml", id="other-toml"),
@@ -152,6 +175,21 @@ def test_other_files_are_refused(data: bytes, name: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_settings(data, name)
     assert caught.value.tool == name
+
+
+def test_what_is_no_text_has_its_line() -> None:
+    """The error of a file with control characters shows where the first one stands."""
+    with pytest.raises(ParseError) as caught:
+        parse_settings(b"a\nbc\x07d\n", "x")
+    assert (caught.value.line_no, caught.value.line) == (2, "bc?d")
+
+
+def test_a_file_of_variables_in_quotes() -> None:
+    """The variables of an .env file are exported by who reads it; quotes are none of a value."""
+    assert pairs(b'# ours\nNCCL_DEBUG="WARN"\nexport A=b\n', "/x/.env") == [
+        (2, "NCCL_DEBUG", "WARN", SettingForm.ENV),
+        (3, "A", "b", SettingForm.EXPORT),
+    ]
 
 
 def test_a_broken_job_file_has_its_line() -> None:
