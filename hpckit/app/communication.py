@@ -52,7 +52,8 @@ def communication(
     facts = comm_facts(question, site.platform, seen)
     choice = comm_choice(spec, settings_in_setup(spec))
     env = comm_env(facts, site, choice)
-    env = with_warnings(env, choice.own, warnings_of(choice.own, facts))
+    derived = comm_env(facts, site, replace(choice, own=())).settings if choice.own else ()
+    env = with_warnings(env, choice.own, warnings_of(choice.own, facts, derived))
     return Communication(site=site, facts=facts, env=env)
 
 

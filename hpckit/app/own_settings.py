@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hpckit.decide.comm_env import OwnSetting
 from hpckit.errors import ParseError
+from hpckit.model.comm import CommSetting
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.job import JobSpec
 
@@ -38,20 +39,32 @@ def settings_in_setup(spec: JobSpec) -> tuple[OwnSetting, ...]:
     return tuple(OwnSetting(name=one.name, value=one.value, where=_SETUP) for one in lasting)
 
 
-def warnings_of(own: Sequence[OwnSetting], facts: CommFacts) -> Mapping[str, str]:
-    """Variable → what is wrong with the job's own value, for those that are not fine."""
+def warnings_of(
+    own: Sequence[OwnSetting], facts: CommFacts, derived: Sequence[CommSetting] = ()
+) -> Mapping[str, str]:
+    """Variable → what is wrong with the job's own value, for those that are not fine.
+
+    `derived` is what hpckit would set: nothing speaks against the same. That another value is set
+    in its place is told where the environment is decided.
+    """
     asked = [one for one in own if _COMMUNICATION.match(one.name)]
     if not asked:
         return {}
-    from hpckit.decide.comm_lint import lint_settings  # noqa: PLC0415  few jobs set any
+    from hpckit.decide.comm_lint import LINT_RULES, lint_settings  # noqa: PLC0415  few jobs set any
+    from hpckit.decide.comm_lint_derived import DERIVED_RULES  # noqa: PLC0415
     from hpckit.model.comm_lint import Assignment, LintFacts, SettingForm  # noqa: PLC0415
 
     assignments = [
         Assignment(name=one.name, value=one.value, line=at + 1, form=SettingForm.JOB)
         for at, one in enumerate(asked)
     ]
-    known = LintFacts(nics=facts.hcas or None, plugin=facts.plugin, nodes=facts.nodes)
-    findings = lint_settings(assignments, nccl=facts.version, library=facts.library, facts=known)
+    known = LintFacts(
+        nics=facts.hcas or None, plugin=facts.plugin, nodes=facts.nodes, derived=tuple(derived)
+    )
+    rules = [rule for rule in LINT_RULES if rule not in DERIVED_RULES]
+    findings = lint_settings(
+        assignments, nccl=facts.version, library=facts.library, facts=known, rules=rules
+    )
     return _by_name((one.name, f"{one.because} [{one.rule}]") for one in findings)
 
 

@@ -37,11 +37,14 @@ def lint_file(params: dict[str, Any], tuned: Tuned, source: JobSource) -> int:
 
 def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
     """Where the settings are to hold; of nodes that nobody named the number is not known."""
+    from hpckit.model.comm import SettingOrigin
     from hpckit.model.comm_lint import LintFacts
 
     nodes = tuned.facts.nodes if tuned.are_nodes_said else None
+    settings = tuned.env.settings
+    derived = tuple(one for one in settings if one.origin is not SettingOrigin.JOB)
     if topology is None:
-        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes)
+        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes, derived=derived)
     interfaces = [name for nic in topology.nics for name in nic.netdevs]
     devices = [nic.name for nic in topology.nics if nic.kind is not None]
     return LintFacts(
@@ -50,6 +53,7 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
         plugin=tuned.facts.plugin,
         nodes=nodes,
         is_vm=topology.host.is_virtual_machine,
+        derived=derived,
     )
 
 

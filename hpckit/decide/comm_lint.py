@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from hpckit.decide.comm_lint_derived import DERIVED_RULES, is_derived
 from hpckit.decide.comm_lint_efa import EFA_RULES
 from hpckit.decide.comm_lint_ib import IB_RULES
 from hpckit.decide.comm_lint_launch import LAUNCH_RULES
@@ -38,6 +39,7 @@ FAMILIES: Final = (
     ("RCCL and ROCm", RCCL_RULES),
     ("UCX and MPI", MPI_RULES),
     ("Releases and names", RELEASE_RULES),
+    ("What hpckit sets there itself", DERIVED_RULES),
 )
 LINT_RULES: Final = tuple(rule for _, rules in FAMILIES for rule in rules)
 _LONGEST: Final = 80
@@ -72,7 +74,9 @@ def lint_settings(
     for one in settings:
         by_name.setdefault(one.name, []).append(one)
     named = {name: Named(group) for name, group in by_name.items()}
-    scene = Scene(by_name=named, nccl=nccl, library=library, facts=facts or LintFacts())
+    known = facts or LintFacts()
+    derived = {one.name: one for one in known.derived}
+    scene = Scene(by_name=named, nccl=nccl, library=library, facts=known, derived=derived)
     chosen = _Chosen(rules)
     found: dict[tuple[str, int, str], LintFinding] = {}
     for one in settings:
@@ -102,6 +106,8 @@ class _Chosen:
 def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
     """What is wrong with one setting; fallbacks speak where nothing else does."""
     about = list(rules.about(one.name))
+    if is_derived(one, scene):
+        about = [rule for rule in about if not _is_about_value(rule)]
     held = [
         _finding(rule, one, match)
         for rule in about
@@ -115,6 +121,12 @@ def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFindin
         if match is not None:
             yield _finding(rule, one, match)
             return
+
+
+def _is_about_value(rule: LintRule) -> bool:
+    """Whether a rule speaks against what is set, not how it is set or beside what."""
+    is_pair = rule.beside is not None or rule.without is not None
+    return not is_pair and not rule.forms and rule not in LAUNCH_RULES
 
 
 def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:

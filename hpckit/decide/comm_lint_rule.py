@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from itertools import accumulate
 from math import inf
 from typing import Final, NamedTuple
 
-from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
+from hpckit.model.comm import CommLibrary, CommSetting, NcclVersion, NetPlugin
 from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LostValue, SettingForm
 from hpckit.model.node_finding import Severity
 
@@ -141,6 +141,7 @@ class Scene:
     nccl: NcclVersion | None
     library: CommLibrary | None
     facts: LintFacts
+    derived: Mapping[str, CommSetting] = field(default_factory=dict)
 
     def beside(self, one: Setting, name: str) -> Iterator[Setting]:
         """The settings of another name that stand together with this one."""

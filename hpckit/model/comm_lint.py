@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hpckit.model.comm import NetPlugin
+from hpckit.model.comm import CommSetting, NetPlugin
 from hpckit.model.node_finding import Severity
 
 
@@ -93,7 +93,7 @@ class LintFacts:
 
     `interfaces` are the node's network interfaces (`eth0`), `nics` its RDMA devices (`mlx5_0`).
     `plugin` is what carries NCCL's traffic, `nodes` how many the job has, `is_vm` whether they are
-    virtual machines.
+    virtual machines. `derived` is what hpckit itself sets there.
     """
 
     interfaces: tuple[str, ...] | None = None
@@ -101,6 +101,7 @@ class LintFacts:
     plugin: NetPlugin | None = None
     nodes: int | None = None
     is_vm: bool | None = None
+    derived: tuple[CommSetting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.resources import FileResources, packaged_data
+from hpckit.app.lint import lint_text
 from hpckit.app.sites import load_site
 from hpckit.decide.comm_env import RULES, CommChoice, comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_rule import applies
 from hpckit.model.comm_facts import CommQuestion
+from hpckit.model.comm_lint import LintFacts
 from hpckit.model.site import SiteSpec
 
 CASES = Path(__file__).parent / "cases"
@@ -92,6 +94,16 @@ def test_without_a_line_of_its_list_the_script_differs(name: str) -> None:
     for entry in site_of(name).platform.env:
         if entry.before is None:
             assert values[entry.name] == entry.value
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_the_lint_has_nothing_against_what_hpckit_set(name: str) -> None:
+    """A script for a site is fine by the lint that knows the site."""
+    facts = comm_facts(CommQuestion(nodes=4), site_of(name).platform, None)
+    derived = comm_env(facts, site_of(name), CommChoice()).settings
+    known = LintFacts(plugin=facts.plugin, nodes=4, derived=derived)
+    data = golden(name).encode()
+    assert lint_text(data, "job.sbatch", nccl=None, library=facts.library, facts=known) == ()
 
 
 def test_rules_give_what_no_site_lists() -> None:

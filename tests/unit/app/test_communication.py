@@ -42,3 +42,13 @@ def test_the_job_s_own_word_and_overlay_count_on_any_partition() -> None:
         },
     )
     assert {one.name for one in made.env.settings} == {"NCCL_DEBUG", "NCCL_CROSS_NIC"}
+
+
+@pytest.mark.parametrize(("value", "is_warned"), [("1", False), ("0", True)])
+def test_nothing_speaks_against_a_job_s_own_value_that_hpckit_sets_too(
+    value: str, *, is_warned: bool
+) -> None:
+    """What a site sets for its nodes is no fault in a job that says the same."""
+    made = on("azure-ndv5", **{"tune.env": {"NCCL_IGNORE_CPU_AFFINITY": value}})
+    (own,) = [one for one in made.env.settings if one.name == "NCCL_IGNORE_CPU_AFFINITY"]
+    assert (own.warning is not None) == is_warned

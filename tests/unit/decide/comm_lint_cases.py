@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.model.comm import CommLibrary, NetPlugin
+from hpckit.model.comm import CommLibrary, CommSetting, NetPlugin, SettingOrigin
 from hpckit.model.comm_lint import LintFacts
 
 FEW: Final = ("mlx5_0", "mlx5_1", "mlx5_2")
@@ -26,6 +26,12 @@ EFA_ONE_NODE: Final = LintFacts(plugin=NetPlugin.AWS_OFI, nodes=1)
 TCPXO: Final = LintFacts(plugin=NetPlugin.TCPXO)
 NO_PLUGIN: Final = LintFacts(plugin=NetPlugin.NONE)
 ANYWHERE: Final = LintFacts()
+DERIVED: Final = LintFacts(
+    derived=(
+        CommSetting(name="NCCL_NET_GDR_LEVEL", value="PHB", because="far NICs", source="a page",
+                    origin=SettingOrigin.RULE, rule="slingshot-gdr"),
+    )
+)  # fmt: skip
 SCRIPT: Final = "job.sh"
 CONF: Final = "nccl.conf"
 DUMP: Final = "env.txt"
@@ -359,7 +365,12 @@ RELEASE_CASES: Final = (
     dated("nccl-default", "NCCL_CHECK_POINTERS=0", "2.29.3", "2.29.7"),
 )  # fmt: skip
 
+DERIVED_CASES: Final = (
+    elsewhere("unlike-derived", "NCCL_NET_GDR_LEVEL=SYS", DERIVED),
+    case("unlike-derived", "NCCL_NET_GDR_LEVEL=SYS", "NCCL_NET_GDR_LEVEL=PHB", at=DERIVED),
+)
+
 CASES: Final = (
     *NCCL_CASES, *TRANSPORT_CASES, *IB_CASES, *SOCKET_CASES, *EFA_CASES, *LAUNCH_CASES,
-    *RCCL_CASES, *MPI_CASES, *RELEASE_CASES,
+    *RCCL_CASES, *MPI_CASES, *RELEASE_CASES, *DERIVED_CASES,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_lint import LintFacts, LintFinding
 from hpckit.model.node_finding import Severity
 from hpckit.parse.settings_file import parse_settings
-from tests.unit.decide.comm_lint_cases import CASES, Case
+from tests.unit.decide.comm_lint_cases import CASES, DERIVED, Case
 
 MODERN = """\
 #!/bin/bash
@@ -379,3 +379,9 @@ def test_the_page_has_every_rule() -> None:
     for rule in LINT_RULES:
         (row,) = [line for line in page.split("\n") if line.startswith(f"| `{rule.rule}` |")]
         assert row.replace("\\|", "").count("|") == 7
+
+
+def test_what_hpckit_sets_too_may_still_be_set_the_wrong_way() -> None:
+    """The value is fine; that the shell keeps it to itself is not."""
+    text = "NCCL_NET_GDR_LEVEL=PHB\nsrun true\n"
+    assert [one.rule for one in lint(text, facts=DERIVED)] == ["not-exported"]
