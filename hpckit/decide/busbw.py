@@ -32,7 +32,7 @@ _GB: Final = 1e9
 _BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algorithm.RING)
 """From the fewest steps to the most. Source: NCCL src/graph/tuning.cc, hwLatencies, 2.30.7."""
 
-_PAIRS: Final = "not in NCCL's tuning model: what the slowest link allows, and no measured share"
+_PAIRS: Final = "not in NCCL's tuning model: an upper bound, by what the slowest link allows"
 _RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
 _NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
 _ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.decide.comm_facts import counts_here
+from hpckit.decide.comm_lint import faults_of
+from hpckit.decide.comm_lint_releases import KNOWN_VARIABLES, nearest_variable
 from hpckit.decide.comm_rule import applies, in_range
 from hpckit.decide.comm_words import missing, rules_of, when_words
-from hpckit.model.comm import CommEnv
+from hpckit.model.comm import CommEnv, SettingOrigin
 from hpckit.model.comm_explained import Explained, ExplainedWord
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.platform import PlatformEnv
@@ -19,14 +21,37 @@ _NOT_SET: Final = "not set: nothing here needs it"
 
 def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
     """What the job has of a variable, and what rules, site and overlays have for it."""
-    words = (*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site))
-    return Explained(name=name, here=_here(name, env), words=words)
+    return Explained(
+        name=name,
+        here=_here(name, env),
+        read=_read(name),
+        words=(*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site)),
+        faults=faults_of(name),
+    )
+
+
+def _read(name: str) -> str | None:
+    """Which releases of NCCL read a variable, and their defaults; of a wrong name the right one."""
+    known = KNOWN_VARIABLES.get(name)
+    if known is None:
+        upper = name.upper()
+        near = upper if upper in KNOWN_VARIABLES else nearest_variable(upper)
+        return f"nobody reads this name: did you mean {near}?" if near else None
+    until = "" if known.until is None else f" to before {known.until}"
+    defaults = [
+        f"{'computed' if value is None else value} from {release} on"
+        for release, value in known.defaults
+    ]
+    told = f"; by default {', '.join(defaults)}" if defaults else ""
+    return f"by NCCL from {known.since}{until or ' on'}{told}"
 
 
 def _here(name: str, env: CommEnv) -> str:
     for setting in env.settings:
         if setting.name == name:
-            return f"{setting.value} [{setting.rule}]: {setting.because}"
+            by = "" if setting.origin is SettingOrigin.JOB else f" [{setting.rule}]"
+            against = f"; {setting.warning}" if setting.warning else ""
+            return f"{setting.value}{by}: {setting.because}{against}"
     for left in env.left:
         if left.name == name:
             return f"not set: {left.because}"

@@ -9,6 +9,7 @@ from hpckit.decide.busbw_platform import architecture_of
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode, Trait
 from hpckit.model.hostlist import natural_order
+from hpckit.model.nic_kind import NicKind
 from hpckit.model.platform import Platform
 
 _AMD: Final = "mi"
@@ -27,20 +28,25 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
     contradiction = _contradiction(node, platform)
     site = Platform() if contradiction else platform
     hcas = node.hcas if node.other_hcas else site.hcas
+    interconnect = node.interconnect or site.interconnect
     return CommFacts(
         nodes=question.nodes,
         library=question.library or node.library or platform.library or _library_of(platform),
         version=question.version,
-        interconnect=node.interconnect or site.interconnect,
+        interconnect=interconnect,
         plugin=question.plugin or site.plugin,
         traits=_traits(question, site, seen, hcas),
         hcas=tuple(sorted(hcas, key=natural_order)),
         other_hcas=node.other_hcas,
-        interfaces=node.interfaces or _SLINGSHOT_NET,
+        interfaces=_interfaces(node, interconnect),
         domain=node.domain,
         down=node.down,
         contradiction=contradiction,
     )
+
+
+def _interfaces(node: SeenNode, interconnect: NicKind | None) -> str:
+    return node.interfaces or (_SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else "")
 
 
 def _traits(

@@ -25,6 +25,7 @@ from hpckit.decide.comm_lint_rule import (
 from hpckit.decide.comm_lint_sockets import SOCKET_RULES
 from hpckit.decide.comm_lint_transport import TRANSPORT_RULES
 from hpckit.model.comm import CommLibrary, NcclVersion
+from hpckit.model.comm_explained import ExplainedFault
 from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LintFinding
 from hpckit.model.node_finding import Severity
 from hpckit.model.node_words import visible
@@ -139,16 +140,8 @@ def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
         "do": visible(seen.do, 4 * _LONGEST),
     }
     because = rule.because.format(**words)
-    bounds = [
-        text
-        for text in (
-            f"from NCCL {rule.since} on" if rule.since else "",
-            f"before NCCL {rule.before}" if rule.before else "",
-        )
-        if text
-    ]
-    if bounds:
-        because = f"{' and '.join(bounds)}: {because}"
+    if bounds := _bounds(rule):
+        because = f"{bounds}: {because}"
     return LintFinding(
         rule=rule.rule,
         line=one.line,
@@ -179,22 +172,42 @@ def _family(title: str, rules: Sequence[LintRule]) -> str:
 
 def _row(rule: LintRule) -> str:
     about = ", ".join(f"`{name}`" for name in rule.names)
-    bounds = [
-        text
-        for text in (
-            f"from NCCL {rule.since} on" if rule.since else "",
-            f"before NCCL {rule.before}" if rule.before else "",
-        )
-        if text
-    ]
-    why = _generic(rule.because)
-    if bounds:
-        why = f"{' and '.join(bounds)}: {why}"
     cells = (
-        f"`{rule.rule}`", about, rule.severity.value, why, _generic(rule.fix),
+        f"`{rule.rule}`", about, rule.severity.value, _why(rule), _generic(rule.fix),
         f"{rule.source} ({rule.date})",
     )  # fmt: skip
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def faults_of(variable: str) -> tuple[ExplainedFault, ...]:
+    """What may be wrong with a setting of a variable, by the rules that name it, gravest first."""
+    rules = [rule for rule in LINT_RULES if variable in rule.exact_names]
+    return tuple(
+        ExplainedFault(
+            rule=rule.rule,
+            severity=rule.severity,
+            because=_why(rule),
+            fix=_generic(rule.fix),
+            source=f"{rule.source} ({rule.date})",
+        )
+        for rule in sorted(rules, key=lambda rule: -rule.severity.rank)
+    )
+
+
+def _why(rule: LintRule) -> str:
+    """The reason of a rule without a case, with the releases on which it holds."""
+    bounds = _bounds(rule)
+    why = _generic(rule.because)
+    return f"{bounds}: {why}" if bounds else why
+
+
+def _bounds(rule: LintRule) -> str:
+    """`from NCCL 2.5 on and before NCCL 2.8`; empty where every release is meant."""
+    bounds = (
+        f"from NCCL {rule.since} on" if rule.since else "",
+        f"before NCCL {rule.before}" if rule.before else "",
+    )
+    return " and ".join(text for text in bounds if text)
 
 
 def _generic(text: str) -> str:

@@ -18,10 +18,10 @@ from hpckit.decide.nccl_variables import (
 from hpckit.model.comm import CommLibrary
 from hpckit.model.node_finding import Severity
 
-_KNOWN: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
+KNOWN_VARIABLES: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
 _BY_LENGTH: Final[Mapping[int, tuple[str, ...]]] = {
-    length: tuple(name for name in _KNOWN if len(name) == length)
-    for length in {len(name) for name in _KNOWN}
+    length: tuple(name for name in KNOWN_VARIABLES if len(name) == length)
+    for length in {len(name) for name in KNOWN_VARIABLES}
 }
 _OTHERS: Final = frozenset(
     (*TORCH_NAMES, "NCCL_VERSION", "NCCL_HOME", "NCCL_ROOT", "NCCL_DIR", "NCCL_LIB_DIR",
@@ -42,7 +42,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
 
 def _gone(one: Setting, scene: Scene) -> Seen | None:
     """A variable that the release no longer reads."""
-    known = _KNOWN.get(one.name)
+    known = KNOWN_VARIABLES.get(one.name)
     if known is None or known.until is None or scene.library is CommLibrary.RCCL:
         return None
     held = held_from(scene.nccl, known.until)
@@ -54,7 +54,7 @@ def _gone(one: Setting, scene: Scene) -> Seen | None:
 
 def _too_new(one: Setting, scene: Scene) -> Seen | None:
     """A variable that came with a later release than the one that is here."""
-    known = _KNOWN.get(one.name)
+    known = KNOWN_VARIABLES.get(one.name)
     if known is None or scene.nccl is None or scene.library is CommLibrary.RCCL:
         return None
     if held_from(scene.nccl, known.since) is not Held.NO:
@@ -64,7 +64,7 @@ def _too_new(one: Setting, scene: Scene) -> Seen | None:
 
 def _is_default(one: Setting, scene: Scene) -> Seen | None:
     """A number that NCCL takes anyhow."""
-    known, value = _KNOWN.get(one.name), whole_number(one.value)
+    known, value = KNOWN_VARIABLES.get(one.name), whole_number(one.value)
     if known is None or value is None or scene.library is CommLibrary.RCCL:
         return None
     held = [(held_from(scene.nccl, release), release) for release, _ in known.defaults]
@@ -85,14 +85,15 @@ def _is_default(one: Setting, scene: Scene) -> Seen | None:
 
 def _misspelt(one: Setting, scene: Scene) -> Seen | None:
     """A name that nobody knows, one letter from one that NCCL reads."""
-    if one.name in _OTHERS or one.name in _KNOWN or scene.library is CommLibrary.RCCL:
+    if one.name in _OTHERS or one.name in KNOWN_VARIABLES or scene.library is CommLibrary.RCCL:
         return None
-    near = _nearest(one.name)
+    near = nearest_variable(one.name)
     return Seen(near, do=near) if near else None
 
 
 @lru_cache(maxsize=4096)
-def _nearest(name: str) -> str | None:
+def nearest_variable(name: str) -> str | None:
+    """A variable of NCCL's that is one letter from a name; None where there is none."""
     lengths = (len(name) - 1, len(name), len(name) + 1)
     near = (known for length in lengths for known in _BY_LENGTH.get(length, ()))
     return next((known for known in near if is_one_edit(name, known)), None)

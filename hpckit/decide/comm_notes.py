@@ -127,7 +127,7 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
             rule=RELEASE_UNKNOWN,
             severity=Severity.NOTE,
             subject=library,
-            because=f"which {library} the job loads is not known; an old one needs"
+            because=f"which {library} the job loads is not known; some releases need"
             f" {', '.join(needs)}",
             source=ENV_RST.format(variable=needs[0].partition("=")[0]),
             fix="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",

@@ -28,8 +28,8 @@ SLINGSHOT_RULES: Final = (
     CommRule(
         name="slingshot-gdr", variable="NCCL_NET_GDR_LEVEL", value="PHB",
         when=When(interconnects=_SLINGSHOT, plugins=(None, NetPlugin.AWS_OFI), min_nodes=2),
-        because="NICs hang on the CPU or GPU beside them, farther than PXB, up to which GPUDirect"
-        " RDMA is used by default",
+        because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use GPUDirect"
+        " RDMA up to PXB alone",
         source=f"{_LUMI} (as the number 3); {_CSCS}",
         date="2026-11",
     ),

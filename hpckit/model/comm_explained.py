@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hpckit.model.node_finding import Severity
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedWord:
@@ -21,9 +23,26 @@ class ExplainedWord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFault:
+    """What a rule of the lint has against settings of the variable; fields as in LintFinding."""
+
+    rule: str
+    severity: Severity
+    because: str
+    fix: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """`here` says what the job has of the variable, `words` what each source has for it."""
+    """`here` says what the job has of the variable, `words` what each source has for it.
+
+    `read` says which releases of NCCL read it and what they take by default, None where that is
+    not known; `faults` are what may be wrong with a setting of it.
+    """
 
     name: str
     here: str
+    read: str | None = None
     words: tuple[ExplainedWord, ...] = ()
+    faults: tuple[ExplainedFault, ...] = ()

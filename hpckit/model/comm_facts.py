@@ -71,7 +71,7 @@ class CommFacts:
     traits: tuple[Trait, ...] = ()
     hcas: tuple[str, ...] = ()
     other_hcas: str = ""
-    interfaces: str = "hsn"
+    interfaces: str = ""
     domain: str = ""
     down: tuple[str, ...] = ()
     contradiction: str = ""

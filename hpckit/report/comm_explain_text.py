@@ -15,6 +15,8 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
     """The whole screen in lines of at most `width` columns."""
     yield Line(text=f" {explained.name}", style=Style.TITLE)
     yield from _row("here", explained.here, width)
+    if explained.read is not None:
+        yield from _row("read", explained.read, width)
     if not explained.words:
         yield from _row("rules", "none of hpckit's, nor of the site, is about it", width)
     for word in explained.words:
@@ -24,6 +26,10 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
             yield from _row("", f"not here: {word.missing}", width)
         yield from _row("", word.because, width)
         yield from _row("", word.source, width, Style.FAINT)
+    for fault in explained.faults:
+        yield from _row("lint", f"{fault.rule} ({fault.severity}): {fault.because}", width)
+        yield from _row("", f"fix: {fault.fix}", width)
+        yield from _row("", fault.source, width, Style.FAINT)
 
 
 def _row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:

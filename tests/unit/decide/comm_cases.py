@@ -148,7 +148,8 @@ CASES = {
         },
     ),
     "slingshot-plugin": Case(
-        facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI),
+        facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
+                        interfaces="hsn"),
         needs={
             "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
             "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
@@ -157,7 +158,8 @@ CASES = {
         },
     ),
     "slingshot-none": Case(
-        facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.NONE),
+        facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.NONE,
+                        interfaces="hsn"),
         needs={"NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname")},
     ),
     "slingshot-one-node": Case(
@@ -167,7 +169,7 @@ CASES = {
     "slingshot-gh200": Case(
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.27"),
                         interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
-                        traits=(Trait.GRACE,)),
+                        traits=(Trait.GRACE,), interfaces="hsn"),
         needs={
             "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
             "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
@@ -178,7 +180,7 @@ CASES = {
     ),
     "slingshot-gh200-2.26": Case(
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.25"),
-                        interconnect=NicKind.SLINGSHOT, traits=(Trait.GRACE,)),
+                        interconnect=NicKind.SLINGSHOT, traits=(Trait.GRACE,), interfaces="hsn"),
         needs={
             "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
             "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),

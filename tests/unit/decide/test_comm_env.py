@@ -286,3 +286,10 @@ def test_a_job_decides_what_sources_disagree_on() -> None:
     own = OwnSetting(name="NCCL_CROSS_NIC", value="2", where="[tune] env", is_exported=True)
     env = comm_env(IB, site, CommChoice(own=(own,)))
     assert (values(env), env.left, env.notes) == ({"NCCL_CROSS_NIC": "2"}, (), ())
+
+
+@pytest.mark.parametrize(("kind", "name"), [(NicKind.SLINGSHOT, "hsn"), (NicKind.EFA, "")])
+def test_only_slingshot_has_slingshot_s_interfaces(kind: NicKind, name: str) -> None:
+    """A node of another network is not said to have interfaces called hsn."""
+    facts = comm_facts(CommQuestion(nodes=2), Platform(interconnect=kind), None)
+    assert facts.interfaces == name

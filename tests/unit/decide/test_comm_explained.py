@@ -10,8 +10,10 @@ from hpckit.decide.comm_env import CommChoice, comm_env
 from hpckit.decide.comm_explained import explain
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.model.comm import NetPlugin
+from hpckit.model.comm_explained import Explained
 from hpckit.model.comm_facts import CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
+from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform, PlatformEnv
 from hpckit.model.site import generic_site
 
@@ -44,3 +46,31 @@ def test_a_site_s_value_tells_why_it_is_not_here(
     (word,) = explain("FI_X", facts, comm_env(facts, SITE, CommChoice()), SITE).words
     assert word.missing == missing
     assert bool(comm_env(facts, SITE, CommChoice(), rules=()).settings) is not bool(missing)
+
+
+def told(name: str) -> Explained:
+    """All that is known about a variable of a job that needs nothing."""
+    facts = comm_facts(CommQuestion(nodes=2), Platform(), None)
+    return explain(name, facts, comm_env(facts, generic_site(), CommChoice()), generic_site())
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("NCCL_CROSS_NIC", "by NCCL from 2.5 on; by default 2 from 2.5 on"),
+        ("NCCL_LL_THRESHOLD", "by NCCL from 2.3 to before 2.5"),
+        ("NCCL_IB_HCAS", "nobody reads this name: did you mean NCCL_IB_HCA?"),
+        ("nccl_ib_hca", "nobody reads this name: did you mean NCCL_IB_HCA?"),
+        ("FI_X", None),
+    ],
+)
+def test_who_reads_a_variable_is_told(name: str, read: str | None) -> None:
+    """Releases and defaults of NCCL's own variables, the right name of a wrong one."""
+    assert told(name).read == read
+
+
+def test_what_the_lint_has_against_a_variable_is_told() -> None:
+    """A variable that no rule sets is not unknown: the do-not-set list knows it."""
+    (fault,) = told("NCCL_P2P_DISABLE").faults
+    assert (fault.rule, fault.severity) == ("p2p-off", Severity.WARNING)
+    assert "leave it out" in fault.fix
