@@ -10,7 +10,7 @@ from hpckit.decide.comm_choice import comm_choice, comm_question, site_of_job
 from hpckit.decide.comm_env import comm_env, with_warnings
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_notes import RELEASE_UNKNOWN
-from hpckit.model.comm import CommEnv, NcclVersion
+from hpckit.model.comm import CommEnv, CommSetting, NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communication:
-    """What is set, and the facts that it follows from; `site` is the site as the job meets it."""
+    """What is set, and the facts that it follows from.
+
+    `site` is the site as the job meets it; `derived` is what would be set without the job's word.
+    """
 
     site: SiteSpec
     facts: CommFacts
     env: CommEnv
+    derived: tuple[CommSetting, ...]
 
 
 def communication(
@@ -52,9 +56,9 @@ def communication(
     facts = comm_facts(question, site.platform, seen)
     choice = comm_choice(spec, settings_in_setup(spec))
     env = comm_env(facts, site, choice)
-    derived = comm_env(facts, site, replace(choice, own=())).settings if choice.own else ()
+    derived = comm_env(facts, site, replace(choice, own=())).settings
     env = with_warnings(env, choice.own, warnings_of(choice.own, facts, derived))
-    return Communication(site=site, facts=facts, env=env)
+    return Communication(site=site, facts=facts, env=env, derived=derived)
 
 
 def comm_findings(env: CommEnv) -> tuple[Finding, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from hpckit.parse.nccl_conf import is_told
 _IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
 _LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
 """What a shell mostly computes by adding to what was there."""
+_REGISTRIES = tuple(
+    f"{kind}://"
+    for kind in ("docker", "oras", "library", "shub", "oci", "docker-archive", "oci-archive",
+                 "docker-daemon", "dockerd", "podman")
+)  # fmt: skip
+"""How an image begins that is fetched or unpacked first."""
 _OPTIONS = ("container-image", "container-name")
 """Of srun, by pyxis."""
 _RUNTIMES = frozenset(
@@ -100,7 +107,7 @@ def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     named = spec.environment.venv or spec.environment.conda
     if named is None:
         program = _command(spec)[0]
-        is_python = "/" in program and posixpath.basename(program).startswith("python")
+        is_python = "/" in program and _is_python(program)
         return posixpath.join(workdir, program) if is_python else None
     if named.startswith("~/"):
         return posixpath.join(person.home, named[2:])
@@ -114,7 +121,12 @@ def _program(spec: JobSpec) -> str | None:
     if spec.launch.kind is LauncherKind.TORCHRUN:
         return "torchrun"
     program = _command(spec)[0]
-    return None if posixpath.basename(program).startswith("python") else program
+    return None if _is_python(program) else program
+
+
+def _is_python(program: str) -> bool:
+    """Whether a program is an interpreter, such as python3.12; python_bench.sh is none."""
+    return re.fullmatch(r"python[\d.]*t?", posixpath.basename(program), re.ASCII) is not None
 
 
 def _conda_root(person: Person) -> str:
@@ -143,7 +155,7 @@ def _command(spec: JobSpec) -> Sequence[str]:
 
 
 def _is_image(word: str) -> bool:
-    return word.endswith(_IMAGES) or "://" in word
+    return word.endswith(_IMAGES) or word.startswith(_REGISTRIES)
 
 
 def _image(spec: JobSpec, workdir: str) -> str | None:

@@ -16,7 +16,7 @@ from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
 from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommLibrary, CommNote, NcclVersion
+from hpckit.model.comm import CommEnv, CommLibrary, CommNote, CommSetting, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
@@ -68,14 +68,16 @@ class Looked:
 class Tuned:
     """The communication environment of a job, and what it follows from.
 
-    `is_of_job` is whether somebody described the job: else its nodes are a guess. `looked` is None
-    where nobody asked what the job will load.
+    `derived` is what would be set without the job's own word. `is_of_job` is whether somebody
+    described the job: else its nodes are a guess. `looked` is None where nobody asked what the job
+    will load.
     """
 
     spec: JobSpec
     site: SiteSpec
     facts: CommFacts
     env: CommEnv
+    derived: tuple[CommSetting, ...]
     is_of_job: bool
     are_nodes_said: bool
     looked: Looked | None = None
@@ -110,6 +112,7 @@ def tune(
         site=made.site,
         facts=made.facts,
         env=_with_notes(made, source, found, is_site_silent=site is not said),
+        derived=made.derived,
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
         looked=looked,
@@ -118,7 +121,10 @@ def tune(
             made.site.platform,
             source.topology,
             made.facts.version,
-            [(one.name, one.value) for one in made.env.settings],
+            [
+                *spec.environment.set.items(),
+                *((one.name, one.value) for one in made.env.settings),
+            ],
         ),
     )
 

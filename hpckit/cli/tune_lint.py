@@ -37,14 +37,11 @@ def lint_file(params: dict[str, Any], tuned: Tuned, source: JobSource) -> int:
 
 def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
     """Where the settings are to hold; of nodes that nobody named the number is not known."""
-    from hpckit.model.comm import SettingOrigin
     from hpckit.model.comm_lint import LintFacts
 
     nodes = tuned.facts.nodes if tuned.are_nodes_said else None
-    settings = tuned.env.settings
-    derived = tuple(one for one in settings if one.origin is not SettingOrigin.JOB)
     if topology is None:
-        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes, derived=derived)
+        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes, derived=tuned.derived)
     interfaces = [name for nic in topology.nics for name in nic.netdevs]
     devices = [nic.name for nic in topology.nics if nic.kind is not None]
     return LintFacts(
@@ -53,7 +50,7 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
         plugin=tuned.facts.plugin,
         nodes=nodes,
         is_vm=topology.host.is_virtual_machine,
-        derived=derived,
+        derived=tuned.derived,
     )
 
 
@@ -65,7 +62,9 @@ def _say(
 
     job = [] if params["job"] is None else [params["job"]]
     words = ["hpckit", "tune", *job, "--lint", params["lint"], *typed_words(source, params)]
-    is_again = "-" not in (params["lint"], params["job"], params["topology"])
+    words += [] if params["fabric"] is None else ["--fabric", params["fabric"]]
+    words += ["--json", *(["--", *source.command] if source.command else [])]
+    is_again = "-" not in (params["lint"], params["job"], params["topology"], params["fabric"])
     command = shlex.join(words) if is_again else None
     say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
 

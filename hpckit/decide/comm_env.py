@@ -23,6 +23,7 @@ from hpckit.decide.comm_rules_mpi import MPI_RULES
 from hpckit.decide.comm_rules_nccl import NCCL_ADVICE, NCCL_RULES
 from hpckit.decide.comm_rules_rccl import RCCL_RULES
 from hpckit.decide.comm_rules_slingshot import SLINGSHOT_ADVICE, SLINGSHOT_RULES
+from hpckit.decide.comm_same import says_the_same
 from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommProfile, CommSetting, SettingOrigin
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.node_finding import Severity
@@ -183,7 +184,7 @@ def _own_settings(choice: CommChoice, derived: Mapping[str, CommSetting]) -> Ite
             continue
         mine = derived.get(own.name)
         warning = None
-        if mine is not None and mine.value != own.value:
+        if mine is not None and not says_the_same(own.name, own.value, mine.value):
             warning = f"hpckit would set {mine.value}: {mine.because} [{mine.rule}]"
         yield CommSetting(
             name=own.name,

@@ -7,7 +7,7 @@ from typing import Final
 
 from hpckit.decide.comm_facts import counts_here
 from hpckit.decide.comm_lint import faults_of
-from hpckit.decide.comm_lint_releases import KNOWN_VARIABLES, nearest_variable
+from hpckit.decide.comm_lint_releases import KNOWN_VARIABLES, meant_by
 from hpckit.decide.comm_rule import applies, in_range
 from hpckit.decide.comm_words import missing, rules_of, when_words
 from hpckit.model.comm import CommEnv, SettingOrigin
@@ -24,18 +24,18 @@ def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explai
     return Explained(
         name=name,
         here=_here(name, env),
-        read=_read(name),
+        read=_read(name, facts),
         words=(*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site)),
         faults=faults_of(name),
     )
 
 
-def _read(name: str) -> str | None:
+def _read(name: str, facts: CommFacts) -> str | None:
     """Which releases of NCCL read a variable, and their defaults; of a wrong name the right one."""
     known = KNOWN_VARIABLES.get(name)
     if known is None:
         upper = name.upper()
-        near = upper if upper in KNOWN_VARIABLES else nearest_variable(upper)
+        near = upper if upper in KNOWN_VARIABLES else meant_by(upper, facts.library)
         return f"nobody reads this name: did you mean {near}?" if near else None
     until = "" if known.until is None else f" to before {known.until}"
     defaults = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hpckit.decide.comm_lint_rule import LintRule, Scene, Seen, Setting
+from hpckit.decide.comm_same import says_the_same
 from hpckit.model.comm import SettingOrigin
 from hpckit.model.node_finding import Severity
 
@@ -18,7 +19,7 @@ def is_derived(one: Setting, scene: Scene) -> bool:
 def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
     """Another value than hpckit's; sure where the node itself asks for that one."""
     derived = scene.derived.get(one.name)
-    if derived is None or one.value in (None, derived.value):
+    if derived is None or one.value is None or says_the_same(one.name, one.value, derived.value):
         return None
     words = f"{derived.value}: {derived.because} [{derived.rule}]"
     return Seen(words, is_sure=derived.origin is SettingOrigin.RULE)

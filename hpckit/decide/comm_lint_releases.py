@@ -85,15 +85,21 @@ def _is_default(one: Setting, scene: Scene) -> Seen | None:
 
 def _misspelt(one: Setting, scene: Scene) -> Seen | None:
     """A name that nobody knows, one letter from one that NCCL reads."""
-    if one.name in _OTHERS or one.name in KNOWN_VARIABLES or scene.library is CommLibrary.RCCL:
-        return None
-    near = nearest_variable(one.name)
+    near = meant_by(one.name, scene.library)
     return Seen(near, do=near) if near else None
 
 
+def meant_by(name: str, library: CommLibrary | None) -> str | None:
+    """The variable of NCCL's that is meant by a name that nobody reads; None for one that is fine.
+
+    What RCCL alone reads is not known: nothing is said of its names.
+    """
+    is_fine = name in _OTHERS or name in KNOWN_VARIABLES or library is CommLibrary.RCCL
+    return None if is_fine else _nearest(name)
+
+
 @lru_cache(maxsize=4096)
-def nearest_variable(name: str) -> str | None:
-    """A variable of NCCL's that is one letter from a name; None where there is none."""
+def _nearest(name: str) -> str | None:
     lengths = (len(name) - 1, len(name), len(name) + 1)
     near = (known for length in lengths for known in _BY_LENGTH.get(length, ()))
     return next((known for known in near if is_one_edit(name, known)), None)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from hpckit.decide.comm_lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
+from hpckit.decide.comm_same import LEVELS, level_of
 from hpckit.model.comm import NetPlugin
 from hpckit.model.node_finding import Severity
 
 _LEVELS: Final = ("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL")
-_WORDS: Final = ("LOC", "PIX", "PXB", "PHB", "SYS")
-_KNOWN: Final = frozenset((*_WORDS, "NVL", "NVB", "C2C", "PXN", "P2C"))
+_KNOWN: Final = frozenset((*LEVELS, "NVL", "NVB", "C2C", "PXN", "P2C"))
 _ON: Final = r"0*[1-9]\d*"
 _OFF: Final = r"0+"
 _OWN: Final = (NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO, NetPlugin.GIB)
@@ -24,11 +23,9 @@ _CHECKED: Final = (
 
 
 def _word_of_number(one: Setting, _: Scene) -> Seen | None:
-    """The word of an old level: digits are read from the start of the value."""
-    match = re.match(r"\d{1,4}", (one.value or "").strip(), re.ASCII)
-    if match is None:
-        return None
-    return Seen(do=_WORDS[min(int(match[0]), len(_WORDS) - 1)])
+    """The word of an old level."""
+    word = level_of(one.value or "")
+    return Seen(do=word) if word else None
 
 
 def _no_level(one: Setting, _: Scene) -> Seen | None:

@@ -28,8 +28,8 @@ def comm_lint_lines(
 ) -> list[Line]:
     """The screen of `hpckit tune --lint`, in lines of at most `width` columns (40 or more).
 
-    `name` is the file, `command` what showed the screen; the last line says what shows more, and
-    is left out without a command. The gravest come first, then by line.
+    `name` is the file, `command` what shows more; the last line says it, and is left out
+    without a command. The gravest come first, then by line.
     """
     width = max(width, _NARROWEST)
     shown_name = visible(name, _LONGEST)
@@ -56,7 +56,7 @@ def _verdict(findings: Sequence[LintFinding]) -> str:
 def _next(findings: Sequence[LintFinding], command: str | None) -> list[Line]:
     if not findings or not command or visible(command, _LONGEST) != command:
         return []
-    return next_lines([f"{command} --json"])
+    return next_lines([command])
 
 
 def _finding_lines(one: LintFinding, width: int) -> list[Line]:

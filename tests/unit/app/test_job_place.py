@@ -116,6 +116,11 @@ EXEC = ("apptainer", "exec", "--nv")
         ({PYXIS: {"container-name": "mine"}}, None, "mine"),
         ({"command": [*EXEC, "/img.sif", "python", "x.py"]}, "/img.sif", None),
         ({"command": [*EXEC, "docker://x", "python", "x.py"]}, None, "docker://x"),
+        (
+            {"command": [*EXEC, "--env", "HTTPS_PROXY=http://p:1", "/img.sif", "python", "x"]},
+            "/img.sif",
+            None,
+        ),
         ({"command": ["podman", "run", "x", "python"]}, None, "of podman"),
         ({}, None, None),
     ],
@@ -132,3 +137,9 @@ def test_the_program_in_a_container_stands_behind_its_image() -> None:
     """It is looked up there, not the runtime."""
     assert place(spec(command=[*EXEC, "x.sif", "./all_reduce_perf"])).program == "./all_reduce_perf"
     assert place(spec(command=[*EXEC, "x.sif", "/opt/bin/python3"])).python == "/opt/bin/python3"
+
+
+def test_a_script_whose_name_begins_as_an_interpreter_s_is_none() -> None:
+    """python_bench.sh is a program of its own, in which no Python is looked for."""
+    where = place(spec(command=["./python_bench.sh"]))
+    assert (where.python, where.program) == (None, "./python_bench.sh")

@@ -277,6 +277,30 @@ def test_the_next_command_of_lint_is_about_the_same_node(run_hpckit: RunHpckit) 
     assert shlex.split(last)[1:] == ["hpckit", "tune", *words, "--json"]
 
 
+@pytest.mark.parametrize("key", ["tune.env", "environment.set"])
+def test_what_a_job_turns_off_is_not_predicted(run_hpckit: RunHpckit, key: str) -> None:
+    """Rings alone are predicted where the job wants rings, by whichever key it says so."""
+    words = ["--site", "dgx-h100", "--set", f"{key}.NCCL_ALGO=Ring", "--nodes", "1", "--", "x"]
+    best = [one for one in document(run_hpckit, *words)["predicted"] if one["is_best"]]
+    assert {one["algorithm"] for one in best if one["collective"] == "AllReduce"} == {"Ring"}
+
+
+def test_the_next_command_of_lint_has_the_job_s_own_command(run_hpckit: RunHpckit) -> None:
+    """--json stands before the command, which would else take it."""
+    words = ["--lint", COPIED, "--nccl", "2.27", "--json", "--", "python3", "a.py"]
+    done = run_hpckit("tune", *words[:4], *words[5:])
+    assert shlex.split(done.stdout.splitlines()[-1])[1:] == ["hpckit", "tune", *words]
+
+
+def test_lint_and_tune_agree_about_a_job_s_own_value(run_hpckit: RunHpckit, job: Path) -> None:
+    """What hpckit would set in place of a job's value is known to both."""
+    words = ["tune", str(job), "--topology", NODE]
+    told = run_hpckit(*words).stdout
+    assert "hpckit would set" in " ".join(told.split())
+    found = document(run_hpckit, *words[1:], "--lint", job)["findings"]
+    assert "unlike-derived" in {one["rule"] for one in found}
+
+
 @pytest.mark.parametrize(("severity", "code"), [("error", 1), ("warning", 1), ("note", 1)])
 def test_lint_fails_on_what_is_asked(run_hpckit: RunHpckit, severity: str, code: int) -> None:
     """--fail-on ends with 1 for findings of that severity or above."""

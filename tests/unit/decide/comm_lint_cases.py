@@ -368,6 +368,7 @@ RELEASE_CASES: Final = (
 DERIVED_CASES: Final = (
     elsewhere("unlike-derived", "NCCL_NET_GDR_LEVEL=SYS", DERIVED),
     case("unlike-derived", "NCCL_NET_GDR_LEVEL=SYS", "NCCL_NET_GDR_LEVEL=PHB", at=DERIVED),
+    case("unlike-derived", "NCCL_NET_GDR_LEVEL=4", "NCCL_NET_GDR_LEVEL=3", at=DERIVED),
 )
 
 CASES: Final = (

@@ -61,6 +61,7 @@ def told(name: str) -> Explained:
         ("NCCL_LL_THRESHOLD", "by NCCL from 2.3 to before 2.5"),
         ("NCCL_IB_HCAS", "nobody reads this name: did you mean NCCL_IB_HCA?"),
         ("nccl_ib_hca", "nobody reads this name: did you mean NCCL_IB_HCA?"),
+        ("NCCL_MIN_CHANNELS", None),
         ("FI_X", None),
     ],
 )
@@ -74,3 +75,10 @@ def test_what_the_lint_has_against_a_variable_is_told() -> None:
     (fault,) = told("NCCL_P2P_DISABLE").faults
     assert (fault.rule, fault.severity) == ("p2p-off", Severity.WARNING)
     assert "leave it out" in fault.fix
+
+
+def test_names_of_rccl_are_not_called_wrong() -> None:
+    """What RCCL alone reads is not known, so no name is said to be meant."""
+    facts = comm_facts(CommQuestion(nodes=2), Platform(gpu="mi250x"), None)
+    env = comm_env(facts, generic_site(), CommChoice())
+    assert explain("NCCL_IB_HCAS", facts, env, generic_site()).read is None

@@ -28,7 +28,7 @@ def texts(*findings: LintFinding, width: int = 80, command: str | None = None) -
 
 def test_a_finding_has_its_line_and_its_fix() -> None:
     """The count comes first, then what is wrong on which line, what to do, and what shows more."""
-    assert texts(finding(), command="hpckit tune --lint job.sh") == [
+    assert texts(finding(), command="hpckit tune --lint job.sh --json") == [
         "job.sh: 1 note",
         "note     line 3 NCCL_DEBUG: it is chatty",
         "         fix: leave it out",
@@ -38,7 +38,7 @@ def test_a_finding_has_its_line_and_its_fix() -> None:
 
 def test_nothing_to_change() -> None:
     """A file without findings says so, and offers nothing."""
-    assert texts(command="hpckit tune --lint job.sh") == ["job.sh: nothing to change"]
+    assert texts(command="hpckit tune --lint job.sh --json") == ["job.sh: nothing to change"]
 
 
 def test_the_gravest_come_first() -> None:
