@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -36,25 +36,35 @@ class ComparedRun:
 
 
 def compare_run(
-    data: bytes, facts: CommFacts, platform: Platform, topology: NodeTopology | None
+    data: bytes,
+    facts: CommFacts,
+    platform: Platform,
+    topology: NodeTopology | None,
+    settings: tuple[tuple[str, str], ...] = (),
 ) -> ComparedRun:
     """What the output of a run shows, beside what its machine has. Raises ParseError.
 
-    What was predicted is there where a machine is known, and the run tells its GPUs.
+    What was predicted is there where a machine is known, and the run tells its GPUs; algorithms
+    that the run's own variables turn off do not count. `settings` are the variables that hpckit
+    itself sets there.
     """
     run = parse_nccl_run(data.decode(errors="replace"))
-    all_ways = _predicted(run, facts, platform, topology)
+    ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
+    free = _predicted(run, facts, platform, topology)
+    all_ways = _predicted(run, facts, platform, topology, ran_with)
     figures = {
         str(one.collective): one.busbw_bytes_per_s
         for one in all_ways
         if one.is_best and one.busbw_bytes_per_s is not None
     }
-    has_nvls = any(one.algorithm in _BY_SWITCH for one in all_ways) if figures else None
+    has_nvls = any(one.algorithm in _BY_SWITCH for one in free) if figures else None
     expected = replace(
         expected_run(run, facts, topology),
         nic_count=platform.nics,
         busbw=tuple(figures.items()),
         has_nvls=has_nvls,
+        settings=settings,
+        is_profiled=platform.profile is not None,
     )
     findings = shortfall_findings(run, expected)
     unpredicted = _unpredicted(run, all_ways) if run.tests and not figures else None
@@ -69,13 +79,32 @@ def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
     return "nothing tells on what machine it ran; --topology or --site does"
 
 
+def _tells_settings(run: NcclRun) -> bool:
+    """Whether a run names its variables: NCCL does where it says which network it uses."""
+    log = run.log
+    is_told = log is not None and bool(log.settings or log.networks)
+    return is_told or any(test.environment for test in run.tests)
+
+
+def _logged(run: NcclRun) -> Iterator[tuple[str, str]]:
+    """The variables that the run names, in its log and in the JSON of nccl-tests."""
+    for one in run.log.settings if run.log else ():
+        yield one.what.name, one.what.value
+    for test in run.tests:
+        yield from test.environment
+
+
 def _predicted(
-    run: NcclRun, facts: CommFacts, platform: Platform, topology: NodeTopology | None
+    run: NcclRun,
+    facts: CommFacts,
+    platform: Platform,
+    topology: NodeTopology | None,
+    settings: tuple[tuple[str, str], ...] = (),
 ) -> tuple[BusbwPrediction, ...]:
     allocation = _allocation(run)
     if allocation is None:
         return ()
-    return predicted(allocation, platform, topology, _release(run) or facts.version)
+    return predicted(allocation, platform, topology, _release(run) or facts.version, settings)
 
 
 def _release(run: NcclRun) -> NcclVersion | None:

@@ -77,6 +77,12 @@ class RunFacts:
         for each in groups.values():
             yield each[0], self.where(one.what.host for one in each)
 
+    def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
+        """The same without the values that are set there on purpose."""
+        for one, where in self.settings(*names):
+            if (one.what.name, one.what.value) not in self.expected.settings:
+                yield one, where
+
     def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
         """What nccl-tests' JSON lists of its environment."""
         for test in self.run.tests:

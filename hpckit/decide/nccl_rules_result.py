@@ -28,6 +28,7 @@ Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node a
 NOT_MODELLED: Final = frozenset({Collective.ALL_TO_ALL.value})
 """What NCCL's model has no figure of: links allow more than is reached, by how much nobody says."""
 
+_PROFILED: Final = ", and what the provider's profile sets is not known"
 _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
 
@@ -78,7 +79,7 @@ def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
     for test in facts.run.tests:
         reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
         if reached and most and reached < LEAST_OF_PREDICTED * most:
-            excuse = _excuse(test)
+            excuse = _excuse(test) or (_PROFILED if facts.expected.is_profiled else "")
             yield Evidence(
                 f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
                 f" predicted ({100 * reached / most:.0f} %){excuse}",

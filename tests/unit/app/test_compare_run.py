@@ -9,6 +9,7 @@ import pytest
 from hpckit.app.compare_run import compare_run
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
+from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform
 from tests.fakes.machines import dgx_h100
 from tests.unit.parse.slurm_records import record_text
@@ -90,3 +91,55 @@ def test_nvls_that_the_machine_has_not_is_not_turned_off() -> None:
 
     assert "nvls-disabled" in rules(H100)
     assert "nvls-disabled" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
+
+
+ONE_NODE = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
+RINGS = (("NCCL_ALGO", "Ring"), ("NCCL_PXN_DISABLE", "1"), ("NCCL_NVLS_ENABLE", "0"))
+
+
+def said(*settings: tuple[str, str]) -> str:
+    """The lines in which NCCL names its variables."""
+    return "".join(
+        f"gpu-01:4100:2 [0] NCCL INFO {name} set by environment to {value}.\n"
+        for name, value in settings
+    )
+
+
+def test_algorithms_that_the_run_turned_off_do_not_count() -> None:
+    """Rings alone give 360 GB/s of the 466.67 that NVLS would, and NVLS is still missed."""
+    text = f"{ONE_NODE}\n{said(('NCCL_ALGO', 'Ring'), ('NCCL_NVLS_ENABLE', '0'))}"
+    assert predicted(text) == pytest.approx(360.0)
+    found = compare_run(text.encode(), FACTS, H100, None).findings
+    assert {"nvls-disabled", "algorithm-forced"} <= {one.rule for one in found}
+
+
+def test_what_hpckit_itself_sets_is_no_finding() -> None:
+    """Where the provider asks for the variable, nobody is told to unset it."""
+    own = {"nvls-disabled", "algorithm-forced", "pxn-disabled"}
+
+    def rules(settings: tuple[tuple[str, str], ...]) -> set[str]:
+        found = compare_run((TABLE + said(*RINGS)).encode(), FACTS, H100, None, settings).findings
+        return own & {one.rule for one in found}
+
+    assert rules(()) == own
+    assert rules(RINGS) == set()
+    assert rules((("NCCL_ALGO", "Tree"),)) == own
+
+
+def test_a_run_that_names_no_variable_had_those_that_hpckit_sets() -> None:
+    """A table with NCCL's version alone does not tell; a log without NCCL_ALGO does."""
+    found = compare_run(ONE_NODE.encode(), FACTS, H100, None, RINGS)
+    assert found.predicted["AllReduce"] == pytest.approx(360e9)
+    text = f"{ONE_NODE}\ngpu-01:4100:2 [0] NCCL INFO Using network IB\n"
+    found = compare_run(text.encode(), FACTS, H100, None, RINGS)
+    assert found.predicted["AllReduce"] > 460e9
+
+
+def test_where_a_profile_sets_variables_a_shortfall_is_a_note() -> None:
+    """What the provider's file sets may turn algorithms off."""
+    text = TABLE.encode()
+    slow = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=3200.0, profile="/opt/profile.sh")
+    found = compare_run(text, FACTS, slow, None).findings
+    (one,) = (each for each in found if each.rule == "below-predicted")
+    assert one.severity is Severity.NOTE
+    assert "what the provider's profile sets is not known" in one.because
