@@ -14,6 +14,7 @@ from hpckit.model.comm_facts import CommFacts
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
 from hpckit.model.nccl_run import NcclRun
 from hpckit.model.platform import Platform
+from hpckit.model.words import counted
 from hpckit.parse.nccl_run import parse_nccl_run
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 class ComparedRun:
     """What ran, which link or setting explains what it lacks, and bytes/s that were predicted.
 
-    `unpredicted` is why nothing was, where a test measured something.
+    `unpredicted` is why nothing was, or not of all tests, where a test measured something.
     """
 
     run: NcclRun
@@ -50,8 +51,9 @@ def compare_run(
     """
     run = parse_nccl_run(data.decode(errors="replace"))
     ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
-    free = _predicted(run, facts, platform, topology)
-    all_ways = _predicted(run, facts, platform, topology, ran_with)
+    is_one = _why_not_one(run) is None
+    free = _predicted(run, facts, platform, topology) if is_one else ()
+    all_ways = _predicted(run, facts, platform, topology, ran_with) if is_one else ()
     figures = {
         str(one.collective): one.busbw_bytes_per_s
         for one in all_ways
@@ -67,11 +69,32 @@ def compare_run(
         is_profiled=platform.profile is not None,
     )
     findings = shortfall_findings(run, expected)
-    unpredicted = _unpredicted(run, all_ways) if run.tests and not figures else None
+    unpredicted = _others(run) if figures or not run.tests else _unpredicted(run, all_ways)
     return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
 
 
+def _why_not_one(run: NcclRun) -> str | None:
+    """Why its ranks did not run as one, so that no figure is of all of them."""
+    copies = max((test.copies for test in run.alike), default=1)
+    if copies > 1:
+        return f"{copies} copies of one run wrote one table: compare a file of each"
+    if any(test.groups > 1 for test in run.alike):
+        return "several groups ran side by side (NCCL_TESTS_SPLIT)"
+    return None
+
+
+def _others(run: NcclRun) -> str | None:
+    """That tests ran on other nodes or ranks than what was predicted is of."""
+    others = len(run.tests) - len(run.alike)
+    if not others:
+        return None
+    return f"{counted(others, 'test')} on other nodes or ranks than the first: a file for each"
+
+
 def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
+    why = _why_not_one(run)
+    if why is not None:
+        return why
     if all_ways:
         return all_ways[0].because
     if _allocation(run) is None:
@@ -117,7 +140,7 @@ def _release(run: NcclRun) -> NcclVersion | None:
 
 def _allocation(run: NcclRun) -> Allocation | None:
     """The nodes and GPUs of the first test that tells its devices, else those of NCCL's log."""
-    told = [(len(test.hosts), test.rank_count) for test in run.tests if test.hosts]
+    told = [(test.nodes, test.rank_count) for test in run.tests if test.hosts]
     if run.log is not None and run.log.nodes and run.log.ranks:
         told.append((run.log.nodes, run.log.ranks))
     for nodes, ranks in told:
@@ -145,9 +168,9 @@ def expected_run(run: NcclRun, facts: CommFacts, topology: NodeTopology | None) 
 
 
 def _is_multi_node(run: NcclRun) -> bool | None:
-    hosts = {host for test in run.tests for host in test.hosts}
-    if hosts:
-        return len(hosts) > 1
+    nodes = max((test.nodes for test in run.tests), default=0)
+    if nodes:
+        return nodes > 1
     if run.log is None or run.log.nodes is None:
         return None
     return run.log.nodes > 1

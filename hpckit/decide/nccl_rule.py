@@ -47,7 +47,7 @@ class RunFacts:
         """Whether ranks are on more than one node, as expected, else as the file says."""
         if self.expected.is_multi_node is not None:
             return self.expected.is_multi_node
-        nodes = max(self.log.nodes or 0, *(len(test.hosts) for test in self.run.tests), 0)
+        nodes = max(self.log.nodes or 0, *(test.nodes for test in self.run.tests), 0)
         if nodes:
             return nodes > 1
         over_net = any(one.what.transport is Transport.NET for one in self.log.connections)

@@ -76,7 +76,7 @@ def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Eviden
 def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `below-predicted`: the plateau is far below what the machine should give."""
     wanted = dict(facts.expected.busbw)
-    for test in facts.run.tests:
+    for test in facts.run.alike:
         reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
         if reached and most and reached < LEAST_OF_PREDICTED * most:
             excuse = _excuse(test) or (_PROFILED if facts.expected.is_profiled else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -143,3 +144,32 @@ def test_where_a_profile_sets_variables_a_shortfall_is_a_note() -> None:
     (one,) = (each for each in found if each.rule == "below-predicted")
     assert one.severity is Severity.NOTE
     assert "what the provider's profile sets is not known" in one.because
+
+
+def test_each_size_of_a_job_is_held_against_its_own_figure() -> None:
+    """One file of 1 and 2 nodes: what was predicted is of the first, and the second says so."""
+    slow = TABLE.replace("195.80  367.12", "195.80  300.00")
+    found = compare_run(f"{ONE_NODE}\n{slow}".encode(), FACTS, H100, None)
+    assert len(found.run.tests) == 2
+    assert found.unpredicted == "1 test on other nodes or ranks than the first: a file for each"
+    lines = [one.line_no for one in found.findings if one.rule == "below-predicted"]
+    assert lines == [1]
+
+
+def test_groups_side_by_side_are_held_against_nothing() -> None:
+    """NCCL_TESTS_SPLIT_MASK=0x7: bus bandwidth is that of a group of one GPU a node."""
+    text = re.sub(r"Group  0 (.*device  ([0-7]))", r"Group  \2 \1", TABLE)
+    found = compare_run(text.encode(), FACTS, H100, None)
+    assert "several groups" in (found.unpredicted or "")
+    assert not found.predicted
+    assert "below-predicted" not in {one.rule for one in found.findings}
+
+
+def test_nodes_that_each_ran_alone_are_no_run_of_several_nodes() -> None:
+    """Screening without MPI: two nodes with 8 GPUs each, in one file."""
+    text = re.sub(r"Rank +(\d+)", lambda one: f"Rank {int(one[1]) % 8}", TABLE)
+    text += "gpu-01:4100:2 [0] NCCL INFO Using network Socket\n"
+    found = compare_run(text.encode(), FACTS, H100, None)
+    assert "2 copies of one run" in (found.unpredicted or "")
+    assert not found.predicted
+    assert "network-socket" not in {one.rule for one in found.findings}

@@ -202,6 +202,19 @@ def test_a_program_that_is_not_known_has_no_collective() -> None:
     assert one.collective_unknown == "frob_perf is no program of nccl-tests that is known"
 
 
+def test_of_groups_side_by_side_the_factor_tells_no_collective() -> None:
+    """Bus bandwidth is of a group: 4 ranks of AllReduce in two groups have the factor of 2."""
+    rank = "#  Rank  {} Group  {} Pid 10{} on n1 device  {} [0000:19:00] NVIDIA H100\n"
+    table = ROW.replace("0.05    0.09", "40.0    60.0").replace("0.05    0.08", "40.0    60.0")
+
+    def collective(groups: int) -> str | None:
+        ranks = "".join(rank.format(at, at % groups, at, at) for at in range(4))
+        return only(ranks + HEAD + table).collective
+
+    assert collective(1) == "AllReduce"
+    assert collective(2) is None
+
+
 def test_a_table_without_its_head_has_the_usual_columns() -> None:
     """Rows that somebody cut out of an output are read as 2.10 to 2.19 print them."""
     assert only(ROW).rows[0].size_bytes == 1024
