@@ -148,7 +148,9 @@ def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
-    """Rule `ib-disabled`: by a variable; on one node nothing goes over a network."""
+    """Rule `ib-disabled`: by a variable; on one node, and by a plugin, nothing goes over verbs."""
+    if facts.is_by_plugin:
+        return
     for one, where in facts.settings("NCCL_IB_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
             yield Evidence(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
