@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hpckit.app.predicted import Allocation, predicted
+from hpckit.decide.busbw_platform import architecture_of
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.busbw import Algorithm, BusbwPrediction
 from hpckit.model.comm import NcclVersion
@@ -51,26 +52,41 @@ def compare_run(
     """
     run = parse_nccl_run(data.decode(errors="replace"))
     ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
-    is_one = _why_not_one(run) is None
-    free = _predicted(run, facts, platform, topology) if is_one else ()
-    all_ways = _predicted(run, facts, platform, topology, ran_with) if is_one else ()
+    other = _other_machine(run, platform, topology)
+    why_not = other or _why_not_one(run)
+    free = () if why_not else _predicted(run, facts, platform, topology)
+    all_ways = () if why_not else _predicted(run, facts, platform, topology, ran_with)
     figures = {
         str(one.collective): one.busbw_bytes_per_s
         for one in all_ways
         if one.is_best and one.busbw_bytes_per_s is not None
     }
     has_nvls = any(one.algorithm in _BY_SWITCH for one in free) if figures else None
+    known = ExpectedRun() if other else expected_run(facts, platform, topology)
     expected = replace(
-        expected_run(run, facts, topology),
-        nic_count=platform.nics,
+        known,
+        is_multi_node=_is_multi_node(run),
         busbw=tuple(figures.items()),
         has_nvls=has_nvls,
         settings=settings,
         is_profiled=platform.profile is not None,
     )
     findings = shortfall_findings(run, expected)
-    unpredicted = _others(run) if figures or not run.tests else _unpredicted(run, all_ways)
+    is_answered = figures or not run.tests
+    unpredicted = _others(run) if is_answered else why_not or _unpredicted(run, all_ways)
     return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
+
+
+def _other_machine(run: NcclRun, platform: Platform, topology: NodeTopology | None) -> str | None:
+    """Why nothing that is known of the machine is of the run: its GPUs are others."""
+    known = platform.gpu
+    if topology is not None:
+        known = next((gpu.name for gpu in topology.gpus if not gpu.is_hidden), None)
+    ran = next((rank.gpu for test in run.tests for rank in test.ranks), None)
+    told = {architecture_of(ran), architecture_of(known)}
+    if None in told or len(told) == 1:
+        return None
+    return f"it ran on {ran}, and what is known is of {known}"
 
 
 def _why_not_one(run: NcclRun) -> str | None:
@@ -92,9 +108,6 @@ def _others(run: NcclRun) -> str | None:
 
 
 def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
-    why = _why_not_one(run)
-    if why is not None:
-        return why
     if all_ways:
         return all_ways[0].because
     if _allocation(run) is None:
@@ -148,8 +161,10 @@ def _allocation(run: NcclRun) -> Allocation | None:
     return None
 
 
-def expected_run(run: NcclRun, facts: CommFacts, topology: NodeTopology | None) -> ExpectedRun:
-    """What is known of the machine that the run was on; how many nodes there were says the run."""
+def expected_run(
+    facts: CommFacts, platform: Platform, topology: NodeTopology | None
+) -> ExpectedRun:
+    """What is known of the machine that a run was on; how many nodes there were says the run."""
     from hpckit.decide.comm_seen import job_nics  # noqa: PLC0415  few calls compare
     from hpckit.model.hardware import LinkKind  # noqa: PLC0415
 
@@ -161,9 +176,9 @@ def expected_run(run: NcclRun, facts: CommFacts, topology: NodeTopology | None) 
         transport = GpuTransport.NVLINK
     return ExpectedRun(
         nics=nics or None,
+        nic_count=platform.nics,
         plugin=facts.plugin,
         gpu_transport=transport,
-        is_multi_node=_is_multi_node(run),
     )
 
 

@@ -16,6 +16,7 @@ from tests.fakes.machines import dgx_h100
 from tests.unit.parse.slurm_records import record_text
 
 H100 = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400.0)
+A100 = Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0)
 FACTS = CommFacts(nodes=2, version=NcclVersion(2, 30, 7))
 TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
 JSON = record_text("nccl-tests-2.19.6", "synthetic-json")
@@ -52,11 +53,11 @@ def test_nvls_is_missed_where_the_machine_has_it() -> None:
     """A board of H100 has NVLink SHARP, and one of A100 has not; NCCL says the same of both."""
     text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"
 
-    def rules(platform: Platform) -> list[str]:
+    def rules(text: str, platform: Platform) -> list[str]:
         return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
 
-    assert "nvls-unavailable" in rules(H100)
-    assert "nvls-unavailable" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
+    assert "nvls-unavailable" in rules(text, H100)
+    assert "nvls-unavailable" not in rules(text.replace("H100", "A100"), A100)
 
 
 def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
@@ -84,14 +85,13 @@ def test_why_nothing_is_predicted_is_said() -> None:
 
 def test_nvls_that_the_machine_has_not_is_not_turned_off() -> None:
     """On A100 the variable changes nothing; on H100 it costs a quarter of AllReduce."""
-    said = "gpu-01:4100:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
+    text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
 
-    def rules(platform: Platform) -> list[str]:
-        found = compare_run((TABLE + said).encode(), FACTS, platform, None).findings
-        return [one.rule for one in found]
+    def rules(text: str, platform: Platform) -> list[str]:
+        return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
 
-    assert "nvls-disabled" in rules(H100)
-    assert "nvls-disabled" not in rules(Platform(gpu="a100", gpus=8, nics=8, nic_gbits=200.0))
+    assert "nvls-disabled" in rules(text, H100)
+    assert "nvls-disabled" not in rules(text.replace("H100", "A100"), A100)
 
 
 ONE_NODE = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
@@ -173,3 +173,26 @@ def test_nodes_that_each_ran_alone_are_no_run_of_several_nodes() -> None:
     assert "2 copies of one run" in (found.unpredicted or "")
     assert not found.predicted
     assert "network-socket" not in {one.rule for one in found.findings}
+
+
+def test_a_run_on_other_gpus_is_held_against_nothing() -> None:
+    """--site of H100 for a log of A100: neither bandwidth nor NICs nor NVLS are those."""
+    nics = "gpu-01:4100:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
+    text = TABLE + nics
+    a100 = text.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
+
+    def rules(text: str) -> set[str]:
+        return {one.rule for one in compare_run(text.encode(), FACTS, H100, None).findings}
+
+    assert "nics-fewer" in rules(text)
+    assert rules(a100) == set()
+    why = compare_run(a100.encode(), FACTS, H100, None).unpredicted
+    assert why == "it ran on NVIDIA A100-SXM4-80GB, and what is known is of h100"
+    why = compare_run(a100.encode(), FACTS, Platform(), dgx_h100()).unpredicted or ""
+    assert why.startswith("it ran on NVIDIA A100-SXM4-80GB")
+
+
+def test_a_gpu_of_another_name_and_the_same_architecture_is_compared() -> None:
+    """H200 has H100's links, and what has no known name is no other."""
+    for gpu in ("NVIDIA H200", "Graphics Device"):
+        assert predicted(ONE_NODE.replace("NVIDIA H100 80GB HBM3", gpu)) is not None
