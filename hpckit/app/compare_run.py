@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -144,10 +145,12 @@ def _predicted(
 
 
 def _release(run: NcclRun) -> NcclVersion | None:
-    """The release that ran, of most ranks where they differ; what was told may be another."""
-    logged = () if run.log is None else run.log.versions
-    if logged:
-        return max(logged, key=lambda one: one.count).what.version
+    """The release that ran, of most lines where they differ; what was told may be another."""
+    counts: Counter[NcclVersion] = Counter()
+    for one in () if run.log is None else run.log.versions:
+        counts[one.what.version] += one.count
+    if counts:
+        return counts.most_common(1)[0][0]
     return next((test.library for test in run.tests if test.library), None)
 
 
