@@ -205,3 +205,12 @@ def test_of_several_releases_the_most_frequent_counts() -> None:
     text = ONE_NODE.replace("NCCL version 2.27.7+cuda12.9", "")
     text += "\n" + "".join(says.format(*one) for one in [*hosts, ("n4", "2.30.7")])
     assert predicted(text) == pytest.approx(476.0)
+
+
+def test_nvls_that_two_gpus_have_not_is_not_turned_off() -> None:
+    """NCCL 2.27 takes it for three or more."""
+    ranks = [line for line in ONE_NODE.splitlines() if not re.match(r"#  Rank  [2-7]", line)]
+    text = "\n".join([*ranks, said(("NCCL_NVLS_ENABLE", "0"))])
+    for release, fires in (("2.27.7", False), ("2.30.7", True)):
+        found = compare_run(text.replace("2.27.7", release).encode(), FACTS, H100, None).findings
+        assert ("nvls-disabled" in {one.rule for one in found}) is fires
