@@ -68,6 +68,7 @@ def compare_run(
         known,
         is_multi_node=_is_multi_node(run),
         busbw=tuple(figures.items()),
+        bounds=tuple(str(one.collective) for one in all_ways if one.is_bound),
         has_nvls=has_nvls,
         settings=settings,
         is_profiled=platform.profile is not None,

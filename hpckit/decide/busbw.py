@@ -158,6 +158,7 @@ def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
             limited_by=bound.words,
             because="RCCL's rings share all links of a GPU",
             caveat="; ".join(own) or None,
+            is_bound=room.nodes > 1,
         )
         for one in RINGED
     )
@@ -175,4 +176,5 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
         limited_by=bound.words,
         because="the bytes that pass the slowest link",
         caveat=_PAIRS,
+        is_bound=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform
-from tests.fakes.machines import dgx_h100
+from tests.fakes.machines import dgx_h100, mi300x
 from tests.unit.parse.slurm_records import record_text
 
 H100 = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400.0)
@@ -214,3 +215,21 @@ def test_nvls_that_two_gpus_have_not_is_not_turned_off() -> None:
     for release, fires in (("2.27.7", False), ("2.30.7", True)):
         found = compare_run(text.replace("2.27.7", release).encode(), FACTS, H100, None).findings
         assert ("nvls-disabled" in {one.rule for one in found}) is fires
+
+
+def test_what_the_links_allow_at_most_is_no_reproach_to_rccl_between_nodes() -> None:
+    """4 x 8 MI300X: rings as wide as the NICs are no model of what RCCL reaches; one node is."""
+    head, foot = TABLE[: TABLE.index("#  Rank")], TABLE[TABLE.index("NCCL version") :]
+    node = mi300x()
+    node = replace(node, gpus=tuple(replace(one, architecture="gfx942") for one in node.gpus))
+    rank = "#  Rank {0} Group  0 Pid 41{0} on n{1} device {2} [0000:0{2}:00] AMD Instinct MI300X\n"
+
+    def severity(nodes: int) -> list[Severity]:
+        ranks = "".join(rank.format(at, at // 8, at % 8) for at in range(8 * nodes))
+        text = (head + ranks + foot).replace("367.12", "200.00").replace("366.39", "200.00")
+        text = text.replace("366.00", "199.00").replace("365.27", "199.00")
+        found = compare_run(text.encode(), FACTS, Platform(), node).findings
+        return [one.severity for one in found if one.rule == "below-predicted"]
+
+    assert severity(1) == [Severity.WARNING]
+    assert severity(4) == [Severity.NOTE]
