@@ -22,7 +22,8 @@ def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | N
     from hpckit.app.compare_run import compare_run
 
     data, name = wiring.read_capture(params["compare"], size_hint=_TOO_LARGE)
-    compared = compare_run(data, tuned.facts, tuned.site.platform, topology)
+    settings = tuple((one.name, one.value) for one in tuned.env.settings)
+    compared = compare_run(data, tuned.facts, tuned.site.platform, topology, settings)
     if params["as_json"]:
         output.document(_document(name, compared))
     else:

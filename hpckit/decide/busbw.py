@@ -15,6 +15,7 @@ from hpckit.decide.busbw_facts import (
     OLDEST,
     capability_of,
 )
+from hpckit.decide.busbw_forced import RING_STAYS_OFF
 from hpckit.decide.busbw_pairs import pairs_bound
 from hpckit.decide.busbw_rates import RINGED, Rate, Setting, rates, ring_bound
 from hpckit.decide.busbw_room import Room, release_of, room_of
@@ -65,7 +66,7 @@ def predict(
     every = rates(setting)
     if not every:
         return (*_unknown(RINGED, "not even NCCL's slowest channel fits the links"), pairs)
-    found = [rate for rate in every if rate.algorithm not in off]
+    found = _left(every, off, released)
     shown = [
         _plateau(rate, setting, caveats, is_best=at == 0)
         for collective in RINGED
@@ -74,6 +75,16 @@ def predict(
     had = {rate.collective for rate in found}
     lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
     return (*shown, *lacking, pairs)
+
+
+def _left(every: Sequence[Rate], off: frozenset[Algorithm], nccl: NcclVersion) -> list[Rate]:
+    """The rates of what is not off; where that is none, older releases take the rings."""
+    found = [rate for rate in every if rate.algorithm not in off]
+    if nccl >= RING_STAYS_OFF:
+        return found
+    had = {rate.collective for rate in found}
+    rings = (rate for rate in every if rate.algorithm is Algorithm.RING)
+    return [*found, *(rate for rate in rings if rate.collective not in had)]
 
 
 def _unknown(collectives: Iterable[Collective], because: str) -> tuple[BusbwPrediction, ...]:
@@ -147,6 +158,7 @@ def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
             limited_by=bound.words,
             because="RCCL's rings share all links of a GPU",
             caveat="; ".join(own) or None,
+            is_bound=room.nodes > 1,
         )
         for one in RINGED
     )
@@ -164,4 +176,5 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
         limited_by=bound.words,
         because="the bytes that pass the slowest link",
         caveat=_PAIRS,
+        is_bound=True,
     )

@@ -23,6 +23,9 @@ NEWEST: Final = NcclVersion(2, 30, 7)
 NVLS_RATED: Final = NcclVersion(2, 28, 3)
 """From here on NVLS and NVLSTree are rated by the switch's efficiency; before at 5/6."""
 
+NVLS_OF_TWO: Final = NcclVersion(2, 28, 7)
+"""From here on two GPUs have NVLS, before more. Source: src/transport/nvls.cc, ncclNvlsInit."""
+
 MOST_CHANNELS: Final = 32
 """Half of MAXCHANNELS (src/include/device.h), which the search may find (init.cc)."""
 MOST_HEADS: Final = 32

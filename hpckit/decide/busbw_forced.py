@@ -10,6 +10,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from hpckit.model.busbw import Algorithm
+from hpckit.model.comm import NcclVersion
+
+RING_STAYS_OFF: Final = NcclVersion(2, 24)
+"""Before it Ring steps in where NCCL_ALGO leaves a collective none; from it on NCCL fails.
+
+Source: NCCL user guide, Environment Variables: NCCL_ALGO; NCCL src/enqueue.cc.
+"""
 
 _OF_NCCL: Final = frozenset(Algorithm) - {Algorithm.PAIRS}
 _BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})

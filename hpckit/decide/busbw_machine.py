@@ -61,7 +61,8 @@ def comm_machine(
         links, ring = _inner(topology, gpus, architecture, unknown)
     domain = _domain(topology, nodes, domain_nodes, unknown)
     is_outer = nodes > (domain or 1)
-    pcie = _gpus_pcie(topology, gpus, is_linked=links is not None, is_outer=is_outer)
+    is_linked = links is not None or len(gpus) == 1
+    pcie = _gpus_pcie(topology, gpus, is_linked=is_linked, is_outer=is_outer)
     if pcie is None and ring is not None:
         because = "the source has no speed and width of every link between GPU and CPU"
         unknown.append(Unknown(subject=_GPUS, what="PCIe links", because=because))
@@ -206,7 +207,10 @@ def _groups(
 def _gpus_pcie(
     topology: NodeTopology, gpus: Sequence[Gpu], *, is_linked: bool, is_outer: bool
 ) -> PcieRate | None:
-    """The slowest PCIe link that the GPUs' traffic passes: to their NICs, or to each other."""
+    """The slowest PCIe link that the GPUs' traffic passes: to their NICs, or to each other.
+
+    One GPU has no other, as if links joined it to all there are.
+    """
     tree = {device.address: device for device in topology.pci}
     ends, own = [nic.pci for nic in _wanted(topology)], [gpu.pci for gpu in gpus]
     if not is_linked:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.busbw_facts import (
+    NVLS_OF_TWO,
     NVLS_RATED,
     ChannelFact,
     channel_facts,
@@ -58,6 +59,12 @@ class Setting:
     has_sharp: bool = False
 
     @property
+    def may_have_nvls(self) -> bool:
+        """Whether NCCL takes NVLS for so many GPUs, where the switch has it."""
+        is_enough = self.room.gpus > _TWO or self.nccl >= NVLS_OF_TWO
+        return self.has_nvls and is_enough
+
+    @property
     def facts(self) -> ChannelFact:
         """What a channel may carry on GPUs of this generation."""
         return channel_facts(self.capability, self.nccl)
@@ -77,7 +84,7 @@ def rates(setting: Setting) -> tuple[Rate, ...]:
     found = [_ring(setting, ring, collective) for collective in RINGED]
     tree = tree_graph(setting.room, speeds, ring, setting.capability)
     found.append(_tree(setting, tree))
-    nvls = nvls_graph(setting.room, speeds) if setting.has_nvls else None
+    nvls = nvls_graph(setting.room, speeds) if setting.may_have_nvls else None
     if nvls is not None and setting.facts.nvls_efficiency:
         found += _nvls(setting, nvls)
     return tuple(found)

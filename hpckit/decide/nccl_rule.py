@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
+from hpckit.model.comm import NetPlugin
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
 from hpckit.model.nccl_log import LoggedSetting, NcclLog, NicList, Seen, Transport
@@ -14,6 +15,9 @@ from hpckit.model.node_finding import Severity
 
 SOCKET: Final = "Socket"
 """NCCL's name of its network over TCP."""
+
+OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
+"""Networks that are no plugin's."""
 
 NVLINK_TYPES: Final = frozenset({"LOC", "NVL", "NVB", "C2C"})
 """NCCL's path types between GPUs that no PCIe is part of. Source: NCCL, src/graph/topo.h."""
@@ -47,11 +51,19 @@ class RunFacts:
         """Whether ranks are on more than one node, as expected, else as the file says."""
         if self.expected.is_multi_node is not None:
             return self.expected.is_multi_node
-        nodes = max(self.log.nodes or 0, *(len(test.hosts) for test in self.run.tests), 0)
+        nodes = max(self.log.nodes or 0, *(test.nodes for test in self.run.tests), 0)
         if nodes:
             return nodes > 1
         over_net = any(one.what.transport is Transport.NET for one in self.log.connections)
         return True if over_net else None
+
+    @property
+    def is_by_plugin(self) -> bool:
+        """Whether a plugin carries the traffic: as the log says, else as expected."""
+        networks = {one.what.name for one in self.log.networks}
+        if networks:
+            return bool(networks - OWN_NETWORKS)
+        return self.expected.plugin not in (None, NetPlugin.NONE)
 
     @property
     def is_nvlink(self) -> bool | None:
@@ -76,6 +88,12 @@ class RunFacts:
                 groups.setdefault((one.what.name, one.what.value), []).append(one)
         for each in groups.values():
             yield each[0], self.where(one.what.host for one in each)
+
+    def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
+        """The same without the values that are set there on purpose."""
+        for one, where in self.settings(*names):
+            if (one.what.name, one.what.value) not in self.expected.settings:
+                yield one, where
 
     def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
         """What nccl-tests' JSON lists of its environment."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.decide.nccl_rule import SOCKET, Evidence, RunFacts, first_line, named
+from hpckit.decide.nccl_rule import OWN_NETWORKS, SOCKET, Evidence, RunFacts, first_line, named
 from hpckit.model.comm import NetPlugin
 from hpckit.model.nccl_log import (
     GpuDirect,
@@ -41,8 +41,6 @@ and of gIB. Read 2026-11.
 
 TCP_PROVIDERS: Final = frozenset({"tcp", "sockets", "udp", "net"})
 """Providers of libfabric without RDMA. Source: fi_tcp(7), fi_sockets(7), fi_udp(7); 2026-11."""
-
-OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
 
 _GBIT_BYTES: Final = 1e9 / 8
 
@@ -126,7 +124,7 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
     lists = facts.rdma_lists
     expected = facts.expected.nics
     if expected is None:
-        yield from _uneven_lists(lists, facts.expected.nic_count)
+        yield from _uneven_lists(facts, lists)
         return
     lacking: dict[tuple[str, ...], list[Seen[NicList]]] = {}
     for one in lists:
@@ -144,15 +142,28 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
 
 def _names(nics: tuple[LogNic, ...]) -> set[str]:
     """Names of NICs; one that NCCL made of several ports or cards counts as each of them."""
-    return {part for nic in nics for part in nic.name.split("+")}
+    return {part for nic in nics for part in _parts(nic.name)}
 
 
-def _uneven_lists(lists: list[Seen[NicList]], told: int | None) -> Iterator[Evidence]:
+def _parts(name: str) -> list[str]:
+    """The devices of a NIC, each by the kernel's name.
+
+    A ConnectX-8 with Data Direct is `mlx5_0_dma` in NCCL's list. Source: NCCL 2.27,
+    src/transport/net_ib.cc.
+    """
+    return [part.removesuffix("_dma") for part in name.split("+")]
+
+
+def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evidence]:
+    told = facts.expected.nic_count
     counts = {one.what.host: len(_names(one.what.nics)) for one in lists}
     most = max(counts.values(), default=0)
     if told is not None and 0 < most < told:
+        is_single = facts.is_multi_node is False
         yield Evidence(
-            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}", first_line(lists)
+            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}",
+            first_line(lists),
+            Severity.NOTE if is_single else None,
         )
     for one in lists:
         count = counts[one.what.host]
@@ -186,7 +197,7 @@ def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
     wanted = facts.expected.nics
     rates: dict[float, list[Seen[VirtualNic]]] = {}
     for one in facts.log.virtual_nics:
-        if wanted is None or set(one.what.name.split("+")) <= set(wanted):
+        if wanted is None or set(_parts(one.what.name)) <= set(wanted):
             rates.setdefault(one.what.rate_bytes_per_s / max(one.what.devices, 1), []).append(one)
     most = max(rates, default=0.0)
     for rate in sorted(set(rates) - {most}):

@@ -127,7 +127,7 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nvls-disabled`: by a variable, where the GPUs may have it."""
     may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
-    for one, where in facts.settings("NCCL_NVLS_ENABLE"):
+    for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
         if one.what.value == "0" and may_have:
             yield Evidence(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
 
@@ -142,13 +142,15 @@ def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
 
 def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
-    for one, where in facts.settings("NCCL_PXN_DISABLE"):
+    for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node:
             yield Evidence(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
-    """Rule `ib-disabled`: by a variable; on one node nothing goes over a network."""
+    """Rule `ib-disabled`: by a variable; on one node, and by a plugin, nothing goes over verbs."""
+    if facts.is_by_plugin:
+        return
     for one, where in facts.settings("NCCL_IB_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
             yield Evidence(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
@@ -156,7 +158,7 @@ def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
 
 def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `algorithm-forced`: NCCL's own choice is off; LL is for short messages."""
-    for one, where in facts.settings("NCCL_ALGO", "NCCL_PROTO"):
+    for one, where in facts.unwanted("NCCL_ALGO", "NCCL_PROTO"):
         words = {word.strip().upper() for word in one.what.value.split(",")}
         is_low = one.what.name == "NCCL_PROTO" and words <= _LOW_PROTOCOLS
         yield Evidence(

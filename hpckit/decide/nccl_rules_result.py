@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.decide.nccl_rule import Evidence, RunFacts, named
-from hpckit.model.busbw import Collective
+from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.nccl_log import LibraryVersion, Seen
 from hpckit.model.nccl_run import BusbwRow, NcclTest
 from hpckit.model.node_finding import Severity
@@ -25,9 +25,7 @@ PLATEAU_FROM_BYTES: Final = 2**30
 Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node and on 4.
 """
 
-NOT_MODELLED: Final = frozenset({Collective.ALL_TO_ALL.value})
-"""What NCCL's model has no figure of: links allow more than is reached, by how much nobody says."""
-
+_PROFILED: Final = ", and what the provider's profile sets is not known"
 _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
 
@@ -75,10 +73,10 @@ def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Eviden
 def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `below-predicted`: the plateau is far below what the machine should give."""
     wanted = dict(facts.expected.busbw)
-    for test in facts.run.tests:
+    for test in facts.run.alike:
         reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
         if reached and most and reached < LEAST_OF_PREDICTED * most:
-            excuse = _excuse(test)
+            excuse = _excuse(test, facts.expected)
             yield Evidence(
                 f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
                 f" predicted ({100 * reached / most:.0f} %){excuse}",
@@ -87,14 +85,16 @@ def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
             )
 
 
-def _excuse(test: NcclTest) -> str:
+def _excuse(test: NcclTest, expected: ExpectedRun) -> str:
     """Why a healthy run may be so far below; nothing where it is not."""
-    if test.collective in NOT_MODELLED:
-        return ", which is what the links allow: NCCL's model does not know it"
+    if test.collective in expected.bounds:
+        return ", which is what the links allow: no model says how much of it is reached"
     largest = max(row.size_bytes for row in test.rows)
     if largest < PLATEAU_FROM_BYTES:
         return f", which is of large messages: {short_bytes(largest)} is small"
-    return ", and larger messages may reach more" if any(_rising_of(test)) else ""
+    if any(_rising_of(test)):
+        return ", and larger messages may reach more"
+    return _PROFILED if expected.is_profiled else ""
 
 
 def alone(facts: RunFacts) -> Iterator[Evidence]:

@@ -137,7 +137,8 @@ class BusbwPrediction:
     """What a collective should reach by one algorithm, or why that cannot be said.
 
     `busbw_bytes_per_s` None is a prediction that lacks facts, and `because` names them. `is_best`
-    is the algorithm that NCCL would take. `channels` are those that NCCL's search finds, of
+    is the algorithm that NCCL would take. `is_bound` is that no model has a figure, and this is
+    what the links allow at most. `channels` are those that NCCL's search finds, of
     `channel_bytes_per_s` each, None where it does not count them. `limited_by` is the link that
     bounds it, in words. All is the plateau of large messages.
     """
@@ -152,3 +153,4 @@ class BusbwPrediction:
     because: str
     caveat: str | None = None
     is_best: bool = True
+    is_bound: bool = False

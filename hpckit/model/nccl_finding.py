@@ -23,7 +23,10 @@ class ExpectedRun:
     `nics` are the names of the NICs for jobs of a node, () where it has none; `nic_count` how many
     there are where their names are not known. `has_nvls` is whether
     its NVLink switch can add up. `busbw` is the bus
-    bandwidth in bytes/s to be expected of each collective, as nccl-tests names it.
+    bandwidth in bytes/s to be expected of each collective, as nccl-tests names it; of those in
+    `bounds` it is what the links allow at most, and no model says what is reached. `settings` are
+    variables that are set there on purpose; `is_profiled` is whether a file of the provider sets
+    more, which nobody here reads.
     """
 
     nics: tuple[str, ...] | None = None
@@ -33,6 +36,9 @@ class ExpectedRun:
     is_multi_node: bool | None = None
     has_nvls: bool | None = None
     busbw: tuple[tuple[str, float], ...] = ()
+    bounds: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    is_profiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ nccl-tests prints units of 10^9.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -133,6 +134,21 @@ class NcclTest:
         """Nodes of its ranks, in their order."""
         return tuple(dict.fromkeys(rank.host for rank in self.ranks))
 
+    @property
+    def copies(self) -> int:
+        """Runs that wrote into one table, each of which names the same ranks."""
+        return max(Counter(one.rank for one in self.ranks).values(), default=1)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of its ranks, of one copy where there are several; 0 where it names none."""
+        return -(-len(self.hosts) // self.copies)
+
+    @property
+    def groups(self) -> int:
+        """Groups that ran side by side, each of which is what its bus bandwidth is of."""
+        return len({one.group for one in self.ranks})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclRun:
@@ -140,3 +156,11 @@ class NcclRun:
 
     tests: tuple[NcclTest, ...] = ()
     log: NcclLog | None = None
+
+    @property
+    def alike(self) -> tuple[NcclTest, ...]:
+        """The tests on as many nodes and ranks as the first that names them; all that name none."""
+        shapes = [(one.nodes, one.rank_count) for one in self.tests]
+        first = next((one for one in shapes if one[0]), None)
+        pairs = zip(self.tests, shapes, strict=True)
+        return tuple(test for test, shape in pairs if shape == first or not shape[0])

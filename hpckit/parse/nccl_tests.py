@@ -85,7 +85,7 @@ class TableReader:
         program = said if isinstance(said, str) else None
         name = program.removesuffix("_mpi").removesuffix("_perf") if program else self._command
         collective = COLLECTIVES.get(name or "")
-        if name is None:
+        if name is None and len({one.group for one in self._ranks}) == 1:
             collective = collective_of(self._rows, len({one.rank for one in self._ranks}))
         self._command = None
         self._done.append(

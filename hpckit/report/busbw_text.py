@@ -21,38 +21,29 @@ def busbw_lines(
 ) -> Iterator[Line]:
     """The screen in lines of at most `width` columns; `where` is the job in words.
 
-    Of each collective its best algorithm is shown, and the others behind it in a second table.
-    Where none has a figure, one sentence says why.
+    `predictions` are the best of each collective. Where none has a figure, one sentence says why.
     """
-    best = [one for one in predictions if one.is_best]
-    if not any(one.busbw_bytes_per_s for one in best):
-        reasons = "; ".join(dict.fromkeys(one.because for one in best))
+    if not any(one.busbw_bytes_per_s for one in predictions):
+        reasons = "; ".join(dict.fromkeys(one.because for one in predictions))
         words = f"predicted bus bandwidth: not known ({reasons})"
         yield from map(_plain, wrapped(tuple(words.split()), width, first=" ", further="   "))
         return
     title = f"predicted bus bandwidth, {where}"
     lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
     yield from (Line(text=text, style=Style.TITLE) for text in lines)
-    others = [one for one in predictions if not one.is_best]
-    yield from _table(best, width)
-    if others:
-        yield Line(text=" other algorithms", style=Style.FAINT)
-        yield from _table(others, width, is_faint=True)
-    for caveat, named in _caveats(predictions, is_best_alone=not others).items():
+    yield from _table(predictions, width)
+    for caveat, named in _caveats(predictions).items():
         words = f"{caveat} ({', '.join(named)})"
         texts = wrapped(tuple(words.split()), width, first=" note: ", further="       ")
         yield from (Line(text=text, style=Style.NOTE) for text in texts)
 
 
-def _caveats(
-    predictions: Sequence[BusbwPrediction], *, is_best_alone: bool
-) -> dict[str, dict[str, None]]:
+def _caveats(predictions: Sequence[BusbwPrediction]) -> dict[str, dict[str, None]]:
     """Each caveat once, and whom it is about in the order of the table."""
     found: dict[str, dict[str, None]] = {}
     for one in predictions:
         for caveat in one.caveat.split("; ") if one.caveat else ():
-            who = one.collective.value if is_best_alone else _who(one)
-            found.setdefault(caveat, {})[who] = None
+            found.setdefault(caveat, {})[one.collective.value] = None
     return found
 
 
@@ -60,22 +51,16 @@ def _plain(text: str) -> Line:
     return Line(text=text)
 
 
-def _who(one: BusbwPrediction) -> str:
-    return f"{one.collective} by {one.algorithm}" if one.algorithm else one.collective.value
-
-
-def _table(
-    rows: Sequence[BusbwPrediction], width: int, *, is_faint: bool = False
-) -> Iterator[Line]:
+def _table(rows: Sequence[BusbwPrediction], width: int) -> Iterator[Line]:
     cells = [_TITLES, *(_cells(one) for one in rows)]
     widths = [max(columns(row[at]) for row in cells) for at in range(3)]
-    for at, row in enumerate(cells[1:] if is_faint else cells):
+    for at, row in enumerate(cells):
         name, figure, by, limit = row
         head = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}}{_GAP}{by:<{widths[2]}}{_GAP}"
         further = " " * columns(head)
         if width - columns(head) < _LEAST:
             head, further = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}} {by} ", "   "
-        style = Style.FAINT if at == 0 or is_faint else Style.PLAIN
+        style = Style.FAINT if at == 0 else Style.PLAIN
         for text in wrapped(tuple(limit.split()), width, first=head, further=further):
             yield Line(text=text.rstrip(), style=style)
 

@@ -38,13 +38,14 @@ def nccl_run_lines(
     """The screen in lines of at most `width` columns (40 or more).
 
     `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`),
-    `unpredicted` why there is none.
+    `unpredicted` why there is none, or not of all tests.
     """
     width = max(width, NARROWEST)
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:
-        lines += labelled("measured", words_of(_measured(test, predicted)), width, Style.PLAIN)
+        wanted = predicted if test in run.alike else _NOTHING
+        lines += labelled("measured", words_of(_measured(test, wanted)), width, Style.PLAIN)
     if unpredicted:
         lines += _row("predicted", f"not known: {unpredicted}", width, Style.FAINT)
     if run.log is not None:
@@ -77,7 +78,7 @@ def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
         (test.rank_count for test in run.tests), default=0
     )
     nodes = (run.log.nodes if run.log else None) or max(
-        (len(test.hosts) for test in run.tests), default=0
+        (test.nodes for test in run.tests), default=0
     )
     if ranks:
         yield counted(ranks, "rank") + (f" on {counted(nodes, 'node')}" if nodes else "")

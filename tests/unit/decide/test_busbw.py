@@ -234,3 +234,17 @@ def test_releases_before_2_28_halve_nvlstree_beyond_two_nodes() -> None:
 def test_a_release_outside_the_model_is_told(nccl: NcclVersion, words: str) -> None:
     """The figure is that of the nearest release, and says so."""
     assert words in (best(predict(switched(), 1, nccl=nccl)).caveat or "")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "release", "has_nvls"),
+    [
+        (2, NcclVersion(2, 28, 3), False),
+        (2, NcclVersion(2, 28, 7), True),
+        (4, NcclVersion(2, 28, 3), True),
+    ],
+)
+def test_two_gpus_have_nvls_from_2_28_7_on(gpus: int, release: NcclVersion, has_nvls: bool) -> None:
+    """Before it NCCL takes NVLS for three or more."""
+    found = {one.algorithm for one in predict(switched(gpus=gpus), 1, nccl=release)}
+    assert (Algorithm.NVLS in found) is has_nvls

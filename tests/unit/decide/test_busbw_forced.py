@@ -7,6 +7,7 @@ import pytest
 from hpckit.decide.busbw import predict
 from hpckit.decide.busbw_forced import forced_off
 from hpckit.model.busbw import Algorithm, Collective
+from hpckit.model.comm import NcclVersion
 from tests.fakes.busbw_machines import switched
 
 SWITCH = {Algorithm.NVLS, Algorithm.NVLS_TREE}
@@ -42,3 +43,12 @@ def test_a_collective_without_an_algorithm_says_so() -> None:
     (one,) = (each for each in found if each.collective is Collective.ALL_GATHER)
     assert one.busbw_bytes_per_s is None
     assert "NCCL_ALGO leaves it no algorithm" in one.because
+
+
+def test_rings_step_in_before_2_24() -> None:
+    """Trees alone leave AllGather its rings there, and AllReduce its trees."""
+    off = forced_off([("NCCL_ALGO", "Tree")])
+    found = predict(switched(), 1, nccl=NcclVersion(2, 20, 5), off=off)
+    by = {one.collective: (one.algorithm, one.busbw_bytes_per_s) for one in found if one.is_best}
+    assert by[Collective.ALL_GATHER] == (Algorithm.RING, 360e9)
+    assert by[Collective.ALL_REDUCE][0] is Algorithm.TREE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hpckit.app.captured import inspect_capture
 from hpckit.decide.busbw import predict
 from hpckit.decide.busbw_machine import comm_machine
@@ -70,3 +72,14 @@ def test_switches_of_oci_s_h100_do_not_bound_its_nics() -> None:
     found = predict(comm_machine(node, nodes=2, gpus_per_node=8), 2)
     ring = next(one for one in found if one.collective is Collective.ALL_GATHER)
     assert ring.limited_by == "16 NICs of 22.5 GB/s"
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_a_gpu_of_oci_s_h100_has_the_same_way_to_its_nics_beside_others_and_alone(
+    gpus: int,
+) -> None:
+    """A single one turns at the switch that its NICs hang on too."""
+    path = corpus_file("nccl-topo-xml/oci/H100-topology.xml")
+    (node,) = inspect_capture(path.read_bytes(), path.name)
+    machine = comm_machine(node, nodes=2, gpus_per_node=gpus)
+    assert machine.pcie == PcieRate(speed_gt_per_s=32.0, width=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpckit.model.comm import NetPlugin
 from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.node_finding import Severity
 from tests.unit.decide.test_nccl_shortfall import IB, MADE, TWO_NICS, TWO_NODES, found, lines, rules
@@ -43,3 +44,30 @@ def test_gpu_direct_that_a_variable_forbids_is_off() -> None:
     text = lines("NCCL_NET_GDR_LEVEL set by environment to LOC")
     assert rules(text, TWO_NODES) == ["gpu-direct-off"]
     assert rules(text.replace("LOC", "PHB"), TWO_NODES) == []
+
+
+def test_verbs_that_a_plugin_replaces_may_be_off() -> None:
+    """NCCL_IB_DISABLE=1 keeps NCCL's own verbs off; libfabric goes on."""
+    text = lines("NCCL_IB_DISABLE set by environment to 1.")
+    assert rules(text, TWO_NODES) == ["ib-disabled"]
+    assert rules(text, replace(TWO_NODES, plugin=NetPlugin.NONE)) == ["ib-disabled"]
+    assert rules(text, replace(TWO_NODES, plugin=NetPlugin.AWS_OFI)) == []
+    assert rules(text + lines("Using network AWS Libfabric"), TWO_NODES) == []
+    fallen = text + lines("Using network Socket")
+    assert "ib-disabled" in rules(fallen, replace(TWO_NODES, plugin=NetPlugin.AWS_OFI))
+
+
+def test_a_nic_with_data_direct_is_the_kernel_s() -> None:
+    """NCCL calls it mlx5_0_dma; it is neither missing nor another, and has its rate."""
+    text = lines(IB.replace("mlx5_0", "mlx5_0_dma").replace("mlx5_1", "mlx5_1_dma"))
+    assert rules(text, TWO_NICS) == []
+    made = [MADE.format(at, f"{at}_dma", rate) for at, rate in enumerate((400000, 200000))]
+    assert rules(lines(*made), TWO_NICS) == ["nic-slower"]
+
+
+def test_few_nics_of_a_site_are_a_note_on_one_node() -> None:
+    """No traffic passes them there."""
+    (one,) = found(lines(IB), ExpectedRun(is_multi_node=False, nic_count=8))
+    assert (one.rule, one.severity) == ("nics-fewer", Severity.NOTE)
+    (one,) = found(lines(IB), ExpectedRun(is_multi_node=True, nic_count=8))
+    assert one.severity is Severity.WARNING

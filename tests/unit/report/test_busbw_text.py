@@ -7,15 +7,21 @@ from dataclasses import replace
 import pytest
 
 from hpckit.decide.busbw import predict
+from hpckit.model.busbw import BusbwPrediction
 from hpckit.model.text_width import columns
 from hpckit.report.busbw_text import busbw_lines
 from hpckit.report.line import Line, Style
 from tests.fakes.busbw_machines import switched
 
 
+def best(nodes: int) -> list[BusbwPrediction]:
+    """The best of each collective on boards of H100."""
+    return [one for one in predict(switched(), nodes) if one.is_best]
+
+
 def lines(width: int = 80, nodes: int = 4) -> list[Line]:
     """The screen of a board of H100."""
-    return list(busbw_lines(predict(switched(), nodes), where="4 nodes × 8 GPUs", width=width))
+    return list(busbw_lines(best(nodes), where="4 nodes × 8 GPUs", width=width))
 
 
 def test_the_title_and_the_answer_come_first() -> None:
@@ -27,23 +33,17 @@ def test_the_title_and_the_answer_come_first() -> None:
     assert "8 NICs of 48 GB/s" in answer.text
 
 
-def test_other_algorithms_are_faint() -> None:
-    """NVLSTree and Tree stand behind the table."""
-    others = [line for line in lines() if line.style is Style.FAINT]
-    assert any("NVLSTree" in line.text for line in others)
-
-
 def test_a_caveat_names_whom_it_is_about() -> None:
     """A note is said once, with the collectives it holds for."""
     notes = [line.text for line in lines(width=200) if line.style is Style.NOTE]
     (about,) = [text for text in notes if "not in NCCL's tuning model" in text]
-    assert about.endswith("(AllToAll by pairs)")
+    assert about.endswith("(AllToAll)")
 
 
 def test_of_two_caveats_each_is_said_once() -> None:
     """What holds for all is not said again with what holds for one of them."""
-    best = [one for one in predict(switched(), 1) if one.is_best][:2]
-    both = [replace(best[0], caveat="this; that"), replace(best[1], caveat="this")]
+    first, second, *_ = best(1)
+    both = [replace(first, caveat="this; that"), replace(second, caveat="this")]
     made = busbw_lines(both, where="1 node", width=200)
     notes = [line.text for line in made if line.style is Style.NOTE]
     names = [one.collective.value for one in both]
@@ -67,7 +67,7 @@ def test_without_any_figure_a_sentence_says_why() -> None:
 
 def test_an_unknown_figure_beside_known_ones_is_a_question_mark() -> None:
     """A collective without a figure stands in the table with its reason."""
-    known = predict(switched(), 2)
+    known = best(2)
     lacking = tuple(
         replace(one, busbw_bytes_per_s=None, because="why") if one == known[0] else one
         for one in known

@@ -145,3 +145,10 @@ def test_a_prediction_that_is_not_known_has_its_reason() -> None:
     run = parse_nccl_run(TABLE)
     shown = nccl_run_lines(run, (), unpredicted="no machine", width=400)
     assert "predicted not known: no machine" in [line.text for line in shown]
+
+
+def test_a_test_of_another_size_has_no_share() -> None:
+    """What was predicted of one node says nothing of two."""
+    one = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
+    shown = texts(f"{one}\n{TABLE}", {"AllReduce": 400e9})
+    assert ["predicted" in text for text in shown if text.startswith("measured")] == [True, False]
