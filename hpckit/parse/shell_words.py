@@ -122,7 +122,7 @@ class _Reader:
         start = self._at
         if start < self._no_sum_before or not self._text.startswith("((", start):
             return None
-        end = _after_closing(self._text, start + 2, _ARITHMETIC)
+        end = _after_closing(self._text, start + 1, _ARITHMETIC)
         if end is None or not self._text.endswith(_ARITHMETIC, start, end):
             # What is in there is not looked through again, so that reading stays linear.
             self._no_sum_before = len(self._text) if end is None else end
