@@ -49,12 +49,16 @@ _KEPT: Final = frozenset(
 
 
 class Pair(NamedTuple):
-    """A variable and its value, None where the shell computes it; `is_longer` for `A+=b`."""
+    """A variable and its value, None where the shell computes it.
+
+    `is_longer` for `A+=b`; `is_fallback` where the value counts only if the variable has none.
+    """
 
     name: str
     value: str | None
     line: int
     is_longer: bool = False
+    is_fallback: bool = False
 
 
 def launch_options(

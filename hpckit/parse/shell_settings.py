@@ -41,6 +41,7 @@ _SUBSTITUTED: Final = re.compile(
     r"(?:[A-Za-z_][A-Za-z0-9_]*=)?\"?\$\((?!\()(.*\b(?:srun|sbatch|salloc|mpirun|mpiexec)\b.*)\)\"?",
     re.ASCII | re.DOTALL,
 )
+_RUNS: Final = re.compile(r"`|\$\((?!\()|[<>]\(")
 _VARIABLE: Final = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
@@ -53,7 +54,7 @@ _BRANCHES: Final = frozenset(
 _LISTS: Final = frozenset(("for", "case", "select", "[[", "foreach", "switch"))
 _BEFORE: Final = frozenset(("!", "time", "-p", "exec", "nohup", "command", "builtin"))
 _QUIET: Final = frozenset(
-    ("cd", "echo", "module", "ml", "set", "source", ".", "shopt", "ulimit", "umask", "mkdir", ":",
+    ("cd", "echo", "module", "ml", "set", "shopt", "ulimit", "umask", "mkdir", ":",
      "export", "declare", "typeset", "local", "readonly", "unset", "setenv", "unsetenv", "printf")
 )  # fmt: skip
 
@@ -164,6 +165,7 @@ class _Script:
             return
         for word in words:
             self._look_into(word)
+        self._variables.step += any(not one.is_plain and _RUNS.search(one.raw) for one in words)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
