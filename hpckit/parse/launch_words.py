@@ -27,6 +27,7 @@ WRAPPERS: Final = (
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
+_SHELL_OPTION_WITH_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 _IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
 _SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
@@ -160,10 +161,16 @@ def command_text(word: Word) -> str:
 
 
 def shell_command(words: Sequence[Word]) -> Word | None:
-    """The script behind `-c` in the arguments of a shell; None where it reads another one."""
-    flags = (at for at, word in enumerate(words) if _COMMAND_FLAG.fullmatch(word.text))
-    rest = words[next(flags, len(words)) + 1 :]
-    return next((word for word in rest if not word.text.startswith("-")), None)
+    """The script behind `-c` in the arguments of a shell; None where it reads another one.
+
+    What stands behind the first word that is no option is for the script itself.
+    """
+    at = 0
+    is_command = False
+    while at < len(words) and words[at].text.startswith(("-", "+")):
+        is_command = is_command or _COMMAND_FLAG.fullmatch(words[at].text) is not None
+        at += 2 if _SHELL_OPTION_WITH_VALUE.fullmatch(words[at].text) else 1
+    return words[at] if is_command and at < len(words) else None
 
 
 def wrapped_script(words: Sequence[Word]) -> Word | None:
