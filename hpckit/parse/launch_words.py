@@ -66,8 +66,26 @@ def launch_options(
     program: str, words: Sequence[Word], until_line: int | None
 ) -> tuple[list[LaunchOption], Sequence[Word]]:
     """The options that bear on communication, and the command behind them."""
+    found, at = _options_from(program, words, 0, until_line)
+    return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
+
+
+def directive_options(words: Sequence[Word]) -> list[LaunchOption]:
+    """The same options in an `#SBATCH` line, where words between them do no harm."""
     found: list[LaunchOption] = []
     at = 0
+    while at < len(words):
+        options, at = _options_from("sbatch", words, at, None)
+        found += options
+        at += 1
+    return found
+
+
+def _options_from(
+    program: str, words: Sequence[Word], at: int, until_line: int | None
+) -> tuple[list[LaunchOption], int]:
+    """The options that begin at a word, and where the first word stands that is none."""
+    found: list[LaunchOption] = []
     while at < len(words) and _is_option(words[at]):
         name, value, step = _option(words, at)
         if name in _KEPT:
@@ -81,7 +99,7 @@ def launch_options(
                 )
             )
         at += step
-    return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
+    return found, at
 
 
 def _is_option(word: Word) -> bool:

@@ -25,6 +25,7 @@ from hpckit.parse.launch_words import (
     any_pairs,
     command_text,
     container_pairs,
+    directive_options,
     exported_pairs,
     launch_options,
     mpi_pairs,
@@ -132,17 +133,13 @@ class _Script:
         """An `#SBATCH` line; Slurm reads those before the first command, whatever that is."""
         if self._has_begun:
             return
-        words: Sequence[Word] = [
+        words = [
             Word(re.sub("['\"]", "", part), part, directive.line, is_plain=True)
             for part in takewhile(
                 lambda part: not part.startswith("#"), _DIRECTIVE_WORD.findall(directive.text)
             )
         ]
-        options: list[LaunchOption] = []
-        while words:
-            found, words = launch_options("sbatch", words, None)
-            options += found
-            words = words[1:]
+        options = directive_options(words)
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
