@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
 _SHELL_OPTION_WITH_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 _IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
-_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
+_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "W": "wait"}
 _SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
 _LONG_ALONE: Final = frozenset(
     ("exclusive", "overlap", "unbuffered", "label", "exact", "kill-on-bad-exit", "no-kill", "pty",
@@ -41,7 +41,7 @@ _LONG_ALONE: Final = frozenset(
      "version", "usage", "container-mount-home", "no-container-mount-home",
      "container-remap-root", "no-container-remap-root", "container-entrypoint",
      "no-container-entrypoint", "container-entrypoint-log", "container-writable",
-     "container-readonly")
+     "container-readonly", "x11")
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
@@ -111,23 +111,27 @@ def _is_option(word: Word) -> bool:
 def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
     """One option's long name, its value, and how many words it takes.
 
-    `-W` takes seconds for srun, and nothing for sbatch.
+    `-W` and `--wait` take seconds for srun, and nothing for sbatch. What begins with `--` is taken
+    for the next option, since flags that are not known here are many.
     """
     word = words[at]
     if not word.text.startswith("-"):
         return "", None, 1
     following = words[at + 1] if at + 1 < len(words) else None
     next_value = following.text if following is not None and following.is_plain else None
+    is_wait_alone = not (next_value or "").isdigit()
     if not word.text.startswith("--"):
         name = _SHORT.get(word.text[1:2], word.text[1:2])
         if word.text[2:]:
             return name, word.text[2:].removeprefix("=") if word.is_plain else None, 1
-        is_alone = name in _SHORT_ALONE or (name == "W" and not (next_value or "").isdigit())
+        is_alone = name in _SHORT_ALONE or (name == "wait" and is_wait_alone)
         return (name, None, 1) if is_alone else (name, next_value, 2)
     name, equals, value = word.text[2:].partition("=")
     if equals:
         return name, value if word.is_plain else None, 1
-    return (name, None, 1) if name in _LONG_ALONE else (name, next_value, 2)
+    is_alone = name in _LONG_ALONE or (name == "wait" and is_wait_alone)
+    is_alone = is_alone or (following is not None and following.text.startswith("--"))
+    return (name, None, 1) if is_alone else (name, next_value, 2)
 
 
 def exported_pairs(option: LaunchOption) -> Iterator[Pair]:
