@@ -268,19 +268,6 @@ def test_shifted_bits_are_no_here_document() -> None:
     assert pairs("((export A=1; a); b)\n") == [(1, "A", "1")]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '((("$N" << 1) > 2)) && export A=1',
-        "(((1<<3)+1)) && export A=1",
-        'if (("$N" > 1)); then export A=1; fi\necho "a $((2))"\n((X=1<<2))\n',
-    ],
-)
-def test_a_sum_is_read_from_its_first_character(line: str) -> None:
-    """A quote or a bracket may stand right behind `((`."""
-    assert pairs(line) == [(1, "A", "1")]
-
-
 def test_an_apostrophe_in_a_default() -> None:
     """In `${…}` an apostrophe opens a text for bash, within double quotes too."""
     assert pairs("export A=\"${B:-it's} a' b}\" C=d\n") == [(1, "A", None), (1, "C", "d")]
