@@ -114,7 +114,7 @@ class _Script:
             elif isinstance(token, Document):
                 self._document(token)
             else:
-                self.command(words, token.line)
+                self.command(words, token.line, token.text)
                 words = []
         self.command(words, words[-1].line if words else 0)
 
@@ -145,12 +145,12 @@ class _Script:
             for pair in exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, None)
 
-    def command(self, words: Sequence[Word], end_line: int) -> None:
-        """One simple command with the variables before it."""
+    def command(self, words: Sequence[Word], end_line: int, sign: str = "\n") -> None:
+        """One simple command with the variables before it, and the sign that ends it."""
         self._end_line = end_line
         self._depth = 0
         self._has_begun = self._has_begun or bool(words)
-        if self._is_never_run(words):
+        if self._is_never_run(words, sign):
             return
         start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
@@ -172,11 +172,11 @@ class _Script:
             self._variables.add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
 
-    def _is_never_run(self, words: Sequence[Word]) -> bool:
+    def _is_never_run(self, words: Sequence[Word], sign: str) -> bool:
         """Whether a command stands under `if false`, up to its `else` or `fi`."""
         heads = [word.raw for word in takewhile(lambda word: word.raw in _BRANCHES, words)]
         if not self._never_run:
-            is_false = heads[-1:] == ["if"] and len(words) > len(heads)
+            is_false = heads[-1:] == ["if"] and len(words) > len(heads) and sign in (";", "\n")
             self._never_run = int(is_false and words[len(heads)].raw == "false")
             return bool(self._never_run)
         if self._never_run == 1 and heads[:1] in (["else"], ["elif"]):

@@ -316,6 +316,12 @@ def test_what_is_never_run() -> None:
     ]
 
 
+@pytest.mark.parametrize("more", ["|| [ $X ]", "| cat", "& true"])
+def test_a_condition_that_only_begins_with_false(more: str) -> None:
+    """What stands under `if false || …` may be run."""
+    assert pairs(f"if false {more}; then export A=1; fi\n") == [(1, "A", "1")]
+
+
 def test_a_longer_value_is_not_known() -> None:
     """`A+=b` gives a value that is not told here."""
     assert pairs("export A=b\ncmd\nA+=c\n") == [(1, "A", "b"), (3, "A", None)]
