@@ -86,8 +86,8 @@ class _Script:
         self._end_line = 0
         self._depth = 0
         self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
-            **dict.fromkeys(("export", "readonly"), self._variables.export),
-            **dict.fromkeys(("declare", "typeset", "local"), self._variables.declare),
+            "export": self._variables.export,
+            **dict.fromkeys(("declare", "typeset", "local", "readonly"), self._variables.declare),
             **dict.fromkeys(("unset", "unsetenv"), self._variables.unset),
             **dict.fromkeys(STEP_LAUNCHERS, self._launch),
             **dict.fromkeys(MPI_LAUNCHERS, self._mpi),

@@ -49,6 +49,12 @@ def test_a_fallback_leaves_the_value_that_stands(line: str, between: str) -> Non
     assert one.form is SettingForm.EXPORT
 
 
+def test_what_is_read_only_is_not_exported() -> None:
+    """`readonly A=b` sets a variable of the shell, unless A is exported already."""
+    assert [one.form for one in found("readonly A=1\n")] == [SettingForm.SHELL]
+    assert [one.form for one in found("export A\nreadonly A=1\n")] == [SettingForm.EXPORT]
+
+
 def test_a_fallback_of_what_is_not_known() -> None:
     """A value that the shell computes stays unknown behind its fallback."""
     assert [one.value for one in found("export A=$B\nexport A=${A:-2}\n")] == [None]
