@@ -288,11 +288,8 @@ class _Script:
         """`bash -c SCRIPT`; without a file too it reads the here-document on its line."""
         script = shell_command(words)
         if script is not None:
-            variable = _VARIABLE.fullmatch(script.raw)
-            kept = Document(command_text(script), script.line, script.is_plain)
-            # Each text is read once: what it says again is found already, at the same lines.
-            kept = self._texts.pop(variable[1], kept) if variable else kept
-            self._script(kept.text, kept.line, is_plain=kept.is_plain)
+            held = self._held(script)
+            self._script(held.text, held.line, is_plain=held.is_plain)
         elif all(word.text.startswith("-") for word in words):
             self._reads_line = self._end_line
 
@@ -302,15 +299,28 @@ class _Script:
             self._inner(words)
             return
         for word in words:
-            self._read_computed(command_text(word), word.line, is_plain=word.is_plain)
+            held = self._held(word)
+            self._read_computed(held.text, held.line, is_plain=held.is_plain)
+
+    def _held(self, word: Word) -> Document:
+        """The script that a word holds, or the variable that it names: `$CMD`."""
+        variable = _VARIABLE.fullmatch(word.raw)
+        held = Document(command_text(word), word.line, word.is_plain)
+        # Each text is read once: what it says again is found already, at the same lines.
+        return self._texts.pop(variable[1], held) if variable else held
 
     def _read_computed(self, text: str, first_line: int, *, is_plain: bool) -> None:
         """A script that the shell may compute first: what never ends in it may end then."""
+        if self._level >= _DEEPEST:
+            return
+        self._level += 1
         try:
             self.read(text, first_line)
         except ParseError:
             if is_plain:
                 raise
+        finally:
+            self._level -= 1
 
     def _read_into(self, words: Sequence[Word]) -> None:
         """`read -d '' A` takes the whole here-document on its line."""
@@ -327,9 +337,7 @@ class _Script:
 
     def _script(self, text: str, first_line: int, *, is_plain: bool) -> None:
         """A script inside this one, whose variables end with it."""
-        if self._level >= _DEEPEST:
-            return
-        inner = _Script(self._tool, self._level + 1)
+        inner = _Script(self._tool, self._level)
         inner._read_computed(text, first_line, is_plain=is_plain)
         last_line = first_line + text.count("\n")
         found = inner._variables.settle()

@@ -241,6 +241,21 @@ def test_a_script_behind_a_variable(text: str) -> None:
     assert [one for one in pairs(text) if one[1] == "A"] == [(2, "A", "b")]
 
 
+@pytest.mark.parametrize("word", ["$CMD", '"$CMD"', "${CMD}"])
+def test_eval_of_a_variable(word: str) -> None:
+    """A command kept in a variable is read where eval gets it, and what it sets stays."""
+    text = f'\nCMD="srun --gpus-per-task=1 train; export A=b"\neval {word}\ncmd\n'
+    assert options(text) == [("srun", "gpus-per-task", "1", 2)]
+    assert [one for one in ends(text) if one[0] == "A"] == [("A", 2, None)]
+
+
+@pytest.mark.parametrize("program", ["eval", "bash -c"])
+def test_variables_that_hold_one_another(program: str) -> None:
+    """A chain of variables, each a script that runs the next one, is read a few links deep."""
+    chain = "".join(f"A{at}='{program} \"$A{at + 1}\"'\n" for at in range(999))
+    assert pairs(f'{chain}{program} "$A0"\nexport B=1\n')[-1] == (1001, "B", "1")
+
+
 def test_a_text_that_no_shell_gets() -> None:
     """A text or a substitution that no shell and no launcher gets sets nothing."""
     text = "X='export A=b'\necho \"$X\" $(A=b cmd)\nread X <<EOF\nexport A=b\nEOF\n"
