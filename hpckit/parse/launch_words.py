@@ -27,8 +27,9 @@ WRAPPERS: Final = (
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
+_SHELL_OPTION_WITH_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 _IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
-_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus"}
+_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "W": "wait"}
 _SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
 _LONG_ALONE: Final = frozenset(
     ("exclusive", "overlap", "unbuffered", "label", "exact", "kill-on-bad-exit", "no-kill", "pty",
@@ -40,7 +41,7 @@ _LONG_ALONE: Final = frozenset(
      "version", "usage", "container-mount-home", "no-container-mount-home",
      "container-remap-root", "no-container-remap-root", "container-entrypoint",
      "no-container-entrypoint", "container-entrypoint-log", "container-writable",
-     "container-readonly")
+     "container-readonly", "x11")
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
@@ -49,20 +50,42 @@ _KEPT: Final = frozenset(
 
 
 class Pair(NamedTuple):
-    """A variable and its value, None where the shell computes it; `is_longer` for `A+=b`."""
+    """A variable and its value, None where the shell computes it.
+
+    `is_longer` for `A+=b`; `is_fallback` where the value counts only if the variable has none.
+    """
 
     name: str
     value: str | None
     line: int
     is_longer: bool = False
+    is_fallback: bool = False
 
 
 def launch_options(
     program: str, words: Sequence[Word], until_line: int | None
 ) -> tuple[list[LaunchOption], Sequence[Word]]:
     """The options that bear on communication, and the command behind them."""
+    found, at = _options_from(program, words, 0, until_line)
+    return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
+
+
+def directive_options(words: Sequence[Word]) -> list[LaunchOption]:
+    """The same options in an `#SBATCH` line, where words between them do no harm."""
     found: list[LaunchOption] = []
     at = 0
+    while at < len(words):
+        options, at = _options_from("sbatch", words, at, None)
+        found += options
+        at += 1
+    return found
+
+
+def _options_from(
+    program: str, words: Sequence[Word], at: int, until_line: int | None
+) -> tuple[list[LaunchOption], int]:
+    """The options that begin at a word, and where the first word stands that is none."""
+    found: list[LaunchOption] = []
     while at < len(words) and _is_option(words[at]):
         name, value, step = _option(words, at)
         if name in _KEPT:
@@ -76,7 +99,7 @@ def launch_options(
                 )
             )
         at += step
-    return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
+    return found, at
 
 
 def _is_option(word: Word) -> bool:
@@ -88,23 +111,27 @@ def _is_option(word: Word) -> bool:
 def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
     """One option's long name, its value, and how many words it takes.
 
-    `-W` takes seconds for srun, and nothing for sbatch.
+    `-W` and `--wait` take seconds for srun, and nothing for sbatch. What begins with `--` is taken
+    for the next option, since flags that are not known here are many.
     """
     word = words[at]
     if not word.text.startswith("-"):
         return "", None, 1
     following = words[at + 1] if at + 1 < len(words) else None
     next_value = following.text if following is not None and following.is_plain else None
+    is_wait_alone = not (next_value or "").isdigit()
     if not word.text.startswith("--"):
         name = _SHORT.get(word.text[1:2], word.text[1:2])
         if word.text[2:]:
             return name, word.text[2:].removeprefix("=") if word.is_plain else None, 1
-        is_alone = name in _SHORT_ALONE or (name == "W" and not (next_value or "").isdigit())
+        is_alone = name in _SHORT_ALONE or (name == "wait" and is_wait_alone)
         return (name, None, 1) if is_alone else (name, next_value, 2)
     name, equals, value = word.text[2:].partition("=")
     if equals:
         return name, value if word.is_plain else None, 1
-    return (name, None, 1) if name in _LONG_ALONE else (name, next_value, 2)
+    is_alone = name in _LONG_ALONE or (name == "wait" and is_wait_alone)
+    is_alone = is_alone or (following is not None and following.text.startswith("--"))
+    return (name, None, 1) if is_alone else (name, next_value, 2)
 
 
 def exported_pairs(option: LaunchOption) -> Iterator[Pair]:
@@ -156,10 +183,16 @@ def command_text(word: Word) -> str:
 
 
 def shell_command(words: Sequence[Word]) -> Word | None:
-    """The script behind `-c` in the arguments of a shell; None where it reads another one."""
-    flags = (at for at, word in enumerate(words) if _COMMAND_FLAG.fullmatch(word.text))
-    rest = words[next(flags, len(words)) + 1 :]
-    return next((word for word in rest if not word.text.startswith("-")), None)
+    """The script behind `-c` in the arguments of a shell; None where it reads another one.
+
+    What stands behind the first word that is no option is for the script itself.
+    """
+    at = 0
+    is_command = False
+    while at < len(words) and words[at].text.startswith(("-", "+")):
+        is_command = is_command or _COMMAND_FLAG.fullmatch(words[at].text) is not None
+        at += 2 if _SHELL_OPTION_WITH_VALUE.fullmatch(words[at].text) else 1
+    return words[at] if is_command and at < len(words) else None
 
 
 def wrapped_script(words: Sequence[Word]) -> Word | None:

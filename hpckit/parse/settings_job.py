@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Final
 
 from hpckit.errors import ParseError
@@ -21,7 +22,7 @@ _KEY: Final = re.compile(
     r"|\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|\#.*",
     re.ASCII,
 )
-_AHEAD: Final = 200
+_AHEAD: Final = 20_000
 _VARIABLES: Final = (("tune", "env"), ("environment", "set"))
 _OPTIONS: Final = (("extra", "sbatch"), ("srun_extra", "srun"))
 _COUNTS: Final = {"nodes": "nodes", "ntasks_per_node": "ntasks-per-node"}
@@ -61,7 +62,9 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self._keys: dict[str, list[int]] = {}
+        self._text = text
         self._lines = text.split("\n")
+        self._starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
         for line_no, line in enumerate(self._lines, start=1):
             for match in _KEY.finditer(line):
                 if match["name"]:
@@ -75,14 +78,20 @@ class _Lines:
         return found.pop() if found else 1
 
     def of_text(self, text: str, start: int) -> int:
-        """The first line not far from `start` that holds a text as it is, else `start`."""
-        first = text.strip().split("\n", 1)[0]
-        hits = (
-            line_no
-            for line_no, line in enumerate(self._lines[start - 1 : start + _AHEAD], start=start)
-            if first in line
+        """The first line not far from `start` that holds a line of text as it is, else `start`."""
+        at = self._starts[start - 1]
+        found = self._text.find(text.strip(), at, at + _AHEAD)
+        return start if found < 0 else start + self._text.count("\n", at, found)
+
+    def refusal(self, error: ParseError, line_no: int) -> ParseError:
+        """The same of a text that stands on a line of the file."""
+        return refusal(
+            "what begins here never ends",
+            tool=error.tool,
+            line_no=line_no,
+            line=self._lines[line_no - 1],
+            expected=error.expected,
         )
-        return next(hits, start) if first else start
 
 
 def _of_stage(here: list[Assignment]) -> list[Assignment]:
@@ -120,20 +129,29 @@ def _setup(tree: object, lines: _Lines, name: str) -> Iterator[Assignment]:
     setup = _table(tree, "environment").get("setup")
     if not isinstance(setup, list) or not setup:
         return
-    start = lines.take("setup")
     commands = [line for line in setup if isinstance(line, str)]
+    yield from _shell("\n".join(commands), commands, lines, lines.take("setup"), name)
+
+
+def _shell(
+    script: str, texts: Sequence[str], lines: _Lines, start: int, name: str
+) -> Iterator[Assignment]:
+    """What a script sets that has, line by line, the texts that the file has from `start` on."""
     places: list[int] = []
-    for command in commands:
-        start = lines.of_text(command, start)
-        places += [start] * (command.count("\n") + 1)
-    for one in parse_shell("\n".join(commands), name).assignments:
-        until = one.until_line
-        yield Assignment(
-            name=one.name,
-            value=one.value,
-            line=places[one.line - 1],
-            form=one.form,
+    for line in "\n".join(texts).split("\n"):
+        start = lines.of_text(line, start)
+        places.append(start)
+    try:
+        found = parse_shell(script, name).assignments
+    except ParseError as error:
+        raise lines.refusal(error, places[error.line_no - 1]) from None
+    for one in found:
+        sign, until, lost = f"{one.name}=", one.until_line, one.instead_of
+        yield replace(
+            one,
+            line=lines.of_text(sign, places[one.line - 1]),
             until_line=None if until is None else places[min(until, len(places)) - 1],
+            instead_of=lost and replace(lost, line=lines.of_text(sign, places[lost.line - 1])),
         )
 
 
@@ -147,10 +165,10 @@ def _command(tree: object, lines: _Lines, name: str) -> Iterator[Assignment]:
     command = tree.get("command") if isinstance(tree, Mapping) else None
     if not isinstance(command, list):
         return
-    start = lines.take("command")
     words = [word for word in command if isinstance(word, str)]
-    for one in parse_shell(shlex.join(words), name).assignments:
-        yield replace(one, line=lines.of_text(f"{one.name}=", start), until_line=None)
+    script = " \\\n".join(map(shlex.quote, words))
+    for one in _shell(script, words, lines, lines.take("command"), name):
+        yield replace(one, until_line=None)
 
 
 def _options(tree: object, lines: _Lines) -> Iterator[LaunchOption]:

@@ -71,7 +71,7 @@ def plain_assignment(word: Word) -> Pair | None:
     fallback = FALLBACK.fullmatch(value)
     if fallback is None or fallback["name"] != match[1]:
         return Pair(match[1], None, word.line)
-    return Pair(match[1], fallback["value"].strip("\"'"), word.line)
+    return Pair(match[1], fallback["value"].strip("\"'"), word.line, is_fallback=True)
 
 
 def leading_pairs(

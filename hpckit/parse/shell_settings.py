@@ -25,6 +25,7 @@ from hpckit.parse.launch_words import (
     any_pairs,
     command_text,
     container_pairs,
+    directive_options,
     exported_pairs,
     launch_options,
     mpi_pairs,
@@ -41,6 +42,7 @@ _SUBSTITUTED: Final = re.compile(
     r"(?:[A-Za-z_][A-Za-z0-9_]*=)?\"?\$\((?!\()(.*\b(?:srun|sbatch|salloc|mpirun|mpiexec)\b.*)\)\"?",
     re.ASCII | re.DOTALL,
 )
+_RUNS: Final = re.compile(r"`|\$\((?!\()|[<>]\(")
 _VARIABLE: Final = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCII)
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
@@ -53,7 +55,7 @@ _BRANCHES: Final = frozenset(
 _LISTS: Final = frozenset(("for", "case", "select", "[[", "foreach", "switch"))
 _BEFORE: Final = frozenset(("!", "time", "-p", "exec", "nohup", "command", "builtin"))
 _QUIET: Final = frozenset(
-    ("cd", "echo", "module", "ml", "set", "source", ".", "shopt", "ulimit", "umask", "mkdir", ":",
+    ("cd", "echo", "module", "ml", "set", "shopt", "ulimit", "umask", "mkdir", ":",
      "export", "declare", "typeset", "local", "readonly", "unset", "setenv", "unsetenv", "printf")
 )  # fmt: skip
 
@@ -84,8 +86,8 @@ class _Script:
         self._end_line = 0
         self._depth = 0
         self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
-            **dict.fromkeys(("export", "readonly"), self._variables.export),
-            **dict.fromkeys(("declare", "typeset", "local"), self._variables.declare),
+            "export": self._variables.export,
+            **dict.fromkeys(("declare", "typeset", "local", "readonly"), self._variables.declare),
             **dict.fromkeys(("unset", "unsetenv"), self._variables.unset),
             **dict.fromkeys(STEP_LAUNCHERS, self._launch),
             **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
@@ -112,7 +114,7 @@ class _Script:
             elif isinstance(token, Document):
                 self._document(token)
             else:
-                self.command(words, token.line)
+                self.command(words, token.line, token.text)
                 words = []
         self.command(words, words[-1].line if words else 0)
 
@@ -131,28 +133,24 @@ class _Script:
         """An `#SBATCH` line; Slurm reads those before the first command, whatever that is."""
         if self._has_begun:
             return
-        words: Sequence[Word] = [
+        words = [
             Word(re.sub("['\"]", "", part), part, directive.line, is_plain=True)
             for part in takewhile(
                 lambda part: not part.startswith("#"), _DIRECTIVE_WORD.findall(directive.text)
             )
         ]
-        options: list[LaunchOption] = []
-        while words:
-            found, words = launch_options("sbatch", words, None)
-            options += found
-            words = words[1:]
+        options = directive_options(words)
         self._options += options
         for option in options:
             for pair in exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, None)
 
-    def command(self, words: Sequence[Word], end_line: int) -> None:
-        """One simple command with the variables before it."""
+    def command(self, words: Sequence[Word], end_line: int, sign: str = "\n") -> None:
+        """One simple command with the variables before it, and the sign that ends it."""
         self._end_line = end_line
         self._depth = 0
         self._has_begun = self._has_begun or bool(words)
-        if self._is_never_run(words):
+        if self._is_never_run(words, sign):
             return
         start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
@@ -164,6 +162,7 @@ class _Script:
             return
         for word in words:
             self._look_into(word)
+        self._variables.step += any(not one.is_plain and _RUNS.search(one.raw) for one in words)
         pairs, words = leading_pairs(words, may_be_quoted=False)
         if not words:
             for pair in pairs:
@@ -173,11 +172,11 @@ class _Script:
             self._variables.add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
 
-    def _is_never_run(self, words: Sequence[Word]) -> bool:
+    def _is_never_run(self, words: Sequence[Word], sign: str) -> bool:
         """Whether a command stands under `if false`, up to its `else` or `fi`."""
         heads = [word.raw for word in takewhile(lambda word: word.raw in _BRANCHES, words)]
         if not self._never_run:
-            is_false = heads[-1:] == ["if"] and len(words) > len(heads)
+            is_false = heads[-1:] == ["if"] and len(words) > len(heads) and sign in (";", "\n")
             self._never_run = int(is_false and words[len(heads)].raw == "false")
             return bool(self._never_run)
         if self._never_run == 1 and heads[:1] in (["else"], ["elif"]):
@@ -289,11 +288,8 @@ class _Script:
         """`bash -c SCRIPT`; without a file too it reads the here-document on its line."""
         script = shell_command(words)
         if script is not None:
-            variable = _VARIABLE.fullmatch(script.raw)
-            kept = Document(command_text(script), script.line, script.is_plain)
-            # Each text is read once: what it says again is found already, at the same lines.
-            kept = self._texts.pop(variable[1], kept) if variable else kept
-            self._script(kept.text, kept.line, is_plain=kept.is_plain)
+            held = self._held(script)
+            self._script(held.text, held.line, is_plain=held.is_plain)
         elif all(word.text.startswith("-") for word in words):
             self._reads_line = self._end_line
 
@@ -303,15 +299,28 @@ class _Script:
             self._inner(words)
             return
         for word in words:
-            self._read_computed(command_text(word), word.line, is_plain=word.is_plain)
+            held = self._held(word)
+            self._read_computed(held.text, held.line, is_plain=held.is_plain)
+
+    def _held(self, word: Word) -> Document:
+        """The script that a word holds, or the variable that it names: `$CMD`."""
+        variable = _VARIABLE.fullmatch(word.raw)
+        held = Document(command_text(word), word.line, word.is_plain)
+        # Each text is read once: what it says again is found already, at the same lines.
+        return self._texts.pop(variable[1], held) if variable else held
 
     def _read_computed(self, text: str, first_line: int, *, is_plain: bool) -> None:
         """A script that the shell may compute first: what never ends in it may end then."""
+        if self._level >= _DEEPEST:
+            return
+        self._level += 1
         try:
             self.read(text, first_line)
         except ParseError:
             if is_plain:
                 raise
+        finally:
+            self._level -= 1
 
     def _read_into(self, words: Sequence[Word]) -> None:
         """`read -d '' A` takes the whole here-document on its line."""
@@ -328,9 +337,7 @@ class _Script:
 
     def _script(self, text: str, first_line: int, *, is_plain: bool) -> None:
         """A script inside this one, whose variables end with it."""
-        if self._level >= _DEEPEST:
-            return
-        inner = _Script(self._tool, self._level + 1)
+        inner = _Script(self._tool, self._level)
         inner._read_computed(text, first_line, is_plain=is_plain)
         last_line = first_line + text.count("\n")
         found = inner._variables.settle()

@@ -40,9 +40,12 @@ class ShellVariables:
     def add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
         """Take in a variable that is set, to the end of the script or up to a line."""
         before = self._standing.get(pair.name)
-        value = pair.value
-        if pair.is_longer:
-            value = None
+        value = None if pair.is_longer else pair.value
+        if pair.is_fallback and before is not None and before.value != "":
+            if until_line is None:
+                before.form = form
+                return
+            value = before.value
         opened = OpenAssignment(pair.name, value, pair.line, form, self.step, until_line)
         if until_line is None:
             if before is not None:
@@ -116,7 +119,8 @@ class ShellVariables:
         for word in words:
             match = FALLBACK.fullmatch(word.raw)
             if match and "=" in word.raw:
-                self.plain(Pair(match["name"], match["value"].strip("\"'"), word.line))
+                value = match["value"].strip("\"'")
+                self.plain(Pair(match["name"], value, word.line, is_fallback=True))
 
 
 def _flags(words: Sequence[Word]) -> str:

@@ -122,7 +122,7 @@ class _Reader:
         start = self._at
         if start < self._no_sum_before or not self._text.startswith("((", start):
             return None
-        end = _after_closing(self._text, start + 2, _ARITHMETIC)
+        end = _after_closing(self._text, start + 1, _ARITHMETIC)
         if end is None or not self._text.endswith(_ARITHMETIC, start, end):
             # What is in there is not looked through again, so that reading stays linear.
             self._no_sum_before = len(self._text) if end is None else end
@@ -307,9 +307,13 @@ def _document_end(text: str, at: int, delimiter: str, is_indented: bool) -> tupl
 
 
 def _after_closing(text: str, at: int, closer: str) -> int | None:
-    """Behind what closes a substitution that begins at `at`, None where nothing does."""
+    """Behind what closes a substitution that begins at `at`, None where nothing does.
+
+    The inner bracket of a sum, and those in it, are on the stack as `))`: `<<` and `#` are its
+    signs. Two subshells that begin as a sum does may have comments behind the inner one.
+    """
     is_sum = closer == _ARITHMETIC
-    stack = [")", ")"] if is_sum else [closer]
+    stack = [")", closer] if is_sum else [closer]
     documents: list[tuple[str, bool]] = []
     at += is_sum
     while stack:
@@ -323,8 +327,7 @@ def _after_closing(text: str, at: int, closer: str) -> int | None:
             at = _after_documents(text, at, documents)
             documents.clear()
         elif char in "<#":
-            is_aside = stack[-1] == ")" and not is_sum
-            at = _after_aside(text, at, documents) if is_aside else at
+            at = _after_aside(text, at, documents) if stack[-1] == ")" else at
         else:
             at = _nested(text, at, char, stack)
     return at
@@ -334,7 +337,7 @@ def _after_aside(text: str, at: int, documents: list[tuple[str, bool]]) -> int:
     """Behind a comment, or the mark of a here-document, which `documents` then has."""
     if text[at - 1] == "#":
         end = text.find("\n", at)
-        is_comment = text[at - 2] in " \t\n"
+        is_comment = text[at - 2] in " \t\n(;|&"
         return at if not is_comment else len(text) if end < 0 else end
     mark = _DOCUMENT.match(text, at - 1)
     if text.startswith("<<<", at - 1):
@@ -349,7 +352,7 @@ def _nested(text: str, at: int, char: str, stack: list[str]) -> int:
     """One bracket or quote inside a substitution: opens another, or closes the innermost."""
     inner = stack[-1]
     is_text = inner == '"'
-    if char == inner:
+    if char == inner[-1]:
         stack.pop()
     elif char == "'":
         end = text.find("'", at)
@@ -357,10 +360,20 @@ def _nested(text: str, at: int, char: str, stack: list[str]) -> int:
     elif char in '"`':
         stack.append(char)
     elif char == "$" and text[at : at + 1] in ("(", "{"):
-        stack.append(")" if text[at] == "(" else "}")
-        at += 1
+        at = _opened(text, at, stack)
     elif char == "$" and text.startswith("$", at):
         at += 1
     elif char == "(" and inner == ")":
-        stack.append(")")
+        at = _opened(text, at - 1, stack)
+    elif char == "(" and inner == _ARITHMETIC:
+        stack.append(inner)
     return at
+
+
+def _opened(text: str, at: int, stack: list[str]) -> int:
+    """Behind the bracket at `at`, or both of a sum, whose ends `stack` then has."""
+    if text.startswith("((", at):
+        stack += [")", _ARITHMETIC]
+        return at + 2
+    stack.append(")" if text[at] == "(" else "}")
+    return at + 1

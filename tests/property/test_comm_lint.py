@@ -104,6 +104,23 @@ def test_nested_brackets_take_linear_time() -> None:
     assert time.process_time() - began_s < MOST_S * slowness()
 
 
+@pytest.mark.parametrize("piece", ["a ", "-N 1 a ", "-- "])
+def test_a_long_directive_takes_linear_time(piece: str) -> None:
+    """The same of one `#SBATCH` line with very many words."""
+    began_s = time.process_time()
+    answer(("#SBATCH " + piece * (LONG // len(piece))).encode(), "job.sh")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
+@pytest.mark.parametrize("piece", ['x\\"\\n', 'x\\"", "'])
+def test_a_long_setup_takes_linear_time(piece: str) -> None:
+    """The same of one line of a job file with very many texts that it does not hold as they are."""
+    began_s = time.process_time()
+    setup = piece * (LONG // len(piece))
+    answer(f'schema = "hpckit.job/1"\n[environment]\nsetup = ["{setup}"]\n'.encode(), "x.toml")
+    assert time.process_time() - began_s < MOST_S * slowness()
+
+
 def test_a_long_text_that_many_shells_get_takes_linear_time() -> None:
     """The same of a text in a variable that is given to a shell again and again."""
     began_s = time.process_time()

@@ -99,6 +99,45 @@ def test_the_command_of_a_job_file() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        'command = ["bash", "-c", "export A=1; export A=2; train"]\n\n',
+        'command = [\n  "bash", "-c",\n  "export A=\\"1\\"; export A=2; train",\n]\n',
+        'command = ["bash", "-c", """\nexport A=1\nexport A=2; train"""]\n',
+        '[environment]\nsetup = ["export A=1", "export A=2", "train"]\n',
+        '[environment]\nsetup = ["""\nexport A=1\nexport A=2\ntrain"""]\n',
+    ],
+    ids=["command", "array", "text", "setup", "lines"],
+)
+def test_a_value_in_vain_has_its_line_in_a_job_file(table: str) -> None:
+    """Both lines of a variable that is set twice are those of the job file."""
+    text = f'schema = "hpckit.job/1"\nname = "a"\n{table}'
+    one, *others = parse_settings(text.encode(), "x.toml").assignments
+    lines = text.split("\n")
+    assert (one.value, others) == ("2", [])
+    assert one.instead_of is not None
+    assert "A=2" in lines[one.line - 1]
+    assert "A=" in lines[one.instead_of.line - 1]
+    assert one.instead_of.value == "1"
+
+
+@pytest.mark.parametrize(
+    ("table", "line_no"),
+    [
+        ('[environment]\nsetup = [\n  "module load a",\n\n  "export A=\'b",\n]\n', 6),
+        ('command = [\n  "bash",\n  "-c",\n  """\nexport A=1\nexport B=\'c""",\n]\n', 7),
+    ],
+    ids=["setup", "command"],
+)
+def test_shell_that_never_ends_has_its_line_in_a_job_file(table: str, line_no: int) -> None:
+    """The error of shell in a job file shows the line of the job file."""
+    with pytest.raises(ParseError) as caught:
+        parse_settings(f'schema = "hpckit.job/1"\n{table}'.encode(), "x.toml")
+    assert caught.value.line_no == line_no
+    assert caught.value.line.strip().strip('",').startswith("export")
+
+
 def test_stages_of_a_job_file() -> None:
     """Each stage of a chain sets its own variables."""
     text = (

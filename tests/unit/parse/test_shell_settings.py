@@ -115,6 +115,11 @@ def test_assignments_of_a_line(line: str, expected: list[tuple[str, str | None]]
         ("timeout 60 srun --export=ALL,A=b cmd", [("A", "b")]),
         ("srun -q debug -W 30 --export=ALL,A=b cmd", [("A", "b")]),
         ("sbatch -W --export=ALL,A=b job.sh", [("A", "b")]),
+        ("sbatch --wait --export=ALL,A=b job.sh", [("A", "b")]),
+        ("srun --wait 30 --export=ALL,A=b cmd", [("A", "b")]),
+        ("srun --wait bash -c 'A=b cmd'", [("A", "b")]),
+        ("srun --x11 bash -c 'A=b cmd'", [("A", "b")]),
+        ("srun --flag --export=ALL,A=b cmd", [("A", "b")]),
         ("srun --no-container-remap-root --container-mount-home env A=b cmd", [("A", "b")]),
         ('srun $OPTS "${MORE[@]}" --export=ALL,A=b cmd', [("A", "b")]),
         ('srun "${MORE[@]}" env A=b cmd', [("A", "b")]),
@@ -125,7 +130,11 @@ def test_assignments_of_a_line(line: str, expected: list[tuple[str, str | None]]
         ("srun bash -lc 'A=b cmd'", [("A", "b")]),
         ("bash -e -c 'A=b cmd' x", [("A", "b")]),
         ("bash -c", []),
-        ("bash job.sh -c", []),
+        ("bash job.sh -c 'A=b cmd'", []),
+        ('bash job.sh -c "it\'s"', []),
+        ('srun bash job.sh -desc "it\'s a test"', []),
+        ("bash -euo pipefail +O extglob --rcfile x -c 'A=b cmd'", [("A", "b")]),
+        ("bash -c -- 'A=b cmd' 'C=d cmd'", [("A", "b")]),
         ('srun sh -c "export A=\\"b c\\" D=$E"', [("A", "b c"), ("D", None)]),
         ("srun bash -c 'A='\"b\"' cmd'", [("A", "b")]),
         ("sbatch -N 2 --wrap='export A=b; cmd'", [("A", "b")]),
@@ -232,6 +241,21 @@ def test_a_script_behind_a_variable(text: str) -> None:
     assert [one for one in pairs(text) if one[1] == "A"] == [(2, "A", "b")]
 
 
+@pytest.mark.parametrize("word", ["$CMD", '"$CMD"', "${CMD}"])
+def test_eval_of_a_variable(word: str) -> None:
+    """A command kept in a variable is read where eval gets it, and what it sets stays."""
+    text = f'\nCMD="srun --gpus-per-task=1 train; export A=b"\neval {word}\ncmd\n'
+    assert options(text) == [("srun", "gpus-per-task", "1", 2)]
+    assert [one for one in ends(text) if one[0] == "A"] == [("A", 2, None)]
+
+
+@pytest.mark.parametrize("program", ["eval", "bash -c"])
+def test_variables_that_hold_one_another(program: str) -> None:
+    """A chain of variables, each a script that runs the next one, is read a few links deep."""
+    chain = "".join(f"A{at}='{program} \"$A{at + 1}\"'\n" for at in range(999))
+    assert pairs(f'{chain}{program} "$A0"\nexport B=1\n')[-1] == (1001, "B", "1")
+
+
 def test_a_text_that_no_shell_gets() -> None:
     """A text or a substitution that no shell and no launcher gets sets nothing."""
     text = "X='export A=b'\necho \"$X\" $(A=b cmd)\nread X <<EOF\nexport A=b\nEOF\n"
@@ -305,6 +329,12 @@ def test_what_is_never_run() -> None:
     assert pairs("if true; then if false; then\nexport A=1; fi; fi\nexport B=1\n") == [
         (3, "B", "1")
     ]
+
+
+@pytest.mark.parametrize("more", ["|| [ $X ]", "| cat", "& true"])
+def test_a_condition_that_only_begins_with_false(more: str) -> None:
+    """What stands under `if false || …` may be run."""
+    assert pairs(f"if false {more}; then export A=1; fi\n") == [(1, "A", "1")]
 
 
 def test_a_longer_value_is_not_known() -> None:
