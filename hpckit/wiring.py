@@ -87,11 +87,11 @@ def _caches() -> Path:
 
 def cluster_probe() -> ClusterProbe:
     """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
+    from hpckit.adapters.fabric_probe import FabricProbe
     from hpckit.adapters.slurm_cli import SlurmCli
-    from hpckit.adapters.slurm_probe import SlurmProbe
 
     slurm = SlurmCli(command_runner(), clock())
-    return SlurmProbe(slurm, _caches() / "clusters", clock(), os.environ)
+    return FabricProbe(slurm, _caches() / "clusters", clock(), os.environ)
 
 
 def job_index() -> JobIndex:
@@ -361,12 +361,15 @@ def node_names() -> tuple[str, ...]:
 
 def node_probe(shared: Path) -> NodeProbe:
     """What asks other nodes through srun; `shared` is a folder that they share with this host."""
+    from hpckit.adapters.injob_archive import pack_injob
     from hpckit.adapters.slurm_cli import SlurmCli
     from hpckit.adapters.srun_probe import SrunProbe
 
     python = os.environ.get("HPCKIT_PYTHON") or sys.executable
     slurm = SlurmCli(command_runner(), clock())
-    return SrunProbe(slurm, _runner(), shared, python, cache=_caches())
+    return SrunProbe(
+        slurm, _runner(), shared, python, lambda archive: pack_injob(archive, _caches())
+    )
 
 
 def surrounding_job() -> str | None:

@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
-from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
-from hpckit.model.fabric import ClusterTopology
+from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.slurm import JobDetail, JobId, JobRecord
 from hpckit.parse.sacct import (
     parse_sacct,
@@ -29,7 +28,6 @@ _DETAIL_S = 5.0
 _PAUSES_S = (1.0, 2.0)
 _PATIENCE_S = 10.0
 _IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
-_TOPOCONF_SINCE = SlurmVersion(25, 5)
 _NO_SUCH_JOB = "Invalid job id specified"
 _NO_CONFIGURATION = "Could not establish a configuration source"
 
@@ -97,42 +95,6 @@ class SlurmCli:
 
         result = self._runner.run(sacct_json_argv(job_id, cluster), _DETAIL_S)
         return parse_sacct_json(result.stdout) if result.returncode == 0 else ()
-
-    def topologies(
-        self, cluster: str | None, version: SlurmVersion | None
-    ) -> Sequence[ClusterTopology]:
-        """The switches or blocks of the cluster, of each topology where it has several.
-
-        Nothing where Slurm knows none, as with topology/flat.
-        """
-        # Few commands ask this.
-        from hpckit.parse.scontrol_topology import (
-            parse_scontrol_topology,
-            scontrol_topoconf_argv,
-            scontrol_topology_argv,
-        )
-
-        if version is not None and version >= _TOPOCONF_SINCE:
-            result = self._runner.run(scontrol_topoconf_argv(cluster), _TIMEOUT_S)
-            if result.returncode == 0 and result.stdout.strip():
-                from hpckit.parse.topology_yaml import parse_topoconf
-
-                if found := parse_topoconf(result.stdout):
-                    return found if len(found) == 1 else self._of_partitions(found, cluster)
-        return parse_scontrol_topology(self.ask(scontrol_topology_argv(cluster)).stdout)
-
-    def _of_partitions(
-        self, topologies: Sequence[ClusterTopology], cluster: str | None
-    ) -> Sequence[ClusterTopology]:
-        """The topologies, each with the partitions that use it."""
-        from hpckit.parse.scontrol_partitions import (
-            parse_partition_topologies,
-            scontrol_partitions_argv,
-            used_by_partitions,
-        )
-
-        told = self.ask(scontrol_partitions_argv(cluster)).stdout
-        return used_by_partitions(topologies, parse_partition_topologies(told))
 
     def _accounts(self, argv: Sequence[str]) -> Sequence[JobRecord] | None:
         try:

@@ -7,32 +7,30 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
 from hpckit.errors import AdapterError, ParseError, SchedulerUnreachable
-from hpckit.model.fabric import ClusterTopology
 from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
 _MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownTopologies:
-    """The networks of a cluster as they were at `seen_s`, in seconds since the epoch."""
+class SeenAt(Protocol):
+    """An answer of Slurm that is kept, with the time at which it was given."""
 
-    topologies: tuple[ClusterTopology, ...]
-    seen_s: float
+    @property
+    def seen_s(self) -> float:
+        """Seconds since the epoch."""
 
 
-_Kept = TypeVar("_Kept", ClusterView, _KnownTopologies)
+Kept = TypeVar("Kept", bound=SeenAt)
 
 
 class SlurmProbe:
@@ -62,8 +60,7 @@ class SlurmProbe:
         Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
         ToolFailed, ToolMissing, ParseError.
         """
-        path = self._path(cluster)
-        known = None if fresh else self._remembered(path)
+        known = None if fresh else self.remembered(cluster, "", ClusterView)
         if known is not None:
             return known
         config, unread = self._slurm.config(cluster), None
@@ -74,41 +71,33 @@ class SlurmProbe:
                 raise
             partitions, unread = (), error.message
         view = ClusterView(
-            config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread
+            config=config, partitions=partitions, seen_s=self._now_s(), unread=unread
         )
         if unread is None:
-            _keep(path, view)
+            self.remember(cluster, "", view)
         return view
 
-    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
-        """The cluster's network as Slurm has it; `fresh` asks in any case.
+    def remembered(self, cluster: str | None, what: str, kind: type[Kept]) -> Kept | None:
+        """Return what `remember` kept of the cluster in the last hour, None without."""
+        known = _read(self._path(cluster, what), kind)
+        # One from the future is of a clock that was wrong.
+        return known if known is not None and 0 <= self._now_s() - known.seen_s < _FRESH_S else None
 
-        Nothing where Slurm has none. Raises as `look` does.
-        """
-        path, kind = self._path(cluster, "topology"), _KnownTopologies
-        known = None if fresh else _read(path, kind)
-        if known is not None and 0 <= self._clock.now_s() - known.seen_s < _FRESH_S:
-            return known.topologies
-        version = self.look(cluster, needs_partitions=False).config.version
-        found: tuple[ClusterTopology, ...] = tuple(self._slurm.topologies(cluster, version))
-        _keep(path, _KnownTopologies(topologies=found, seen_s=self._clock.now_s()))
-        return found
+    def remember(self, cluster: str | None, what: str, answer: SeenAt) -> None:
+        """Keep an answer about the cluster; one that cannot be written is asked again."""
+        _keep(self._path(cluster, what), answer)
 
-    def _path(self, cluster: str | None, what: str = "") -> Path:
+    def _now_s(self) -> float:
+        return self._clock.now_s()
+
+    def _path(self, cluster: str | None, what: str) -> Path:
         key = "\0".join((*self._here, cluster or "", *([what] if what else ())))
         return (
             self._folder / f"{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:16]}.json"
         )
 
-    def _remembered(self, path: Path) -> ClusterView | None:
-        view = _read(path, ClusterView)
-        if view is None:
-            return None
-        # One from the future is of a clock that was wrong.
-        return view if 0 <= self._clock.now_s() - view.seen_s < _FRESH_S else None
 
-
-def _read(path: Path, kind: type[_Kept]) -> _Kept | None:
+def _read(path: Path, kind: type[Kept]) -> Kept | None:
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return None
@@ -117,7 +106,7 @@ def _read(path: Path, kind: type[_Kept]) -> _Kept | None:
         return None
 
 
-def _keep(path: Path, view: ClusterView | _KnownTopologies) -> None:
+def _keep(path: Path, view: SeenAt) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)

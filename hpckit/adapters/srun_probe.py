@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpckit.adapters.command_log import Runner
-from hpckit.adapters.injob_archive import pack_injob
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed
 from hpckit.model.job_folder import AGENT_FILE
@@ -41,8 +40,8 @@ _MOST_PARTS = 8
 class SrunProbe:
     """Runs the probe on nodes with one srun; `root` is a folder that they share with this host.
 
-    `python` is the interpreter to use there if it exists there, `cache` a folder that keeps what
-    was packed for them.
+    `python` is the interpreter to use there if it exists there; `pack` writes the archive that they
+    run to a path.
     """
 
     def __init__(
@@ -51,13 +50,13 @@ class SrunProbe:
         runner: Runner,
         root: Path,
         python: str,
-        cache: Path | None = None,
+        pack: Callable[[Path], None],
     ) -> None:
         self._slurm = slurm
         self._runner = runner
         self._root = root
         self._python = python
-        self._cache = cache
+        self._pack = pack
 
     def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
         """The nodes of a list, each once; those that Slurm does not know have no state.
@@ -169,9 +168,17 @@ class SrunProbe:
         except OSError as error:
             raise _unwritable(self._root, error) from error
         try:
-            yield _packed(folder, self._cache)
+            yield self._packed(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _packed(self, folder: Path) -> Path:
+        archive = folder / AGENT_FILE
+        try:
+            self._pack(archive)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        return archive
 
     def _cancel(self, name: str) -> None:
         """Give back allocations of our own; that of a job is the user's."""
@@ -185,15 +192,6 @@ def _remove_leftovers(root: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.lstat().st_mtime > _DAY_S:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _packed(folder: Path, cache: Path | None) -> Path:
-    archive = folder / AGENT_FILE
-    try:
-        pack_injob(archive, cache)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    return archive
 
 
 def _unwritable(folder: Path, error: OSError) -> StorageFailed:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.adapters.fabric_probe import FabricProbe, topologies_of
 from hpckit.adapters.slurm_cli import SlurmCli
-from hpckit.adapters.slurm_probe import SlurmProbe
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed
 from hpckit.model.cluster import SlurmVersion, TopologyKind
 from hpckit.ports import CommandResult
@@ -54,9 +54,9 @@ def cli(runner: ScriptedRunner) -> SlurmCli:
     return SlurmCli(runner, FakeClock())
 
 
-def probe(runner: ScriptedRunner, folder: Path, clock: FakeClock) -> SlurmProbe:
+def probe(runner: ScriptedRunner, folder: Path, clock: FakeClock) -> FabricProbe:
     """A probe that keeps what it was told in a folder."""
-    return SlurmProbe(SlurmCli(runner, clock), folder, clock, {})
+    return FabricProbe(SlurmCli(runner, clock), folder, clock, {})
 
 
 @pytest.mark.parametrize("version", [None, V24])
@@ -66,7 +66,7 @@ def test_up_to_24_11_there_is_one(
 ) -> None:
     """`show topology` is all that is asked, also where the release is not known."""
     runner = Scontrol(topology=text)
-    (found,) = cli(runner).topologies("west", version)
+    (found,) = topologies_of(cli(runner), "west", version)
     assert (found.plugin, found.is_default) == (kind, True)
     assert runner.asked == [("scontrol", "--clusters=west", "show", "topology")]
 
@@ -74,7 +74,7 @@ def test_up_to_24_11_there_is_one(
 def test_several_have_their_partitions() -> None:
     """From 25.05 on all come in one answer, and each partition says which is its own."""
     runner = Scontrol(topoconf=TOPOCONF, partitions=PARTITIONS)
-    found = {one.name: one for one in cli(runner).topologies(None, V26)}
+    found = {one.name: one for one in topologies_of(cli(runner), None, V26)}
     assert {name: one.partitions for name, one in found.items()} == {
         "wide": ("main",),
         "racks": ("nvl",),
@@ -87,18 +87,18 @@ def test_several_have_their_partitions() -> None:
 def test_without_a_topology_yaml_the_one_topology_is_asked() -> None:
     """A cluster of 26.05 with a topology.conf has nothing to show as topoconf."""
     runner = Scontrol(topology=TREE, topoconf=said(code=1, stderr="no topology.yaml"))
-    (found,) = cli(runner).topologies(None, V26)
+    (found,) = topologies_of(cli(runner), None, V26)
     assert found.plugin is TopologyKind.TREE
     assert [words[-1] for words in runner.asked] == ["topoconf", "topology"]
-    assert not cli(Scontrol(topology="")).topologies(None, V26)
+    assert not topologies_of(cli(Scontrol(topology="")), None, V26)
 
 
 def test_what_is_not_understood_is_refused() -> None:
     """As is an scontrol that fails."""
     with pytest.raises(ParseError):
-        cli(Scontrol(topology="SwitchName")).topologies(None, V24)
+        topologies_of(cli(Scontrol(topology="SwitchName")), None, V24)
     with pytest.raises(ToolFailed):
-        cli(Scontrol()).topologies(None, V24)
+        topologies_of(cli(Scontrol()), None, V24)
 
 
 def test_a_thousand_submissions_ask_once(tmp_path: Path) -> None:

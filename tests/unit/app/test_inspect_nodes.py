@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.adapters.injob_archive import pack_injob
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.srun_probe import SrunProbe
 from hpckit.app.inspect_nodes import NodesSeen, inspect_nodes
@@ -60,7 +61,7 @@ class Slurm:
             squeue=[said(row("42", "RUNNING", "c[1-3]"))],
         )  # fmt: skip
         slurm = SlurmCli(self.runner, FakeClock())
-        self.probe = SrunProbe(slurm, self.runner, root, "/opt/venv/bin/python")
+        self.probe = SrunProbe(slurm, self.runner, root, "/opt/venv/bin/python", pack_injob)
         self.counts: list[tuple[int, int]] = []
 
     def inspect(self, nodelist: str | None = "c[1-3]", **said_too: object) -> NodesSeen:
@@ -141,7 +142,9 @@ def test_a_job_without_nodes_is_refused(tmp_path: Path) -> None:
     """A job that waits has no nodes to ask, and the error says how it is."""
     slurm = Slurm(tmp_path, said(), sinfo("c1"))
     slurm.runner = ScriptedRunner(squeue=[said(row("7", "PENDING", ""))])
-    probe = SrunProbe(SlurmCli(slurm.runner, FakeClock()), slurm.runner, tmp_path, "python3")
+    probe = SrunProbe(
+        SlurmCli(slurm.runner, FakeClock()), slurm.runner, tmp_path, "python3", pack_injob
+    )
     with pytest.raises(AdapterError, match="job 7 has no nodes to ask: it is PENDING"):
         probe.nodes_of_job("7")
 
@@ -248,7 +251,7 @@ def nodelists(runner: ScriptedRunner) -> list[str]:
 
 def probe_of(runner: ScriptedRunner, root: Path) -> SrunProbe:
     """A probe that asks through a runner."""
-    return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3")
+    return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3", pack_injob)
 
 
 def test_what_a_killed_question_left_is_removed_next_day(tmp_path: Path) -> None:
