@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hpckit.model.slurm import JobEntry, JobStatus
     from hpckit.ports import JobFolders
 
-_MOST_NODES = 100_000
 _MOST_GPUS = 1024
 _MOST_S = 2**63 / 1e9
 _MOST_CODE = 2**31 - 1
@@ -266,7 +265,7 @@ def _time_limit_s(resources: Mapping[str, Any] | None) -> float | None:
 
 def _nodes(nodelist: str | None) -> tuple[str, ...]:
     with contextlib.suppress(ValueError):
-        return expand_hosts(nodelist, _MOST_NODES) if nodelist else ()
+        return expand_hosts(nodelist) if nodelist else ()
     return ()
 
 

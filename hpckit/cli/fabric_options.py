@@ -105,12 +105,11 @@ def nodes_of(nodelist: str | None, option: str = "--nodelist") -> tuple[str, ...
     import os
 
     from hpckit.errors import ConfigError
-    from hpckit.parse.host_list import HostLists
     from hpckit.parse.slurm_text import Place
 
     if nodelist is None:
         nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
-    found = HostLists().names(nodelist, Place(option, 1, nodelist))
+    found = Place(option, 1, nodelist).hosts(nodelist)
     if not found:
         raise click.UsageError(f"{option} names the nodes, such as 'n[001-064]'")
     hidden = [name for name in found if not name.isprintable()]

@@ -13,7 +13,6 @@ from hpckit.model.node_words import as_float, figure, visible
 from hpckit.model.words import counted
 from hpckit.units import format_indices
 
-_MOST_NAMES: Final = 4096
 _DIGITS: Final = re.compile(r"([0-9]{1,9})", re.ASCII)
 _TERA: Final = 1000
 _BLOCK, _LEAF = 0, 1
@@ -94,7 +93,7 @@ def domain_name(name: str, most: int = 40) -> str:
 def names_in(name: str) -> tuple[str, ...]:
     """The switches that a domain's name folds; the name itself where it is no host list."""
     try:
-        return expand_hosts(name, _MOST_NAMES) or (name,)
+        return expand_hosts(name, separators=",") or (name,)
     except ValueError:
         return (name,)
 

@@ -20,7 +20,6 @@ ORDER_SCHEMA: Final = "hpckit.order/1"
 ORDER_FILE: Final = "order.json"
 """Its name in a job folder."""
 _LEVELS: Final = range(100)
-_MOST_NODES: Final = 1 << 20
 _LONGEST: Final = 100
 Value = TypeVar("Value")
 
@@ -92,7 +91,7 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
 def _by_node(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for value, nodes in rows:
-        for node in expand_hosts(nodes, _MOST_NODES):
+        for node in expand_hosts(nodes):
             if node in found:
                 raise ValueError(f"{node} is there twice")
             found[node] = value

@@ -19,7 +19,6 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 
 _PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
@@ -31,7 +30,6 @@ _EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.swit
 class _Read:
     """What the lines said: levels of switches, links upwards, and where each node hangs."""
 
-    lists: HostLists = field(default_factory=HostLists)
     said: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     level: dict[str, int] = field(default_factory=dict)
     links: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -89,7 +87,7 @@ def _hang(read: _Read, node: str, above: list[str], place: Place) -> None:
         read.unplaced[node] = None
     lower: tuple[str, ...] = ()
     for level, names in enumerate(reversed(above)):
-        here = read.lists.names(names, place)
+        here = place.hosts(names)
         for switch in here:
             known = read.level.setdefault(switch, level)
             if known != level:

@@ -16,7 +16,6 @@ from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
 from hpckit.model.slurm_topology import LINK_SPEED, LONGEST_SWITCH_NAME
 from hpckit.parse.block_sizes import block_sizes
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 from hpckit.parse.switch_tree import BlockRow, SwitchRow, blocks_of, tree_of
 
@@ -40,7 +39,6 @@ _EXPECTED: Final = "SwitchName=…, BlockName=… or BlockSizes=…"
 class _Read:
     """What was read of a file up to a line; `first` said for which plugin."""
 
-    lists: HostLists = field(default_factory=HostLists)
     switches: list[SwitchRow] = field(default_factory=list)
     blocks: list[BlockRow] = field(default_factory=list)
     sizes: tuple[int, ...] = ()
@@ -103,9 +101,9 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
         inner, text, at = _pair(place, line, at, _INSIDE[key])
         said[inner] = text  # of one that stands twice Slurm takes the later
     if key == "SwitchName":
-        read.switches.append(_switch(value, said, place, read.lists))
+        read.switches.append(_switch(value, said, place))
     elif key == "BlockName":
-        nodes = read.lists.names(said.get("Nodes", ""), place)
+        nodes = place.hosts(said.get("Nodes", ""))
         read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
     else:
         read.sizes = block_sizes(value.split(","), place)
@@ -133,7 +131,7 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     return key, match["bare"] if quoted is None else quoted, match.end()
 
 
-def _switch(name: str, said: Mapping[str, str], place: Place, lists: HostLists) -> SwitchRow:
+def _switch(name: str, said: Mapping[str, str], place: Place) -> SwitchRow:
     if len(name) > LONGEST_SWITCH_NAME:
         message = f"the switch's name has {len(name)} characters"
         raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
@@ -145,7 +143,7 @@ def _switch(name: str, said: Mapping[str, str], place: Place, lists: HostLists) 
     return SwitchRow(
         name=name,
         place=place,
-        nodes=lists.names(said.get("Nodes", ""), place),
-        switches=lists.names(said.get("Switches", ""), place),
+        nodes=place.hosts(said.get("Nodes", "")),
+        switches=place.hosts(said.get("Switches", "")),
         link_speed=speed,
     )
