@@ -11,12 +11,12 @@ from pathlib import Path
 from hpckit.errors import StorageFailed
 from hpckit.model.job_folder import (
     LOGS_FOLDER,
+    LogName,
     array_offset_in,
     log_file,
     task_log,
     task_of_log,
 )
-from hpckit.ports import LogName
 
 _RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,13 @@ from typing import TypeVar
 
 import msgspec
 
+from hpckit.adapters.clock import Clock
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
+from hpckit.adapters.whole_file import write_private
 from hpckit.errors import AdapterError, ParseError, SchedulerUnreachable
+from hpckit.model.cluster import ClusterView
 from hpckit.model.fabric import ClusterTopology
-from hpckit.ports import Clock, ClusterView
 
 _FRESH_S = 3600.0
 _MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
@@ -120,11 +120,4 @@ def _read(path: Path, kind: type[_Kept]) -> _Kept | None:
 def _keep(path: Path, view: ClusterView | _KnownTopologies) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(view))
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink()
-            raise
+        write_private(path, msgspec.json.encode(view))

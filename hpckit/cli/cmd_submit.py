@@ -187,7 +187,7 @@ def _first_task(job: PreparedJob) -> int | None:
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
     from hpckit import wiring
-    from hpckit.ports import LogName
+    from hpckit.model.job_folder import LogName
 
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)

@@ -12,8 +12,8 @@ from hpckit.cli.job_argument import many_jobs_argument, status_document
 from hpckit.errors import HpckitError
 
 if TYPE_CHECKING:
+    from hpckit.app.track import JobIndex
     from hpckit.model.slurm import JobEntry
-    from hpckit.ports import JobIndex
 
 
 @click.command("wait")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hpckit.app.inspect_nodes import NodesSeen
-    from hpckit.ports import NodeQuestion
+    from hpckit.model.node_answer import NodeQuestion
 
 NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 
 def _question(params: dict[str, Any]) -> NodeQuestion:
     from hpckit import wiring
-    from hpckit.ports import NodeQuestion
+    from hpckit.model.node_answer import NodeQuestion
 
     return NodeQuestion(
         nodes=(),

@@ -16,10 +16,10 @@ from hpckit.errors import HpckitError, NoSuchJob
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.account_ports import SampleStore, SlurmEnergy
-    from hpckit.app.accounts import Gathered
+    from hpckit.app.accounts import Gathered, SampleStore
     from hpckit.app.report import JobFacts
     from hpckit.model.account import JobReport
+    from hpckit.model.energy_reason import SlurmEnergy
     from hpckit.model.energy_site import EnergySite
 
 

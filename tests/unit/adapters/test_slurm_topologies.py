@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.adapters.process import CommandResult
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_probe import SlurmProbe
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed
 from hpckit.model.cluster import SlurmVersion, TopologyKind
-from hpckit.ports import CommandResult
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import ScriptedRunner, said
 from tests.unit.parse.slurm_records import record_text
