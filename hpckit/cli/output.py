@@ -54,6 +54,13 @@ def _safe(text: str) -> str:
     return "".join(piece if at % 2 else visible(piece) for at, piece in pieces)
 
 
+def format_of(format_: str | None, *, as_json: bool, default: str) -> str:
+    """Return what --format and --json name together; they may not contradict each other."""
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} exclude each other")
+    return "json" if as_json else format_ or default
+
+
 def document(value: object) -> None:
     """Print one JSON document; what steers a terminal or hides its neighbours is escaped.
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hpckit.app.accounts import Gathered, SampleStore
     from hpckit.app.report import JobFacts
+    from hpckit.cli.cmd_report import ReportOptions
     from hpckit.model.account import JobReport
     from hpckit.model.energy_reason import SlurmEnergy
     from hpckit.model.energy_site import EnergySite
@@ -31,19 +32,19 @@ class MadeReport(Struct, frozen=True, kw_only=True):
     store: SampleStore
 
 
-def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) -> MadeReport:
-    """The report that the command line asks for. Raises HpckitError."""
+def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
+    """Return the report that the command line asks for. Raises HpckitError."""
     from hpckit import wiring
     from hpckit.app.accounts import gather
     from hpckit.app.report import ReportTools, report_of
     from hpckit.app.report_facts import no_accounts, not_in_an_archive
 
-    asked = _asked(params)
+    asked = _asked(options)
     facts, folder, store = asked.facts, asked.folder, asked.store
     try:
         found = store.find(folder, facts.array_task)
     except HpckitError as error:
-        if params["from_"]:
+        if options.from_:
             raise
         raise HpckitError(
             f"the folder of job {facts.job_id}: {error}",
@@ -57,8 +58,8 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
         progress=progress,
         slurm_energy=asked.slurm_energy,
     )
-    curves = bool(params["curves"] or params["html"])
-    site, unread = _site(params, facts.folder)
+    curves = bool(options.curves or options.html)
+    site, unread = _site(options, facts.folder)
     facts = replace(facts, missing=(*facts.missing, *unread))
     gathered = gather(store, found)
     report = report_of(gathered, tools, facts, site, curves=curves)
@@ -67,7 +68,7 @@ def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) ->
 
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     if asked.is_archive and facts.folder is None:
-        lacks = not_in_an_archive(report, has_site=bool(params["site"]))
+        lacks = not_in_an_archive(report, has_site=bool(options.site))
         report = replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
 
@@ -85,13 +86,13 @@ class _Asked(Struct, frozen=True, kw_only=True):
     is_archive: bool = False
 
 
-def _asked(params: dict[str, Any]) -> _Asked:
+def _asked(options: ReportOptions) -> _Asked:
     from hpckit import wiring
     from hpckit.app.report_facts import facts_of_folder, folder_of_job
 
-    if not params["from_"]:
-        return _job(params["job_id"])
-    path = Path(params["from_"])
+    if not options.from_:
+        return _job(options.job_id)
+    path = Path(options.from_)
     is_folder = path.is_dir()
     store = wiring.sample_store() if is_folder else wiring.archive_store(path)
     folders = wiring.job_folders()
@@ -131,8 +132,8 @@ def _job(job_id: str | None) -> _Asked:
     )
 
 
-def _site(params: dict[str, Any], job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
-    """The site's energy factors, and a sentence where the job's own cannot be read.
+def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
+    """Return the site's energy factors, and a sentence where the job's own cannot be read.
 
     Beside accounts that are in no job's folder, another program's site.json may lie.
     """
@@ -140,10 +141,10 @@ def _site(params: dict[str, Any], job_folder: str | None) -> tuple[EnergySite, t
     from hpckit.app.report_facts import energy_site
     from hpckit.model.energy_site import EnergySite
 
-    if params["site"]:
+    if options.site:
         from hpckit.app.sites import load_site
 
-        return load_site(wiring.resources(), params["site"]).energy, ()
+        return load_site(wiring.resources(), options.site).energy, ()
     if job_folder is None:
         return EnergySite(), ()
     return energy_site(Path(job_folder), wiring.job_folders())
