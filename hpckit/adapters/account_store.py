@@ -153,8 +153,8 @@ def _found(folder: Path, array_task: int | None) -> FoundAccounts:
             continue
         missing += _odd(inner)
         incarnations.append(_files(inner, restart))
-    kept = [one for one in incarnations if one.ledgers or one.samples]
-    kept.sort(key=lambda one: -1 if one.restart is None else one.restart)
+    kept = [files for files in incarnations if files.ledgers or files.samples]
+    kept.sort(key=lambda files: -1 if files.restart is None else files.restart)
     return FoundAccounts(incarnations=tuple(kept), missing=tuple(missing), array_tasks=numbers)
 
 
@@ -211,9 +211,9 @@ def _cannot_read(path: Path, error: OSError) -> StorageFailed:
 
 
 def _size_of(handle: int, most_bytes: int) -> int:
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
-    if found.st_size > most_bytes:
+    if status.st_size > most_bytes:
         raise OSError(errno.EFBIG, f"it is over {most_bytes // 1024**2} MiB")
-    return found.st_size
+    return status.st_size

@@ -117,17 +117,17 @@ class FileJobFolders:
 
     def scan(self, root: Path) -> Sequence[Path]:
         """The job folders under a root, oldest first; none when there is no such root."""
-        found = []
+        folders = []
         try:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    found.append((_written_s(path / INTENT_FILE), path))
+                    folders.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
-        return [path for _, path in sorted(found)]
+        return [path for _, path in sorted(folders)]
 
 
 def _written_s(path: Path) -> float:

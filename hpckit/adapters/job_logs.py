@@ -47,14 +47,14 @@ class FileJobLogs:
             # Opened, for what NFS remembers of a file may be older than what was read of it.
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
-                found = os.fstat(fd)
+                status = os.fstat(fd)
             finally:
                 os.close(fd)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _unreadable(path, error) from error
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end, in chunks. Raises StorageFailed."""

@@ -124,12 +124,12 @@ def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
 
 def _opened(path: Path, descriptors: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return _beside(_target(path), descriptors)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return _on_the_spot(path)
-    output = next((fd for fd in (1, 2) if _is_open_as(fd, found)), None)
+    output = next((fd for fd in (1, 2) if _is_open_as(fd, status)), None)
     # What takes the place of a file is not what the shell has open, nor behind what is in that.
     if output is None:
         return _beside(_target(path), descriptors)

@@ -67,7 +67,7 @@ def document(value: object) -> None:
     So is a byte of a path that is no UTF-8, which Python holds as half a surrogate pair.
     """
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    click.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def labelled(rows: Sequence[tuple[str, str]]) -> None:
@@ -88,8 +88,8 @@ def note(finding: Finding) -> str:
 
 def say_notes(findings: Sequence[Finding]) -> None:
     """Print what checks found beside a result that has stdout for itself."""
-    for one in findings:
-        talk("\n  ".join(f"note  {note(one)}".split("\n")))
+    for finding in findings:
+        talk("\n  ".join(f"note  {note(finding)}".split("\n")))
 
 
 def prose(text: str, indent: int = 9) -> str:
@@ -171,9 +171,9 @@ def shortened(text: str) -> str:
     return _TOO_LONG.sub(_ends, text)
 
 
-def _ends(found: re.Match[str]) -> str:
-    bare = found[0].strip("\"':,;") or found[0]
-    before, _, after = found[0].partition(bare)
+def _ends(match: re.Match[str]) -> str:
+    bare = match[0].strip("\"':,;") or match[0]
+    before, _, after = match[0].partition(bare)
     return f"{before}{bare[:_END]} … ({len(bare)} characters) … {bare[-_END:]}{after}"
 
 

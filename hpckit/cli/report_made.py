@@ -42,7 +42,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     asked = _asked(options)
     facts, folder, store = asked.facts, asked.folder, asked.store
     try:
-        found = store.find(folder, facts.array_task)
+        accounts = store.find(folder, facts.array_task)
     except HpckitError as error:
         if options.from_:
             raise
@@ -50,8 +50,8 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
             f"the folder of job {facts.job_id}: {error}",
             hint="where it was removed or moved: hpckit report --from FOLDER reads a copy of it",
         ) from None
-    if not found.incarnations:
-        raise no_accounts(facts, found, wiring.job_folders(), folder)
+    if not accounts.incarnations:
+        raise no_accounts(facts, accounts, wiring.job_folders(), folder)
     tools = ReportTools(
         store=store,
         fold_all=wiring.fold_all,
@@ -61,7 +61,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     curves = bool(options.curves or options.html)
     site, unread = _site(options, facts.folder)
     facts = replace(facts, missing=(*facts.missing, *unread))
-    gathered = gather(store, found)
+    gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
         from hpckit.app.advice import with_advice_of

@@ -30,7 +30,7 @@ _EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.swit
 class _Read:
     """What the lines said: levels of switches, links upwards, and where each node hangs."""
 
-    said: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    addresses: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     level: dict[str, int] = field(default_factory=dict)
     links: dict[tuple[str, str], None] = field(default_factory=dict)
     ports: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -54,13 +54,13 @@ def parse_topology_addr(text: str, name: str) -> ClusterTopology:
         if len(words) != 3 or match is None:  # noqa: PLR2004  the fields of _EXPECTED
             raise place.refuse("is no address of a node", _EXPECTED)
         _read_line(read, words[0], words[1], words[2], place)
-    if not read.said:
+    if not read.addresses:
         raise Place(name, 1, "").refuse("has no address", _EXPECTED)
     return _topology(read)
 
 
 def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place) -> None:
-    before = read.said.setdefault(host, (address, pattern, place.line_no))
+    before = read.addresses.setdefault(host, (address, pattern, place.line_no))
     if before[:2] != (address, pattern):
         message = f"{host} is {address}, and {before[0]} on line {before[2]}"
         raise place.refuse(message, "one address a node")

@@ -96,14 +96,14 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
     key, value, at = _pair(place, line, 0, tuple(_INSIDE))
     if not value:
         raise place.refuse(f"{key} is empty", f"{key}=…")
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     while line[at:].strip():
         inner, text, at = _pair(place, line, at, _INSIDE[key])
-        said[inner] = text  # of one that stands twice Slurm takes the later
+        values[inner] = text  # of one that stands twice Slurm takes the later
     if key == "SwitchName":
-        read.switches.append(_switch(value, said, place))
+        read.switches.append(_switch(value, values, place))
     elif key == "BlockName":
-        nodes = place.hosts(said.get("Nodes", ""))
+        nodes = place.hosts(values.get("Nodes", ""))
         read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
     else:
         read.sizes = block_sizes(value.split(","), place)
@@ -123,7 +123,7 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     if match is None:
         words = line[at:].strip()[:60]
         raise place.refuse(f"{words!r} is no key with a value", ", ".join(known) or _EXPECTED)
-    key = next((one for one in known if one.casefold() == match["key"].casefold()), None)
+    key = next((name for name in known if name.casefold() == match["key"].casefold()), None)
     if key is None:
         what = ", ".join(known) or "nothing more on this line"
         raise place.refuse(f"the key {match['key']} is not known here", what)
@@ -131,19 +131,19 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     return key, match["bare"] if quoted is None else quoted, match.end()
 
 
-def _switch(name: str, said: Mapping[str, str], place: Place) -> SwitchRow:
+def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
     if len(name) > LONGEST_SWITCH_NAME:
         message = f"the switch's name has {len(name)} characters"
         raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
-    if "Nodes" in said and "Switches" in said:
+    if "Nodes" in values and "Switches" in values:
         raise place.refuse(f"switch {name} has both nodes and switches", "Nodes= or Switches=")
-    speed = said.get("LinkSpeed")
+    speed = values.get("LinkSpeed")
     if speed is not None and LINK_SPEED.fullmatch(speed) is None:
         raise place.refuse(f"LinkSpeed={speed[:60]} is no number", "a number such as LinkSpeed=50")
     return SwitchRow(
         name=name,
         place=place,
-        nodes=place.hosts(said.get("Nodes", "")),
-        switches=place.hosts(said.get("Switches", "")),
+        nodes=place.hosts(values.get("Nodes", "")),
+        switches=place.hosts(values.get("Switches", "")),
         link_speed=speed,
     )

@@ -79,8 +79,8 @@ def _topology(
     read: Mapping[str, Callable[[YamlNode], ClusterTopology]] = {
         "tree": _tree, "block": _blocks, "flat": _flat, "ring": _rings, "torus3d": _toruses,
     }  # fmt: skip
-    found = read[used[0]](table[used[0]])
-    return dataclasses.replace(found, name=name, is_default=is_default)
+    topology = read[used[0]](table[used[0]])
+    return dataclasses.replace(topology, name=name, is_default=is_default)
 
 
 def _is_absent(node: YamlNode, kind: str) -> bool:
