@@ -58,10 +58,7 @@ class InspectOptions:
 @click.command("inspect")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="What to print; tree unless said.",
+    "--format", "format_", type=click.Choice(FORMATS), help="What to print; tree unless said."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 @click.option(

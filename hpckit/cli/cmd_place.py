@@ -186,10 +186,7 @@ def _question(options: PlaceOptions) -> PlaceQuestion:
 
 
 def _print(
-    question: PlaceQuestion,
-    topology: ClusterTopology,
-    placement: Placement,
-    options: PlaceOptions,
+    question: PlaceQuestion, topology: ClusterTopology, placement: Placement, options: PlaceOptions
 ) -> None:
     if options.format_ == "order":
         click.echo("\n".join(placement.orders.placed))

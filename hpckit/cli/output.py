@@ -27,12 +27,7 @@ _STYLED = re.compile("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
 _TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
 _END = 60
 _STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-_COLOURS = {
-    "COMPLETED": "green",
-    "RUNNING": "cyan",
-    "PENDING": "yellow",
-    "UNKNOWN": "yellow",
-}
+_COLOURS = {"COMPLETED": "green", "RUNNING": "cyan", "PENDING": "yellow", "UNKNOWN": "yellow"}
 
 
 def result(text: str) -> None:

@@ -53,10 +53,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     if not accounts.incarnations:
         raise no_accounts(facts, accounts, wiring.job_folders(), folder)
     tools = ReportTools(
-        store=store,
-        fold_all=wiring.fold_all,
-        progress=progress,
-        slurm_energy=asked.slurm_energy,
+        store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
     )
     curves = bool(options.curves or options.html)
     site, unread = _site(options, facts.folder)
