@@ -33,7 +33,8 @@ from hpckit.decide.comm_words import comm_rules_page
 from hpckit.decide.fabric_findings import fabric_rules_table
 from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.nccl_rules import run_rules_page
-from hpckit.decide.pending import reasons_page
+from hpckit.decide.pending import explain_pending
+from hpckit.decide.pending_reasons import TEXTS, WORDS
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
 from hpckit.measure.findings import report_findings_page
@@ -410,6 +411,36 @@ def facts_page() -> str:
         + "\n## Pairs that exclude each other\n\n"
         + _table(("options", "of", "from", "what happens", "instead", "source"), pairs)
     )
+
+
+# --- why jobs wait -------------------------------------------------------------------------------
+
+_LIMITS = (
+    "QOSGrpGRES", "QOSGrpCPUMinutesLimit", "QOSGrpGRESRunMinutes", "QOSGrpWallLimit",
+    "QOSGrpJobsLimit", "QOSGrpSubmitJobsLimit", "QOSMaxGRESPerUser", "MaxGRESPerAccount",
+    "MaxGRESRunMinsPerUser", "QOSMaxJobsPerUserLimit", "QOSMaxSubmitJobPerUserLimit",
+    "QOSMaxGRESPerJob", "QOSMaxMemoryPerNode", "QOSMaxGRESMinutesPerJob",
+    "QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "AssocGrpGRES", "AssocGrpCPUMinutesLimit",
+    "AssocGrpCPURunMinutesLimit", "AssocGrpWallLimit", "AssocGrpJobsLimit", "AssocMaxJobsLimit",
+    "AssocMaxGRESPerJob",
+)  # fmt: skip
+
+
+def reasons_page() -> str:
+    """Return the reference of pending reasons, with an example of each family of limits."""
+    page = (Path(__file__).parent / "pending-head.txt").read_text(encoding="utf-8")
+    tables = {"words": [*WORDS], "sentences": [text.example for text in TEXTS], "limits": _LIMITS}
+    header = ("Reason", "Meaning", "What helps", "Starts")
+    for name, reasons in tables.items():
+        table = _table(header, [_reason_cells(reason) for reason in reasons])
+        page = page.replace(f"{{{name}}}", table.rstrip())
+    return _NOTE + page
+
+
+def _reason_cells(reason: str) -> tuple[str, ...]:
+    explained = explain_pending(reason)
+    starts = "never as it stands" if explained.hopeless else ""
+    return f"`{reason}`", explained.meaning, explained.help or "only waiting does", starts
 
 
 # --- a node --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The composition root of the command line: which adapter stands behind which port."""
+"""The composition root of the command line: it builds what the use cases are handed."""
 
 from __future__ import annotations
 
@@ -15,30 +15,28 @@ from hpckit.errors import StorageFailed
 from hpckit.model.xdg import xdg_folder
 
 if TYPE_CHECKING:
-    from hpckit.account_ports import AccountArchive, EnergyAccounting, SampleStore
+    from hpckit.adapters.clock import Clock
     from hpckit.adapters.command_log import Runner
+    from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.adapters.job_logs import FileJobLogs
+    from hpckit.adapters.parquet_archive import ParquetArchive
+    from hpckit.adapters.process import CommandRunner
+    from hpckit.adapters.resources import FileResources
+    from hpckit.adapters.slurm_energy import SlurmEnergies
+    from hpckit.adapters.slurm_probe import SlurmProbe
+    from hpckit.adapters.srun_probe import SrunProbe
     from hpckit.adapters.template_cache import TemplateCache
+    from hpckit.app.accounts import SampleStore
     from hpckit.app.draft import Caller
+    from hpckit.app.inspect import GpuDriver, SystemFiles
     from hpckit.app.job_place import Person
     from hpckit.app.node_fold import FoldRequest, NodeFold
+    from hpckit.app.parts import Submitter
     from hpckit.app.submit import SubmitTools
-    from hpckit.app.track import TrackTools
+    from hpckit.app.track import JobIndex, TrackTools
     from hpckit.model.report_page import PlotLibrary
     from hpckit.model.site import SubmitterKind
     from hpckit.model.slurm import JobEntry
-    from hpckit.ports import (
-        Clock,
-        ClusterProbe,
-        CommandRunner,
-        GpuDriver,
-        JobFolders,
-        JobIndex,
-        JobLogs,
-        NodeProbe,
-        Resources,
-        Submitter,
-        SystemFiles,
-    )
     from hpckit.tune_ports import NcclLibraries
 
 
@@ -58,7 +56,7 @@ def workdir() -> Path:
         raise StorageFailed(f"the current folder cannot be found: {error.strerror}") from error
 
 
-def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> Resources:
+def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
     from hpckit.adapters.resources import FileResources, search_path
 
@@ -85,7 +83,7 @@ def _caches() -> Path:
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
-def cluster_probe() -> ClusterProbe:
+def cluster_probe() -> SlurmProbe:
     """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
     from hpckit.adapters.fabric_probe import FabricProbe
     from hpckit.adapters.slurm_cli import SlurmCli
@@ -147,7 +145,7 @@ def clock() -> Clock:
     return SystemClock()
 
 
-def job_folders() -> JobFolders:
+def job_folders() -> FileJobFolders:
     """Job folders on the file system."""
     from hpckit.adapters.job_folder import FileJobFolders
 
@@ -168,7 +166,7 @@ def archive_store(path: Path) -> SampleStore:
     return archive(path)
 
 
-def account_archive() -> AccountArchive:
+def account_archive() -> ParquetArchive:
     """What writes all accounts of a job into one file."""
     from hpckit.adapters.parquet_archive import ParquetArchive
 
@@ -190,7 +188,7 @@ def fold_all(
     return in_processes(function, requests)
 
 
-def slurm_energies() -> EnergyAccounting:
+def slurm_energies() -> SlurmEnergies:
     """What asks Slurm's accounting for the energy of nodes."""
     from hpckit.adapters.slurm_cli import SlurmCli
     from hpckit.adapters.slurm_energy import SlurmEnergies
@@ -205,7 +203,7 @@ def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
     return opened(path)
 
 
-def job_logs() -> JobLogs:
+def job_logs() -> FileJobLogs:
     """The logs in job folders."""
     from hpckit.adapters.job_logs import FileJobLogs
 
@@ -359,7 +357,7 @@ def node_names() -> tuple[str, ...]:
     return tuple(node.name for node in parse_sinfo_nodes(answer.stdout))
 
 
-def node_probe(shared: Path) -> NodeProbe:
+def node_probe(shared: Path) -> SrunProbe:
     """What asks other nodes through srun; `shared` is a folder that they share with this host."""
     from hpckit.adapters.injob_archive import pack_injob
     from hpckit.adapters.slurm_cli import SlurmCli

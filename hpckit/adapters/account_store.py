@@ -9,7 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from hpckit.account_ports import AccountFiles, FoundAccounts
+from msgspec import Struct
+
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import (
     ACCOUNT_FOLDER,
@@ -29,6 +30,31 @@ MOST_SAMPLE_BYTES = 64 * 1024**3
 """A week of 8 GPUs at 100 Hz has 35 GB."""
 _MOST_NAMED = 8
 _END_BYTES = 1024**2
+
+
+class AccountFiles(Struct, frozen=True, kw_only=True):
+    """What one incarnation left: its ledgers, by rank, its sample files and topologies, by node.
+
+    `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
+    started by hand.
+    """
+
+    restart: int | None
+    ledgers: tuple[Path, ...] = ()
+    samples: tuple[Path, ...] = ()
+    topologies: tuple[Path, ...] = ()
+
+
+class FoundAccounts(Struct, frozen=True, kw_only=True):
+    """The accounts of a job, or of one task of an array, by incarnation.
+
+    `missing` has a sentence for each thing that lies there and cannot be read. `array_tasks` are
+    those that have accounts of their own.
+    """
+
+    incarnations: tuple[AccountFiles, ...] = ()
+    missing: tuple[str, ...] = ()
+    array_tasks: tuple[int, ...] = ()
 
 
 class FileSampleStore:
@@ -127,8 +153,8 @@ def _found(folder: Path, array_task: int | None) -> FoundAccounts:
             continue
         missing += _odd(inner)
         incarnations.append(_files(inner, restart))
-    kept = [one for one in incarnations if one.ledgers or one.samples]
-    kept.sort(key=lambda one: -1 if one.restart is None else one.restart)
+    kept = [files for files in incarnations if files.ledgers or files.samples]
+    kept.sort(key=lambda files: -1 if files.restart is None else files.restart)
     return FoundAccounts(incarnations=tuple(kept), missing=tuple(missing), array_tasks=numbers)
 
 
@@ -185,9 +211,9 @@ def _cannot_read(path: Path, error: OSError) -> StorageFailed:
 
 
 def _size_of(handle: int, most_bytes: int) -> int:
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
-    if found.st_size > most_bytes:
+    if status.st_size > most_bytes:
         raise OSError(errno.EFBIG, f"it is over {most_bytes // 1024**2} MiB")
-    return found.st_size
+    return status.st_size

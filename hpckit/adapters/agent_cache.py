@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
+
+from hpckit.adapters.whole_file import write_private
 
 MOST_BYTES: Final = 8 * 1024**2
 """More than an archive has."""
@@ -43,21 +44,10 @@ class AgentCache:
 
     def write(self, data: bytes) -> None:
         """Keep an archive, if that can be done, and not more than a few others."""
-        temporary: str | None = None
-        try:
+        with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".injob-", dir=self._folder)
-            with os.fdopen(handle, "wb") as file:
-                file.write(self._digest(data) + data)
-            Path(temporary).replace(self._path)
-            temporary = None
+            write_private(self._path, self._digest(data) + data)
             self._forget()
-        except OSError:
-            return
-        finally:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
 
     def _digest(self, data: bytes) -> bytes:
         return hashlib.sha256(self._key + data).digest()

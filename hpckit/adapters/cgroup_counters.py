@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hpckit.adapters.held_file import HeldFile, hold
 from hpckit.adapters.job_processes import read_bytes, read_whole
-from hpckit.model.samples import MISSING
+from hpckit.model.samples import MISSING, HostColumn
 from hpckit.parse.cgroup import (
     UNIFIED,
     count_of,
@@ -21,7 +21,6 @@ from hpckit.parse.cgroup import (
     step_path,
     value_of,
 )
-from hpckit.sample_ports import HostColumn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

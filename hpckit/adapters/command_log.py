@@ -10,8 +10,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
+from hpckit.adapters.clock import Clock
+from hpckit.adapters.listener import CommandListener, HeardCommand
+from hpckit.adapters.process import CommandResult, CommandRunner
 from hpckit.errors import StorageFailed
-from hpckit.ports import Clock, CommandListener, CommandResult, CommandRunner, HeardCommand
 
 SCHEMA = "hpckit.command/1"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hpckit.adapters.clock import Clock
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_probe import SlurmProbe
 from hpckit.errors import ToolFailed
@@ -23,7 +24,6 @@ from hpckit.parse.scontrol_topology import (
     scontrol_topology_argv,
 )
 from hpckit.parse.topology_yaml import parse_topoconf
-from hpckit.ports import Clock
 
 _TOPOCONF_SINCE: Final = SlurmVersion(25, 5)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Protocol
 
-    from hpckit.sample_ports import HostColumn
+    from hpckit.model.samples import HostColumn
 
     class HostSource(Protocol):
         """Some columns and why others are not there."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
-import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +21,7 @@ from hpckit.adapters.agent_cache import AgentCache
 from hpckit.adapters.code_lines import without_columns
 from hpckit.adapters.code_members import MORE_CODE, RANK_CODE
 from hpckit.adapters.inner_zip import INNER_ZIP
+from hpckit.adapters.whole_file import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,6 @@ _SAMPLER_MODULES: Final = (
     "decide/{sampled_gpus}",
     "model/{samples}",
     "parse/{__init__,cgroup,mountinfo,process_stat,slurm_node}",
-    "{sample_ports}",
 )
 # What the probe imports besides; a test runs it from the archive.
 _PROBE_MODULES: Final = (
@@ -138,7 +136,7 @@ def pack_injob(target: Path, cache: Path | None = None) -> None:
         data = parts.archive()
         if kept is not None:
             kept.write(data)
-    _write(target, data)
+    write_private(target, data)
 
 
 class _Parts:
@@ -245,15 +243,3 @@ def _zipped(stored: Mapping[str, bytes], deflated: Mapping[str, bytes]) -> bytes
             data = stored[name] if is_stored else deflated[name]
             archive.writestr(info, data, compresslevel=None if is_stored else 9)
     return buffer.getvalue()
-
-
-def _write(target: Path, data: bytes) -> None:
-    fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(data)
-        temporary.replace(target)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -15,8 +15,8 @@ from hpckit.adapters.cgroup_counters import (
     Pressure,
 )
 from hpckit.adapters.job_processes import read_bytes
+from hpckit.model.samples import HostColumn
 from hpckit.parse.process_stat import parse_process_stat
-from hpckit.sample_ports import HostColumn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

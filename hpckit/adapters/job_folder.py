@@ -14,6 +14,7 @@ from typing import Any
 
 from hpckit.adapters.dead_link import dead_link
 from hpckit.adapters.regular_file import read_regular
+from hpckit.adapters.whole_file import write_private
 from hpckit.errors import NoSuchFile, StorageFailed
 from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
@@ -45,18 +46,9 @@ class FileJobFolders:
 
     def write(self, folder: Path, name: str, text: str) -> None:
         """Write a file of the folder at once or not at all, mode 0600. Raises StorageFailed."""
-        temporary: str | None = None
         try:
-            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                if name in _DURABLE:
-                    file.flush()
-                    os.fsync(file.fileno())
-            Path(temporary).replace(folder / name)
+            write_private(folder / name, text.encode(), is_durable=name in _DURABLE)
         except OSError as error:
-            if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
             raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
 
     def read(self, folder: Path, name: str) -> str:
@@ -125,17 +117,17 @@ class FileJobFolders:
 
     def scan(self, root: Path) -> Sequence[Path]:
         """The job folders under a root, oldest first; none when there is no such root."""
-        found = []
+        folders = []
         try:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    found.append((_written_s(path / INTENT_FILE), path))
+                    folders.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
-        return [path for _, path in sorted(found)]
+        return [path for _, path in sorted(folders)]
 
 
 def _written_s(path: Path) -> float:

@@ -11,12 +11,12 @@ from pathlib import Path
 from hpckit.errors import StorageFailed
 from hpckit.model.job_folder import (
     LOGS_FOLDER,
+    LogName,
     array_offset_in,
     log_file,
     task_log,
     task_of_log,
 )
-from hpckit.ports import LogName
 
 _RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16
@@ -47,14 +47,14 @@ class FileJobLogs:
             # Opened, for what NFS remembers of a file may be older than what was read of it.
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
-                found = os.fstat(fd)
+                status = os.fstat(fd)
             finally:
                 os.close(fd)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _unreadable(path, error) from error
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end, in chunks. Raises StorageFailed."""

@@ -7,13 +7,41 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from hpckit.adapters.process import ProcessRunner, kill_group, shell_code, start, text_of
-from hpckit.ports import HeardCommand
 
 _TICK_S = 0.05
 _AT_ONCE = 32
 _GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardCommand:
+    """A command that was listened to; `is_late` is one that was ended for taking too long."""
+
+    stderr: str
+    returncode: int | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was ended, or not even begun, when the time was up."""
+        return self.returncode is None
+
+
+class CommandListener(Protocol):
+    """Runs external commands whose output counts while they run."""
+
+    def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command, in their order; all share the time and run side by side.
+
+        They run in a clean environment. `heard` gets each line of their stdout, without its end,
+        soon after it was printed. Raises ToolMissing.
+        """
+        ...
 
 
 class ListeningRunner(ProcessRunner):

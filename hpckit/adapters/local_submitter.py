@@ -36,8 +36,7 @@ from hpckit.adapters.process_tree import (
 from hpckit.adapters.user import user_name
 from hpckit.errors import AdapterError, HpckitError, StorageFailed, ToolMissing
 from hpckit.model.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, SUBMITIT_FOLDER
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
-from hpckit.ports import StartedJob, SubmitRequest
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
 
 _START_S = 30.0
 _POLL_S = 0.01

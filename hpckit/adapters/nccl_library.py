@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
 
+from hpckit.adapters.process import CommandRunner
 from hpckit.adapters.regular_file import open_regular
 from hpckit.adapters.squashfs_library import ImageLibraries
 from hpckit.errors import HpckitError, StorageFailed
@@ -21,7 +22,6 @@ from hpckit.model.nccl_found import LibraryStrings, SharedLibrary
 from hpckit.parse.elf import ReadAt, parse_elf
 from hpckit.parse.nccl_library import library_strings
 from hpckit.parse.squashfs import squashfs_offset
-from hpckit.ports import CommandRunner
 from hpckit.tune_ports import LibraryFiles
 
 Answer = TypeVar("Answer")

@@ -11,8 +11,8 @@ import re
 
 from hpckit.adapters.cgroup_counters import Pressure, pressure_columns
 from hpckit.adapters.held_file import HeldFile, hold
+from hpckit.model.samples import HostColumn
 from hpckit.parse.cgroup import busy_us, number_of, value_of
-from hpckit.sample_ports import HostColumn
 
 _UNNAMED = re.compile(r"[^a-z0-9]+")
 _WORD_BYTES = 4

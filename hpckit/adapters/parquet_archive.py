@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from msgspec import Struct
 
-from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
     METADATA_KEY,
@@ -33,6 +33,17 @@ from hpckit.model.samples import SAMPLES_SCHEMA
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.model.tree import to_tree
 from hpckit.parse.samples import SampleReader
+
+
+class ArchivedFile(Struct, frozen=True, kw_only=True):
+    """A sample file for an archive: the incarnation that it is of (None: its META says).
+
+    `pieces` reads it anew each time that it is called.
+    """
+
+    name: str
+    restart: int | None
+    pieces: Callable[[], Iterable[bytes]]
 
 
 class ParquetArchive:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.account_ports import AccountFiles, FoundAccounts
+from hpckit.adapters.account_store import AccountFiles, FoundAccounts
 from hpckit.adapters.parquet_columns import (
     ARCHIVE_SCHEMA,
     HOST_GPU,

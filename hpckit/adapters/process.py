@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from hpckit.errors import AdapterError, ToolMissing, ToolTimeout
-from hpckit.ports import CommandResult
 
 # Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
 # "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
@@ -29,6 +30,28 @@ _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
 _READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 _SHELL_SIGNAL_BASE = 128
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What an external command printed, decoded leniently, and its code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandRunner(Protocol):
+    """Runs external commands: a list, never a shell, always with a limit."""
+
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """The result of `argv`, in this environment or, None, in a clean one.
+
+        Raises ToolMissing, ToolTimeout.
+        """
+        ...
 
 
 class ProcessRunner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from hpckit.sample_ports import Moment
+from hpckit.model.samples import Moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

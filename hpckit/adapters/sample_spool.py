@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.sample_ports import Moment
+    from hpckit.model.samples import Moment
 
 MOST_LOCAL_BYTES = 64 * 1024**2
 """What waits to be copied; /tmp may be memory that the job needs."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from hpckit.adapters.clock import Clock
+from hpckit.adapters.process import CommandResult, CommandRunner
 from hpckit.errors import SchedulerUnreachable, ToolFailed, ToolTimeout
 from hpckit.model.cluster import Partition, SlurmConfig
 from hpckit.model.slurm import JobDetail, JobId, JobRecord
@@ -21,7 +23,6 @@ from hpckit.parse.scontrol_job import parse_scontrol_job, scontrol_job_argv
 from hpckit.parse.sinfo import parse_sinfo, sinfo_argv
 from hpckit.parse.slurm_text import accounting_disabled, is_unreachable
 from hpckit.parse.squeue import parse_squeue, squeue_argv
-from hpckit.ports import Clock, CommandResult, CommandRunner
 
 _TIMEOUT_S = 30.0
 _DETAIL_S = 5.0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.slurm_cli import SlurmCli
+from hpckit.adapters.slurm_probe import SlurmProbe
 from hpckit.errors import HpckitError
-from hpckit.model.energy_reason import EnergyLack, EnergyReason
+from hpckit.model.energy_reason import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.model.slurm import JobId
-from hpckit.ports import ClusterProbe
 
 
 class SlurmEnergies:
     """Asks sacct, but only where the cluster, as it is remembered, gathers energy."""
 
-    def __init__(self, slurm: SlurmCli, probe: ClusterProbe) -> None:
+    def __init__(self, slurm: SlurmCli, probe: SlurmProbe) -> None:
         self._slurm = slurm
         self._probe = probe
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from hpckit.adapters.clock import Clock
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_conf import cluster_name
+from hpckit.adapters.whole_file import write_private
 from hpckit.errors import AdapterError, ParseError, SchedulerUnreachable
-from hpckit.ports import Clock, ClusterView
+from hpckit.model.cluster import ClusterView
 
 _FRESH_S = 3600.0
 _MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
@@ -109,11 +109,4 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
 def _keep(path: Path, view: SeenAt) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(view))
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink()
-            raise
+        write_private(path, msgspec.json.encode(view))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hpckit.adapters.clock import Clock
 from hpckit.adapters.intent import Intent, read_intent
 from hpckit.adapters.regular_file import read_regular
 from hpckit.adapters.slurm_cli import SlurmCli
@@ -28,7 +29,6 @@ from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.array import array_ranges
 from hpckit.model.job_folder import EFFECTIVE_FILE, LOGS_FOLDER, SUBMITTED_FILE, log_file
 from hpckit.model.slurm import JobEntry, JobRecord, JobState, JobStatus, is_confirmed
-from hpckit.ports import Clock
 
 _SHOWN_AT_MOST = 50
 _CODE_MASK = 128

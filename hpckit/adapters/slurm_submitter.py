@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from hpckit.adapters.clock import Clock
+from hpckit.adapters.process import CommandRunner
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_status import SlurmStatuses
 from hpckit.adapters.submitit_slurm import ScriptSubmission, submit_through_submitit
@@ -33,10 +35,11 @@ from hpckit.model.slurm import (
     JobRecord,
     JobState,
     JobStatus,
+    StartedJob,
+    SubmitRequest,
 )
 from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
 from hpckit.parse.slurm_text import is_unreachable
-from hpckit.ports import Clock, CommandRunner, StartedJob, SubmitRequest
 
 _SBATCH_S = 60.0
 _PAUSES_S = (1.0, 3.0)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from hpckit.adapters.process import CommandResult, CommandRunner
 from hpckit.errors import StorageFailed, ToolFailed, ToolMissing
 from hpckit.model.nccl_found import LibraryStrings, SharedLibrary
 from hpckit.parse.squashfs import (
@@ -17,7 +18,6 @@ from hpckit.parse.squashfs import (
     list_argv,
     parse_squashfs_list,
 )
-from hpckit.ports import CommandResult, CommandRunner
 from hpckit.tune_ports import LibraryFiles
 
 LIST_LIMIT_S: Final = 120.0

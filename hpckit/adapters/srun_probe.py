@@ -11,10 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpckit.adapters.command_log import Runner
+from hpckit.adapters.listener import HeardCommand
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import AdapterError, ParseError, StorageFailed, ToolFailed
 from hpckit.model.job_folder import AGENT_FILE
-from hpckit.model.node_answer import NodeAnswer, SlurmNode
+from hpckit.model.node_answer import NodeAnswer, NodeQuestion, SlurmNode
 from hpckit.parse.probe_answer import AnswerReader, error_in
 from hpckit.parse.sinfo_nodes import (
     hostnames_argv,
@@ -25,7 +26,6 @@ from hpckit.parse.sinfo_nodes import (
 )
 from hpckit.parse.snapshot import decode_snapshot
 from hpckit.parse.srun_probe import is_of_some_node, srun_probe_argv, words_about
-from hpckit.ports import HeardCommand, NodeQuestion
 
 _CANCEL_S = 30.0
 _DRIVER_S = 30

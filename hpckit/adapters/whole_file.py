@@ -1,11 +1,10 @@
-"""A file that a user asked for: there when all of it is, else what was there before."""
+"""A file outside a job: there when all of it is, else what was there before."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import secrets
 import shlex
 import stat
 import tempfile
@@ -17,15 +16,26 @@ from hpckit.adapters.dead_link import dead_link
 from hpckit.errors import StorageFailed
 
 _PREFIX = ".hpckit."
+_DESCRIPTORS = "/proc/self/fd"
+
+
+def write_private(path: Path, data: bytes, *, is_durable: bool = False) -> None:
+    """Write a file of hpckit's own, mode 0600, at once or not at all. Raises OSError.
+
+    One that `is_durable` is on disk before it has its name.
+    """
+    with _beside(path, _DESCRIPTORS, mode=0o600, is_durable=is_durable) as file:
+        file.write(data)
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, descriptors: str = "/proc/self/fd") -> Iterator[IO[bytes]]:
-    """A file to write to; its mode is what the umask leaves. Raises StorageFailed.
+def whole_file(path: Path, descriptors: str = _DESCRIPTORS) -> Iterator[IO[bytes]]:
+    """Yield a file that a user asked for, to write to; its mode is what the umask leaves.
 
     A link is followed. What is no regular file, and what is this process's output already (such as
     /dev/stdout after `>> FILE`), is written to as it stands. `descriptors` is the folder of this
-    process's open files; where there is none, a file has a name before it is whole.
+    process's open files; where there is none, a file has a name before it is whole. Raises
+    StorageFailed.
     """
     try:
         with _opened(path, descriptors) as file:
@@ -45,8 +55,10 @@ def _elsewhere(path: Path, error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def _beside(path: Path, descriptors: str) -> Iterator[IO[bytes]]:
-    """A file that takes the place of another when it is whole.
+def _beside(
+    path: Path, descriptors: str, *, mode: int | None = None, is_durable: bool = False
+) -> Iterator[IO[bytes]]:
+    """Yield a file that takes the place of another when it is whole.
 
     Until then it has no name where the file system can do so: nothing is left of it then, whatever
     ends this process. Elsewhere its name is a short one.
@@ -59,7 +71,9 @@ def _beside(path: Path, descriptors: str) -> Iterator[IO[bytes]]:
         with os.fdopen(nameless, "wb") as file:
             yield file
             file.flush()
-            os.fchmod(nameless, 0o666 & ~_umask())
+            os.fchmod(nameless, 0o666 & ~_umask() if mode is None else mode)
+            if is_durable:
+                os.fsync(nameless)
             temporary = temporary or _named(nameless, path.parent, descriptors)
         Path(temporary).replace(path)
     finally:
@@ -83,7 +97,7 @@ def _nameless(folder: Path, descriptors: str) -> int | None:
 
 def _named(handle: int, folder: Path, descriptors: str) -> str:
     """Give the file a name of its own, for the moment until it has its place."""
-    name = str(folder / f"{_PREFIX}{secrets.token_hex(4)}")
+    name = str(folder / f"{_PREFIX}{os.urandom(4).hex()}")
     # With a descriptor of a folder Python's link() follows links, see linkat(2) on AT_EMPTY_PATH.
     with _folder(descriptors) as opened:
         os.link(str(handle), name, src_dir_fd=opened, follow_symlinks=True)
@@ -110,12 +124,12 @@ def _on_the_spot(path: Path) -> Iterator[IO[bytes]]:
 
 def _opened(path: Path, descriptors: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return _beside(_target(path), descriptors)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return _on_the_spot(path)
-    output = next((fd for fd in (1, 2) if _is_open_as(fd, found)), None)
+    output = next((fd for fd in (1, 2) if _is_open_as(fd, status)), None)
     # What takes the place of a file is not what the shell has open, nor behind what is in that.
     if output is None:
         return _beside(_target(path), descriptors)

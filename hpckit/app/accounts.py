@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from hpckit.account_ports import AccountFiles, FoundAccounts, SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.model.ledger import EnergyReading, Moment, RankLedger
 from hpckit.model.samples import GPU, HOST, BlockHeader, read_blocks
@@ -23,12 +22,42 @@ from hpckit.parse.ledger import read_ledger
 from hpckit.parse.sample_runs import MOST_CLOCK_NS
 from hpckit.parse.samples import SampleReader
 
+if TYPE_CHECKING:
+    from hpckit.adapters.account_store import AccountFiles, FoundAccounts
+
 _MOST_TOLD = 4
 _MOST_SHOWN = 16
 _DT_BYTES = 4
 _MOST_NS = 1 << 62
 
 T = TypeVar("T")
+
+
+class SampleStore(Protocol):
+    """The accounts in job folders: what ranks and samplers wrote."""
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        ...
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        ...
+
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises as `ledger`."""
+        ...
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        ...
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        ...
 
 
 class SampleSpan(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -27,7 +27,9 @@ from hpckit.model.job_folder import (
     SCRIPT_FILE,
 )
 from hpckit.parse.document import convert
-from hpckit.ports import JobFolders
+
+if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
 
 REPRODUCE = "reproduce:"
 _REPRODUCE_LINE = re.compile(r"^# --- reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
@@ -36,7 +38,7 @@ _MOST_TYPED = 200
 """Characters of a command that is shown whole."""
 
 
-def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobReport:
+def with_advice_of(report: JobReport, folder: Path, folders: FileJobFolders) -> JobReport:
     """The report with its advice, and with what became of the advice that its job had taken.
 
     `folder` is the job's. One that does not say what the job was gives no advice, and says so in
@@ -60,7 +62,7 @@ def with_advice_of(report: JobReport, folder: Path, folders: JobFolders) -> JobR
     )
 
 
-def measured_job(folder: Path, folders: JobFolders) -> JobSpec:
+def measured_job(folder: Path, folders: FileJobFolders) -> JobSpec:
     """The effective job of a job folder. Raises StorageFailed, ConfigError."""
     job = folders.read_json(folder, EFFECTIVE_FILE).get("job")
     if not isinstance(job, dict):
@@ -68,7 +70,7 @@ def measured_job(folder: Path, folders: JobFolders) -> JobSpec:
     return convert(dict(job), JobSpec, str(folder / EFFECTIVE_FILE))
 
 
-def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> AdvisedJob:
+def advised_job(report: JobReport, folder: Path, folders: FileJobFolders) -> AdvisedJob:
     """The advice of a report for the next job. Raises HpckitError where it cannot have any."""
     if not report.nodes and not report.gpus:
         raise HpckitError(
@@ -85,7 +87,7 @@ def advised_job(report: JobReport, folder: Path, folders: JobFolders) -> Advised
 
 
 def next_submission(
-    folder: Path, folders: JobFolders, report_id: str, advice: Sequence[Advice]
+    folder: Path, folders: FileJobFolders, report_id: str, advice: Sequence[Advice]
 ) -> str:
     """The command that submits a job like this one with the advice of its report.
 
@@ -122,7 +124,7 @@ def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
     return left
 
 
-def _reproduced(folder: Path, folders: JobFolders) -> tuple[list[str], list[str]] | None:
+def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[str]] | None:
     """What was typed after `hpckit submit`: job file and options, and the command."""
     try:
         lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
@@ -165,7 +167,7 @@ def read_advice(text: str, source: str) -> AdvisedJob:
 
 
 def _outcomes(
-    report: JobReport, spec: JobSpec, folder: Path, folders: JobFolders
+    report: JobReport, spec: JobSpec, folder: Path, folders: FileJobFolders
 ) -> tuple[tuple[AdviceOutcome, ...], tuple[str, ...]]:
     """What became of earlier advice, and that it cannot be told where its file is none."""
     try:
@@ -182,7 +184,7 @@ def _outcomes(
     return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
 
 
-def _patch(advice: tuple[Advice, ...], folder: Path, folders: JobFolders) -> str | None:
+def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) -> str | None:
     """The advice as a diff of the job file, None without one."""
     if not advice:
         return None

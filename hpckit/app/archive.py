@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hpckit.account_ports import AccountArchive, ArchivedFile, SampleStore
-from hpckit.app.accounts import Gathered
+from hpckit.adapters.parquet_archive import ArchivedFile
+from hpckit.app.accounts import Gathered, SampleStore
 from hpckit.errors import StorageFailed
 from hpckit.model.account_files import account_folder
+
+if TYPE_CHECKING:
+    from hpckit.adapters.parquet_archive import ParquetArchive
 
 
 def archive(
     gathered: Gathered,
     store: SampleStore,
-    writer: AccountArchive,
+    writer: ParquetArchive,
     path: Path,
     progress: Callable[[int, int], None],
 ) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from hpckit.parse.stages import stage_names
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
 
-    from hpckit.ports import Resources
+    from hpckit.adapters.resources import FileResources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def stages_of(source: JobSource) -> tuple[str, ...]:
 
 
 def prepare_chain(
-    source: JobSource, resources: Resources, cache: BytecodeCache | None = None
+    source: JobSource, resources: FileResources, cache: BytecodeCache | None = None
 ) -> tuple[PreparedStage, ...]:
     """Every stage, prepared. Raises ConfigError, PlanError, RenderError."""
     names = stages_of(source)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpckit.account_ports import SampleStore
-from hpckit.app.accounts import Gathered, SampleSpan
+from hpckit.app.accounts import Gathered, SampleSpan, SampleStore
 from hpckit.errors import HpckitError, ParseError, StorageFailed
 from hpckit.measure.compare import ComparedSide, compare_ranks
 from hpckit.measure.compare import compare as compared
@@ -18,7 +17,9 @@ from hpckit.model.comparison import Comparison
 from hpckit.model.job_folder import EFFECTIVE_FILE
 from hpckit.model.series import SampleChunk
 from hpckit.parse.samples import SampleReader
-from hpckit.ports import JobFolders
+
+if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})
 
@@ -43,7 +44,7 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
 
 
 def side_of(
-    report: JobReport, gathered: Gathered, store: SampleStore, folders: JobFolders
+    report: JobReport, gathered: Gathered, store: SampleStore, folders: FileJobFolders
 ) -> ComparedSide:
     """One side of a comparison: samples of the last incarnation; the recipe from the job folder."""
     folder, last = report.job.folder, last_restart(report)
@@ -64,7 +65,7 @@ def _chunks(spans: Sequence[SampleSpan], store: SampleStore) -> Iterator[SampleC
             yield from SampleReader(store.pieces(span.path))
 
 
-def recipe_of(folder: Path, folders: JobFolders) -> Mapping[str, str] | None:
+def recipe_of(folder: Path, folders: FileJobFolders) -> Mapping[str, str] | None:
     """What a job was asked to be, by dotted key as JSON text; None where its folder does not say.
 
     Its name is not part of it.

@@ -6,19 +6,20 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from hpckit.app.inspect import GpuDriver
+from hpckit.app.live_checks import ClusterProbe
+from hpckit.app.track import JobIndex
 from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable, ToolMissing
+from hpckit.model.cluster import ClusterView
 from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
-from hpckit.ports import (
-    ClusterProbe,
-    ClusterView,
-    CommandRunner,
-    GpuDriver,
-    JobFolders,
-    JobIndex,
-)
+
+if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.adapters.process import CommandRunner
 
 _TIMEOUT_S = 5.0
 
@@ -63,7 +64,7 @@ SLURM_TOOLS = (
 
 def examine(
     runner: CommandRunner,
-    folders: JobFolders,
+    folders: FileJobFolders,
     index: JobIndex,
     job_root: Path | HpckitError,
     *,
@@ -175,7 +176,7 @@ def examine_gpus(driver: GpuDriver) -> Finding:
 
 
 def _job_root(
-    folders: JobFolders, job_root: Path | HpckitError, submitter: SubmitterKind
+    folders: FileJobFolders, job_root: Path | HpckitError, submitter: SubmitterKind
 ) -> Finding:
     subject = "job folders"
     try:

@@ -26,13 +26,13 @@ from hpckit.model.job_folder import (
     TOPOLOGY_FILE,
 )
 from hpckit.model.order_plan import ORDER_FILE, OrderPlan, order_tree
-from hpckit.model.slurm import JobEntry, JobId, is_confirmed
+from hpckit.model.slurm import JobEntry, JobId, SubmitRequest, is_confirmed
 from hpckit.model.stage import StagePlace
 from hpckit.model.tree import to_tree
-from hpckit.ports import JobFolders, SubmitRequest
 from hpckit.units import parse_slurm_time_s
 
 if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
     from hpckit.model.hardware import NodeTopology
 
 INTENT_SCHEMA = "hpckit.intent/1"
@@ -87,7 +87,7 @@ class Draft:
         return () if self.place is None else self.place.after
 
 
-def write_folder(draft: Draft, folders: JobFolders) -> None:
+def write_folder(draft: Draft, folders: FileJobFolders) -> None:
     """Write all that is known before the start into the new job folder. Raises StorageFailed."""
     job, caller = draft.job, draft.caller
     intent = {
@@ -172,7 +172,7 @@ def request_of(
     )
 
 
-def record_start(draft: Draft, entry: JobEntry, folders: JobFolders, now_s: float) -> None:
+def record_start(draft: Draft, entry: JobEntry, folders: FileJobFolders, now_s: float) -> None:
     """Write `submitted.json`. Raises StorageFailed."""
     submitted = {
         **submitted_document(entry, now_s),

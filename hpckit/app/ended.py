@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpckit.app.prepare import as_json
 from hpckit.errors import ConfigError, StorageFailed
@@ -11,11 +12,13 @@ from hpckit.model.job_folder import RESULT_FILE, RESULT_SCHEMA
 from hpckit.model.slurm import JobEntry, JobState, JobStatus
 from hpckit.model.tree import to_tree
 from hpckit.parse.document import convert
-from hpckit.ports import JobFolders
 from hpckit.units import MAX_EPOCH_S
 
+if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
 
-def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
+
+def recalled_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
     """The end of a job that the index knows to have ended; None where it must be asked for.
 
     A job can be requeued: then the index knows better than the folder.
@@ -26,7 +29,7 @@ def recalled_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
     return status if status is not None and status.state is entry.state else None
 
 
-def folder_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
+def folder_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
     """The final status that the folder of a job holds; None where it holds none."""
     try:
         document = dict(folders.read_json(Path(entry.folder), RESULT_FILE))
@@ -40,7 +43,7 @@ def folder_end(entry: JobEntry, folders: JobFolders) -> JobStatus | None:
     return status if can_be and status.job_id == entry.job_id else None
 
 
-def record_end(entry: JobEntry, status: JobStatus, folders: JobFolders) -> None:
+def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> None:
     """Write the final status of a job into its folder, unless what ran it has.
 
     A submission that became no job is left out: Slurm's answer to it can still change.

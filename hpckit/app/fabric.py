@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpckit.app.live_checks import ClusterProbe
 from hpckit.decide.rails import with_rails
 from hpckit.decide.slurm_tree import slurm_tree
 from hpckit.errors import ConfigError
 from hpckit.model.fabric import ClusterTopology
 from hpckit.parse.fabric_file import fabric_text, parse_fabric
-from hpckit.ports import ClusterProbe
 
 
 def read_fabric(data: bytes, name: str) -> tuple[ClusterTopology, ...]:

@@ -6,6 +6,7 @@ Only the standard library and the pure core are used: the probe of other nodes r
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from hpckit.decide.complete import complete
 from hpckit.decide.merge import merge
@@ -19,8 +20,26 @@ from hpckit.parse.sysfs_patterns import SYSFS_PATTERNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hpckit.model.file_tree import FileTree
-    from hpckit.ports import GpuDriver, SystemFiles
+    from hpckit.model.nvml_reading import NvmlReading
+
+
+class SystemFiles(Protocol):
+    """The small files in which a system says what it is: /sys and /proc."""
+
+    def read(self, patterns: Sequence[str]) -> FileTree:
+        """The files and links that match, by their path from the root; what is not there, not."""
+        ...
+
+
+class GpuDriver(Protocol):
+    """NVIDIA's driver, asked for everything that it says of its GPUs."""
+
+    def read(self) -> NvmlReading:
+        """What it answered, and why not where it did not; never raises for want of a driver."""
+        ...
 
 
 def inspect_here(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.decide.findings import node_findings
 from hpckit.decide.grouping import group_alike, silent_node
 from hpckit.errors import ConfigError
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
-from hpckit.model.node_answer import AlikeNodes, NodeAnswer, SlurmNode
+from hpckit.model.node_answer import AlikeNodes, NodeAnswer, NodeQuestion, SlurmNode
 from hpckit.model.node_finding import NodeFinding
 from hpckit.parse.srun_probe import words_about
-from hpckit.ports import NodeProbe, NodeQuestion
+
+if TYPE_CHECKING:
+    from hpckit.adapters.srun_probe import SrunProbe
 
 # States in which Slurm starts no job step on a node. Source: sinfo(1), "NODE STATE CODES".
 _GONE: Final = frozenset({"down", "error", "fail", "powered_down", "powering_down", "unknown"})
@@ -35,7 +37,7 @@ class NodesSeen:
 
 
 def inspect_nodes(
-    probe: NodeProbe,
+    probe: SrunProbe,
     question: NodeQuestion,
     nodelist: str | None,
     progress: Callable[[int, int], None],

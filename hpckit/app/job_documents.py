@@ -10,7 +10,7 @@ from hpckit.errors import NoSuchFile, StorageFailed
 from hpckit.parse.account_json import writable
 
 if TYPE_CHECKING:
-    from hpckit.ports import JobFolders
+    from hpckit.adapters.job_folder import FileJobFolders
 
 _MOST_SHOWN = 64
 
@@ -18,7 +18,7 @@ _MOST_SHOWN = 64
 class JobDocuments:
     """The files of one folder, each read once; `damaged` tells those that are not understood."""
 
-    def __init__(self, folder: Path, folders: JobFolders) -> None:
+    def __init__(self, folder: Path, folders: FileJobFolders) -> None:
         self._folder = folder
         self._folders = folders
         self._read: dict[str, Mapping[str, Any] | None] = {}

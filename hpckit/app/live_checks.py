@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from hpckit.app.prepare import PreparedJob, without_errors
 from hpckit.decide.dialect import (
@@ -13,12 +14,32 @@ from hpckit.decide.dialect import (
 )
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
-from hpckit.model.cluster import SlurmVersion
+from hpckit.model.cluster import ClusterView, SlurmVersion
 from hpckit.model.finding import Finding, Level
-from hpckit.ports import ClusterProbe, ClusterView
+
+if TYPE_CHECKING:
+    from hpckit.model.fabric import ClusterTopology
 
 _SHOWS_ALL_NODES = SlurmVersion(23, 2)
 """Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
+
+
+class ClusterProbe(Protocol):
+    """Tells what a cluster is."""
+
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
+        """The cluster of this name, None for the one that is here; `fresh` is of this moment.
+
+        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
+        ToolFailed, ToolMissing, ParseError.
+        """
+        ...
+
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """Its network as Slurm has it; nothing where Slurm has none. Raises as `look` does."""
+        ...
 
 
 def check_live(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.ports import Clock, JobLogs, LogName
+from hpckit.model.job_folder import LogName
+
+if TYPE_CHECKING:
+    from hpckit.adapters.clock import Clock
+    from hpckit.adapters.job_logs import FileJobLogs
 
 _READ_INTERVAL_S = 1.0
 _PATIENCE_S = 30.0
 
 
 def read_log(
-    logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool = False
+    logs: FileJobLogs, log: LogName, job_id: str, *, has_ended: bool = False
 ) -> Iterator[bytes]:
     """The log so far, byte for byte. Raises HpckitError when there is none."""
     if logs.size_bytes(log) is None:
@@ -22,7 +27,7 @@ def read_log(
 
 
 def follow_log(
-    logs: JobLogs,
+    logs: FileJobLogs,
     log: LogName,
     clock: Clock,
     *,
@@ -61,7 +66,7 @@ def follow_log(
 class _Reading:
     """How far a log was read, and since when it could not be."""
 
-    def __init__(self, logs: JobLogs, log: LogName, clock: Clock) -> None:
+    def __init__(self, logs: FileJobLogs, log: LogName, clock: Clock) -> None:
         self._logs = logs
         self._log = log
         self._clock = clock
@@ -86,14 +91,14 @@ class _Reading:
                 raise
 
 
-def _gone(logs: JobLogs, log: LogName) -> HpckitError:
+def _gone(logs: FileJobLogs, log: LogName) -> HpckitError:
     return HpckitError(
         f"the log is not there any more: {logs.path(log)}",
         hint="somebody removed or moved it, with what the job has printed since",
     )
 
 
-def _no_log(logs: JobLogs, log: LogName, job_id: str, *, has_ended: bool) -> HpckitError:
+def _no_log(logs: FileJobLogs, log: LogName, job_id: str, *, has_ended: bool) -> HpckitError:
     tasks = logs.tasks(log.folder)
     if log.task is None and tasks:
         return HpckitError(

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_fold import NodeFold
 from hpckit.measure.energy_sum import Part, from_slurm, reasons_of, sum_of_boards, sum_of_parts
 from hpckit.model.account import SPLIT_GPU, Energy, EnergySource, GpuAccount, NodeAccount
-from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason
+from hpckit.model.energy_reason import MODEL_KEYS, EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.model.energy_site import EnergySite
 from hpckit.model.series import SampleMeta
 

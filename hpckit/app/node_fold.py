@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
-from hpckit.account_ports import SampleStore
-from hpckit.app.accounts import NodeEvidence, SampleSpan
+from hpckit.app.accounts import NodeEvidence, SampleSpan, SampleStore
 from hpckit.app.rank_claims import claims_of, shift_ns
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.measure.attribution import Attribution, RankClaim, attribute, marks_of

@@ -11,10 +11,10 @@ from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec, LauncherKind, MeshAxis
 
 if TYPE_CHECKING:
+    from hpckit.app.live_checks import ClusterProbe
     from hpckit.app.prepare import PreparedJob
     from hpckit.model.fabric import ClusterTopology
     from hpckit.model.order_plan import OrderPlan
-    from hpckit.ports import ClusterProbe
 
 _MAPS_ORDERS: Final = SlurmVersion(24, 5)
 

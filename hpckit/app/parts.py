@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from hpckit.decide.arrays import array_parts, is_throttled
 from hpckit.errors import AdapterError, HpckitError, PlanError
 from hpckit.model.array import ArrayPart
-from hpckit.model.slurm import JobEntry, JobId, JobPart, is_confirmed
+from hpckit.model.slurm import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobPart,
+    JobStatus,
+    StartedJob,
+    SubmitRequest,
+    is_confirmed,
+)
 from hpckit.model.slurm_options import SlurmOptions
 from hpckit.model.stage import StagePlace
-from hpckit.ports import StartedJob, Submitter
+
+
+class Submitter(Protocol):
+    """Starts prepared jobs and knows how they are."""
+
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Start the job, or the part of it that the request names.
+
+        Raises SubmissionUnconfirmed when it may have been started all the same, and any other
+        HpckitError when it was not.
+        """
+        ...
+
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """What would become of the job with this script, a line each; nothing is queued.
+
+        Raises HpckitError for a job that would not be taken.
+        """
+        ...
+
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Submission → status for each job, in as few questions as can be.
+
+        The status holds the job's confirmed id. Never raises for what cannot be told of a job:
+        that is UNKNOWN, with the reason.
+        """
+        ...
+
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """What the accounts hold of a job, or of one task of an array, that has ended.
+
+        None where they hold nothing of it or cannot be asked now: it is only an addition.
+        """
+        ...
+
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
+        """End the job or one task of an array, or only send it a signal; gives how it was before.
+
+        Raises HpckitError if it has ended already.
+        """
+        ...
 
 
 def planned_parts(

@@ -32,9 +32,9 @@ from hpckit.render.script import render_script
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
 
+    from hpckit.adapters.resources import FileResources
     from hpckit.model.advised import AdvisedJob
     from hpckit.model.hardware import NodeTopology
-    from hpckit.ports import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class PreparedJob:
 
 
 def prepare(
-    source: JobSource, resources: Resources, cache: BytecodeCache | None = None
+    source: JobSource, resources: FileResources, cache: BytecodeCache | None = None
 ) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hpckit.account_ports import SampleStore
-from hpckit.app.accounts import NodeEvidence, SampleSpan
+from hpckit.app.accounts import NodeEvidence, SampleSpan, SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.measure.attribution import RankClaim
 from hpckit.measure.last_use import LastUse, Use

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hpckit.account_ports import FoundAccounts, SampleStore, SlurmEnergy
-from hpckit.app.accounts import Gathered, NodeEvidence
+from hpckit.app.accounts import Gathered, NodeEvidence, SampleStore
 from hpckit.app.assemble import conservation, gpu_accounts, incarnations, rank_accounts
 from hpckit.app.gpu_names import twice_named
 from hpckit.app.gpus_refused import gpus_refused, refusal_words
@@ -43,8 +43,12 @@ from hpckit.model.account import (
     ReportedJob,
 )
 from hpckit.model.cost import Cost
+from hpckit.model.energy_reason import SlurmEnergy
 from hpckit.model.energy_site import EnergySite
 from hpckit.units import format_duration, format_indices
+
+if TYPE_CHECKING:
+    from hpckit.adapters.account_store import FoundAccounts
 
 _MOST_NAMED = 4
 _MOST_RANKS = 1_000_000

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpckit.account_ports import FoundAccounts
 from hpckit.app.job_documents import JobDocuments
 from hpckit.app.report import JobFacts
 from hpckit.errors import ConfigError, HpckitError
@@ -30,11 +29,11 @@ from hpckit.parse.account_json import writable
 from hpckit.units import format_indices, parse_slurm_limit_s
 
 if TYPE_CHECKING:
+    from hpckit.adapters.account_store import FoundAccounts
+    from hpckit.adapters.job_folder import FileJobFolders
     from hpckit.model.account import JobReport
     from hpckit.model.slurm import JobEntry, JobStatus
-    from hpckit.ports import JobFolders
 
-_MOST_NODES = 100_000
 _MOST_GPUS = 1024
 _MOST_S = 2**63 / 1e9
 _MOST_CODE = 2**31 - 1
@@ -42,7 +41,7 @@ _MOST_WORD = 64
 
 
 def facts_of_job(
-    entry: JobEntry, status: JobStatus, task: int | None, folders: JobFolders
+    entry: JobEntry, status: JobStatus, task: int | None, folders: FileJobFolders
 ) -> JobFacts:
     """What Slurm and the folder say of a submitted job."""
     state = status.state
@@ -68,7 +67,7 @@ def facts_of_job(
     )
 
 
-def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
+def facts_of_folder(folder: Path, folders: FileJobFolders) -> JobFacts:
     """What a folder says by itself: it may be a copy, years later, or no job's at all."""
     documents = JobDocuments(folder, folders)
     intent = documents.read(INTENT_FILE)
@@ -93,7 +92,7 @@ def facts_of_folder(folder: Path, folders: JobFolders) -> JobFacts:
     )
 
 
-def folder_of_job(folder: Path, folders: JobFolders) -> Path:
+def folder_of_job(folder: Path, folders: FileJobFolders) -> Path:
     """The job folder whose `account/` this one is, else this one."""
     job = folder.absolute().parent
     is_account = folder.absolute().name == ACCOUNT_FOLDER
@@ -102,7 +101,7 @@ def folder_of_job(folder: Path, folders: JobFolders) -> Path:
     return job
 
 
-def energy_site(folder: Path, folders: JobFolders) -> tuple[EnergySite, tuple[str, ...]]:
+def energy_site(folder: Path, folders: FileJobFolders) -> tuple[EnergySite, tuple[str, ...]]:
     """The energy factors of the site that the job was submitted to, none where it does not say.
 
     With a sentence where its file is damaged, or of another version.
@@ -143,7 +142,7 @@ def not_in_an_archive(report: JobReport, *, has_site: bool) -> tuple[str, ...]:
 
 
 def no_accounts(
-    facts: JobFacts, found: FoundAccounts, folders: JobFolders, folder: Path
+    facts: JobFacts, found: FoundAccounts, folders: FileJobFolders, folder: Path
 ) -> HpckitError:
     """Why there is nothing to report on in `folder`, and what to do."""
     what = f"job {facts.job_id}" if facts.job_id else f"the folder {folder}"
@@ -168,7 +167,7 @@ def no_accounts(
     return HpckitError(f"{what} has no accounts: {why}", hint=_hint(facts, folders))
 
 
-def _switched_off(facts: JobFacts, folders: JobFolders) -> str | None:
+def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
     """Which key of the job says that nothing is to be measured, whoever set it."""
     documents = JobDocuments(Path(facts.folder or "."), folders)
     effective = documents.read(EFFECTIVE_FILE) if facts.folder else None
@@ -179,7 +178,7 @@ def _switched_off(facts: JobFacts, folders: JobFolders) -> str | None:
     return f"account.{off[0]}" if off else None
 
 
-def _why(facts: JobFacts, folders: JobFolders) -> str:
+def _why(facts: JobFacts, folders: FileJobFolders) -> str:
     if facts.state == "NOT_SUBMITTED":
         return "it never became a job"
     if _is_waiting(facts):
@@ -203,7 +202,7 @@ def _is_waiting(facts: JobFacts) -> bool:
     return facts.state in set(JobState) and JobState(facts.state).is_waiting
 
 
-def _hint(facts: JobFacts, folders: JobFolders) -> str | None:
+def _hint(facts: JobFacts, folders: FileJobFolders) -> str | None:
     if facts.job_id is None:
         return "a job folder, its account/, or what `hpckit sample --out` wrote is expected"
     if (
@@ -266,7 +265,7 @@ def _time_limit_s(resources: Mapping[str, Any] | None) -> float | None:
 
 def _nodes(nodelist: str | None) -> tuple[str, ...]:
     with contextlib.suppress(ValueError):
-        return expand_hosts(nodelist, _MOST_NODES) if nodelist else ()
+        return expand_hosts(nodelist) if nodelist else ()
     return ()
 
 

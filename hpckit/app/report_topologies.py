@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hpckit.account_ports import FoundAccounts, SampleStore
+from hpckit.app.accounts import SampleStore
 from hpckit.errors import ParseError, StorageFailed
 from hpckit.model.account_files import node_of_topology
 from hpckit.model.hardware import NodeTopology
 from hpckit.parse.snapshot import read_snapshot
+
+if TYPE_CHECKING:
+    from hpckit.adapters.account_store import FoundAccounts
 
 _MOST_TOLD: Final = 4
 

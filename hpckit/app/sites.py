@@ -15,8 +15,9 @@ from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
 
 if TYPE_CHECKING:
+    from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.adapters.resources import FileResources
     from hpckit.model.slurm import JobEntry
-    from hpckit.ports import JobFolders, Resources
 
 PACKAGED_PREFIX = "hpckit/"
 """`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
@@ -52,7 +53,7 @@ class Templates:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def load_site(resources: Resources, name: str | None) -> SiteSpec:
+def load_site(resources: FileResources, name: str | None) -> SiteSpec:
     """The site called `name`; None is the generic one. Raises ConfigError with the nearest name."""
     if name is None or name == NO_SITE:
         return generic_site()
@@ -70,7 +71,7 @@ def load_site(resources: Resources, name: str | None) -> SiteSpec:
     return parse_site_file(resources.read(path), str(path), name)
 
 
-def list_sites(resources: Resources) -> tuple[FoundSite, ...]:
+def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
     """Every site that can be named, sorted by name, also those whose file is wrong."""
     found = []
     for name, paths in sorted(resources.site_files().items()):
@@ -85,7 +86,7 @@ def list_sites(resources: Resources) -> tuple[FoundSite, ...]:
     return tuple(found)
 
 
-def load_templates(resources: Resources) -> Templates:
+def load_templates(resources: FileResources) -> Templates:
     """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
     texts: dict[str, str] = {}
     own: set[str] = set()
@@ -99,7 +100,7 @@ def load_templates(resources: Resources) -> Templates:
     return Templates(texts=texts, own=frozenset(own))
 
 
-def recorded_site(entry: JobEntry, folders: JobFolders) -> SiteSpec:
+def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:
     """The site that a job was submitted to, as its folder remembers it.
 
     A job with a number is Slurm's, and goes on without its folder: then the site is the generic

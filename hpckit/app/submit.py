@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 from hpckit.app.draft import Caller, Draft, record_start, request_of, write_folder
-from hpckit.app.live_checks import check_live
+from hpckit.app.live_checks import ClusterProbe, check_live
 from hpckit.app.order import order_plan
 from hpckit.app.parts import (
+    Submitter,
     TakenBack,
     dependency,
     planned_parts,
@@ -40,11 +42,16 @@ from hpckit.model.slurm import (
     JobId,
     JobPart,
     JobState,
+    StartedJob,
     is_confirmed,
 )
 from hpckit.model.stage import StagePlace
 from hpckit.model.xdg import xdg_folder
-from hpckit.ports import Clock, ClusterProbe, JobFolders, JobIndex, StartedJob, Submitter
+
+if TYPE_CHECKING:
+    from hpckit.adapters.clock import Clock
+    from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.app.track import JobIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,7 @@ class SubmitTools:
     """
 
     submitter: Submitter
-    folders: JobFolders
+    folders: FileJobFolders
     index: JobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
@@ -259,7 +266,7 @@ def _is_path(text: str) -> bool:
     return bool(text) and text.isprintable()
 
 
-def _workdir(job: PreparedJob, caller: Caller, folders: JobFolders) -> Path:
+def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:
     """Where the job runs: `chdir` beside the job file, else where submit was called."""
     chdir = job.effective.spec.chdir
     if chdir is None:

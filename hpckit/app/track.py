@@ -8,19 +8,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from hpckit.app.ambiguous import ambiguous
 from hpckit.app.draft import submitted_document
 from hpckit.app.ended import folder_end, recalled_end, record_end
-from hpckit.app.parts import recorded_parts
+from hpckit.app.parts import Submitter, recorded_parts
 from hpckit.app.prepare import as_json
 from hpckit.decide.polling import pause_s
 from hpckit.errors import HpckitError, NoSuchJob, StorageFailed
 from hpckit.model.account_files import SAMPLER_STEP
 from hpckit.model.job_folder import INTENT_FILE, SUBMITTED_FILE
 from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus, is_job_id
-from hpckit.ports import Clock, JobFolders, JobIndex, Submitter
 from hpckit.units import MAX_EPOCH_S
+
+if TYPE_CHECKING:
+    from hpckit.adapters.clock import Clock
+    from hpckit.adapters.job_folder import FileJobFolders
 
 _ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
 _OFFSETS = 10**9  # an index of a task has nine digits at most
@@ -29,6 +33,45 @@ LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
 UNKNOWN_LIMIT_S = 3600.0
 """How long waiting goes on while the scheduler cannot be asked."""
+
+
+class JobIndex(Protocol):
+    """Which job folders exist; only points to them and can be rebuilt from them."""
+
+    def add(self, entry: JobEntry) -> None:
+        """Record a job. Raises StorageFailed, also for a submission that is there already."""
+        ...
+
+    def update(self, entries: Sequence[JobEntry]) -> None:
+        """Put these entries in place of those of the same submissions, all or none of them."""
+        ...
+
+    def remove(self, submission: str) -> None:
+        """Forget a job whose submission was undone."""
+        ...
+
+    def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
+        """The jobs whose id begins so, newest first; an exact id gives those of that id.
+
+        Each part of a split job array has an id, and an exact one finds the whole job.
+        """
+        ...
+
+    def of_chain(self, chain: str) -> Sequence[JobEntry]:
+        """The jobs of a chain, in the order of its stages."""
+        ...
+
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
+        """Put in these entries, and forget the submissions `gone`, at once."""
+        ...
+
+    def latest(self, limit: int | None) -> Sequence[JobEntry]:
+        """The newest jobs, newest first; None is all."""
+        ...
+
+    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
+        """What can be read of every job, newest first, and how it is damaged if that is not all."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +83,7 @@ class TrackTools:
 
     submitter_of: Callable[[JobEntry], Submitter]
     index: JobIndex
-    folders: JobFolders
+    folders: FileJobFolders
     clock: Clock
 
 
@@ -302,7 +345,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
     return len(entries), tuple(wrong)
 
 
-def _with_end(entry: JobEntry, line: JobEntry | None, folders: JobFolders) -> JobEntry:
+def _with_end(entry: JobEntry, line: JobEntry | None, folders: FileJobFolders) -> JobEntry:
     if line is not None and line.is_confirmed:
         entry = replace(
             entry,
@@ -324,7 +367,7 @@ def _has_ended(entry: JobEntry) -> bool:
 
 
 def _gone(
-    folders: JobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
+    folders: FileJobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
 ) -> Sequence[str]:
     """Lines without a folder, and those of an old index whose key was not yet the submission's.
 
@@ -342,7 +385,7 @@ def _gone(
     ]
 
 
-def _entry_of(folders: JobFolders, folder: Path) -> JobEntry:
+def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     """The line of the index for a job folder; `submitted.json` holds the scheduler's id."""
     intent = folders.read_json(folder, INTENT_FILE)
     try:

@@ -26,8 +26,8 @@ from hpckit.model.site import SiteSpec
 from hpckit.parse.job_file import effective_job, option_layer
 
 if TYPE_CHECKING:
+    from hpckit.adapters.resources import FileResources
     from hpckit.model.fabric import ClusterTopology
-    from hpckit.ports import Resources
     from hpckit.tune_ports import NcclLibraries
 
 _RAILS_UNSAID = CommNote(
@@ -86,7 +86,7 @@ class Tuned:
 
 def tune(
     source: JobSource,
-    resources: Resources,
+    resources: FileResources,
     fabric: ClusterTopology | None = None,
     look: Callable[[JobSpec], Looked] | None = None,
 ) -> Tuned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from hpckit.app.chain import Chain, PreparedStage
     from hpckit.app.prepare import JobSource
     from hpckit.app.submit import Submission
+    from hpckit.cli.cmd_submit import SubmitOptions
     from hpckit.decide.chain import StageLine, StageStatus
     from hpckit.model.slurm import JobStatus
 
 CHAIN_SCHEMA = "hpckit.chain/1"
 
 
-def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
+def submit_stages(source: JobSource, options: SubmitOptions) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
     from hpckit import wiring
     from hpckit.app.chain import places_of, prepare_chain
@@ -28,23 +29,23 @@ def submit_stages(source: JobSource, params: dict[str, Any]) -> int:
 
     if source.command:
         raise click.UsageError("the stages of a chain have commands of their own: none after --")
-    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
     stages = prepare_chain(source, resources, wiring.template_cache())
-    if params["dry_run"]:
-        _dry_run(stages, as_json=params["as_json"])
+    if options.dry_run:
+        _dry_run(stages, as_json=options.as_json)
         return 0
-    if params["test_only"]:
+    if options.test_only:
         jobs = [stage.job for stage in stages]
         placed = list(zip(jobs, places_of(stages, wiring.caller()), strict=True))
-        try_jobs(placed, checks=params["checks"], as_json=params["as_json"])
+        try_jobs(placed, checks=options.checks, as_json=options.as_json)
         return 0
-    submissions = _submit(stages, checks=params["checks"])
-    if params["quiet"] and not params["as_json"]:
+    submissions = _submit(stages, checks=options.checks)
+    if options.quiet and not options.as_json:
         for submission in submissions:
             output.result(submission.job_id)
-    elif not params["as_json"]:
+    elif not options.as_json:
         _say_submitted(stages, submissions)
-    return _finish(stages, submissions, params)
+    return _finish(stages, submissions, options)
 
 
 def _submit(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
@@ -63,13 +64,13 @@ def _submit(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submis
 
 
 def _finish(
-    stages: Sequence[PreparedStage], submissions: Sequence[Submission], params: dict[str, Any]
+    stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: SubmitOptions
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
     from hpckit.cli.waiting import say_open
 
-    ended = _wait(submissions) if params["wait"] else []
-    if params["as_json"]:
+    ended = _wait(submissions) if options.wait else []
+    if options.as_json:
         statuses: Sequence[JobStatus | None] = [status for _, status in ended]
         statuses = statuses or [None] * len(stages)
         documents = [
@@ -77,8 +78,8 @@ def _finish(
             for stage, submission, status in zip(stages, submissions, statuses, strict=True)
         ]
         output.document({"schema": CHAIN_SCHEMA, "stages": documents})
-    elif ended and not params["quiet"]:
-        rows = [(str(one.stage), output.outcome(status)) for one, status in ended]
+    elif ended and not options.quiet:
+        rows = [(str(entry.stage), output.outcome(status)) for entry, status in ended]
         output.labelled([*rows, *_stopped(ended)])
     return say_open(ended, None)
 
@@ -108,8 +109,8 @@ def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
 def _dry_run(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
     if as_json:
         documents = [
-            {**submission_document(one.job, None, None), "script": one.job.script.text}
-            for one in stages
+            {**submission_document(stage.job, None, None), "script": stage.job.script.text}
+            for stage in stages
         ]
         output.document({"schema": CHAIN_SCHEMA, "stages": documents})
         return
@@ -134,9 +135,9 @@ def _say_submitted(stages: Sequence[PreparedStage], submissions: Sequence[Submis
     if last.environment.held_back:
         names = " ".join(last.environment.held_back)
         rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
-    notes = dict.fromkeys(note for one in submissions for note in one.notes)
+    notes = dict.fromkeys(note for submission in submissions for note in submission.notes)
     rows += [("note", output.note(note)) for note in notes]
-    words = dict.fromkeys(word for one in submissions for word in one.words)
+    words = dict.fromkeys(word for submission in submissions for word in submission.words)
     if words:
         rows.append(("slurm", "\n".join(words)))
     ids = " ".join(submission.job_id for submission in submissions)

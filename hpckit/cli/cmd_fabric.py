@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,23 +40,22 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 def show(file: str | None, topology: str | None, format_: str | None, *, as_json: bool) -> None:
     """Show switches as a tree, with what leads where, rails and blocks."""
-    if as_json and format_ not in (None, "json"):
-        raise click.UsageError(f"--json and --format {format_} exclude each other")
-    found = fabric_of({"fabric": file, "topology": topology})
-    if as_json or format_ == "json":
-        output.document(document(found))
+    format_ = output.format_of(format_, as_json=as_json, default="tree")
+    fabric = fabric_of(file, topology)
+    if format_ == "json":
+        output.document(document(fabric))
     elif format_ == "svg":
         from hpckit.decide.locality import locality_of
         from hpckit.draw.fabric import fabric_svg
 
-        click.echo(fabric_svg(locality_of(found), title=str(found.source)), nl=False)
+        click.echo(fabric_svg(locality_of(fabric), title=str(fabric.source)), nl=False)
     else:
         from hpckit.cli.inspect_screen import say, screen_width
         from hpckit.decide.locality import locality_of
         from hpckit.report.fabric_text import fabric_lines
 
         lines = fabric_lines(
-            found, locality_of(found), width=screen_width(), file=None if file == "-" else file
+            fabric, locality_of(fabric), width=screen_width(), file=None if file == "-" else file
         )
         say(lines)
 
@@ -83,12 +82,12 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
     from hpckit.decide.slurm_tree import left_out
 
     if format_ == "topology.yaml" and topology is None:
-        found = topologies_of({"fabric": file, "topology": None})
+        fabrics = topologies_of(file)
     else:
-        found = (fabric_of({"fabric": file, "topology": topology}),)
-    for phrase in (phrase for one in found for phrase in left_out(one)):
+        fabrics = (fabric_of(file, topology),)
+    for phrase in (phrase for fabric in fabrics for phrase in left_out(fabric)):
         output.talk(f"left out: {phrase}")
-    click.echo(export_text(found, format_), nl=False)
+    click.echo(export_text(fabrics, format_), nl=False)
 
 
 @command.command("check")
@@ -103,39 +102,47 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
 @click.option("--ask-slurm", is_flag=True, help="Compare with the nodes that Slurm knows.")
 @click.option(
     "--fail-on",
-    type=click.Choice([str(one.value) for one in Severity]),
+    type=click.Choice([str(severity.value) for severity in Severity]),
     help="Exit 1 for a finding of this severity or above it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context  # fmt: skip
-def check(ctx: click.Context, /, **params: Any) -> None:
+def check(
+    ctx: click.Context,
+    file: str | None,
+    topology: str | None,
+    nodelist: str | None,
+    fail_on: str | None,
+    *,
+    ask_slurm: bool,
+    as_json: bool,
+) -> None:
     """Look for missing cables, uneven uplinks, slow links, swapped rails, nodes nobody knows."""
     import shlex
 
     from hpckit.cli.inspect_screen import fail_code, say, screen_width
     from hpckit.decide.fabric_findings import fabric_findings
 
-    if params["ask_slurm"] and params["nodelist"] is not None:
+    if ask_slurm and nodelist is not None:
         raise click.UsageError("--nodes and --ask-slurm exclude each other")
-    found = fabric_of({"fabric": params["file"], "topology": params["topology"]})
-    findings = fabric_findings(found, _slurm_nodes(params))
-    if params["as_json"]:
-        output.document(check_document(found, findings))
+    fabric = fabric_of(file, topology)
+    findings = fabric_findings(fabric, _slurm_nodes(nodelist, ask_slurm=ask_slurm))
+    if as_json:
+        output.document(check_document(fabric, findings))
     else:
         from hpckit.report.fabric_check_text import fabric_check_lines
 
-        file = params["file"]
         command_words = "hpckit fabric check" + (f" {shlex.quote(file)}" if file else "")
-        say(fabric_check_lines(found, findings, width=screen_width(), command=command_words))
-    ctx.exit(fail_code(findings, params["fail_on"]))
+        say(fabric_check_lines(fabric, findings, width=screen_width(), command=command_words))
+    ctx.exit(fail_code(findings, fail_on))
 
 
-def _slurm_nodes(params: dict[str, Any]) -> tuple[str, ...] | None:
-    if params["nodelist"] is not None:
+def _slurm_nodes(nodelist: str | None, *, ask_slurm: bool) -> tuple[str, ...] | None:
+    if nodelist is not None:
         from hpckit.cli.fabric_options import nodes_of
 
-        return nodes_of(params["nodelist"], "--nodes")
-    if not params["ask_slurm"]:
+        return nodes_of(nodelist, "--nodes")
+    if not ask_slurm:
         return None
     from hpckit import wiring
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,13 +32,33 @@ _MANY_NODES = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What `hpckit inspect` is asked; `format_` is chosen already."""
+
+    file: str | None
+    format_: str
+    vocabulary: str | None
+    machine: int | None
+    sysroot: str | None
+    expected_gpus: int | None
+    fail_on: str | None
+    nodelist: str | None
+    job_id: str | None
+    timeout_s: float | None
+    partition: str | None
+    account: str | None
+    qos: str | None
+    reservation: str | None
+    gpus_per_node: int | None
+    shared_dir: str | None
+    site: str | None
+
+
 @click.command("inspect")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="What to print; tree unless said.",
+    "--format", "format_", type=click.Choice(FORMATS), help="What to print; tree unless said."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 @click.option(
@@ -66,7 +87,7 @@ _MANY_NODES = (
 )
 @click.option(
     "--fail-on",
-    type=click.Choice([str(one.value) for one in Severity]),
+    type=click.Choice([str(severity.value) for severity in Severity]),
     help="Exit 1 for a finding of this severity or above it.",
 )
 @click.option(
@@ -106,7 +127,7 @@ _MANY_NODES = (
     help="With --nodes or --job: the site whose job_root that folder is.",
 )
 @click.pass_context  # fmt: skip
-def command(ctx: click.Context, /, **params: Any) -> None:
+def command(ctx: click.Context, /, *, format_: str | None, as_json: bool, **params: Any) -> None:
     """Show what a node looks like: GPUs, NVLink, PCIe, NUMA, NICs, and what is odd about it.
 
     Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
@@ -114,85 +135,87 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a tarball of
     hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
-    if params["as_json"] and params["format_"] not in (None, "json"):
-        raise click.UsageError(f"--json and --format {params['format_']} exclude each other")
-    params["format_"] = "json" if params["as_json"] else params["format_"] or "tree"
-    _check_together(params)
-    if params["nodelist"] is not None or params["job_id"] is not None:
+    format_ = output.format_of(format_, as_json=as_json, default="tree")
+    options = InspectOptions(format_=format_, **params)
+    _check_together(options)
+    if options.nodelist is not None or options.job_id is not None:
         from hpckit.cli.inspect_nodes import inspect_many
 
-        ctx.exit(inspect_many(params))
-    ctx.exit(_inspect_one(params))
+        ctx.exit(inspect_many(options))
+    ctx.exit(_inspect_node(options))
 
 
-def _check_together(params: dict[str, Any]) -> None:
-    many = [name for name in ("nodelist", "job_id") if params[name] is not None]
-    if any(not params[name].strip() for name in many):
+def _check_together(options: InspectOptions) -> None:
+    many = [name for name in (options.nodelist, options.job_id) if name is not None]
+    if not all(name.strip() for name in many):
         # As from a variable that is not set: this node is not what was asked for.
         raise click.UsageError("--nodes and --job name something")
-    if len(many) + bool(params["file"]) > 1:
+    if len(many) + bool(options.file) > 1:
         raise click.UsageError("FILE, --nodes and --job exclude each other")
-    stray = [name for name in (_ONE_NODE if many else _MANY_NODES) if params[name] is not None]
+    unfit = _ONE_NODE if many else _MANY_NODES
+    stray = [name for name in unfit if getattr(options, name) is not None]
     if stray:
         option = "--" + stray[0].removesuffix("_s").replace("_", "-")
         which = "for one node" if many else "for --nodes and --job"
         raise click.UsageError(f"{option} is {which} alone")
-    if many and params["format_"] not in ("tree", "json"):
-        raise click.UsageError(f"--format {params['format_']} is for one node alone")
-    if params["vocabulary"] is not None and params["format_"] != "matrix":
+    if many and options.format_ not in ("tree", "json"):
+        raise click.UsageError(f"--format {options.format_} is for one node alone")
+    if options.vocabulary is not None and options.format_ != "matrix":
         raise click.UsageError("--vocabulary is for --format matrix alone")
-    _check_one(params)
+    _check_node(options)
 
 
-def _check_one(params: dict[str, Any]) -> None:
+def _check_node(options: InspectOptions) -> None:
     from pathlib import Path
 
-    sysroot = params["sysroot"]
-    if sysroot is not None and params["file"]:
+    sysroot = options.sysroot
+    if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
     if sysroot is not None and not Path(sysroot, "sys").is_dir():
         raise click.UsageError(f"--sysroot {sysroot}: no sys/ is in it, as there is in /")
-    if params["machine"] is not None and not params["file"]:
+    if options.machine is not None and not options.file:
         raise click.UsageError("--machine is for a FILE alone")
 
 
-def _inspect_one(params: dict[str, Any]) -> int:
+def _inspect_node(options: InspectOptions) -> int:
     from hpckit.decide.findings import node_findings
 
-    topology = _topology(params)
-    findings = node_findings(topology, expected_gpus=params["expected_gpus"])
-    _print(topology, findings, params)
-    return fail_code(findings, params["fail_on"])
+    topology = _topology(options)
+    findings = node_findings(topology, expected_gpus=options.expected_gpus)
+    _print(topology, findings, options)
+    return fail_code(findings, options.fail_on)
 
 
-def _topology(params: dict[str, Any]) -> NodeTopology:
+def _topology(options: InspectOptions) -> NodeTopology:
     from hpckit import wiring
     from hpckit.app.captured import inspect_capture
     from hpckit.app.inspect import inspect_here
 
-    if not params["file"]:
-        files, driver, stands_in = wiring.node_probes(params["sysroot"])
+    if not options.file:
+        files, driver, stands_in = wiring.node_probes(options.sysroot)
         return inspect_here(files, driver, stands_in=stands_in)
-    machines = inspect_capture(*wiring.read_capture(params["file"]))
-    which = params["machine"] or 1
+    machines = inspect_capture(*wiring.read_capture(options.file))
+    which = options.machine or 1
     if which > len(machines):
-        raise click.UsageError(f"--machine {which}: {params['file']} holds {len(machines)}")
-    if len(machines) > 1 and params["machine"] is None:
+        raise click.UsageError(f"--machine {which}: {options.file} holds {len(machines)}")
+    if len(machines) > 1 and options.machine is None:
         output.talk(
-            f"note  {params['file']} holds {len(machines)} machines; this is the first,"
+            f"note  {options.file} holds {len(machines)} machines; this is the first,"
             " --machine 2 is the next"
         )
     return machines[which - 1]
 
 
-def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict[str, Any]) -> None:
-    format_ = params["format_"]
+def _print(
+    topology: NodeTopology, findings: Sequence[NodeFinding], options: InspectOptions
+) -> None:
+    format_ = options.format_
     if format_ == "json":
         output.document(document(topology, findings))
     elif format_ == "matrix":
         from hpckit.report.matrix import matrix_text
 
-        click.echo(matrix_text(topology, nccl=params["vocabulary"] == "nccl"), nl=False)
+        click.echo(matrix_text(topology, nccl=options.vocabulary == "nccl"), nl=False)
     elif format_ == "svg":
         from hpckit.draw.node import node_svg
 
@@ -202,7 +225,7 @@ def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict
     else:
         from hpckit.cli.inspect_screen import say_node
 
-        say_node(topology, findings, params["file"], params["machine"])
+        say_node(topology, findings, options.file, options.machine)
 
 
 def _print_nccl_xml(topology: NodeTopology) -> None:
@@ -211,13 +234,13 @@ def _print_nccl_xml(topology: NodeTopology) -> None:
     text = nccl_xml(topology)
     lacking = nccl_lacks(topology)
     if lacking:
-        told = ", ".join(lacking)
-        output.talk(f"note  the source does not tell all of the {told}: NCCL gets no more of them")
+        names = ", ".join(lacking)
+        output.talk(f"note  the source does not tell all of the {names}: NCCL gets no more of them")
     click.echo(text, nl=False)
 
 
 def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:
-    """The document of one node, as docs/reference/topology.md describes it."""
+    """Return the document of one node, as docs/reference/topology.md describes it."""
     import hpckit
     from hpckit.model.hardware import TOPOLOGY_SCHEMA
     from hpckit.model.tree import to_tree

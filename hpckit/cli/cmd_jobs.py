@@ -34,10 +34,7 @@ def command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> No
         rows = list_jobs(tools, None if everything else limit)
     if as_json:
         output.document(
-            {
-                "schema": "hpckit.jobs/1",
-                "jobs": [_row(entry, status) for entry, status in rows],
-            }
+            {"schema": "hpckit.jobs/1", "jobs": [_row(entry, status) for entry, status in rows]}
         )
         return
     if not rows:

@@ -16,9 +16,10 @@ from hpckit.errors import HpckitError, StorageFailed
 from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
+    from hpckit.adapters.job_logs import FileJobLogs
     from hpckit.app.track import TrackTools
+    from hpckit.model.job_folder import LogName
     from hpckit.model.slurm import JobEntry, JobStatus
-    from hpckit.ports import JobLogs, LogName
 
 
 @click.command("logs")
@@ -34,7 +35,7 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
     from hpckit import wiring
     from hpckit.app.logs import read_log
     from hpckit.app.track import find_task
-    from hpckit.ports import LogName
+    from hpckit.model.job_folder import LogName
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
@@ -49,7 +50,7 @@ def command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool
         _write(read_log(logs, log, entry.job_id, has_ended=entry.state.is_final))
 
 
-def _refuse_what_cannot_be(entry: JobEntry, logs: JobLogs, task: int | None) -> None:
+def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None) -> None:
     """Raise HpckitError for a job without a folder, and for the task of one that has no tasks."""
     from hpckit import wiring
 
@@ -64,9 +65,8 @@ def _refuse_what_cannot_be(entry: JobEntry, logs: JobLogs, task: int | None) -> 
         raise no_array(entry, task, f"hpckit logs {entry.job_id}")
 
 
-def _document(entry: JobEntry, logs: JobLogs, task: int | None) -> dict[str, object]:
-    from hpckit.model.job_folder import log_file
-    from hpckit.ports import LogName
+def _document(entry: JobEntry, logs: FileJobLogs, task: int | None) -> dict[str, object]:
+    from hpckit.model.job_folder import LogName, log_file
 
     folder = Path(entry.folder)
     has_log = task is not None or not _is_array(folder)
@@ -96,7 +96,7 @@ def _is_array(folder: Path) -> bool | None:
         return None
 
 
-def _follow(entry: JobEntry, logs: JobLogs, log: LogName, tools: TrackTools) -> None:
+def _follow(entry: JobEntry, logs: FileJobLogs, log: LogName, tools: TrackTools) -> None:
     from hpckit.app.logs import follow_log
     from hpckit.app.track import job_status
     from hpckit.cli.waiting import not_known

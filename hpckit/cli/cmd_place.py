@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,26 @@ if TYPE_CHECKING:
     from hpckit.model.placement import Placement
 
 FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """What `hpckit place` is asked; `format_` is chosen already."""
+
+    job: str | None
+    nodelist: str | None
+    gpus_per_node: int | None
+    mesh: str | None
+    volume: str | None
+    fabric: str | None
+    topology: str | None
+    slurm_version: str | None
+    site: str | None
+    node_gbits: float | None
+    oversubscription: float | None
+    format_: str
+    axis: str | None
+    node: str | None
 
 
 @click.command("place")
@@ -83,7 +104,7 @@ FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
     " Without a mesh that alone is shown.",
 )
 @click.pass_context  # fmt: skip
-def command(ctx: click.Context, /, **params: Any) -> None:
+def command(ctx: click.Context, /, *, format_: str | None, as_json: bool, **params: Any) -> None:
     """Say which node carries which ranks of JOB, and what that is worth beside other orders.
 
     Without JOB the options say it all. Nothing is submitted or changed. A job computes its order
@@ -94,97 +115,89 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.cli.place_node import binding_of, print_binding
 
     typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
-    if typed and params["job"] is None:
+    format_ = output.format_of(format_, as_json=as_json, default="table")
+    options = PlaceOptions(format_=format_, **params)
+    if typed and options.job is None:
         raise click.UsageError("--site is for a JOB")
-    format_ = _format(params)
-    if _is_node_alone(params, format_):
-        print_binding(params["node"], params["gpus_per_node"], format_)
+    _check_together(options)
+    if options.node is not None and _is_node_alone(options):
+        print_binding(options.node, options.gpus_per_node, format_)
         return
-    question = _question(params)
-    if format_ == "cpu-bind":
-        print_binding(params["node"], question.ranks_per_node, format_)
+    question = _question(options)
+    if options.node is not None and format_ == "cpu-bind":
+        print_binding(options.node, question.ranks_per_node, format_)
         return
-    topology = fabric_for(question.nodes, fabric_of(params))
-    binding = None
-    if params["node"] is not None:
-        binding = binding_of(params["node"], question.ranks_per_node)
+    topology = fabric_for(question.nodes, fabric_of(options.fabric, options.topology))
+    node = options.node
+    binding = None if node is None else binding_of(node, question.ranks_per_node)
     placement = place_on(question, topology)
     if format_ == "json":
         output.document(document(question, placement, binding))
     elif format_ == "table":
         _say(question, topology, placement, binding)
     else:
-        _print(format_, question, topology, placement, params)
+        _print(question, topology, placement, options)
 
 
-def _is_node_alone(params: dict[str, Any], format_: str) -> bool:
-    """Whether a node's binding is all that is asked for."""
-    if params["node"] is None or params["job"] is not None or params["mesh"] is not None:
+def _is_node_alone(options: PlaceOptions) -> bool:
+    """Return whether the binding of `--node` is all that is asked for."""
+    if options.job is not None or options.mesh is not None:
         return False
-    if format_ == "cpu-bind":
+    if options.format_ == "cpu-bind":
         return True
-    is_alone = params["nodelist"] is None and params["fabric"] is None
-    if is_alone and format_ not in ("table", "json"):
-        raise click.UsageError(f"--format {format_} needs --mesh")
+    is_alone = options.nodelist is None and options.fabric is None
+    if is_alone and options.format_ not in ("table", "json"):
+        raise click.UsageError(f"--format {options.format_} needs --mesh")
     return is_alone
 
 
-def _format(params: dict[str, Any]) -> str:
-    """What to print; refuses options that exclude each other."""
-    if params["as_json"] and params["format_"] not in (None, "json"):
-        raise click.UsageError(f"--json and --format {params['format_']} exclude each other")
-    format_ = "json" if params["as_json"] else params["format_"] or "table"
-    if [params["job"], params["fabric"], params["node"]].count("-") > 1:
+def _check_together(options: PlaceOptions) -> None:
+    """Refuse options that exclude each other."""
+    if [options.job, options.fabric, options.node].count("-") > 1:
         raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
-    if format_ == "cpu-bind" and params["node"] is None:
+    if options.format_ == "cpu-bind" and options.node is None:
         raise click.UsageError("--format cpu-bind needs --node FILE")
-    if params["axis"] and format_ != "svg":
+    if options.axis and options.format_ != "svg":
         raise click.UsageError("--axis is for --format svg alone")
-    return format_
 
 
-def _question(params: dict[str, Any]) -> PlaceQuestion:
+def _question(options: PlaceOptions) -> PlaceQuestion:
     from hpckit.app.place import PlaceQuestion, even_ranks
     from hpckit.parse.mesh import parse_mesh, parse_volumes
 
-    if params["job"] is not None:
+    if options.job is not None:
         from hpckit.cli.place_job import question_of_job
 
-        return question_of_job(params)
-    if params["mesh"] is None:
+        return question_of_job(options.job, options)
+    if options.mesh is None:
         raise click.UsageError("without a JOB, --mesh is needed")
-    gbits = params["node_gbits"]
-    nodes, sizes = nodes_of(params["nodelist"]), parse_mesh(params["mesh"])
+    gbits = options.node_gbits
+    nodes, sizes = nodes_of(options.nodelist), parse_mesh(options.mesh)
     return PlaceQuestion(
         nodes=nodes,
-        ranks_per_node=params["gpus_per_node"] or even_ranks(sizes, len(nodes)),
+        ranks_per_node=options.gpus_per_node or even_ranks(sizes, len(nodes)),
         sizes=sizes,
-        volumes={} if params["volume"] is None else parse_volumes(params["volume"]),
-        version=slurm_version(params),
+        volumes={} if options.volume is None else parse_volumes(options.volume),
+        version=slurm_version(options.slurm_version, options.fabric),
         node_bytes_per_s=None if gbits is None else gbits * 1e9 / 8,
-        oversubscription=params["oversubscription"],
-        is_even=params["gpus_per_node"] is None,
+        oversubscription=options.oversubscription,
+        is_even=options.gpus_per_node is None,
     )
 
 
 def _print(
-    format_: str,
-    question: PlaceQuestion,
-    topology: ClusterTopology,
-    placement: Placement,
-    params: dict[str, Any],
+    question: PlaceQuestion, topology: ClusterTopology, placement: Placement, options: PlaceOptions
 ) -> None:
-    if format_ == "order":
+    if options.format_ == "order":
         click.echo("\n".join(placement.orders.placed))
-    elif format_ == "hostfile":
+    elif options.format_ == "hostfile":
         from hpckit.report.placement_text import hostfile_text
 
         click.echo(hostfile_text(placement.orders.placed, question.ranks_per_node), nl=False)
     else:
         from hpckit.cli.place_svg import svg
 
-        file = params["fabric"]
-        axis = params["axis"]
+        axis, file = options.axis, options.fabric
         click.echo(svg(question, topology, placement, axis, file=file), nl=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_options import JobCommand, job_options, job_source
+from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
 
 
 @click.command("render", cls=JobCommand)
@@ -15,7 +15,7 @@ from hpckit.cli.job_options import JobCommand, job_options, job_source
 @click.option("--explain", is_flag=True, help="List every value and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
-def command(ctx: click.Context, /, **params: Any) -> None:
+def command(ctx: click.Context, /, *, explain: bool, as_json: bool, **params: Any) -> None:
     """Print the batch script of JOB (a job file, or - for stdin), for review.
 
     The text depends on the job, the site and the templates alone: the same bytes anywhere, and
@@ -25,12 +25,10 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.app.prepare import effective_document, prepare
     from hpckit.model.tree import to_tree
 
-    job = prepare(
-        job_source(ctx, params),
-        wiring.resources(params["site_dirs"], params["template_dirs"]),
-        wiring.template_cache(),
-    )
-    if params["as_json"]:
+    options = JobOptions.of(ctx, params)
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+    if as_json:
         output.document(
             {
                 "schema": "hpckit.script/1",
@@ -40,10 +38,10 @@ def command(ctx: click.Context, /, **params: Any) -> None:
                 "effective": effective_document(job.effective),
             }
         )
-    elif params["explain"]:
+    elif explain:
         output.table(
             ("KEY", "VALUE", "FROM"),
-            [output.origin_row(**to_tree(one)) for one in job.effective.origins],
+            [output.origin_row(**to_tree(origin)) for origin in job.effective.origins],
         )
     else:
         click.echo(job.script.text, nl=False)

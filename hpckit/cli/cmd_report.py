@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,23 @@ Examples:
   hpckit report --compare 4242 4243
   hpckit report --compare run1 run2
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What `hpckit report` is asked."""
+
+    job_id: str | None = None
+    from_: str | None = None
+    as_json: bool = False
+    as_csv: bool = False
+    as_openmetrics: bool = False
+    curves: bool = False
+    html: str | None = None
+    parquet: str | None = None
+    site: str | None = None
+    patch: bool = False
+    compare: tuple[str, str] | None = None
 
 
 @click.command("report", epilog=_EXAMPLES)
@@ -78,27 +96,28 @@ def command(**params: Any) -> None:
     --html or --parquet the file is written, and the screen is shown as well. The rows are
     explained in docs/howto/account-a-job.md and docs/reference/report.md of hpckit's sources.
     """
-    _check(params)
+    options = ReportOptions(**params)
+    _check(options)
     _keep_blas_alone()
     from hpckit.cli.report_made import made_report
 
-    if params["compare"]:
+    if options.compare:
         from hpckit.cli.report_compare import show_comparison
 
         with _progress() as progress:
-            show_comparison(params, params["compare"], progress)
+            show_comparison(options, options.compare, progress)
         return
     with _progress() as progress:
-        made = made_report(params, progress)
-        if params["parquet"]:
+        made = made_report(options, progress)
+        if options.parquet:
             from hpckit.cli.report_files import write_parquet
 
-            write_parquet(made, Path(params["parquet"]), progress)
-    if params["html"]:
+            write_parquet(made, Path(options.parquet), progress)
+    if options.html:
         from hpckit.cli.report_files import write_html
 
-        write_html(made, Path(params["html"]))
-    _print(made.report, params)
+        write_html(made, Path(options.html))
+    _print(made.report, options)
 
 
 def _keep_blas_alone() -> None:
@@ -111,24 +130,24 @@ def _keep_blas_alone() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _check(params: dict[str, Any]) -> None:
-    printed = [word for word in _PRINTED if params[f"as_{word}"]]
-    printed += ["patch"] if params["patch"] else []
+def _check(options: ReportOptions) -> None:
+    printed = [word for word in _PRINTED if getattr(options, f"as_{word}")]
+    printed += ["patch"] if options.patch else []
     if len(printed) > 1:
         raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
-    if params["compare"]:
-        _check_compared(params, printed)
-    _check_stray(params, printed)
-    if params["curves"] and not params["as_json"]:
+    if options.compare:
+        _check_compared(options, options.compare, printed)
+    _check_stray(options, printed)
+    if options.curves and not options.as_json:
         raise click.UsageError("--curves is for --json alone")
-    if params["from_"] and params["job_id"]:
+    if options.from_ and options.job_id:
         raise click.UsageError("JOB_ID and --from exclude each other")
-    _check_files(params)
+    _check_files(options)
 
 
-def _check_stray(params: dict[str, Any], printed: list[str]) -> None:
+def _check_stray(options: ReportOptions, printed: list[str]) -> None:
     """Refuse a file's name behind an option that prints: it is read as a JOB_ID."""
-    name = params["job_id"] or ""
+    name = options.job_id or ""
     if printed and Path(name).suffix[1:].isalpha() and ";" not in name:
         message = (
             f"--{printed[0]} takes no file, it prints: --{printed[0]} > {shlex.quote(name)} "
@@ -137,10 +156,11 @@ def _check_stray(params: dict[str, Any], printed: list[str]) -> None:
         raise click.UsageError(output.visible(message))
 
 
-def _check_files(params: dict[str, Any]) -> None:
+def _check_files(options: ReportOptions) -> None:
     import os
 
-    given = {word: params[word] for word in ("html", "parquet") if params[word] is not None}
+    files = {"html": options.html, "parquet": options.parquet}
+    given = {word: name for word, name in files.items() if name is not None}
     for word, name in given.items():
         if not name:
             raise click.UsageError(f"--{word} needs the name of a file")
@@ -148,65 +168,65 @@ def _check_files(params: dict[str, Any]) -> None:
         raise click.UsageError("--html and --parquet cannot be one file")
 
 
-def _check_compared(params: dict[str, Any], printed: list[str]) -> None:
+def _check_compared(options: ReportOptions, compared: tuple[str, str], printed: list[str]) -> None:
     """A comparison is printed on the screen or as JSON, and names its jobs itself."""
-    given = [f"--{word}" for word in ("html", "parquet") if params[word]]
+    given = [f"--{word}" for word in ("html", "parquet") if getattr(options, word)]
     given += [f"--{word}" for word in printed if word != "json"]
-    given += ["--from"] if params["from_"] else []
-    given += ["JOB_ID"] if params["job_id"] else []
+    given += ["--from"] if options.from_ else []
+    given += ["JOB_ID"] if options.job_id else []
     if given:
         raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
-    if not all(params["compare"]):
+    if not all(compared):
         raise click.UsageError("--compare needs two jobs: an id or a folder, got nothing for one")
 
 
-def _print(report: JobReport, params: dict[str, Any]) -> None:
-    if params["patch"]:
+def _print(report: JobReport, options: ReportOptions) -> None:
+    if options.patch:
         from hpckit.cli.report_compare import show_patch
 
         show_patch(report)
-    elif params["as_json"]:
+    elif options.as_json:
         import hpckit
         from hpckit.report.account_json import report_document
 
-        output.document(report_document(report, hpckit.__version__, curves=params["curves"]))
-    elif params["as_csv"]:
+        output.document(report_document(report, hpckit.__version__, curves=options.curves))
+    elif options.as_csv:
         from hpckit.report.account_csv import report_csv
 
         click.echo(report_csv(report), nl=False)
         if not report.gpus:
             output.talk("note  no GPU was measured in this job: there are no rows")
-    elif params["as_openmetrics"]:
+    elif options.as_openmetrics:
         from hpckit.report.account_openmetrics import report_openmetrics
 
         click.echo(report_openmetrics(report), nl=False)
     else:
-        _show(report, params)
+        _show(report, options)
 
 
-def _show(report: JobReport, params: dict[str, Any]) -> None:
+def _show(report: JobReport, options: ReportOptions) -> None:
     import shutil
     import time
 
     from hpckit.report.account_text import report_lines
 
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
-    commands = _next(report, params)
+    commands = _next(report, options)
     lines = report_lines(report, width=width, next_commands=commands, now_s=time.time())
     for line in lines:
         output.result(output.one_line(line))
 
 
-def _next(report: JobReport, params: dict[str, Any]) -> list[str]:
+def _next(report: JobReport, options: ReportOptions) -> list[str]:
     import shlex
 
-    given = params["from_"]
+    given = options.from_
     what = f"--from {shlex.quote(given)}" if given else report.job.job_id or ""
     if report.job.array_task is not None and not given:
         what = f"{what}_{report.job.array_task}"
     first = report.job.state in _FAILED and report.job.job_id and not given
     commands = [f"hpckit logs {what}"] if first else []
-    commands += [] if params["html"] else [f"hpckit report {what} --html report.html"]
+    commands += [] if options.html else [f"hpckit report {what} --html report.html"]
     if report.advice and report.job.job_id and not given:
         from hpckit import wiring
         from hpckit.app.advice import next_submission

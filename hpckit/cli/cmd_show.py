@@ -61,7 +61,6 @@ def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> 
         ]
     )
     output.table(
-        ("KEY", "VALUE", "FROM"),
-        [output.origin_row(**one) for one in effective["origins"]],
+        ("KEY", "VALUE", "FROM"), [output.origin_row(**one) for one in effective["origins"]]
     )
     output.labelled([("next", f"hpckit show {entry.job_id} --script")])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from hpckit.cli import output
-from hpckit.cli.job_options import JobCommand, job_options, job_source
+from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
 from hpckit.cli.submission import (
     advice_words,
     comm_words,
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
 
 _RANKS_SHOWN = 16
 _LOG_LINES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions(JobOptions):
+    """What `hpckit submit` is asked."""
+
+    dry_run: bool
+    test_only: bool
+    checks: bool
+    wait: bool
+    quiet: bool
+    as_json: bool
 
 
 @click.command("submit", cls=JobCommand)
@@ -58,33 +71,33 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.cli.chain import submit_stages
     from hpckit.cli.trial import try_jobs
 
-    if params["local"]:
-        params["site"] = _local_site(ctx)
-    source = job_source(ctx, params)
+    site = _local_site(ctx) if params["local"] else params["site"]
+    options = SubmitOptions.of(ctx, {**params, "site": site})
+    source = job_source(ctx, options)
     if stages_of(source):
-        ctx.exit(submit_stages(source, params))
-    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+        ctx.exit(submit_stages(source, options))
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(source, resources, wiring.template_cache())
-    if params["dry_run"]:
-        _dry_run(job, as_json=params["as_json"])
+    if options.dry_run:
+        _dry_run(job, as_json=options.as_json)
         return
-    if params["test_only"]:
-        try_jobs([(job, None)], checks=params["checks"], as_json=params["as_json"])
+    if options.test_only:
+        try_jobs([(job, None)], checks=options.checks, as_json=options.as_json)
         return
-    ctx.exit(_start(job, params))
+    ctx.exit(_start(job, options))
 
 
-def _start(job: PreparedJob, params: dict[str, Any]) -> int:
+def _start(job: PreparedJob, options: SubmitOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
     from hpckit.cli.waiting import say_open
 
-    submission = _submit(job, checks=params["checks"])
-    if not params["as_json"]:
-        _say_submitted(job, submission, quiet=params["quiet"])
-    status = _wait(submission) if params["wait"] else None
-    if params["as_json"]:
+    submission = _submit(job, checks=options.checks)
+    if not options.as_json:
+        _say_submitted(job, submission, quiet=options.quiet)
+    status = _wait(submission) if options.wait else None
+    if options.as_json:
         output.document(submission_document(job, submission, status))
-    elif status is not None and not params["quiet"]:
+    elif status is not None and not options.quiet:
         _say_ended(submission, status)
     return 0 if status is None else say_open([(submission.entry, status)], None)
 
@@ -187,7 +200,7 @@ def _first_task(job: PreparedJob) -> int | None:
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
     from hpckit import wiring
-    from hpckit.ports import LogName
+    from hpckit.model.job_folder import LogName
 
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpckit.cli import output
-from hpckit.cli.job_options import JobCommand, given_source, options_of_a_job, typed_words
+from hpckit.cli.job_options import (
+    JobCommand,
+    JobOptions,
+    given_source,
+    options_of_a_job,
+    typed_words,
+)
 from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
@@ -22,6 +29,20 @@ if TYPE_CHECKING:
     from hpckit.model.job import JobSpec
 
 _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions(JobOptions):
+    """What `hpckit tune` is asked."""
+
+    lint: str | None
+    compare: str | None
+    fail_on: str | None
+    explain: str | None
+    as_env: bool
+    as_json: bool
+    container: str | None
+    fabric: str | None
 
 
 @click.command("tune", cls=JobCommand)
@@ -40,7 +61,7 @@ _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute nod
 )
 @click.option(
     "--fail-on",
-    type=click.Choice([str(one.value) for one in Severity]),
+    type=click.Choice([str(severity.value) for severity in Severity]),
     help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
 )
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
@@ -73,37 +94,38 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.cli.tune_compare import compare_log
     from hpckit.cli.tune_lint import lint_file
 
-    _check_together(params)
-    source = given_source(ctx, params)
-    resources = wiring.resources(params["site_dirs"], params["template_dirs"])
+    options = TuneOptions.of(ctx, params)
+    _check_together(options)
+    source = given_source(options)
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
     is_job = source.file_text is not None or bool(source.command)
-    look = _look(source, params["container"]) if is_job or params["container"] else None
-    tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
-    if params["lint"] is not None:
-        ctx.exit(lint_file(params, tuned, source))
-    if params["compare"] is not None:
-        ctx.exit(compare_log(params, tuned, source.topology))
-    if params["explain"] is not None:
-        _explain(tuned, params["explain"], as_json=params["as_json"])
-    elif params["as_json"]:
+    look = _look(source, options.container) if is_job or options.container else None
+    tuned = tune(source, resources, fabric=_fabric(options.fabric), look=look)
+    if options.lint is not None:
+        ctx.exit(lint_file(options, options.lint, tuned, source))
+    if options.compare is not None:
+        ctx.exit(compare_log(options, options.compare, tuned, source.topology))
+    if options.explain is not None:
+        _explain(tuned, options.explain, as_json=options.as_json)
+    elif options.as_json:
         output.document(document(tuned))
-    elif params["as_env"]:
+    elif options.as_env:
         _print_env(tuned)
     else:
-        _say(tuned, source, params)
+        _say(tuned, source, options)
 
 
-def _check_together(params: dict[str, Any]) -> None:
+def _check_together(options: TuneOptions) -> None:
     """Refuse options that exclude each other."""
-    asked = [name for name in ("lint", "compare", "explain", "as_env") if params[name]]
+    asked = [name for name in ("lint", "compare", "explain", "as_env") if getattr(options, name)]
     if len(asked) > 1:
         names = [f"--{name.removeprefix('as_')}" for name in asked]
         raise click.UsageError(f"{' and '.join(names)} exclude each other")
-    if params["as_env"] and params["as_json"]:
+    if options.as_env and options.as_json:
         raise click.UsageError("--env and --json exclude each other")
-    if params["fail_on"] and not (params["lint"] or params["compare"]):
+    if options.fail_on and not (options.lint or options.compare):
         raise click.UsageError("--fail-on is for --lint and --compare")
-    files = [params[name] for name in ("job", "topology", "fabric", "lint", "compare")]
+    files = [options.job, options.topology, options.fabric, options.lint, options.compare]
     if files.count("-") > 1:
         raise click.UsageError("only one file can be standard input")
 
@@ -164,7 +186,7 @@ def _print_env(tuned: Tuned) -> None:
     output.say_notes(comm_findings(tuned.env))
 
 
-def _say(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> None:
+def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.comm_text import comm_lines
 
@@ -174,7 +196,7 @@ def _say(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> None:
     _say_predicted(tuned, screen_width())
     if tuned.looked is not None:
         _say_looked(tuned.looked, screen_width())
-    output.result(f" next  {_next(tuned, source, params)}")
+    output.result(f" next  {_next(tuned, source, options)}")
 
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
@@ -182,7 +204,7 @@ def _say_predicted(tuned: Tuned, width: int) -> None:
     from hpckit.cli.inspect_screen import say
     from hpckit.report.busbw_text import busbw_lines
 
-    best = [one for one in tuned.predicted if one.is_best]
+    best = [prediction for prediction in tuned.predicted if prediction.is_best]
     if not best:
         return
     nodes = counted(tuned.facts.nodes, "node")
@@ -213,20 +235,20 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
 
 
-def _next(tuned: Tuned, source: JobSource, params: dict[str, Any]) -> str:
+def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
     """What would tell where nothing is known; else the command that writes the same into a script.
 
     It has the job as it was typed, and the release that was found.
     """
     from hpckit.report.comm_text import is_known
 
-    if not is_known(tuned.facts) and params["site"] is None and params["topology"] is None:
+    if not is_known(tuned.facts) and options.site is None and options.topology is None:
         return _ASK
     words = ["hpckit", "render"]
-    if params["job"] is not None or not source.command:
-        words.append(params["job"] or "JOB")
-    words += typed_words(source, params)
-    if params["over_nccl"] is None and tuned.facts.version is not None:
+    if options.job is not None or not source.command:
+        words.append(options.job or "JOB")
+    words += typed_words(options)
+    if "tune.nccl" not in options.values and tuned.facts.version is not None:
         words += ["--nccl", str(tuned.facts.version)]
     return shlex.join([*words, *(["--", *source.command] if source.command else [])])
 
@@ -261,10 +283,10 @@ def _looked_tree(looked: Looked | None) -> dict[str, object]:
 
     if looked is None:
         return {"nccl": None, "already": None, "unseen": []}
-    found = None if looked.found is None else to_tree(looked.found)
-    for one in [] if found is None else [found["chosen"], *found["others"]]:
-        if one is not None and one["version"] is not None:
-            one["version"] = ".".join(str(one["version"][key]) for key in one["version"])
+    nccl = None if looked.found is None else to_tree(looked.found)
+    for library in [] if nccl is None else [nccl["chosen"], *nccl["others"]]:
+        if library is not None and library["version"] is not None:
+            library["version"] = ".".join(map(str, library["version"].values()))
     already = None if looked.already is None else to_tree(looked.already)
     failed = [] if looked.failed is None else [looked.failed]
-    return {"nccl": found, "already": already, "unseen": [*failed, *looked.unseen]}
+    return {"nccl": nccl, "already": already, "unseen": [*failed, *looked.unseen]}

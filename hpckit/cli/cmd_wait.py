@@ -12,8 +12,8 @@ from hpckit.cli.job_argument import many_jobs_argument, status_document
 from hpckit.errors import HpckitError
 
 if TYPE_CHECKING:
+    from hpckit.app.track import JobIndex
     from hpckit.model.slurm import JobEntry
-    from hpckit.ports import JobIndex
 
 
 @click.command("wait")
@@ -36,8 +36,8 @@ def command(
     from hpckit.cli.waiting import say_open, wait_at_terminal
 
     tools = wiring.track_tools()
-    found = [_whole_job(tools.index, job_id) for job_id in job_ids or (None,)]
-    entries = list({entry.submission: entry for entry in found}.values())
+    jobs = [_whole_job(tools.index, job_id) for job_id in job_ids or (None,)]
+    entries = list({entry.submission: entry for entry in jobs}.values())
     begun_s = tools.clock.now_s()
     statuses = wait_at_terminal(entries, tools, timeout_s=timeout_s)
     waited_s = tools.clock.now_s() - begun_s

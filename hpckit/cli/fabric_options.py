@@ -23,10 +23,10 @@ class BoundedFloat(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Refuse what is outside, as a usage error."""
-        found = super().convert(value, param, ctx)
-        if found != found:  # noqa: PLR0124  of all numbers nan alone is not itself
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124  of all numbers nan alone is not itself
             self.fail("nan is no number", param, ctx)
-        return float(found)
+        return float(number)
 
 
 def source_argument(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,35 +60,32 @@ def fabric_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def topologies_of(params: dict[str, Any]) -> tuple[ClusterTopology, ...]:
-    """All topologies of the source that the options name. Raises HpckitError."""
+def topologies_of(file: str | None) -> tuple[ClusterTopology, ...]:
+    """Return all topologies of a file, of Slurm without one. Raises HpckitError."""
     from hpckit import wiring
     from hpckit.app.fabric import fabric_of_slurm, read_fabric
 
-    file = params["fabric"]
     if file is not None:
         return read_fabric(*wiring.read_capture(file))
     return fabric_of_slurm(wiring.cluster_probe())
 
 
-def fabric_of(params: dict[str, Any]) -> ClusterTopology:
-    """The topology that the options name. Raises HpckitError."""
+def fabric_of(file: str | None, name: str | None) -> ClusterTopology:
+    """Return the topology of this name, the default one without. Raises HpckitError."""
     from hpckit.app.fabric import choose
 
-    sources = {None: "Slurm", "-": "standard input"}
-    source = sources.get(params["fabric"], params["fabric"])
-    return choose(topologies_of(params), params["topology"], source)
+    source = {None: "Slurm", "-": "standard input"}.get(file, file or "")
+    return choose(topologies_of(file), name, source)
 
 
-def slurm_version(params: dict[str, Any]) -> SlurmVersion | None:
-    """The release whose own order is meant; None where nobody says. Raises ConfigError."""
+def slurm_version(text: str | None, fabric: str | None) -> SlurmVersion | None:
+    """Return the release whose own order is meant; None where nobody says. Raises ConfigError."""
     from hpckit import wiring
     from hpckit.errors import ConfigError
     from hpckit.model.cluster import SlurmVersion
 
-    text = params["slurm_version"]
     if text is None:
-        if params["fabric"] is not None:
+        if fabric is not None:
             return None
         return wiring.cluster_probe().look(None, needs_partitions=False).config.version
     try:
@@ -98,26 +95,25 @@ def slurm_version(params: dict[str, Any]) -> SlurmVersion | None:
 
 
 def nodes_of(nodelist: str | None, option: str = "--nodelist") -> tuple[str, ...]:
-    """The nodes of a list, each once; those of the surrounding job without a list.
+    """Return the nodes of a list, each once; those of the surrounding job without a list.
 
     Raises ConfigError, click.UsageError.
     """
     import os
 
     from hpckit.errors import ConfigError
-    from hpckit.parse.host_list import HostLists
     from hpckit.parse.slurm_text import Place
 
     if nodelist is None:
         nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
-    found = HostLists().names(nodelist, Place(option, 1, nodelist))
-    if not found:
+    nodes = Place(option, 1, nodelist).hosts(nodelist)
+    if not nodes:
         raise click.UsageError(f"{option} names the nodes, such as 'n[001-064]'")
-    hidden = [name for name in found if not name.isprintable()]
+    hidden = [name for name in nodes if not name.isprintable()]
     if hidden:
         raise ConfigError(f"got {hidden[0][:100]!r}, expected the name of a node", key=option)
-    counts = Counter(found)
+    counts = Counter(nodes)
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise ConfigError(f"{twice[0]} is there twice", key=option)
-    return found
+    return nodes

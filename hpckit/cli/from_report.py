@@ -12,19 +12,19 @@ _MOST_BYTES = 1024**2
 
 
 def advised(wanted: str) -> AdvisedJob:
-    """The advice of the job with this id, or that a job folder has in its `advice.json`.
+    """Return the advice of the job with this id, or that a job folder has in its `advice.json`.
 
     Raises HpckitError for a job that is not known or has no accounts, ConfigError for a file that
     is no advice.
     """
     from hpckit import wiring
     from hpckit.app.advice import advised_job
+    from hpckit.cli.cmd_report import ReportOptions
     from hpckit.cli.report_made import made_report
 
     if wanted.endswith(".json"):
         return _read(wanted)
-    params = {"job_id": wanted, "from_": None, "site": None, "curves": False, "html": None}
-    report = made_report(params, lambda _done, _of: None).report
+    report = made_report(ReportOptions(job_id=wanted), lambda _done, _of: None).report
     return advised_job(report, Path(report.job.folder or "."), wiring.job_folders())
 
 

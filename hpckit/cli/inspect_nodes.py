@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.cli import output
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hpckit.app.inspect_nodes import NodesSeen
-    from hpckit.ports import NodeQuestion
+    from hpckit.cli.cmd_inspect import InspectOptions
+    from hpckit.model.node_answer import NodeQuestion
 
 NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
-def inspect_many(params: dict[str, Any]) -> int:
+def inspect_many(options: InspectOptions) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit import wiring
     from hpckit.app.inspect_nodes import inspect_nodes
@@ -33,20 +34,20 @@ def inspect_many(params: dict[str, Any]) -> int:
 
     try:
         seen = inspect_nodes(
-            wiring.node_probe(_shared_dir(params)), _question(params), params["nodelist"], progress
+            wiring.node_probe(_shared_dir(options)), _question(options), options.nodelist, progress
         )
     finally:
         line.clear()
-    if params["format_"] == "json":
+    if options.format_ == "json":
         output.document(_document(seen))
     else:
         from hpckit.cli.inspect_screen import say_nodes
 
         say_nodes(seen)
     if not seen.groups:
-        return _nobody(is_json=params["format_"] == "json")
+        return _nobody(is_json=options.format_ == "json")
     findings = [finding for group in seen.groups for finding in group.findings]
-    return fail_code([*findings, *seen.silent], params["fail_on"])
+    return fail_code([*findings, *seen.silent], options.fail_on)
 
 
 def _nobody(*, is_json: bool) -> int:
@@ -63,33 +64,33 @@ def _bar(done: int, total: int, width: int = 20) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def _question(params: dict[str, Any]) -> NodeQuestion:
+def _question(options: InspectOptions) -> NodeQuestion:
     from hpckit import wiring
-    from hpckit.ports import NodeQuestion
+    from hpckit.model.node_answer import NodeQuestion
 
     return NodeQuestion(
         nodes=(),
-        timeout_s=params["timeout_s"] or _TIMEOUT_S,
-        job_id=params["job_id"] or (params["nodelist"] and wiring.surrounding_job()),
-        expected_gpus=params["expected_gpus"],
-        partition=params["partition"],
-        account=params["account"],
-        qos=params["qos"],
-        reservation=params["reservation"],
-        gpus_per_node=params["gpus_per_node"],
+        timeout_s=options.timeout_s or _TIMEOUT_S,
+        job_id=options.job_id or (options.nodelist and wiring.surrounding_job()),
+        expected_gpus=options.expected_gpus,
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        reservation=options.reservation,
+        gpus_per_node=options.gpus_per_node,
     )
 
 
-def _shared_dir(params: dict[str, Any]) -> Path:
+def _shared_dir(options: InspectOptions) -> Path:
     from pathlib import Path
 
     from hpckit import wiring
     from hpckit.app.sites import load_site
     from hpckit.app.submit import expand_job_root
 
-    if params["shared_dir"] is not None:
-        return Path(params["shared_dir"]).absolute()
-    site = load_site(wiring.resources(), params["site"])
+    if options.shared_dir is not None:
+        return Path(options.shared_dir).absolute()
+    site = load_site(wiring.resources(), options.site)
     return expand_job_root(site.job_root, wiring.caller())
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
@@ -90,10 +91,40 @@ _FLAGS: Final = {
 """Flag → the key that it decides, and how."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """Which job is meant, and what is typed over its file.
+
+    `values` are those, key → (value, option), and `words` the same as words of a command line;
+    `command` is what stands behind `--`.
+    """
+
+    job: str | None
+    site: str | None
+    slurm_version: SlurmVersion | None
+    from_report: str | None
+    topology: str | None
+    stage: str | None
+    template: str | None
+    site_dirs: tuple[Path, ...]
+    template_dirs: tuple[Path, ...]
+    values: Mapping[str, tuple[object, str]]
+    words: tuple[str, ...]
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, ctx: click.Context, params: Mapping[str, Any]) -> Self:
+        """Return the options as click read them. Raises click.UsageError."""
+        values, words = _given(params)
+        own = {field.name: params[field.name] for field in fields(cls) if field.name in params}
+        command = ctx.meta.get(_COMMAND, ())
+        return cls(values=values, words=tuple(words), command=command, **own)
+
+
 def complete_site(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The sites whose name begins so."""
+    """Return the sites whose name begins so."""
     from click.shell_completion import CompletionItem
 
     from hpckit import wiring
@@ -160,56 +191,58 @@ def options_of_a_job(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def job_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
-    """What the command line asks for. Raises ConfigError, StorageFailed; usage errors exit 2."""
-    if params["job"] is None and not ctx.meta.get(_COMMAND):
+def job_source(ctx: click.Context, options: JobOptions) -> JobSource:
+    """Return the job that is asked for. Raises ConfigError, StorageFailed; usage errors exit 2."""
+    if options.job is None and not options.command:
         raise click.UsageError("give a job file, or a command after --", ctx)
-    return given_source(ctx, params)
+    return given_source(options)
 
 
-def given_source(ctx: click.Context, params: dict[str, Any]) -> JobSource:
-    """The same where there need not be a job."""
+def given_source(options: JobOptions) -> JobSource:
+    """Return the job that is asked for, where there need not be one. Raises as `job_source`."""
     from hpckit import wiring
     from hpckit.app.prepare import JobSource
 
-    command: tuple[str, ...] = ctx.meta.get(_COMMAND, ())
-    job: str | None = params["job"]
+    job = options.job
     text = None if job is None else read_job(job)
-    options, words = _given(params)
     advice = None
-    if params["from_report"] is not None:
+    if options.from_report is not None:
         from hpckit.cli.from_report import advised
 
-        advice = advised(params["from_report"])
+        advice = advised(options.from_report)
     return JobSource(
         file_text=text,
         file_name=job or "",
-        options=options,
-        option_words=tuple(words),
-        command=command,
-        site_name=params["site"],
-        template=params["template"],
-        slurm_version=params["slurm_version"],
-        stage=params["stage"],
+        options=options.values,
+        option_words=options.words,
+        command=options.command,
+        site_name=options.site,
+        template=options.template,
+        slurm_version=options.slurm_version,
+        stage=options.stage,
         advised=advice,
-        topology=topology_of(params["topology"], job),
+        topology=_topology(options.topology, job),
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
     )
 
 
-def typed_words(source: JobSource, params: Mapping[str, Any]) -> list[str]:
-    """The options that say the job and where it runs, as words of another command line."""
+def typed_words(options: JobOptions) -> list[str]:
+    """Return the options that say the job and where it runs, for another command line."""
     words: list[str] = []
-    for option in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
-        if params[option] is not None:
-            words += [f"--{option.replace('_', '-')}", str(params[option])]
-    for option, key in (("--site-dir", "site_dirs"), ("--template-dir", "template_dirs")):
-        words += [word for folder in params[key] for word in (option, str(folder))]
-    return [*words, *source.option_words]
+    for name in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
+        value = getattr(options, name)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    for option, folders in (
+        ("--site-dir", options.site_dirs),
+        ("--template-dir", options.template_dirs),
+    ):
+        words += [word for folder in folders for word in (option, str(folder))]
+    return [*words, *options.words]
 
 
-def topology_of(file: str | None, job: str | None) -> NodeTopology | None:
-    """The node that --topology names, None without. Raises HpckitError, click.UsageError."""
+def _topology(file: str | None, job: str | None) -> NodeTopology | None:
+    """Return the node that --topology names. Raises HpckitError, click.UsageError."""
     if file is None:
         return None
     if file == job == "-":
@@ -225,7 +258,7 @@ def _parameter(item: _Override) -> str:
 
 
 def read_job(job: str) -> str:
-    """The text of a job file; `-` is standard input. Raises ConfigError."""
+    """Return the text of a job file; `-` is standard input. Raises ConfigError."""
     from hpckit.errors import ConfigError
 
     if Path(job).suffix in _PROGRAMS:
@@ -252,8 +285,8 @@ def read_job(job: str) -> str:
         ) from error
 
 
-def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[str]]:
-    """The options that were typed: key → (value, option), and the same as words."""
+def _given(params: Mapping[str, Any]) -> tuple[dict[str, tuple[object, str]], list[str]]:
+    """Return the options that were typed: key → (value, option), and the same as words."""
     options: dict[str, tuple[object, str]] = {}
     words: list[str] = []
     for item in _OVERRIDES:
@@ -261,8 +294,8 @@ def _given(params: dict[str, Any]) -> tuple[dict[str, tuple[object, str]], list[
         if value is None or value == ():
             continue
         options[item.key] = (list(value) if item.multiple else value, item.flag)
-        for one in value if item.multiple else (value,):
-            words += [item.flag, str(one)]
+        for single in value if item.multiple else (value,):
+            words += [item.flag, str(single)]
     for flag, key in (("exclusive", "resources.exclusive"), ("requeue", "slurm.requeue")):
         if params[flag] is not None:
             spelled = f"--{flag}" if params[flag] else f"--no-{flag}"
@@ -310,7 +343,7 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
 
 
 def _toml_value(text: str) -> object:
-    """A TOML value where the text is one, else the text itself.
+    """Return a TOML value where the text is one, else the text itself.
 
     A job file holds no dates: what TOML would read as one (00:30:00) is text here.
     """

@@ -27,12 +27,7 @@ _STYLED = re.compile("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
 _TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
 _END = 60
 _STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-_COLOURS = {
-    "COMPLETED": "green",
-    "RUNNING": "cyan",
-    "PENDING": "yellow",
-    "UNKNOWN": "yellow",
-}
+_COLOURS = {"COMPLETED": "green", "RUNNING": "cyan", "PENDING": "yellow", "UNKNOWN": "yellow"}
 
 
 def result(text: str) -> None:
@@ -54,13 +49,20 @@ def _safe(text: str) -> str:
     return "".join(piece if at % 2 else visible(piece) for at, piece in pieces)
 
 
+def format_of(format_: str | None, *, as_json: bool, default: str) -> str:
+    """Return what --format and --json name together; they may not contradict each other."""
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} exclude each other")
+    return "json" if as_json else format_ or default
+
+
 def document(value: object) -> None:
     """Print one JSON document; what steers a terminal or hides its neighbours is escaped.
 
     So is a byte of a path that is no UTF-8, which Python holds as half a surrogate pair.
     """
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    click.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def labelled(rows: Sequence[tuple[str, str]]) -> None:
@@ -81,8 +83,8 @@ def note(finding: Finding) -> str:
 
 def say_notes(findings: Sequence[Finding]) -> None:
     """Print what checks found beside a result that has stdout for itself."""
-    for one in findings:
-        talk("\n  ".join(f"note  {note(one)}".split("\n")))
+    for finding in findings:
+        talk("\n  ".join(f"note  {note(finding)}".split("\n")))
 
 
 def prose(text: str, indent: int = 9) -> str:
@@ -164,9 +166,9 @@ def shortened(text: str) -> str:
     return _TOO_LONG.sub(_ends, text)
 
 
-def _ends(found: re.Match[str]) -> str:
-    bare = found[0].strip("\"':,;") or found[0]
-    before, _, after = found[0].partition(bare)
+def _ends(match: re.Match[str]) -> str:
+    bare = match[0].strip("\"':,;") or match[0]
+    before, _, after = match[0].partition(bare)
     return f"{before}{bare[:_END]} … ({len(bare)} characters) … {bare[-_END:]}{after}"
 
 

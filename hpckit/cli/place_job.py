@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from hpckit.app.place import PlaceQuestion
+    from hpckit.cli.cmd_place import PlaceOptions
     from hpckit.model.job import JobSpec
 
 
-def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
-    """The question with the job's mesh, volumes and ranks; options stand over them.
+def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
+    """Return the question with the job's mesh, volumes and ranks; options stand over them.
 
     Raises ConfigError, click.UsageError.
     """
@@ -22,9 +23,9 @@ def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
     from hpckit.model.job import MeshAxis
     from hpckit.parse.mesh import parse_mesh, parse_volumes
 
-    spec = _spec(params)
-    gbits = params["node_gbits"] or spec.place.node_gbits
-    nodelist = params["nodelist"] or spec.slurm.nodelist
+    spec = _spec(job, options.site)
+    gbits = options.node_gbits or spec.place.node_gbits
+    nodelist = options.nodelist or spec.slurm.nodelist
     if nodelist is None:
         raise click.UsageError(
             f"--nodelist names the {spec.resources.nodes} nodes of the job, such as 'n[001-064]'"
@@ -32,31 +33,30 @@ def question_of_job(params: dict[str, Any]) -> PlaceQuestion:
     own = dict(spec.parallel) or {MeshAxis.DATA: spec.ntasks}
     return PlaceQuestion(
         nodes=nodes_of(nodelist),
-        ranks_per_node=params["gpus_per_node"] or spec.ntasks_per_node,
-        sizes=parse_mesh(params["mesh"]) if params["mesh"] else own,
-        volumes=spec.place.volume if params["volume"] is None else parse_volumes(params["volume"]),
-        version=slurm_version(params),
-        gpus=params["gpus_per_node"] or spec.resources.gpus_per_node or 1,
+        ranks_per_node=options.gpus_per_node or spec.ntasks_per_node,
+        sizes=parse_mesh(options.mesh) if options.mesh else own,
+        volumes=spec.place.volume if options.volume is None else parse_volumes(options.volume),
+        version=slurm_version(options.slurm_version, options.fabric),
+        gpus=options.gpus_per_node or spec.resources.gpus_per_node or 1,
         node_bytes_per_s=None if gbits is None else gbits * 1e9 / 8,
-        oversubscription=params["oversubscription"] or spec.place.oversubscription,
+        oversubscription=options.oversubscription or spec.place.oversubscription,
         is_job=True,
     )
 
 
-def _spec(params: dict[str, Any]) -> JobSpec:
-    """The effective job, as `hpckit render JOB` has it."""
+def _spec(job: str, site: str | None) -> JobSpec:
+    """Return the effective job, as `hpckit render JOB` has it."""
     from hpckit import wiring
     from hpckit.app.prepare import JobSource, prepare
     from hpckit.cli.job_options import read_job
 
-    job = params["job"]
     source = JobSource(
         file_text=read_job(job),
         file_name=job,
         options={},
         option_words=(),
         command=(),
-        site_name=params["site"],
+        site_name=site,
         template=None,
         folder=wiring.workdir() if job == "-" else Path(job).resolve().parent,
     )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hpckit.cli import output
 
 if TYPE_CHECKING:
+    from hpckit.cli.cmd_report import ReportOptions
     from hpckit.measure.compare import ComparedSide
     from hpckit.model.account import JobReport
 
 
 def show_comparison(
-    params: dict[str, Any], wanted: tuple[str, str], progress: Callable[[int, int], None]
+    options: ReportOptions, wanted: tuple[str, str], progress: Callable[[int, int], None]
 ) -> None:
     """Print how the second job differs from the first; each is a job id or a folder.
 
@@ -28,9 +30,9 @@ def show_comparison(
     from hpckit.app.compare import compare
     from hpckit.report.compare_text import comparison_document, comparison_lines
 
-    first, second = (_side(params, one, progress) for one in wanted)
+    first, second = (_side(options, side, progress) for side in wanted)
     comparison = compare(first, second)
-    if params["as_json"]:
+    if options.as_json:
         output.document(comparison_document(comparison, hpckit.__version__))
         return
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
@@ -39,15 +41,15 @@ def show_comparison(
 
 
 def _side(
-    params: dict[str, Any], wanted: str, progress: Callable[[int, int], None]
+    options: ReportOptions, wanted: str, progress: Callable[[int, int], None]
 ) -> ComparedSide:
     from hpckit import wiring
     from hpckit.app.compare import side_of
     from hpckit.cli.report_made import made_report
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
-    asked = {"job_id": None, "from_": wanted} if is_place else {"job_id": wanted, "from_": None}
-    made = made_report({**params, **asked}, progress)
+    job_id, place = (None, wanted) if is_place else (wanted, None)
+    made = made_report(replace(options, job_id=job_id, from_=place), progress)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,10 +16,11 @@ from hpckit.errors import HpckitError, NoSuchJob
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.account_ports import SampleStore, SlurmEnergy
-    from hpckit.app.accounts import Gathered
+    from hpckit.app.accounts import Gathered, SampleStore
     from hpckit.app.report import JobFacts
+    from hpckit.cli.cmd_report import ReportOptions
     from hpckit.model.account import JobReport
+    from hpckit.model.energy_reason import SlurmEnergy
     from hpckit.model.energy_site import EnergySite
 
 
@@ -31,43 +32,40 @@ class MadeReport(Struct, frozen=True, kw_only=True):
     store: SampleStore
 
 
-def made_report(params: dict[str, Any], progress: Callable[[int, int], None]) -> MadeReport:
-    """The report that the command line asks for. Raises HpckitError."""
+def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
+    """Return the report that the command line asks for. Raises HpckitError."""
     from hpckit import wiring
     from hpckit.app.accounts import gather
     from hpckit.app.report import ReportTools, report_of
     from hpckit.app.report_facts import no_accounts, not_in_an_archive
 
-    asked = _asked(params)
+    asked = _asked(options)
     facts, folder, store = asked.facts, asked.folder, asked.store
     try:
-        found = store.find(folder, facts.array_task)
+        accounts = store.find(folder, facts.array_task)
     except HpckitError as error:
-        if params["from_"]:
+        if options.from_:
             raise
         raise HpckitError(
             f"the folder of job {facts.job_id}: {error}",
             hint="where it was removed or moved: hpckit report --from FOLDER reads a copy of it",
         ) from None
-    if not found.incarnations:
-        raise no_accounts(facts, found, wiring.job_folders(), folder)
+    if not accounts.incarnations:
+        raise no_accounts(facts, accounts, wiring.job_folders(), folder)
     tools = ReportTools(
-        store=store,
-        fold_all=wiring.fold_all,
-        progress=progress,
-        slurm_energy=asked.slurm_energy,
+        store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
     )
-    curves = bool(params["curves"] or params["html"])
-    site, unread = _site(params, facts.folder)
+    curves = bool(options.curves or options.html)
+    site, unread = _site(options, facts.folder)
     facts = replace(facts, missing=(*facts.missing, *unread))
-    gathered = gather(store, found)
+    gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
         from hpckit.app.advice import with_advice_of
 
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     if asked.is_archive and facts.folder is None:
-        lacks = not_in_an_archive(report, has_site=bool(params["site"]))
+        lacks = not_in_an_archive(report, has_site=bool(options.site))
         report = replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
 
@@ -85,13 +83,13 @@ class _Asked(Struct, frozen=True, kw_only=True):
     is_archive: bool = False
 
 
-def _asked(params: dict[str, Any]) -> _Asked:
+def _asked(options: ReportOptions) -> _Asked:
     from hpckit import wiring
     from hpckit.app.report_facts import facts_of_folder, folder_of_job
 
-    if not params["from_"]:
-        return _job(params["job_id"])
-    path = Path(params["from_"])
+    if not options.from_:
+        return _job(options.job_id)
+    path = Path(options.from_)
     is_folder = path.is_dir()
     store = wiring.sample_store() if is_folder else wiring.archive_store(path)
     folders = wiring.job_folders()
@@ -131,8 +129,8 @@ def _job(job_id: str | None) -> _Asked:
     )
 
 
-def _site(params: dict[str, Any], job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
-    """The site's energy factors, and a sentence where the job's own cannot be read.
+def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
+    """Return the site's energy factors, and a sentence where the job's own cannot be read.
 
     Beside accounts that are in no job's folder, another program's site.json may lie.
     """
@@ -140,10 +138,10 @@ def _site(params: dict[str, Any], job_folder: str | None) -> tuple[EnergySite, t
     from hpckit.app.report_facts import energy_site
     from hpckit.model.energy_site import EnergySite
 
-    if params["site"]:
+    if options.site:
         from hpckit.app.sites import load_site
 
-        return load_site(wiring.resources(), params["site"]).energy, ()
+        return load_site(wiring.resources(), options.site).energy, ()
     if job_folder is None:
         return EnergySite(), ()
     return energy_site(Path(job_folder), wiring.job_folders())

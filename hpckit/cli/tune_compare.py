@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpckit.cli import output
 from hpckit.cli.inspect_screen import fail_code
@@ -10,25 +10,28 @@ from hpckit.cli.inspect_screen import fail_code
 if TYPE_CHECKING:
     from hpckit.app.compare_run import ComparedRun
     from hpckit.app.tune import Tuned
+    from hpckit.cli.cmd_tune import TuneOptions
     from hpckit.model.hardware import NodeTopology
 
 COMPARED_SCHEMA = "hpckit.nccl-run/1"
 _TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
 
-def compare_log(params: dict[str, Any], tuned: Tuned, topology: NodeTopology | None) -> int:
+def compare_log(
+    options: TuneOptions, file: str, tuned: Tuned, topology: NodeTopology | None
+) -> int:
     """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
     from hpckit import wiring
     from hpckit.app.compare_run import compare_run
 
-    data, name = wiring.read_capture(params["compare"], size_hint=_TOO_LARGE)
-    settings = tuple((one.name, one.value) for one in tuned.env.settings)
+    data, name = wiring.read_capture(file, size_hint=_TOO_LARGE)
+    settings = tuple((setting.name, setting.value) for setting in tuned.env.settings)
     compared = compare_run(data, tuned.facts, tuned.site.platform, topology, settings)
-    if params["as_json"]:
+    if options.as_json:
         output.document(_document(name, compared))
     else:
         _say(compared)
-    return fail_code(compared.findings, params["fail_on"])
+    return fail_code(compared.findings, options.fail_on)
 
 
 def _say(compared: ComparedRun) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpckit.cli import output
 from hpckit.cli.inspect_screen import fail_code
@@ -12,27 +12,28 @@ from hpckit.cli.job_options import typed_words
 if TYPE_CHECKING:
     from hpckit.app.prepare import JobSource
     from hpckit.app.tune import Tuned
+    from hpckit.cli.cmd_tune import TuneOptions
     from hpckit.model.comm_lint import LintFacts, LintFinding
     from hpckit.model.hardware import NodeTopology
 
 LINT_SCHEMA = "hpckit.lint/1"
 
 
-def lint_file(params: dict[str, Any], tuned: Tuned, source: JobSource) -> int:
+def lint_file(options: TuneOptions, file: str, tuned: Tuned, source: JobSource) -> int:
     """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
     from hpckit import wiring
     from hpckit.app.lint import lint_text
 
-    data, name = wiring.read_capture(params["lint"])
+    data, name = wiring.read_capture(file)
     facts = tuned.facts
     findings = lint_text(
         data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, source.topology)
     )
-    if params["as_json"]:
+    if options.as_json:
         output.document(_document(name, tuned, findings))
     else:
-        _say(params, source, name, findings)
-    return fail_code(findings, params["fail_on"])
+        _say(options, name, findings)
+    return fail_code(findings, options.fail_on)
 
 
 def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
@@ -54,17 +55,15 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
     )
 
 
-def _say(
-    params: dict[str, Any], source: JobSource, name: str, findings: tuple[LintFinding, ...]
-) -> None:
+def _say(options: TuneOptions, name: str, findings: tuple[LintFinding, ...]) -> None:
     from hpckit.cli.inspect_screen import say, screen_width
     from hpckit.report.comm_lint_text import comm_lint_lines
 
-    job = [] if params["job"] is None else [params["job"]]
-    words = ["hpckit", "tune", *job, "--lint", params["lint"], *typed_words(source, params)]
-    words += [] if params["fabric"] is None else ["--fabric", params["fabric"]]
-    words += ["--json", *(["--", *source.command] if source.command else [])]
-    is_again = "-" not in (params["lint"], params["job"], params["topology"], params["fabric"])
+    job = [] if options.job is None else [options.job]
+    words = ["hpckit", "tune", *job, "--lint", str(options.lint), *typed_words(options)]
+    words += [] if options.fabric is None else ["--fabric", options.fabric]
+    words += ["--json", *(["--", *options.command] if options.command else [])]
+    is_again = "-" not in (options.lint, options.job, options.topology, options.fabric)
     command = shlex.join(words) if is_again else None
     say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
 

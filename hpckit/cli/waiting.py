@@ -15,9 +15,9 @@ from hpckit.model.site import SubmitterKind
 from hpckit.units import format_duration
 
 if TYPE_CHECKING:
+    from hpckit.app.parts import Submitter
     from hpckit.app.track import TrackTools
     from hpckit.model.slurm import JobEntry, JobStatus
-    from hpckit.ports import Submitter
 
 ASKING = "asking Slurm …"
 _LOCAL_PREFIX = "L"

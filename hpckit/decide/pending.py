@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.decide.pending_reasons import PAGE, TEXTS, WORDS, Entry
+from hpckit.decide.pending_reasons import TEXTS, WORDS, Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,25 +52,6 @@ def explain_limit(word: str) -> str | None:
     """What a word says that names a limit of a QOS or an association; None for any other."""
     entry = _of_limit(word.strip())
     return None if entry is None else entry.meaning
-
-
-def known_reasons() -> tuple[PendingExplanation, ...]:
-    """Every word and sentence of the table, and one example of each family of limits."""
-    words = (*WORDS, *(text.example for text in TEXTS), *_EXAMPLES)
-    return tuple(explain_pending(word) for word in words)
-
-
-def reasons_page() -> str:
-    """The reference page docs/reference/pending-reasons.md."""
-    tables = (list(WORDS), [text.example for text in TEXTS], list(_EXAMPLES))
-    return PAGE.format(*("\n".join(_row(word) for word in words) for words in tables))
-
-
-def _row(word: str) -> str:
-    it = explain_pending(word)
-    starts = "never as it stands" if it.hopeless else ""
-    cells = (f"`{word}`", it.meaning, it.help or "only waiting does", starts)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells).rstrip() + " |"
 
 
 # --- words and sentences -------------------------------------------------------------------------
@@ -190,15 +171,6 @@ _SAME: Final = {
 _JOB_COUNTS: Final = {"jobs": "Jobs", "submitjobs": "Submit"}
 _COLUMN_OF_GROUP: Final = {"grp": "", "max": "", "user": "PU", "account": "PA"}
 _ALONE: Final = "if this job alone asks for more than the limit, it never starts"
-_EXAMPLES: Final = (
-    "QOSGrpGRES", "QOSGrpCPUMinutesLimit", "QOSGrpGRESRunMinutes", "QOSGrpWallLimit",
-    "QOSGrpJobsLimit", "QOSGrpSubmitJobsLimit", "QOSMaxGRESPerUser", "MaxGRESPerAccount",
-    "MaxGRESRunMinsPerUser", "QOSMaxJobsPerUserLimit", "QOSMaxSubmitJobPerUserLimit",
-    "QOSMaxGRESPerJob", "QOSMaxMemoryPerNode", "QOSMaxGRESMinutesPerJob",
-    "QOSMaxWallDurationPerJobLimit", "QOSMinGRES", "AssocGrpGRES", "AssocGrpCPUMinutesLimit",
-    "AssocGrpCPURunMinutesLimit", "AssocGrpWallLimit", "AssocGrpJobsLimit", "AssocMaxJobsLimit",
-    "AssocMaxGRESPerJob",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

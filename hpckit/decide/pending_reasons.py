@@ -363,38 +363,3 @@ TEXTS: Final[tuple[Text, ...]] = (
 )
 
 # The reference page; three tables go in.
-PAGE: Final = """\
-<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
-# Why a job waits
-
-Slurm's reasons (`squeue --format=%r`, `Reason=` of `scontrol show job`) and what hpckit says to
-each. ID stands for the job's id. Slurm gives one reason at a time: that of the last attempt to
-start the job, in the partition tried last. A job given several partitions may still start in
-another.
-
-## Words
-
-| Reason | Meaning | What helps | Starts |
-|---|---|---|---|
-{0}
-
-## Sentences
-
-Slurm puts these in the place of the word. A name or number in one stands for any.
-
-| Reason | Meaning | What helps | Starts |
-|---|---|---|---|
-{1}
-
-## Limits of a QOS or an association
-
-These words are made of parts, and any of their kind is understood. `QOS` or `Assoc` says who
-limits. `Grp` counts all jobs under it together, `PerUser` and `PerAccount` those of one, `PerJob`
-and `PerNode` this job alone. Then comes what is limited: `Cpu`, `Mem`, `Node`, `GRES` (GPUs),
-`License`, `BB` (burst buffer), `Energy`, `Billing`, `Jobs`, `SubmitJobs`, `Wall`. `Minutes` is a
-budget that is used up; `RunMinutes` is what running jobs may have left.
-
-| Reason, for example | Meaning | What helps | Starts |
-|---|---|---|---|
-{2}
-"""

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 
+from hpckit.injob.whole_file import write_whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,16 +90,8 @@ def publish(path: str, document: dict[str, Any]) -> None:
 
     Its folder is there; where the ranks have removed it already, nobody waits any more.
     """
-    temporary = f"{path}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with open(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(json.dumps(document, separators=(",", ":")).encode())
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.unlink(temporary)
+    data = json.dumps(document, separators=(",", ":")).encode()
+    write_whole(path, data, keeps_first=True)
 
 
 def plan_and_publish(path: str, ranks: int, allowed: Sequence[int], step_gpus: str) -> None:

@@ -9,6 +9,7 @@ import sys
 
 from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, say
+from hpckit.injob.whole_file import write_whole
 from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
 
 TYPE_CHECKING = False
@@ -109,18 +110,10 @@ def _read(path: str) -> OrderPlan:
 
 
 def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:
-    """The file of hosts, whole or not at all. srun takes a path with a slash only as one."""
+    """Write the file of hosts; return its path, which srun takes as one if it has a slash."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(os.path.abspath(folder), HOSTS_FILE)
     text = "".join(f"{node}\n" * tasks for node in ordered)
-    temporary = f"{path}.new"
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.close(os.open(f"{folder}/{WAITING_FILE}", os.O_CREAT | os.O_WRONLY, 0o600))
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    os.close(os.open(f"{folder}/{WAITING_FILE}", os.O_CREAT | os.O_WRONLY, 0o600))
+    write_whole(path, text.encode("utf-8", "surrogateescape"))
     return path

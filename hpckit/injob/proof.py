@@ -21,6 +21,7 @@ from hpckit.injob.proof_verdicts import (
     verdict,
 )
 from hpckit.injob.talk import reason, say
+from hpckit.injob.whole_file import write_whole
 from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE, PROOF_FILE
 
 PROOF_SCHEMA = "hpckit.proof/1"
@@ -179,7 +180,7 @@ def _write(
     lines: Lines,
     log: int | None,
 ) -> bool:
-    """Write the proof, whole or not at all; whether it was."""
+    """Write the proof whole, and return whether it was."""
     path = proof_path(env)
     kept = ("what", "verdict", "because")
     document = {
@@ -188,14 +189,12 @@ def _write(
         "ranks": [lines.ranks[rank] for rank in sorted(lines.ranks)],
     }
     folder, name = os.path.split(path)
-    temporary = f"{folder}/.{name}"
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(document, file, separators=(",", ":"))
-        os.replace(temporary, path)
+        write_whole(path, json.dumps(document, separators=(",", ":")).encode())
     except OSError as error:
         say(f"warning: {name} cannot be written: {reason(error)}", log)
         return False
+    temporary = f"{folder}/.{name}"
     try:
         os.symlink(name, temporary)
         os.replace(temporary, f"{folder}/{PROOF_FILE}")

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     from hpckit.adapters.sample_clock import SignalClock
     from hpckit.adapters.sample_spool import SampleSpool
-    from hpckit.app.sample import SampleLoop
+    from hpckit.app.sample import JobWatch, SampleLoop
     from hpckit.injob.by_hand import Place
     from hpckit.injob.sample_parts import Node
     from hpckit.injob.topology_process import TopologyProcess
-    from hpckit.sample_ports import JobWatch
 
 LEAST_HZ, MOST_HZ = 0.01, 100.0
 MOST_DURATION_S = 366 * 86400.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hpckit.adapters.amd_counters import AmdCounters
     from hpckit.adapters.host_counters import HostSource
     from hpckit.adapters.sample_guard import Beat
-    from hpckit.sample_ports import GpuCounters
+    from hpckit.app.sample import GpuCounters
 
 DRIVER = "nvidia"
 """In place of a GPU's uuid: NVML as a whole."""

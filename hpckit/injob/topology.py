@@ -9,6 +9,7 @@ import signal
 from hpckit import __version__
 from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, sampler_on, say
+from hpckit.injob.whole_file import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,24 +61,8 @@ def write_topology(root: str, target: str, node: str, settings: NodeSettings | N
     data = json.dumps(tree, separators=(",", ":")).encode()
     # A job folder that was removed stays so; what lies in it is made.
     os.stat(root)
-    folder, name = os.path.split(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    temporary = f"{folder}/.{name}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        with open(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        _remove(temporary)  # the disk may be full, and the samples need it
-        raise
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    write_whole(path, data)
 
 
 def _ends_with(parent: int) -> bool:

@@ -95,3 +95,16 @@ class Partition:
     is_up: bool
     time_limit_s: int | None
     groups: tuple[NodeGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster as it was at `seen_s`, in seconds since the epoch.
+
+    `unread` is why its partitions are not known, where sinfo failed or was not understood.
+    """
+
+    config: SlurmConfig
+    partitions: tuple[Partition, ...]
+    seen_s: float
+    unread: str | None = None

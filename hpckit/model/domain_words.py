@@ -13,7 +13,6 @@ from hpckit.model.node_words import as_float, figure, visible
 from hpckit.model.words import counted
 from hpckit.units import format_indices
 
-_MOST_NAMES: Final = 4096
 _DIGITS: Final = re.compile(r"([0-9]{1,9})", re.ASCII)
 _TERA: Final = 1000
 _BLOCK, _LEAF = 0, 1
@@ -65,13 +64,13 @@ def where_words(locality: Locality, nodes: Sequence[str]) -> str:
     leaves |= {locality.domain_of[node] for node in known} - near
     on = f"on {_counted_kinds(locality, leaves)}" if leaves else ""
     if near and len(inside) == len(known):
-        found = f"in {_counted_kinds(locality, near)} {on}".rstrip()
+        where = f"in {_counted_kinds(locality, near)} {on}".rstrip()
     elif near:
-        found = f"{on}, {counted(len(inside), 'node')} in {_counted_kinds(locality, near)}"
+        where = f"{on}, {counted(len(inside), 'node')} in {_counted_kinds(locality, near)}"
     else:
-        found = on or "on no leaf"
+        where = on or "on no leaf"
     lost = len(nodes) - len(known)
-    return f"{found}, {lost} of them unknown" if lost else found
+    return f"{where}, {lost} of them unknown" if lost else where
 
 
 def _counted_kinds(locality: Locality, domains: Iterable[int]) -> str:
@@ -81,8 +80,8 @@ def _counted_kinds(locality: Locality, domains: Iterable[int]) -> str:
         for at in sorted(domains, key=lambda at: (locality.domains[at].level, at))
     )
     return " and ".join(
-        f"one {one}" if count == 1 else f"{count} {several}"
-        for (one, several), count in counts.items()
+        f"one {single}" if count == 1 else f"{count} {several}"
+        for (single, several), count in counts.items()
     )
 
 
@@ -94,7 +93,7 @@ def domain_name(name: str, most: int = 40) -> str:
 def names_in(name: str) -> tuple[str, ...]:
     """The switches that a domain's name folds; the name itself where it is no host list."""
     try:
-        return expand_hosts(name, _MOST_NAMES) or (name,)
+        return expand_hosts(name, separators=",") or (name,)
     except ValueError:
         return (name,)
 
@@ -136,13 +135,13 @@ def _end(name: str, most: int) -> str:
 def _folded(names: Sequence[str]) -> str | None:
     """The names as one with brackets for the numbers that vary, where they are a whole grid."""
     parts = [_DIGITS.split(name) for name in names]
-    if len({len(one) for one in parts}) > 1:
+    if len({len(part) for part in parts}) > 1:
         return None
     columns = [sorted(set(column)) for column in zip(*parts, strict=True)]
     size = 1
     for at, column in enumerate(columns):
         size *= len(column)
-        if len(column) > 1 and (at % 2 == 0 or len({len(one) for one in column}) > 1):
+        if len(column) > 1 and (at % 2 == 0 or len({len(number) for number in column}) > 1):
             return _of_one_stem(parts, columns)
     if size != len(names):
         return _of_one_stem(parts, columns)

@@ -55,3 +55,14 @@ _WORDS: Final[Mapping[EnergyLack, str]] = {
     EnergyLack.OWN_SHARE: "a share of the node is not modelled",
     EnergyLack.SLURM_PLUGIN: "Slurm gathers none here",
 }
+
+
+class SlurmEnergy(Struct, frozen=True, kw_only=True):
+    """Joules of a job's nodes by Slurm's accounting, and the plugin that counted them.
+
+    `value_j` is None where it has none, and `reasons` say why.
+    """
+
+    value_j: float | None = None
+    plugin: str | None = None
+    reasons: tuple[EnergyReason, ...] = ()

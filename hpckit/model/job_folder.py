@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 INTENT_FILE: Final = "intent.json"
@@ -73,3 +75,12 @@ def log_file(rank: int | None, task: int | None = None) -> str:
         return f"{LOGS_FOLDER}/job.log" if task is None else task_log(str(task))
     folder = LOGS_FOLDER if task is None else f"{LOGS_FOLDER}/array-{task}"
     return f"{folder}/rank-{rank}.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogName:
+    """One log of a job folder: of one rank or, None, merged; of one task of a job array."""
+
+    folder: Path
+    rank: int | None = None
+    task: int | None = None

@@ -47,3 +47,22 @@ class AlikeNodes:
     topology: NodeTopology
     findings: tuple[NodeFinding, ...] = ()
     differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeQuestion:
+    """Nodes that are to say what they are, within `timeout_s` seconds.
+
+    It goes through the allocation `job_id`, or through one of its own for a minute or two, for
+    which the rest is what Slurm is told. Each is to have `expected_gpus`, None being Slurm's gres.
+    """
+
+    nodes: tuple[str, ...]
+    timeout_s: float
+    job_id: str | None = None
+    expected_gpus: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    gpus_per_node: int | None = None

@@ -20,7 +20,6 @@ ORDER_SCHEMA: Final = "hpckit.order/1"
 ORDER_FILE: Final = "order.json"
 """Its name in a job folder."""
 _LEVELS: Final = range(100)
-_MOST_NODES: Final = 1 << 20
 _LONGEST: Final = 100
 Value = TypeVar("Value")
 
@@ -90,21 +89,21 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
 
 
 def _by_node(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    by_node: dict[str, Value] = {}
     for value, nodes in rows:
-        for node in expand_hosts(nodes, _MOST_NODES):
-            if node in found:
+        for node in expand_hosts(nodes):
+            if node in by_node:
                 raise ValueError(f"{node} is there twice")
-            found[node] = value
-    return found
+            by_node[node] = value
+    return by_node
 
 
 def _positive(value: object) -> float:
     """A number that can be divided by."""
-    found = _amount(value)
-    if not found:
+    amount = _amount(value)
+    if not amount:
         raise ValueError("got 0, expected more")
-    return found
+    return amount
 
 
 def _amount(value: object) -> float:
@@ -133,16 +132,16 @@ def _check_axes(axes: Sequence[MeshAxis]) -> None:
 def _check(domains: Sequence[Domain], used: Iterable[int]) -> None:
     """Refuse domains that are not there, or not below the one that they are in."""
     there = range(len(domains))
-    if any(one not in there for one in used):
+    if any(index not in there for index in used):
         raise ValueError("a node is in a domain that is not there")
-    for one in domains:
-        if one.level not in _LEVELS:
-            raise ValueError(f"got the level {str(one.level)[:_LONGEST]}, expected 0 to 99")
-        if one.uplink_bytes_per_s is not None:
-            _amount(one.uplink_bytes_per_s)
-        if one.parent == ROOT:
+    for domain in domains:
+        if domain.level not in _LEVELS:
+            raise ValueError(f"got the level {str(domain.level)[:_LONGEST]}, expected 0 to 99")
+        if domain.uplink_bytes_per_s is not None:
+            _amount(domain.uplink_bytes_per_s)
+        if domain.parent == ROOT:
             continue
-        if one.parent not in there:
+        if domain.parent not in there:
             raise ValueError("a domain is inside one that is not there")
-        if one.level >= domains[one.parent].level:
+        if domain.level >= domains[domain.parent].level:
             raise ValueError("a domain is not below the one that it is in")

@@ -202,3 +202,19 @@ def _block_at(view: memoryview, at: int) -> Block | None:
     if len(payload) < header.payload_bytes or zlib.crc32(payload, zlib.crc32(unsigned)) != crc:
         return None
     return Block(header, payload)
+
+
+class Moment(NamedTuple):
+    """The system's three clocks, read together."""
+
+    realtime_ns: int
+    monotonic_ns: int
+    boottime_ns: int
+
+
+class HostColumn(NamedTuple):
+    """A column of a HOST record: `kind` is gauge or counter, `wraps_at` None is 2⁶⁴."""
+
+    name: str
+    kind: str
+    wraps_at: int | None = None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, NewType
 
 JobId = NewType("JobId", str)
@@ -253,3 +254,45 @@ def is_confirmed(job_id: JobId) -> bool:
 def is_job_id(text: str) -> bool:
     """Whether a text can be the id of a job or of a submission."""
     return _JOB_ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """A prepared job folder to be started.
+
+    `submission` is its uuid (32 hex digits), `job_id` its id unless the scheduler gives another.
+    `environment` is the whole environment of the job; `time_limit_s` None is no limit.
+    `begun_s` is when the intent was written, in seconds since the epoch. `cluster` is where the
+    environment sends it, None for the cluster that is here. `array_part` is the array to submit
+    where that of the script is too large, its tasks counted from `array_offset`; `dependency` is
+    said in place of the script's, and with `ends_with_it` the job is cancelled once the dependency
+    can no longer come true.
+    """
+
+    submission: str
+    job_id: JobId
+    folder: Path
+    workdir: Path
+    environment: Mapping[str, str]
+    time_limit_s: int | None
+    kill_wait_s: float
+    begun_s: float
+    is_array: bool = False
+    cluster: str | None = None
+    array_part: str | None = None
+    array_offset: int = 0
+    dependency: str | None = None
+    ends_with_it: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedJob:
+    """What a submission became: its id, the cluster if sbatch named one, its first state.
+
+    `words` is what the scheduler had to say about it all the same, a line each.
+    """
+
+    job_id: JobId
+    state: JobState
+    cluster: str | None = None
+    words: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from typing import Final
 
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 from hpckit.parse.switch_tree import BlockRow, SwitchRow, blocks_of, tree_of
 
@@ -58,15 +57,14 @@ def parse_scontrol_topology(text: str, name: str = _TOOL) -> tuple[ClusterTopolo
     switches: list[SwitchRow] = []
     blocks: list[BlockRow] = []
     kinds: list[TopologyKind] = []
-    lists = HostLists()
     for line_no, raw in enumerate(text.split("\n"), start=1):
         line = raw.rstrip()
         place = Place(name, line_no, line)
-        if found := _SWITCH.fullmatch(line):
-            switches.append(_switch(found, place, lists))
+        if match := _SWITCH.fullmatch(line):
+            switches.append(_switch(match, place))
             kinds.append(TopologyKind.TREE)
-        elif found := _BLOCK.fullmatch(line):
-            blocks.append(_block(found, place, lists))
+        elif match := _BLOCK.fullmatch(line):
+            blocks.append(_block(match, place))
             kinds.append(TopologyKind.BLOCK)
         elif line:
             raise place.refuse("is no switch and no block", _EXPECTED)
@@ -101,24 +99,24 @@ def _of_blocks(blocks: list[BlockRow], *, is_default: bool) -> ClusterTopology:
     )
 
 
-def _switch(found: re.Match[str], place: Place, lists: HostLists) -> SwitchRow:
-    children = lists.names(found["switches"] or "", place)
+def _switch(match: re.Match[str], place: Place) -> SwitchRow:
+    children = place.hosts(match["switches"] or "")
     return SwitchRow(
-        name=found["name"],
+        name=match["name"],
         place=place,
-        nodes=() if children else lists.names(found["nodes"] or "", place),
+        nodes=() if children else place.hosts(match["nodes"] or ""),
         switches=children,
-        link_speed=None if found["speed"] in _UNSAID else found["speed"],
-        level=int(found["level"]),
+        link_speed=None if match["speed"] in _UNSAID else match["speed"],
+        level=int(match["level"]),
     )
 
 
-def _block(found: re.Match[str], place: Place, lists: HostLists) -> BlockRow:
+def _block(match: re.Match[str], place: Place) -> BlockRow:
     return BlockRow(
-        name=found["name"],
+        name=match["name"],
         place=place,
-        nodes=lists.names(found["nodes"] or "", place),
-        index=int(found["index"]),
-        size=int(found["size"]),
-        is_aggregated=found["kind"] == "AggregatedBlock",
+        nodes=place.hosts(match["nodes"] or ""),
+        index=int(match["index"]),
+        size=int(match["size"]),
+        is_aggregated=match["kind"] == "AggregatedBlock",
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from hpckit.errors import ParseError
 from hpckit.model.cluster import SlurmVersion
+from hpckit.model.hostlist import HostListError, expand_hosts
 from hpckit.model.job_folder import array_offset_in, submission_in
 from hpckit.model.slurm import JobId, JobRecord, JobState
 
@@ -101,6 +102,13 @@ class Place:
         return ParseError(
             message, tool=self.tool, line_no=self.line_no, line=line, expected=expected
         )
+
+    def hosts(self, text: str) -> tuple[str, ...]:
+        """Return the names of a list of hosts or switches. Raises ParseError."""
+        try:
+            return expand_hosts(text)
+        except HostListError as error:
+            raise self.refuse(error.got, error.expected) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

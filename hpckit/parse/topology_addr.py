@@ -19,7 +19,6 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 
 _PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
@@ -31,8 +30,7 @@ _EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.swit
 class _Read:
     """What the lines said: levels of switches, links upwards, and where each node hangs."""
 
-    lists: HostLists = field(default_factory=HostLists)
-    said: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    addresses: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     level: dict[str, int] = field(default_factory=dict)
     links: dict[tuple[str, str], None] = field(default_factory=dict)
     ports: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -56,13 +54,13 @@ def parse_topology_addr(text: str, name: str) -> ClusterTopology:
         if len(words) != 3 or match is None:  # noqa: PLR2004  the fields of _EXPECTED
             raise place.refuse("is no address of a node", _EXPECTED)
         _read_line(read, words[0], words[1], words[2], place)
-    if not read.said:
+    if not read.addresses:
         raise Place(name, 1, "").refuse("has no address", _EXPECTED)
     return _topology(read)
 
 
 def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place) -> None:
-    before = read.said.setdefault(host, (address, pattern, place.line_no))
+    before = read.addresses.setdefault(host, (address, pattern, place.line_no))
     if before[:2] != (address, pattern):
         message = f"{host} is {address}, and {before[0]} on line {before[2]}"
         raise place.refuse(message, "one address a node")
@@ -89,7 +87,7 @@ def _hang(read: _Read, node: str, above: list[str], place: Place) -> None:
         read.unplaced[node] = None
     lower: tuple[str, ...] = ()
     for level, names in enumerate(reversed(above)):
-        here = read.lists.names(names, place)
+        here = place.hosts(names)
         for switch in here:
             known = read.level.setdefault(switch, level)
             if known != level:

@@ -16,7 +16,6 @@ from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
 from hpckit.model.slurm_topology import LINK_SPEED, LONGEST_SWITCH_NAME
 from hpckit.parse.block_sizes import block_sizes
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 from hpckit.parse.switch_tree import BlockRow, SwitchRow, blocks_of, tree_of
 
@@ -40,7 +39,6 @@ _EXPECTED: Final = "SwitchName=…, BlockName=… or BlockSizes=…"
 class _Read:
     """What was read of a file up to a line; `first` said for which plugin."""
 
-    lists: HostLists = field(default_factory=HostLists)
     switches: list[SwitchRow] = field(default_factory=list)
     blocks: list[BlockRow] = field(default_factory=list)
     sizes: tuple[int, ...] = ()
@@ -98,14 +96,14 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
     key, value, at = _pair(place, line, 0, tuple(_INSIDE))
     if not value:
         raise place.refuse(f"{key} is empty", f"{key}=…")
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     while line[at:].strip():
         inner, text, at = _pair(place, line, at, _INSIDE[key])
-        said[inner] = text  # of one that stands twice Slurm takes the later
+        values[inner] = text  # of one that stands twice Slurm takes the later
     if key == "SwitchName":
-        read.switches.append(_switch(value, said, place, read.lists))
+        read.switches.append(_switch(value, values, place))
     elif key == "BlockName":
-        nodes = read.lists.names(said.get("Nodes", ""), place)
+        nodes = place.hosts(values.get("Nodes", ""))
         read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
     else:
         read.sizes = block_sizes(value.split(","), place)
@@ -125,7 +123,7 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     if match is None:
         words = line[at:].strip()[:60]
         raise place.refuse(f"{words!r} is no key with a value", ", ".join(known) or _EXPECTED)
-    key = next((one for one in known if one.casefold() == match["key"].casefold()), None)
+    key = next((name for name in known if name.casefold() == match["key"].casefold()), None)
     if key is None:
         what = ", ".join(known) or "nothing more on this line"
         raise place.refuse(f"the key {match['key']} is not known here", what)
@@ -133,19 +131,19 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     return key, match["bare"] if quoted is None else quoted, match.end()
 
 
-def _switch(name: str, said: Mapping[str, str], place: Place, lists: HostLists) -> SwitchRow:
+def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
     if len(name) > LONGEST_SWITCH_NAME:
         message = f"the switch's name has {len(name)} characters"
         raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
-    if "Nodes" in said and "Switches" in said:
+    if "Nodes" in values and "Switches" in values:
         raise place.refuse(f"switch {name} has both nodes and switches", "Nodes= or Switches=")
-    speed = said.get("LinkSpeed")
+    speed = values.get("LinkSpeed")
     if speed is not None and LINK_SPEED.fullmatch(speed) is None:
         raise place.refuse(f"LinkSpeed={speed[:60]} is no number", "a number such as LinkSpeed=50")
     return SwitchRow(
         name=name,
         place=place,
-        nodes=lists.names(said.get("Nodes", ""), place),
-        switches=lists.names(said.get("Switches", ""), place),
+        nodes=place.hosts(values.get("Nodes", "")),
+        switches=place.hosts(values.get("Switches", "")),
         link_speed=speed,
     )

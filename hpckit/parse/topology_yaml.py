@@ -14,7 +14,6 @@ from hpckit.model.cluster import TopologyKind
 from hpckit.model.fabric import ClusterTopology, FabricSource
 from hpckit.model.slurm_topology import LONGEST_SWITCH_NAME
 from hpckit.parse.block_sizes import block_sizes
-from hpckit.parse.host_list import HostLists
 from hpckit.parse.slurm_text import Place
 from hpckit.parse.switch_tree import BlockRow, SwitchRow, blocks_of, tree_of
 from hpckit.parse.yaml_tree import YamlNode, yaml_tree
@@ -38,9 +37,8 @@ def parse_topology_yaml(text: str, name: str) -> tuple[ClusterTopology, ...]:
     names = _names(tables)
     flags = ["cluster_default" in table and table["cluster_default"].flag() for _, table in tables]
     default = flags.index(True) if any(flags) else 0
-    lists = HostLists()
     return tuple(
-        _topology(node, table, lists, name=names[at], is_default=at == default)
+        _topology(node, table, name=names[at], is_default=at == default)
         for at, (node, table) in enumerate(tables)
     )
 
@@ -72,22 +70,17 @@ def _names(tables: list[tuple[YamlNode, Mapping[str, YamlNode]]]) -> list[str]:
 
 
 def _topology(
-    node: YamlNode,
-    table: Mapping[str, YamlNode],
-    lists: HostLists,
-    *,
-    name: str,
-    is_default: bool,
+    node: YamlNode, table: Mapping[str, YamlNode], *, name: str, is_default: bool
 ) -> ClusterTopology:
     used = [kind for kind in _KINDS if kind in table and not _is_absent(table[kind], kind)]
     if len(used) != 1:
         got = " and ".join(used) or "no plugin"
         raise node.refuse(f"the topology {name} has {got}", f"one of: {_EXPECTED}")
-    read: Mapping[str, Callable[[YamlNode, HostLists], ClusterTopology]] = {
+    read: Mapping[str, Callable[[YamlNode], ClusterTopology]] = {
         "tree": _tree, "block": _blocks, "flat": _flat, "ring": _rings, "torus3d": _toruses,
     }  # fmt: skip
-    found = read[used[0]](table[used[0]], lists)
-    return dataclasses.replace(found, name=name, is_default=is_default)
+    topology = read[used[0]](table[used[0]])
+    return dataclasses.replace(topology, name=name, is_default=is_default)
 
 
 def _is_absent(node: YamlNode, kind: str) -> bool:
@@ -107,9 +100,9 @@ def _place(node: YamlNode) -> Place:
     return Place(node.source.name, node.line_no, node.path)
 
 
-def _names_in(table: Mapping[str, YamlNode], key: str, lists: HostLists) -> tuple[str, ...]:
+def _names_in(table: Mapping[str, YamlNode], key: str) -> tuple[str, ...]:
     text = table[key].text() if key in table else None
-    return lists.names(text, _place(table[key])) if text else ()
+    return _place(table[key]).hosts(text) if text else ()
 
 
 def _rows(node: YamlNode, key: str) -> list[YamlNode]:
@@ -120,8 +113,8 @@ def _rows(node: YamlNode, key: str) -> list[YamlNode]:
     return rows
 
 
-def _tree(node: YamlNode, lists: HostLists) -> ClusterTopology:
-    tree = tree_of([_switch(row, lists) for row in _rows(node, "switches")])
+def _tree(node: YamlNode) -> ClusterTopology:
+    tree = tree_of([_switch(row) for row in _rows(node, "switches")])
     return ClusterTopology(
         source=FabricSource.TOPOLOGY_YAML,
         plugin=TopologyKind.TREE,
@@ -131,18 +124,18 @@ def _tree(node: YamlNode, lists: HostLists) -> ClusterTopology:
     )
 
 
-def _switch(row: YamlNode, lists: HostLists) -> SwitchRow:
+def _switch(row: YamlNode) -> SwitchRow:
     table = row.table(("switch", "children", "nodes"))
     name = _required(row, table, "switch")
     if len(name) > LONGEST_SWITCH_NAME:
         raise row.refuse(f"the switch's name has {len(name)} characters", f"{LONGEST_SWITCH_NAME}")
-    nodes = _names_in(table, "nodes", lists)
+    nodes = _names_in(table, "nodes")
     # With both, slurmctld warns and takes the nodes (switch_record.c).
-    children = () if nodes else _names_in(table, "children", lists)
+    children = () if nodes else _names_in(table, "children")
     return SwitchRow(name=name, place=_place(row), nodes=nodes, switches=children)
 
 
-def _blocks(node: YamlNode, lists: HostLists) -> ClusterTopology:
+def _blocks(node: YamlNode) -> ClusterTopology:
     table = node.table(("block_sizes", "blocks"))
     sizes = table["block_sizes"].items() if "block_sizes" in table else ()
     rows = table["blocks"].items() if "blocks" in table else ()
@@ -151,38 +144,37 @@ def _blocks(node: YamlNode, lists: HostLists) -> ClusterTopology:
     return ClusterTopology(
         source=FabricSource.TOPOLOGY_YAML,
         plugin=TopologyKind.BLOCK,
-        blocks=blocks_of([_named(row, "block", lists) for row in rows]),
+        blocks=blocks_of([_named(row, "block") for row in rows]),
         block_sizes=block_sizes([size.text() or "" for size in sizes], _place(node)),
     )
 
 
-def _named(row: YamlNode, key: str, lists: HostLists) -> BlockRow:
+def _named(row: YamlNode, key: str) -> BlockRow:
     table = row.table((key, "nodes"))
     name = _required(row, table, key)
-    return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes", lists))
+    return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes"))
 
 
-def _flat(node: YamlNode, lists: HostLists) -> ClusterTopology:
-    del lists  # it names no node
+def _flat(node: YamlNode) -> ClusterTopology:
     if isinstance(node.value, dict):
         table = node.table(("alpha_step_rank",))
         table["alpha_step_rank"].flag()
     return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, plugin=TopologyKind.FLAT)
 
 
-def _rings(node: YamlNode, lists: HostLists) -> ClusterTopology:
-    return _unjoined([_named(row, "ring", lists) for row in _rows(node, "rings")])
+def _rings(node: YamlNode) -> ClusterTopology:
+    return _unjoined([_named(row, "ring") for row in _rows(node, "rings")])
 
 
-def _toruses(node: YamlNode, lists: HostLists) -> ClusterTopology:
-    return _unjoined([_torus(row, lists) for row in _rows(node, "toruses")])
+def _toruses(node: YamlNode) -> ClusterTopology:
+    return _unjoined([_torus(row) for row in _rows(node, "toruses")])
 
 
-def _torus(row: YamlNode, lists: HostLists) -> BlockRow:
+def _torus(row: YamlNode) -> BlockRow:
     table = row.table(("name", "dims", "nodes", "regions", "placements"))
-    nodes = _names_in(table, "nodes", lists)
+    nodes = _names_in(table, "nodes")
     for region in table["regions"].items() if "regions" in table else ():
-        nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes", lists)
+        nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes")
     return BlockRow(name=_required(row, table, "name"), place=_place(row), nodes=nodes)
 
 

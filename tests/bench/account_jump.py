@@ -23,7 +23,7 @@ from hpckit.adapters.sample_spool import SampleSpool
 from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
 from hpckit.injob.sample_parts import Node
 from hpckit.model.account_files import account_folder, samples_file
-from hpckit.sample_ports import Moment
+from hpckit.model.samples import Moment
 
 WARM_UP_S = 30.0
 _NS = 1_000_000_000

@@ -11,20 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.clock import SystemClock
+from hpckit.adapters.clock import Clock, SystemClock
 from hpckit.adapters.job_index import SqliteJobIndex
-from hpckit.adapters.listener import ListeningRunner
+from hpckit.adapters.listener import CommandListener, ListeningRunner
 from hpckit.adapters.local_submitter import LocalSubmitter
-from hpckit.adapters.process import ProcessRunner
+from hpckit.adapters.process import CommandResult, CommandRunner, ProcessRunner
 from hpckit.adapters.slurm_submitter import SlurmSubmitter
-from hpckit.ports import (
-    Clock,
-    CommandListener,
-    CommandResult,
-    CommandRunner,
-    JobIndex,
-    Submitter,
-)
+from hpckit.app.parts import Submitter
+from hpckit.app.track import JobIndex
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.adapters.listener import CommandListener, HeardCommand
+from hpckit.adapters.process import CommandResult, CommandRunner
 from hpckit.errors import ToolMissing, ToolTimeout
-from hpckit.ports import CommandListener, CommandResult, CommandRunner, HeardCommand
 
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from hpckit.adapters.process_tree import kill_tree
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
-from hpckit.ports import StartedJob, SubmitRequest, Submitter
+from hpckit.app.parts import Submitter
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
 
 
 def job_request(

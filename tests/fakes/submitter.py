@@ -8,8 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import JobDetail, JobEntry, JobId, JobState, JobStatus
-from hpckit.ports import StartedJob, SubmitRequest
+from hpckit.model.slurm import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobState,
+    JobStatus,
+    StartedJob,
+    SubmitRequest,
+)
 
 
 class FakeSubmitter:

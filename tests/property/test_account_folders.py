@@ -19,7 +19,6 @@ from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import JobReport
 from hpckit.model.energy_site import EnergySite
-from hpckit.model.hostlist import expand_hosts, fold_hosts
 from hpckit.model.samples import META, BlockHeader, encode_block
 from hpckit.report.account_csv import report_csv
 from hpckit.report.account_json import report_document
@@ -138,18 +137,3 @@ def test_any_value_in_a_ledger_is_survived(data: st.DataObject) -> None:
         if data.draw(st.booleans()):
             (place / "node-n000.samples").unlink()
         check(report_or_refusal(folder))
-
-
-@given(st.sets(st.from_regex(r"[a-z]{1,4}-?[0-9]{1,4}", fullmatch=True), max_size=20))
-def test_a_host_list_gives_its_names_back(names: set[str]) -> None:
-    """expand(fold(x)) == x."""
-    assert set(expand_hosts(fold_hosts(names))) == names
-
-
-@given(st.text("abc[]-,019", max_size=30))
-def test_any_host_list_is_expanded_or_refused(text: str) -> None:
-    """No text gives more names than were asked for, nor another error than ValueError."""
-    try:
-        assert len(expand_hosts(text, 50)) <= 50
-    except ValueError:
-        return

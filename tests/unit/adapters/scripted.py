@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hpckit.adapters.listener import HeardCommand
+from hpckit.adapters.process import CommandResult
 from hpckit.errors import ToolMissing
-from hpckit.ports import CommandResult, HeardCommand
 
 Answer = CommandResult | Exception
 SEPARATOR = "\x1f"

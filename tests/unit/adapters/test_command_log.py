@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hpckit.adapters.command_log import LoggedRunner
+from hpckit.adapters.process import CommandResult
 from hpckit.errors import StorageFailed, ToolMissing, ToolTimeout
-from hpckit.ports import CommandResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.adapters.job_logs import FileJobLogs
 from hpckit.errors import StorageFailed
-from hpckit.ports import LogName
+from hpckit.model.job_folder import LogName
 
 LOGS = FileJobLogs()
 

@@ -9,8 +9,7 @@ import pytest
 
 from hpckit.adapters.local_submitter import LocalSubmitter
 from hpckit.errors import HpckitError
-from hpckit.model.slurm import JobState
-from hpckit.ports import SubmitRequest
+from hpckit.model.slurm import JobState, SubmitRequest
 from tests.fakes.local_job import (
     cancel,
     final_status,

@@ -117,7 +117,7 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
     marked.write_text(marked.read_text() + "\nprint('this copy')\n")
     request = job_request(folder, "exit 0\n", environment={"PYTHONPATH": str(copy)})
     code = (
-        "import os, sys; from pathlib import Path; from hpckit.ports import SubmitRequest\n"
+        "import os, sys; from pathlib import Path; from hpckit.model.slurm import SubmitRequest\n"
         "from hpckit.adapters.local_submitter import LocalSubmitter\n"
         "folder = Path(sys.argv[1])\n"
         "LocalSubmitter().submit(SubmitRequest(submission='0' * 32, job_id='L1', begun_s=0.0,\n"

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account_ports import ArchivedFile
 from hpckit.adapters.account_store import FileSampleStore
-from hpckit.adapters.parquet_archive import ParquetArchive
+from hpckit.adapters.parquet_archive import ArchivedFile, ParquetArchive
 from hpckit.adapters.parquet_store import ParquetStore
 from hpckit.app.accounts import gather
 from hpckit.app.archive import archive

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.sample_spool import REWIND_BYTES, HeldBytes, SampleSpool
-from hpckit.model.samples import EVENTS, Block, Damage, read_blocks
-from hpckit.sample_ports import Moment
+from hpckit.model.samples import EVENTS, Block, Damage, Moment, read_blocks
 
 TARGET = "account/restart-0/node-n1.samples"
 MOMENT = Moment(1, 2, 3)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.slurm_energy import SlurmEnergies
 from hpckit.adapters.slurm_probe import SlurmProbe
-from hpckit.model.energy_reason import EnergyLack
+from hpckit.model.energy_reason import EnergyLack, SlurmEnergy
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import Answer, ScriptedRunner, row, said
 

@@ -22,8 +22,7 @@ from hpckit.errors import (
     ToolTimeout,
 )
 from hpckit.model.job_folder import submission_file
-from hpckit.model.slurm import JobId, JobState
-from hpckit.ports import SubmitRequest
+from hpckit.model.slurm import JobId, JobState, SubmitRequest
 from tests.fakes.clock import FakeClock
 from tests.fakes.local_job import entry_of_request, job_request
 from tests.unit.adapters.scripted import Answer, ScriptedRunner, row, said

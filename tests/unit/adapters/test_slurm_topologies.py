@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.fabric_probe import FabricProbe, topologies_of
+from hpckit.adapters.process import CommandResult
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed
 from hpckit.model.cluster import SlurmVersion, TopologyKind
-from hpckit.ports import CommandResult
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import ScriptedRunner, said
 from tests.unit.parse.slurm_records import record_text

@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.process import CommandResult
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
 from hpckit.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
-from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
+from hpckit.model.cluster import ClusterView, Partition, SlurmConfig, SlurmVersion
 from hpckit.model.finding import Finding, Level
 from hpckit.model.nvml_reading import NvmlDeviceReading, NvmlReading, NvmlRefusal
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
 from hpckit.parse.site_file import parse_site_file
-from hpckit.ports import ClusterView, CommandResult
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.injob_archive import pack_injob
+from hpckit.adapters.listener import HeardCommand
+from hpckit.adapters.process import CommandResult
 from hpckit.adapters.slurm_cli import SlurmCli
 from hpckit.adapters.srun_probe import SrunProbe
 from hpckit.app.inspect_nodes import NodesSeen, inspect_nodes
 from hpckit.errors import AdapterError, ConfigError, ToolFailed
 from hpckit.model.hardware import Gpu, NodeTopology, NvLink, Source
+from hpckit.model.node_answer import NodeQuestion
 from hpckit.model.tree import to_tree
 from hpckit.parse.probe_answer import answer_lines, error_document
-from hpckit.ports import CommandResult, HeardCommand, NodeQuestion
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted import Late, ScriptedRunner, row, said
 

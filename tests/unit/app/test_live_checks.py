@@ -18,8 +18,7 @@ from hpckit.errors import (
     ToolFailed,
     ToolMissing,
 )
-from hpckit.model.cluster import NodeGroup, Partition, SlurmConfig, SlurmVersion
-from hpckit.ports import ClusterView
+from hpckit.model.cluster import ClusterView, NodeGroup, Partition, SlurmConfig, SlurmVersion
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.unit.app.world import World, caller_in, everything_in
 from tests.unit.render.prepared import prepared

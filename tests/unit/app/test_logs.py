@@ -10,7 +10,7 @@ import pytest
 from hpckit.adapters.job_logs import FileJobLogs
 from hpckit.app.logs import follow_log, read_log
 from hpckit.errors import HpckitError, StorageFailed
-from hpckit.ports import JobLogs, LogName
+from hpckit.model.job_folder import LogName
 from tests.fakes.clock import FakeClock
 
 
@@ -44,7 +44,7 @@ def followed_log(
     folder: Path,
     clock: FakeClock,
     has_ended: Callable[[], bool],
-    logs: JobLogs | None = None,
+    logs: FileJobLogs | None = None,
     *,
     poll_interval_s: float = 1.0,
 ) -> Iterator[bytes]:

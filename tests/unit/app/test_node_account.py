@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.account_ports import SlurmEnergy
 from hpckit.app.node_account import node_energy, with_slurms
 from hpckit.model.account import Energy, EnergySource
-from hpckit.model.energy_reason import EnergyLack, EnergyReason
+from hpckit.model.energy_reason import EnergyLack, EnergyReason, SlurmEnergy
 from tests.unit.decide.measured import node
 
 

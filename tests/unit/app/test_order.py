@@ -12,10 +12,9 @@ from hpckit.app.order import order_plan
 from hpckit.app.prepare import PreparedJob
 from hpckit.app.submit import submit
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolMissing
-from hpckit.model.cluster import SlurmConfig, SlurmVersion
+from hpckit.model.cluster import ClusterView, SlurmConfig, SlurmVersion
 from hpckit.model.fabric import ClusterTopology
 from hpckit.model.order_plan import ORDER_FILE, OrderPlan
-from hpckit.ports import ClusterView
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.unit.app.world import World, caller_in
 from tests.unit.render.fabrics import blocks, tree

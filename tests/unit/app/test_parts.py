@@ -21,9 +21,16 @@ from hpckit.errors import (
     SchedulerUnreachable,
     SubmissionUnconfirmed,
 )
-from hpckit.model.cluster import SlurmConfig
-from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState, JobStatus
-from hpckit.ports import ClusterView, StartedJob, SubmitRequest
+from hpckit.model.cluster import ClusterView, SlurmConfig
+from hpckit.model.slurm import (
+    JobEntry,
+    JobId,
+    JobPart,
+    JobState,
+    JobStatus,
+    StartedJob,
+    SubmitRequest,
+)
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter

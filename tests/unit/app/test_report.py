@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account_ports import SlurmEnergy
 from hpckit.adapters.account_store import FileSampleStore
 from hpckit.app.accounts import gather
 from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import SPLIT_GPU, EnergySource, JobReport
-from hpckit.model.energy_reason import EnergyLack, EnergyReason
+from hpckit.model.energy_reason import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.model.energy_site import EnergySite
 from hpckit.model.samples import (
     EVENTS,

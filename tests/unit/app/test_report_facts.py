@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.account_ports import FoundAccounts
-from hpckit.adapters.account_store import FileSampleStore
+from hpckit.adapters.account_store import FileSampleStore, FoundAccounts
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.report import JobFacts
 from hpckit.app.report_facts import (

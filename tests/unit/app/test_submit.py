@@ -21,8 +21,7 @@ from hpckit.errors import (
     StorageFailed,
     SubmissionUnconfirmed,
 )
-from hpckit.model.slurm import JobId, JobState
-from hpckit.ports import StartedJob, SubmitRequest
+from hpckit.model.slurm import JobId, JobState, StartedJob, SubmitRequest
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.world import World, caller_in, entry_of, everything_in
 from tests.unit.render.prepared import prepared

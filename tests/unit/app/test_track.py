@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.app.parts import Submitter
 from hpckit.app.track import (
     find_job,
     find_task,
@@ -26,7 +27,6 @@ from hpckit.model.slurm import (
     JobStatus,
     StepRecord,
 )
-from hpckit.ports import Submitter
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running

@@ -10,9 +10,8 @@ import pytest
 
 from hpckit.app.trial import try_out
 from hpckit.errors import JobRefused, PlanError, SchedulerRefused
-from hpckit.model.slurm import JobId
+from hpckit.model.slurm import JobId, SubmitRequest
 from hpckit.model.stage import StagePlace
-from hpckit.ports import SubmitRequest
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.submitter import FakeSubmitter

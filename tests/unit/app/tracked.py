@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus
-from hpckit.ports import SubmitRequest
+from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus, SubmitRequest
 from tests.fakes.submitter import FakeSubmitter
 from tests.unit.app.world import entry_of
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.draft import Caller
+from hpckit.app.live_checks import ClusterProbe
+from hpckit.app.parts import Submitter
 from hpckit.app.submit import SubmitTools
-from hpckit.app.track import TrackTools
+from hpckit.app.track import JobIndex, TrackTools
 from hpckit.model.slurm import JobEntry, JobId, JobState
-from hpckit.ports import ClusterProbe, JobFolders, JobIndex, Submitter
 from tests.fakes.clock import FakeClock
 from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.submitter import FakeSubmitter
@@ -29,7 +30,7 @@ class World:
     """The parts of a test that a submission was given, to look at afterwards."""
 
     submitter: FakeSubmitter = field(default_factory=FakeSubmitter)
-    folders: JobFolders = field(default_factory=FileJobFolders)
+    folders: FileJobFolders = field(default_factory=FileJobFolders)
     index: MemoryJobIndex = field(default_factory=MemoryJobIndex)
     clock: FakeClock = field(default_factory=FakeClock)
     probe: ClusterProbe | None = None
@@ -53,7 +54,7 @@ def tracking(
     submitter: Submitter,
     index: JobIndex | None = None,
     clock: FakeClock | None = None,
-    folders: JobFolders | None = None,
+    folders: FileJobFolders | None = None,
 ) -> TrackTools:
     """What tracking uses: one submitter for every job, real folders."""
     return TrackTools(

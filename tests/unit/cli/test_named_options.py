@@ -15,7 +15,8 @@ import pytest
 import hpckit
 from hpckit.cli.main import COMMANDS
 from hpckit.decide.finding_rules import RULES as NODE_RULES
-from hpckit.decide.pending import known_reasons
+from hpckit.decide.pending import explain_pending
+from hpckit.decide.pending_reasons import TEXTS, WORDS
 from hpckit.measure.finding_rules import RULES
 from hpckit.model.job import ResourceRequest
 from hpckit.model.slurm_options import SlurmOptions
@@ -27,8 +28,15 @@ _OTHERS = re.compile(
 _OURS = re.compile(r"\bhpckit ([a-z]+)\b([^;,`()\n]*)")
 _KEY = re.compile(r"\b(resources|slurm)\.([a-z_]+)")
 _KEYS = {"resources": ResourceRequest, "slurm": SlurmOptions}
+_REASONS = (
+    *WORDS,
+    *(text.example for text in TEXTS),
+    "QOSGrpGRES",
+    "QOSMaxGRESPerJob",
+    "QOSMinGRES",
+)
 _REMEDIES = sorted(
-    {one.help for one in known_reasons() if one.help is not None}
+    {explain_pending(reason).help or "" for reason in _REASONS}
     | {rule.remedy for rule in RULES}
     | {rule.remedy for rule in NODE_RULES}
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.pending import PendingExplanation, explain_pending, known_reasons, reasons_page
+from hpckit.decide.pending import PendingExplanation, explain_pending
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "pending-reasons.md"
 UNKNOWN = "hpckit does not know"
 
 # Each string of job_state_reason.c (of slurm_protocol_defs.c before 23.11) in 22.05.9, 23.02.8,
@@ -296,26 +293,3 @@ def test_any_text_gives_an_explanation(reason: str) -> None:
 def test_case_does_not_matter(word: str) -> None:
     """Slurm reads its own words in any case (job_state_reason_num), and so does hpckit."""
     assert explain_pending(word.lower()).meaning == explain_pending(word).meaning
-
-
-def test_known_reasons_are_each_known_once() -> None:
-    """The table and the examples name no reason twice and none that is not understood."""
-    reasons = [it.reason for it in known_reasons()]
-    assert len(set(reasons)) == len(reasons)
-    assert not [it for it in known_reasons() if UNKNOWN in it.meaning]
-
-
-def test_the_page_is_up_to_date() -> None:
-    """docs/reference/pending-reasons.md is what reasons_page() says.
-
-    To rewrite it: python -c "from hpckit.decide.pending import reasons_page as page;
-    print(end=page())" > docs/reference/pending-reasons.md
-    """
-    assert PAGE.read_text(encoding="utf-8") == reasons_page()
-
-
-def test_the_page_has_each_known_reason() -> None:
-    """The page has a row for each reason of the table, with whole cells."""
-    rows = [line for line in reasons_page().splitlines() if line.startswith("| `")]
-    assert len(rows) == len(known_reasons())
-    assert {row.replace("\\|", "").count("|") for row in rows} == {5}

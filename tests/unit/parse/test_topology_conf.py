@@ -78,7 +78,7 @@ def test_nothing_is_an_error() -> None:
 
 def test_too_many_names_are_an_error() -> None:
     """A list that no cluster has is refused before it fills the memory."""
-    text = "".join(f"SwitchName=s{i} Nodes=a[1-60000]b[1-60000]\n" for i in range(3))
+    text = "SwitchName=s Nodes=a[1-60000]b[1-60000]\n"
     with pytest.raises(ParseError, match="more than 1,000,000 names"):
         parse_topology_conf(text, NAME)
 
@@ -124,10 +124,3 @@ def test_a_name_that_is_empty_is_an_error(text: str) -> None:
     """It would be no name in any other file."""
     with pytest.raises(ParseError, match="Name is empty"):
         parse_topology_conf(text, NAME)
-
-
-@pytest.mark.parametrize("names", ["gpu-\u0661", "gpu[\u0661-\u0663]"])
-def test_digits_of_other_scripts_are_an_error(names: str) -> None:
-    """They look like numbers, and Slurm takes them for none."""
-    with pytest.raises(ParseError, match="is no digit from 0 to 9"):
-        parse_topology_conf(f"SwitchName=a Nodes={names}", NAME)
