@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.draft import Caller
     from hpckit.app.job_place import Person
+    from hpckit.app.nccl_found import JobFiles
     from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.submit import SubmitTools
     from hpckit.app.track import TrackTools
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         Submitter,
         SystemFiles,
     )
-    from hpckit.tune_ports import NcclLibraries
 
 
 def home() -> Path:
@@ -257,11 +257,11 @@ def _shell_environment() -> dict[str, str]:
     return environment
 
 
-def nccl_libraries() -> NcclLibraries:
-    """What reads the libraries that a job will load, here or in a container."""
-    from hpckit.adapters.nccl_library import LibraryPlaces
+def job_files() -> JobFiles:
+    """What asks this machine for the libraries that a job will load."""
+    from hpckit.adapters.local_files import LocalFiles
 
-    return LibraryPlaces(command_runner())
+    return LocalFiles()
 
 
 def person() -> Person:

@@ -47,12 +47,6 @@ _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute nod
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
-    "--container",
-    type=click.Path(),
-    metavar="PATH",
-    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
-)
-@click.option(
     "--fabric",
     type=click.Path(allow_dash=True),
     metavar="FILE",
@@ -77,7 +71,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     source = given_source(ctx, params)
     resources = wiring.resources(params["site_dirs"], params["template_dirs"])
     is_job = source.file_text is not None or bool(source.command)
-    look = _look(source, params["container"]) if is_job or params["container"] else None
+    look = _look(source) if is_job else None
     tuned = tune(source, resources, fabric=_fabric(params["fabric"]), look=look)
     if params["lint"] is not None:
         ctx.exit(lint_file(params, tuned, source))
@@ -108,20 +102,14 @@ def _check_together(params: dict[str, Any]) -> None:
         raise click.UsageError("only one file can be standard input")
 
 
-def _look(source: JobSource, container: str | None) -> Callable[[JobSpec], Looked]:
-    """What looks for the NCCL of a job; an image takes seconds, so a line says what goes on."""
+def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
+    """What looks for the NCCL of a job."""
     from hpckit import wiring
     from hpckit.app.tune import look_for_nccl
 
     def look(spec: JobSpec) -> Looked:
-        line = output.Progress()
-        line.show("looking for the NCCL that the job loads …")
-        try:
-            place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
-            tools = wiring.nccl_libraries()
-            return look_for_nccl(spec, wiring.person(), container, str(place), tools)
-        finally:
-            line.clear()
+        place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
+        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files())
 
     return look
 
