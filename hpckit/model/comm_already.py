@@ -29,7 +29,7 @@ class AlreadySet:
     """A variable that has its value already.
 
     `set_by` is the job's key (`[tune] env of the job`), `environment` for what comes from the
-    shell, the container's, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
+    shell, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
     values that lost, in the order in which they would have counted. `remark` is what a person
     who set it so may not expect.
     """
@@ -51,7 +51,3 @@ class Already:
     settings: tuple[AlreadySet, ...] = ()
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def of(self, name: str) -> AlreadySet | None:
-        """The setting of this name, None where nobody set it."""
-        return next((one for one in self.settings if one.name == name), None)
