@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +10,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from hpckit.errors import StorageFailed
+from hpckit.model.account_files import ACCOUNT_FOLDER, ledger_file, restart_of
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NcclWhere
+from hpckit.model.slurm import JobEntry
 from hpckit.parse.nccl_conf import MOST_CONF_BYTES, already_set, conf_paths
 
 SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.so.1"}
@@ -30,6 +33,8 @@ _IN_WHEEL: Final = "/nvidia/nccl/lib"
 _NO_RELEASE: Final = "not known: its file name has no release"
 _PYTHON: Final = re.compile(r"python(3\.\d+)t?", re.ASCII)
 _MOST_CFG_BYTES: Final = 64 * 1024
+_MOST_LEDGER_BYTES: Final = 1024**2
+_MOST_JOBS: Final = 5
 
 
 class _Package(NamedTuple):
@@ -107,6 +112,39 @@ def look_at_nccl(where: NcclWhere, files: JobFiles) -> tuple[FoundNccl, Already]
         found = _either(where.program, found)
     already = _settings_in_place(where, found, files)
     return replace(found, notes=files.notes), already
+
+
+def last_loaded(name: str, jobs: Sequence[JobEntry], files: JobFiles) -> NcclCandidate | None:
+    """Return what rank 0 of the last job of this name had loaded; None where no ledger says it.
+
+    `jobs` are the newest first. An array's ledgers are not looked at.
+    """
+    for job in [job for job in jobs if job.name == name][:_MOST_JOBS]:
+        account = f"{job.folder}/{ACCOUNT_FOLDER}"
+        restarts = [restart for restart in files.names(account) if restart_of(restart) is not None]
+        for restart in restarts:
+            text = files.text(f"{account}/{restart}/{ledger_file(0)}", _MOST_LEDGER_BYTES) or ""
+            for line in text.splitlines():
+                candidate = _of_record(line, f"rank 0 of job {job.job_id}, the last of this name")
+                if candidate is not None:
+                    return candidate
+    return None
+
+
+def _of_record(line: str, how: str) -> NcclCandidate | None:
+    try:
+        record = json.loads(line) if '"library"' in line else {}
+    except ValueError:  # the last line of a ledger may be cut short
+        return None
+    if record.get("record") != "library" or not record.get("release"):
+        return None
+    return NcclCandidate(
+        library=CommLibrary.NCCL,
+        path=record["path"],
+        how=how,
+        version=NcclVersion.of(record["release"]),
+        version_from="what it had loaded",
+    )
 
 
 def _verdict(candidates: Sequence[NcclCandidate]) -> FoundNccl:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import FoundNccl
 from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
+from hpckit.model.slurm import JobEntry
 from hpckit.parse.job_file import effective_job, option_layer
 
 if TYPE_CHECKING:
@@ -129,22 +130,29 @@ def tune(
     )
 
 
-def look_for_nccl(spec: JobSpec, person: Person, workdir: str, files: JobFiles) -> Looked:
+def look_for_nccl(
+    spec: JobSpec, person: Person, workdir: str, files: JobFiles, jobs: Sequence[JobEntry]
+) -> Looked:
     """What the job will load, and what is set already; what is not known is said.
 
-    What a container holds is not looked at, and this machine's libraries do not count there.
+    What a container holds is not looked at, and this machine's libraries do not count there. What
+    is not known here, the last of `jobs` (newest first) of this name may have reported.
     """
-    from hpckit.app.nccl_found import WHAT_TELLS, look_at_nccl  # noqa: PLC0415  where it is asked
+    from hpckit.app.nccl_found import WHAT_TELLS, last_loaded, look_at_nccl  # noqa: PLC0415
 
     container, not_seen = container_of(spec), unseen(spec, person)
     if container is not None:
+        last = last_loaded(spec.name, jobs, files)
+        found = None if last is None else FoundNccl(chosen=last, because=last.how)
         why = f"the container {container} is not looked into; {WHAT_TELLS}"
-        return Looked(found=None, already=None, unseen=not_seen, failed=why)
+        return Looked(found=found, already=None, unseen=not_seen, failed=None if last else why)
     try:
         found, already = look_at_nccl(job_place(spec, person, workdir), files)
     except StorageFailed as error:
         why = f"{error.message} ({error.hint})"
         return Looked(found=None, already=None, unseen=not_seen, failed=why)
+    if found.version is None and (last := last_loaded(spec.name, jobs, files)) is not None:
+        found = FoundNccl(chosen=last, because=last.how, notes=found.notes)
     here = () if person.environment.get("SLURM_JOB_ID") else (_LOOKED_HERE,)
     return Looked(found=found, already=already, unseen=(*not_seen, *here))
 

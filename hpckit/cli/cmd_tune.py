@@ -106,10 +106,15 @@ def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
     """What looks for the NCCL of a job."""
     from hpckit import wiring
     from hpckit.app.tune import look_for_nccl
+    from hpckit.errors import StorageFailed
 
     def look(spec: JobSpec) -> Looked:
         place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
-        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files())
+        try:
+            jobs, _ = wiring.job_index().readable()
+        except StorageFailed:
+            jobs = ()
+        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files(), jobs)
 
     return look
 

@@ -51,3 +51,7 @@ class Already:
     settings: tuple[AlreadySet, ...] = ()
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def of(self, name: str) -> AlreadySet | None:
+        """The setting of this name, None where nobody set it."""
+        return next((one for one in self.settings if one.name == name), None)

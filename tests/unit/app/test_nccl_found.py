@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from hpckit.adapters.local_files import LocalFiles
-from hpckit.app.nccl_found import look_at_nccl
+from hpckit.app.nccl_found import last_loaded, look_at_nccl
 from hpckit.errors import StorageFailed
 from hpckit.model.comm import CommLibrary
 from hpckit.model.nccl_found import FoundNccl, NcclWhere
+from hpckit.model.slurm import JobEntry, JobId, JobState
 
 SITES = "lib/python3.12/site-packages"
 WHEEL = "nvidia_nccl_cu12-2.27.3.dist-info"
@@ -111,7 +113,7 @@ def test_a_file_tells_by_its_resolved_name(
     folder = library(tmp_path / "lib", real, library_name)
     named = folder / library_name
     value = f"/nowhere:{folder}" if variable == "LD_LIBRARY_PATH" else f"libx.so:{named}"
-    found = found_for(**{variable: value})
+    found = found_for(None, None, **{variable: value})
     assert found.chosen is not None
     assert (found.chosen.path, found.because, str(found.version)) == (str(named), variable, version)
 
@@ -195,3 +197,25 @@ def test_what_cannot_be_read_is_a_note(tmp_path: Path) -> None:
         f"{tmp_path}/libnccl.so.2",
         f"{tmp_path}/conf",
     ]
+
+
+def test_the_last_job_of_a_name_tells_what_it_had_loaded(tmp_path: Path) -> None:
+    """By rank 0's ledger; one without such a line, or that is cut short, tells nothing."""
+    record = {"record": "library", "path": "/x/libnccl.so.2.27.5", "release": "2.27.5"}
+    lines = {"a": json.dumps({"record": "start"}), "b": json.dumps(record), "c": '{"library"'}
+    for name, line in lines.items():
+        account = tmp_path / name / "account/restart-0"
+        account.mkdir(parents=True)
+        (account / "rank-0.ledger").write_text(line)
+    jobs = [
+        JobEntry(
+            submission=folder, job_id=JobId(folder), name=name, site="s",
+            folder=str(tmp_path / folder), created_s=0, state=JobState.COMPLETED,
+        )
+        for name, folder in (("y", "b"), ("x", "a"), ("x", "c"), ("x", "b"), ("x", "gone"))
+    ]  # fmt: skip
+    found = last_loaded("x", jobs, LocalFiles())
+    assert found is not None
+    assert (str(found.version), found.path) == ("2.27.5", "/x/libnccl.so.2.27.5")
+    assert found.how == "rank 0 of job b, the last of this name"
+    assert last_loaded("z", jobs, LocalFiles()) is None
