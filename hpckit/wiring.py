@@ -17,19 +17,20 @@ from hpckit.model.xdg import xdg_folder
 if TYPE_CHECKING:
     from hpckit.adapters.clock import Clock
     from hpckit.adapters.command_log import Runner
+    from hpckit.adapters.fabric_probe import FabricProbe
     from hpckit.adapters.job_folder import FileJobFolders
     from hpckit.adapters.job_logs import FileJobLogs
     from hpckit.adapters.parquet_archive import ParquetArchive
     from hpckit.adapters.process import CommandRunner
     from hpckit.adapters.resources import FileResources
     from hpckit.adapters.slurm_energy import SlurmEnergies
-    from hpckit.adapters.slurm_probe import SlurmProbe
     from hpckit.adapters.srun_probe import SrunProbe
     from hpckit.adapters.template_cache import TemplateCache
     from hpckit.app.accounts import SampleStore
     from hpckit.app.draft import Caller
     from hpckit.app.inspect import GpuDriver, SystemFiles
     from hpckit.app.job_place import Person
+    from hpckit.app.nccl_found import JobFiles
     from hpckit.app.node_fold import FoldRequest, NodeFold
     from hpckit.app.parts import Submitter
     from hpckit.app.submit import SubmitTools
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from hpckit.model.report_page import PlotLibrary
     from hpckit.model.site import SubmitterKind
     from hpckit.model.slurm import JobEntry
-    from hpckit.tune_ports import NcclLibraries
 
 
 def home() -> Path:
@@ -83,7 +83,7 @@ def _caches() -> Path:
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
-def cluster_probe() -> SlurmProbe:
+def cluster_probe() -> FabricProbe:
     """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
     from hpckit.adapters.fabric_probe import FabricProbe
     from hpckit.adapters.slurm_cli import SlurmCli
@@ -255,11 +255,11 @@ def _shell_environment() -> dict[str, str]:
     return environment
 
 
-def nccl_libraries() -> NcclLibraries:
-    """What reads the libraries that a job will load, here or in a container."""
-    from hpckit.adapters.nccl_library import LibraryPlaces
+def job_files() -> JobFiles:
+    """What asks this machine for the libraries that a job will load."""
+    from hpckit.adapters.local_files import LocalFiles
 
-    return LibraryPlaces(command_runner())
+    return LocalFiles()
 
 
 def person() -> Person:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hpckit.app.own_settings import settings_in_setup
@@ -40,11 +40,11 @@ class Person:
     account_home: str | None = None
 
 
-def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str) -> NcclWhere:
+def job_place(spec: JobSpec, person: Person, workdir: str) -> NcclWhere:
     """Where the job's command looks for libraries.
 
-    `container` stands over the one that the job's step names, and `workdir` is where the job runs:
-    relative paths of the job are below it. Modules are not loaded here.
+    `workdir` is where the job runs: relative paths of the job are below it. Modules are not loaded
+    here, and what a container holds is not known (`container_of`).
     """
     asked = spec.environment
     kept = submission_environment(person.environment, asked.inherit, asked.pass_).variables
@@ -56,9 +56,7 @@ def job_place(spec: JobSpec, person: Person, container: str | None, workdir: str
         set_by={name: f"{one.where} of the job" for name, one in own.items()},
         python=_python(spec, person, workdir),
         program=_program(spec),
-        container=container or _image(spec, workdir),
         workdir=workdir,
-        library=None,
         account_home=person.account_home,
     )
 
@@ -98,15 +96,23 @@ def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
     yield from (one for one in own if one.is_exported)
 
 
-def absent_container(spec: JobSpec) -> str | None:
-    """The container of the job's command, where it is not a file or folder that can be read."""
-    return _container(spec) if _image(spec, "/") is None else None
+def container_of(spec: JobSpec) -> str | None:
+    """The image, folder or name of what the job's command runs in; the runtime without one."""
+    named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
+    runtime = posixpath.basename(spec.command[0])
+    if runtime in _RUNTIMES:
+        named += [*filter(_is_image, spec.command), f"of {runtime}"]
+    return next((str(one) for one in named if isinstance(one, str)), None)
+
+
+def _is_image(word: str) -> bool:
+    return word.endswith(_IMAGES) or word.startswith(_REGISTRIES)
 
 
 def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     named = spec.environment.venv or spec.environment.conda
     if named is None:
-        program = _command(spec)[0]
+        program = spec.command[0]
         is_python = "/" in program and _is_python(program)
         return posixpath.join(workdir, program) if is_python else None
     if named.startswith("~/"):
@@ -117,10 +123,10 @@ def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
 
 
 def _program(spec: JobSpec) -> str | None:
-    """What the job starts, where that may be linked with NCCL or say which Python runs it."""
+    """What the job starts, where that is no Python itself."""
     if spec.launch.kind is LauncherKind.TORCHRUN:
         return "torchrun"
-    program = _command(spec)[0]
+    program = spec.command[0]
     return None if _is_python(program) else program
 
 
@@ -135,33 +141,3 @@ def _conda_root(person: Person) -> str:
     if program:
         return posixpath.dirname(posixpath.dirname(program))
     return person.environment.get("MAMBA_ROOT_PREFIX") or posixpath.join(person.home, "miniconda3")
-
-
-def _container(spec: JobSpec) -> str | None:
-    """The image, folder or name of what the job's command runs in; the runtime without one."""
-    named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
-    runtime = posixpath.basename(spec.command[0])
-    if runtime in _RUNTIMES:
-        named += [*filter(_is_image, spec.command), f"of {runtime}"]
-    return next((str(one) for one in named if isinstance(one, str)), None)
-
-
-def _command(spec: JobSpec) -> Sequence[str]:
-    """The words of the program: behind its image where a container's runtime stands in front."""
-    if posixpath.basename(spec.command[0]) not in _RUNTIMES:
-        return spec.command
-    image = next((at for at, word in enumerate(spec.command) if _is_image(word)), len(spec.command))
-    return spec.command[image + 1 :] or spec.command
-
-
-def _is_image(word: str) -> bool:
-    return word.endswith(_IMAGES) or word.startswith(_REGISTRIES)
-
-
-def _image(spec: JobSpec, workdir: str) -> str | None:
-    """The job's container where it is a file or folder, not a name in a registry."""
-    image = _container(spec)
-    if image is None or "://" in image:
-        return None
-    is_file = image.startswith(("/", "./")) or image.endswith(_IMAGES)
-    return posixpath.join(workdir, image) if is_file else None

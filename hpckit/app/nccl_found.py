@@ -1,332 +1,331 @@
-"""Which NCCL or RCCL a job will load, told from files that are read and never executed."""
+"""Which NCCL or RCCL a job will load, by package metadata and file names: no library is opened."""
 
 from __future__ import annotations
 
-import fnmatch
+import json
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
 
-from hpckit.app.comm_already import job_environment, settings_in_place
-from hpckit.app.library_found import NO_LIBRARY, Hit, LibraryLookup
-from hpckit.app.net_plugins import net_plugins
-from hpckit.app.python_sites import MOST_PATHS, PythonSites, python_sites, script_python
-from hpckit.model.comm import CommLibrary
+from hpckit.errors import StorageFailed
+from hpckit.model.account_files import ACCOUNT_FOLDER, ledger_file, restart_of
+from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_already import Already
-from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NcclWhere, SharedLibrary
-from hpckit.parse.library_search import cut_lists, preloads
-from hpckit.parse.nccl_library import (
-    CONSUMERS,
-    LIBRARY_PREFIXES,
-    SONAMES,
-    TORCH_CPU,
-    Consumer,
+from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NcclWhere
+from hpckit.model.slurm import JobEntry
+from hpckit.parse.nccl_conf import MOST_CONF_BYTES, already_set, conf_paths
+
+SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.so.1"}
+"""Under which a program asks for them: NCCL's src/Makefile, RCCL's CMakeLists.txt."""
+
+WHAT_TELLS: Final = "--nccl, or [tune] nccl in the job file, says which release it loads"
+
+_LIBRARIES: Final = ("libnccl.so", "librccl.so")
+_DEFAULT_FOLDERS: Final = (
+    *(f"{usr}/lib/{cpu}-linux-gnu" for cpu in ("x86_64", "aarch64") for usr in ("", "/usr")),
+    *("/lib64", "/usr/lib64"),
 )
-from hpckit.tune_ports import LibraryFiles, NcclLibraries
+"""Of the loader, on Debian and on all others. Source: ld.so --help."""
+_FILE_NAME: Final = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)", re.ASCII)
+_IN_WHEEL: Final = "/nvidia/nccl/lib"
+_NO_RELEASE: Final = "not known: its file name has no release"
+_PYTHON: Final = re.compile(r"python(3\.\d+)t?", re.ASCII)
+_MOST_CFG_BYTES: Final = 64 * 1024
+_MOST_LEDGER_BYTES: Final = 1024**2
+_MOST_JOBS: Final = 5
 
-_LD_SO_PRELOAD = "/etc/ld.so.preload"
-_MOST_PRELOAD_BYTES = 64 * 1024
-_OF_WHEEL = "the NCCL wheel of this Python"
+
+class _Package(NamedTuple):
+    """What the metadata of a package is called, and where the package puts the library."""
+
+    metadata: re.Pattern[str]
+    library: CommLibrary
+    path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """Who asks for the library: a chain up to the executable, and the names that it asks for.
+_WHEELS: Final = (
+    _Package(
+        re.compile(r"nvidia_nccl_cu\d+-(\d+\.\d+\.\d+)(?:\.post\d+)?\.dist-info", re.ASCII),
+        CommLibrary.NCCL,
+        "nvidia/nccl/lib/libnccl.so.2",
+    ),
+    # ROCm's PyTorch brings a RCCL of its own, whose release no metadata tell.
+    _Package(
+        re.compile(r"torch-[^-]+\+rocm[^-]*()\.dist-info", re.ASCII),
+        CommLibrary.RCCL,
+        "torch/lib/librccl.so.1",
+    ),
+)
+_CONDA: Final = tuple(
+    _Package(
+        re.compile(rf"{library}-(\d+\.\d+\.\d+)[^-]*-[^-]+\.json", re.ASCII),
+        library,
+        f"lib/{SONAMES[library]}",
+    )
+    for library in CommLibrary
+)
 
-    `first` is opened before, by its path.
+
+class JobFiles(Protocol):
+    """The files of this machine; what cannot be read counts as nothing and is one of the `notes`.
+
+    Every question is answered in bounded time.
     """
 
-    label: str
-    framework: str | None = None
-    library: CommLibrary | None = None
-    chain: tuple[SharedLibrary, ...] = ()
-    wanted: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read, and why, a sentence each."""
+        ...
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder, in order."""
+        ...
+
+    def real(self, path: str) -> str | None:
+        """Return the path without links, None where nothing is."""
+        ...
+
+    def text(self, path: str, most_bytes: int) -> str | None:
+        """Return what a regular file of this size at most holds, None where there is none."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """What one who asks gets."""
+def look_at_nccl(where: NcclWhere, files: JobFiles) -> tuple[FoundNccl, Already]:
+    """Return the library that a job loads there, and what is set already for it.
 
-    chosen: Hit | None
-    because: str
-    lost: tuple[tuple[Hit, str], ...] = ()
-
-
-def find_nccl(where: NcclWhere, tools: NcclLibraries) -> FoundNccl:
-    """The NCCL or RCCL that a job loads there, what lost against it, and the network plugins.
-
-    Raises StorageFailed where the container or the Python that was named is not there, ToolMissing
-    and ToolFailed for an image that cannot be read, ParseError for what is none.
+    Frameworks' wheels lead to the NCCL beside them before LD_LIBRARY_PATH counts (DT_RPATH of
+    torch 2.15 and jax-cuda12-pjrt 0.12). A program may be linked either way, which is not looked
+    at: where that makes a difference, nothing is chosen. Raises StorageFailed where the Python
+    that was named is not there.
     """
-    return look_at_nccl(where, tools)[0]
+    program = _environment_program(where, files)
+    python = _python(where, program, files)
+    packages = [] if python is None else list(_packages(python, where, files))
+    listed = list(_listed(where, files))
+    preloaded = [candidate for candidate in listed if candidate.how == "LD_PRELOAD"]
+    others = [candidate for candidate in listed if candidate not in preloaded]
+    found = _verdict([*preloaded, *_each_once([*packages, *others])])
+    is_of_python = program or where.program in (None, "torchrun")
+    if not (preloaded or is_of_python):
+        found = _either(where.program, found)
+    already = _settings_in_place(where, found, files)
+    return replace(found, notes=files.notes), already
 
 
-def look_at_nccl(where: NcclWhere, tools: NcclLibraries) -> tuple[FoundNccl, Already]:
-    """The same, and what is set already by NCCL's files and the environment; raises the same."""
-    with tools.opened(where.container) as files:
-        environment = job_environment(where, files)
-        lookup = LibraryLookup(files, environment, where.workdir)
-        found, chain = _found(where, environment, files, lookup)
-        already = settings_in_place(where, environment, found, lookup, tools)
-        plugin = already.of("NCCL_NET_PLUGIN")
-        plugins = net_plugins(found, chain, plugin.value if plugin else None, lookup)
-        notes = (*found.notes, *cut_lists(environment), *lookup.notes)
-        return replace(found, plugins=plugins, notes=notes), already
+def last_loaded(name: str, jobs: Sequence[JobEntry], files: JobFiles) -> NcclCandidate | None:
+    """Return what rank 0 of the last job of this name had loaded; None where no ledger says it.
 
-
-def _found(
-    where: NcclWhere, environment: Mapping[str, str], files: LibraryFiles, lookup: LibraryLookup
-) -> tuple[FoundNccl, tuple[SharedLibrary, ...]]:
-    """What is loaded, without plugins, and the chain from that library up to the executable."""
-    path = _program_path(where, environment, lookup)
-    program = None if path is None else _program(path, lookup)
-    sites = PythonSites()
-    if program is None:
-        python = where.python or (None if path is None else script_python(path, files))
-        sites = python_sites(python, environment, files)
-    askers = [program] if program else list(_consumers(where, sites, lookup))
-    asking = askers[0] if askers else _anyone(where)
-    verdict = _verdict(asking, environment, lookup)
-    if program is None and not askers and _has_cpu_torch(sites, lookup):
-        lost = tuple((hit, "PyTorch here loads none") for hit in _all_hits(verdict))
-        because = "PyTorch here is built for CPUs: it has no NCCL and no RCCL"
-        verdict = _Verdict(chosen=None, because=because, lost=lost)
-    elif program is None and not askers and where.framework is None and not _all_hits(verdict):
-        asking, verdict = _opened_wheel(sites, lookup) or (asking, verdict)
-    chosen = lookup.candidate(verdict.chosen) if verdict.chosen else None
-    lost_ones = [lookup.candidate(hit, lost=hit.unfit or why) for hit, why in verdict.lost]
-    found = FoundNccl(
-        chosen=chosen,
-        because=verdict.because,
-        place=files.place,
-        loader=asking.label or None,
-        others=(*lost_ones, *_stray_wheels(sites, verdict, lookup)),
-        notes=(
-            *_of_python(sites, lookup),
-            *_differing(askers[1:], verdict, environment, lookup),
-        ),
-    )
-    loaded = verdict.chosen.library if verdict.chosen else None
-    own = () if loaded is None or loaded in asking.chain else (loaded,)
-    return found, (*own, *asking.chain)
-
-
-def _verdict(asking: _Asking, environment: Mapping[str, str], lookup: LibraryLookup) -> _Verdict:
-    preloaded = list(_preloaded(environment, lookup))
-    if not asking.wanted:
-        return _linked_in(asking, preloaded, lookup)
-    opened = [lookup.hit_at(path, "opened by its path") for path in asking.first]
-    hits = [hit for hit in (*preloaded, *opened) if hit is not None and hit.unfit is None]
-    for name in asking.wanted:
-        hits += lookup.hits(name, asking.chain)
-    # What cannot be preloaded, or opened by its path, may be reached again by its name.
-    hits = _each_once([*hits, *(hit for hit in preloaded if hit.unfit)], lookup)
-    chosen = _reached(hits)
-    if chosen is None or chosen.unfit is not None:
-        names = " or ".join(asking.wanted)
-        because = f"no {names} was found where the loader looks"
-        if chosen is not None:
-            because = f"the loader stops at {chosen.path}: {chosen.unfit}"
-        return _Verdict(chosen=None, because=because, lost=tuple((hit, "") for hit in hits))
-    lost = tuple((hit, _why_lost(hit, chosen)) for hit in hits if hit is not chosen)
-    return _Verdict(chosen=chosen, because=chosen.how, lost=lost)
-
-
-def _reached(hits: Sequence[Hit]) -> Hit | None:
-    """The file that the loader loads, or at which it stops."""
-    return next((hit for hit in hits if hit.unfit is None or hit.stops), None)
-
-
-def _why_lost(hit: Hit, chosen: Hit) -> str:
-    if hit.how == chosen.how:
-        return "another one comes before it there"
-    return f"{chosen.how} comes before"
-
-
-def _linked_in(asking: _Asking, preloaded: Sequence[Hit], lookup: LibraryLookup) -> _Verdict:
-    """Who needs no library has its own, or none."""
-    asker = asking.chain[0]
-    name = posixpath.basename(asker.path)
-    if lookup.strings(asker.path).build is None:
-        because = f"{name} needs no NCCL and has none linked in"
-        return _Verdict(chosen=None, because=because, lost=tuple((hit, "") for hit in preloaded))
-    how = f"linked into {name}"
-    why = f"NCCL is {how}; a preloaded one counts only if that exports NCCL's functions"
-    return _Verdict(
-        chosen=Hit(path=asker.path, how=how, library=asker),
-        because=how,
-        lost=tuple((hit, why) for hit in preloaded),
-    )
-
-
-def _preloaded(environment: Mapping[str, str], lookup: LibraryLookup) -> Iterator[Hit]:
-    """The libraries of NCCL's names that are loaded before all others."""
-    system = (lookup.text(_LD_SO_PRELOAD, _MOST_PRELOAD_BYTES) or "").replace(":", " ").split()
-    sources = ((preloads(environment), "LD_PRELOAD"), (tuple(system), _LD_SO_PRELOAD))
-    for name, how in ((name, how) for names, how in sources for name in names if name):
-        path = name
-        if "/" not in name:
-            reached = _reached(lookup.hits(name, ()))
-            path = reached.path if reached else ""
-        library = lookup.library(path) if path else None
-        names = (posixpath.basename(path), library.soname or "" if library else "")
-        if not any(one.startswith(LIBRARY_PREFIXES) for one in names):
-            continue
-        hit = lookup.hit_at(path, how)
-        if hit is not None:  # a file that cannot be preloaded is passed over with a warning
-            yield replace(hit, stops=False)
-
-
-def _consumers(where: NcclWhere, sites: PythonSites, lookup: LibraryLookup) -> Iterator[_Asking]:
-    """The packages that load NCCL, the first of each framework, as where.framework allows."""
-    python = lookup.library(lookup.real(sites.python) or "") if sites.python else None
-    seen: set[str] = set()
-    for row in CONSUMERS:
-        if where.framework is not None and where.framework.lower() != row.framework.lower():
-            continue
-        if row.framework in seen or where.library not in (None, row.library):
-            continue
-        for site in sites.sites:
-            asking = _consumer(row, site, python, lookup)
-            if asking is not None:
-                seen.add(row.framework)
-                yield asking
-                break
-
-
-def _consumer(
-    row: Consumer, site: str, python: SharedLibrary | None, lookup: LibraryLookup
-) -> _Asking | None:
-    folder = f"{site}/{row.folder}"
-    names = [row.name]
-    if "*" in row.name:
-        names = fnmatch.filter(lookup.names(folder), row.name)[:1]
-    asker = lookup.library(f"{folder}/{names[0]}") if names else None
-    if asker is None:
-        return None
-    loaders = (lookup.library(f"{site}/{path}") for path in row.loaders)
-    chain = tuple(one for one in (asker, *loaders, python) if one is not None)
-    return _Asking(
-        label=f"{row.framework} ({posixpath.basename(asker.path)})",
-        framework=row.framework,
-        library=row.library,
-        chain=chain,
-        wanted=_wanted(asker) or _opened(row, asker, lookup),
-        first=tuple(f"{site}/{path}" for path in row.first),
-    )
-
-
-def _opened(row: Consumer, asker: SharedLibrary, lookup: LibraryLookup) -> tuple[str, ...]:
-    """What a package opens itself: nothing where it has its own linked in, or is for CPUs."""
-    folders = (*asker.rpath, *(asker.runpath or ()))
-    if row.opens is None or not any(row.path_has in folder for folder in folders or ("",)):
-        return ()
-    return () if lookup.strings(asker.path).build is not None else (row.opens,)
-
-
-def _program_path(
-    where: NcclWhere, environment: Mapping[str, str], lookup: LibraryLookup
-) -> str | None:
-    """Where the shell finds the job's program; an empty folder of PATH is the one where it runs."""
-    if where.program is None:
-        return None
-    folders = environment.get("PATH", "").split(":") if "/" not in where.program else [""]
-    for folder in folders[:MOST_PATHS]:
-        path = posixpath.join(where.workdir or "", folder, where.program)
-        if path.startswith("/") and lookup.real(path) is not None:
-            return path
+    `jobs` are the newest first. An array's ledgers are not looked at.
+    """
+    for job in [job for job in jobs if job.name == name][:_MOST_JOBS]:
+        account = f"{job.folder}/{ACCOUNT_FOLDER}"
+        restarts = [restart for restart in files.names(account) if restart_of(restart) is not None]
+        for restart in restarts:
+            text = files.text(f"{account}/{restart}/{ledger_file(0)}", _MOST_LEDGER_BYTES) or ""
+            for line in text.splitlines():
+                candidate = _of_record(line, f"rank 0 of job {job.job_id}, the last of this name")
+                if candidate is not None:
+                    return candidate
     return None
 
 
-def _program(path: str, lookup: LibraryLookup) -> _Asking | None:
-    """A program that is linked with NCCL, itself or through its libraries; None for any other."""
-    program = lookup.library(path)
-    if program is None:
+def _of_record(line: str, how: str) -> NcclCandidate | None:
+    try:
+        record = json.loads(line) if '"library"' in line else {}
+    except ValueError:  # the last line of a ledger may be cut short
         return None
-    chain = lookup.way_to(LIBRARY_PREFIXES, program)
-    if not chain and lookup.strings(path).build is None:
+    if record.get("record") != "library" or not record.get("release"):
         return None
-    chain = chain or (program,)
-    through = f" ({posixpath.basename(chain[0].path)})" if len(chain) > 1 else ""
-    label = f"{posixpath.basename(path)}{through}"
-    return _Asking(label=label, chain=chain, wanted=_wanted(chain[0]))
+    return NcclCandidate(
+        library=CommLibrary.NCCL,
+        path=record["path"],
+        how=how,
+        version=NcclVersion.of(record["release"]),
+        version_from="what it had loaded",
+    )
 
 
-def _anyone(where: NcclWhere) -> _Asking:
-    """A program that nothing is known of: it finds what any would without a RPATH."""
-    order = [where.library] if where.library else list(CommLibrary)
-    return _Asking(label="", wanted=tuple(SONAMES[library] for library in order))
+def _verdict(candidates: Sequence[NcclCandidate]) -> FoundNccl:
+    if not candidates:
+        names = " or ".join(SONAMES.values())
+        because = (
+            f"the job's Python has no package of NCCL, and {names} is neither on LD_LIBRARY_PATH"
+            f" nor in a default folder; {WHAT_TELLS}"
+        )
+        return FoundNccl(chosen=None, because=because)
+    chosen, *rest = candidates
+    others = tuple(replace(other, lost=f"{chosen.how} comes before") for other in rest)
+    return FoundNccl(chosen=chosen, because=chosen.how, others=others)
 
 
-def _wanted(library: SharedLibrary) -> tuple[str, ...]:
-    return tuple(name for name in library.needed if name.startswith(LIBRARY_PREFIXES))[:1]
+def _either(program: str | None, found: FoundNccl) -> FoundNccl:
+    """Return no choice where releases differ, for a program whose linkage is not known."""
+    candidates = [*([found.chosen] if found.chosen else []), *found.others]
+    if len({(candidate.library, candidate.version) for candidate in candidates}) == 1:
+        return found
+    because = f"how {program} is linked decides between these; {WHAT_TELLS}"
+    others = tuple(replace(candidate, lost=None) for candidate in candidates)
+    return FoundNccl(chosen=None, because=because, others=others)
 
 
-def _has_cpu_torch(sites: PythonSites, lookup: LibraryLookup) -> bool:
-    return any(lookup.real(f"{site}/{TORCH_CPU}") for site in sites.sites)
+def _each_once(candidates: Sequence[NcclCandidate]) -> list[NcclCandidate]:
+    by_path: dict[str, NcclCandidate] = {}
+    for candidate in candidates:
+        by_path.setdefault(candidate.path, candidate)
+    return list(by_path.values())
 
 
-def _all_hits(verdict: _Verdict) -> tuple[Hit, ...]:
-    chosen = (verdict.chosen,) if verdict.chosen else ()
-    return (*chosen, *(hit for hit, _ in verdict.lost))
+def _listed(where: NcclWhere, files: JobFiles) -> Iterator[NcclCandidate]:
+    """Yield the libraries that the environment's lists and the default folders hold."""
+    for path in re.split("[ :]+", where.environment.get("LD_PRELOAD", "")):
+        if posixpath.basename(path).startswith(_LIBRARIES):
+            yield from _at(path, "LD_PRELOAD", files)
+    for folder in re.split("[:;]", where.environment.get("LD_LIBRARY_PATH", "")):
+        if folder:
+            full = posixpath.join(where.workdir or "/", folder).rstrip("/")
+            yield from _in_folder(full, "LD_LIBRARY_PATH", files)
+    for folder in _DEFAULT_FOLDERS:
+        yield from _in_folder(folder, "default folder of the loader", files)
 
 
-def _each_once(hits: Sequence[Hit], lookup: LibraryLookup) -> list[Hit]:
-    by_real: dict[str, Hit] = {}
-    for hit in hits:
-        by_real.setdefault(lookup.real(hit.path) or hit.path, hit)
-    return list(by_real.values())
+def _in_folder(folder: str, how: str, files: JobFiles) -> Iterator[NcclCandidate]:
+    for name in SONAMES.values():
+        yield from _at(f"{folder}/{name}", how, files)
 
 
-def _opened_wheel(sites: PythonSites, lookup: LibraryLookup) -> tuple[_Asking, _Verdict] | None:
-    """The only NCCL there is, in a Python without a package that is known to load it.
+def _at(path: str, how: str, files: JobFiles) -> Iterator[NcclCandidate]:
+    """Yield the library under a path, with the release in its resolved name or of its wheel."""
+    real = files.real(path)
+    if real is None:
+        return
+    is_rccl = posixpath.basename(path).startswith("librccl")
+    library = CommLibrary.RCCL if is_rccl else CommLibrary.NCCL
+    named = _FILE_NAME.fullmatch(posixpath.basename(real))
+    site, is_wheel, _ = real.rpartition(_IN_WHEEL)
+    if named is None and is_wheel:
+        for candidate in _of_packages(_WHEELS[:1], site, site, "wheel", files):
+            yield replace(candidate, path=path, how=how, version_from=candidate.how)
+            return
+    yield NcclCandidate(
+        library=library,
+        path=path,
+        how=how,
+        version=NcclVersion.of(named[1]) if named else None,
+        version_from="its file name" if named else _NO_RELEASE,
+    )
 
-    Whoever loads NCCL there opens this one, as NVIDIA's cuda-pathfinder does.
-    """
-    how = f"{_OF_WHEEL}; no other is here, and no package that is known to load one"
-    hits = (lookup.hit_at(path, how) for path in _wheels(sites))
-    chosen = next((hit for hit in hits if hit is not None and hit.unfit is None), None)
-    if chosen is None:
-        return None
-    asking = _Asking(label="a package that opens it by its path")
-    return asking, _Verdict(chosen=chosen, because=how)
 
-
-def _stray_wheels(
-    sites: PythonSites, verdict: _Verdict, lookup: LibraryLookup
+def _of_packages(
+    packages: Sequence[_Package], folder: str, root: str, kind: str, files: JobFiles
 ) -> Iterator[NcclCandidate]:
-    """NCCL wheels to which no rule of the loader leads."""
-    known = {lookup.real(hit.path) for hit in _all_hits(verdict)}
-    for path in _wheels(sites):
-        real = lookup.real(path)
-        if real is not None and real not in known:
-            known.add(real)
-            hit = lookup.hit_at(path, _OF_WHEEL)
-            if hit is not None:
-                yield lookup.candidate(hit, lost=hit.unfit or "no rule of the loader leads to it")
+    """Yield the libraries of the packages whose metadata lie in a folder.
+
+    Two wheels of NCCL in one folder put their library in the same place, and the last one that
+    was installed is there: the release is not known.
+    """
+    names = files.names(folder)
+    for package in packages:
+        metadata = [match for name in names if (match := package.metadata.fullmatch(name))]
+        releases = {match[1] for match in metadata}
+        if not releases:
+            continue
+        release = releases.pop() if len(releases) == 1 else ""
+        yield NcclCandidate(
+            library=package.library,
+            path=f"{root}/{package.path}",
+            how=f"the {kind} {' and '.join(match[0] for match in metadata)}",
+            version=NcclVersion.of(release) if release else None,
+            version_from="its metadata" if release else "not known: its metadata do not tell it",
+        )
 
 
-def _wheels(sites: PythonSites) -> Iterator[str]:
-    for site in sites.sites:
-        yield f"{site}/nvidia/nccl/lib/{SONAMES[CommLibrary.NCCL]}"
+def _packages(python: str, where: NcclWhere, files: JobFiles) -> Iterator[NcclCandidate]:
+    """Yield the libraries that wheels and conda packages brought, in the order of imports."""
+    for site in _sites(python, where.environment, files):
+        yield from _of_packages(_WHEELS, site, site, "wheel", files)
+    prefix = _prefix(python)
+    yield from _of_packages(_CONDA, f"{prefix}/conda-meta", prefix, "conda package", files)
 
 
-def _of_python(sites: PythonSites, lookup: LibraryLookup) -> Iterator[str]:
-    """A script in Python's place, such as a shim of pyenv's, may start any."""
-    hit = lookup.hit_at(sites.python, "") if sites.python is not None else None
-    if hit is not None and hit.unfit == NO_LIBRARY:
-        yield f"{sites.python} is no program but a script: which Python it starts is not known"
+def _environment_program(where: NcclWhere, files: JobFiles) -> str | None:
+    """Return the job's program where it lies in the bin folder of a Python environment."""
+    program = where.program and _on_path((where.program,), where, files)
+    if not program:
+        return None
+    marks = (f"{_prefix(program)}/{name}" for name in ("pyvenv.cfg", "conda-meta"))
+    return program if any(files.real(mark) for mark in marks) else None
 
 
-def _differing(
-    others: Sequence[_Asking],
-    verdict: _Verdict,
-    environment: Mapping[str, str],
-    lookup: LibraryLookup,
-) -> Iterator[str]:
-    mine = lookup.real(verdict.chosen.path) if verdict.chosen else None
-    for asking in others:
-        theirs = _verdict(asking, environment, lookup).chosen
-        if theirs is not None and lookup.real(theirs.path) != mine:
-            yield f"{asking.framework} here would load {theirs.path} ({theirs.how})"
+def _python(where: NcclWhere, program: str | None, files: JobFiles) -> str | None:
+    """Return the interpreter that was named, that of the program's environment, or PATH's."""
+    if where.python is not None:
+        for path in (f"{where.python}/bin/python3", f"{where.python}/bin/python", where.python):
+            if files.real(path) is not None:
+                return path
+        raise StorageFailed(
+            f"{where.python} is not there: it was to be the job's Python",
+            hint="name a virtual environment, a conda environment's folder, or an interpreter",
+        )
+    if program is not None:
+        return posixpath.join(posixpath.dirname(program), "python3")
+    return _on_path(("python3", "python"), where, files)
+
+
+def _on_path(names: Sequence[str], where: NcclWhere, files: JobFiles) -> str | None:
+    is_path = "/" in names[0]
+    for folder in [""] if is_path else where.environment.get("PATH", "").split(":"):
+        for name in names:
+            path = posixpath.join(where.workdir or "/", folder, name)
+            if files.real(path) is not None:
+                return path
+    return None
+
+
+def _sites(python: str, environment: Mapping[str, str], files: JobFiles) -> dict[str, None]:
+    """Return the folders of an interpreter's packages, in the order in which it looks.
+
+    Source: site.py of Python 3.13. What .pth files add is not among them.
+    """
+    real = files.real(python) or python
+    version = _PYTHON.fullmatch(posixpath.basename(real))
+    libs = [*(f"{lib}/{version[0]}" for lib in ("lib", "lib64") if version), "lib/python3"]
+    config = _pyvenv(_prefix(python), files)
+    is_open = config.get("include-system-site-packages", "true").lower() == "true"
+    prefixes = [_prefix(python)]
+    if is_open:
+        home = environment.get("HOME")
+        user = environment.get("PYTHONUSERBASE") or (home and f"{home}/.local")
+        prefixes += [user] if user and not environment.get("PYTHONNOUSERSITE") else []
+        prefixes += [posixpath.dirname(config["home"])] if "home" in config else []
+        prefixes.append(_prefix(real))
+    sites = [folder for folder in environment.get("PYTHONPATH", "").split(":") if folder]
+    for prefix in prefixes:
+        # Debian keeps what pip installs apart from what the distribution brings.
+        for base in ("/usr/local", "/usr") if prefix == "/usr" else (prefix,):
+            for lib in libs:
+                sites += [f"{base}/{lib}/{kind}-packages" for kind in ("site", "dist")]
+    return dict.fromkeys(sites)
+
+
+def _pyvenv(prefix: str, files: JobFiles) -> dict[str, str]:
+    text = files.text(f"{prefix}/pyvenv.cfg", _MOST_CFG_BYTES)
+    if text is None:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines())
+    config = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+    return {"include-system-site-packages": "false", **config}
+
+
+def _prefix(program: str) -> str:
+    return posixpath.dirname(posixpath.dirname(program))
+
+
+def _settings_in_place(where: NcclWhere, found: FoundNccl, files: JobFiles) -> Already:
+    library = found.library or CommLibrary.NCCL
+    home = where.account_home
+    paths = conf_paths(where.environment, library, found.version, home)
+    texts = {path: files.text(path, MOST_CONF_BYTES) for path in paths}
+    there = {path: text for path, text in texts.items() if text is not None}
+    return already_set(where.environment, there, found.version, library, home, set_by=where.set_by)

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.communication import Communication, communication
-from hpckit.app.job_place import Person, absent_container, job_place, unseen
+from hpckit.app.job_place import Person, container_of, job_place, unseen
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
-from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
+from hpckit.errors import StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommLibrary, CommNote, CommSetting, NcclVersion
+from hpckit.model.comm import CommEnv, CommNote, CommSetting, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import FoundNccl
 from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
+from hpckit.model.slurm import JobEntry
 from hpckit.parse.job_file import effective_job, option_layer
 
 if TYPE_CHECKING:
     from hpckit.adapters.resources import FileResources
+    from hpckit.app.nccl_found import JobFiles
     from hpckit.model.fabric import ClusterTopology
-    from hpckit.tune_ports import NcclLibraries
 
 _RAILS_UNSAID = CommNote(
     rule="rails-unsaid",
@@ -39,8 +40,8 @@ _RAILS_UNSAID = CommNote(
     fix="rails_isolated = true under [platform] of the site file",
 )
 _LOOKED_HERE = (
-    "this machine was looked at: /etc/nccl.conf, /etc/ld.so.cache and local folders of the job's"
-    " nodes may differ, which hpckit tune tells in a job there"
+    "this machine was looked at: /etc/nccl.conf and local folders of the job's nodes may differ,"
+    " which hpckit tune tells in a job there"
 )
 PROBE_NODES = 2
 """Nodes of a job that nobody described: from two on there is a network."""
@@ -130,35 +131,30 @@ def tune(
 
 
 def look_for_nccl(
-    spec: JobSpec, person: Person, container: str | None, workdir: str, tools: NcclLibraries
+    spec: JobSpec, person: Person, workdir: str, files: JobFiles, jobs: Sequence[JobEntry]
 ) -> Looked:
-    """What the job will load, and what is set already; what cannot be found out is said.
+    """What the job will load, and what is set already; what is not known is said.
 
-    What a container holds that is not here is not known, and this machine's libraries do not count.
+    What a container holds is not looked at, and this machine's libraries do not count there. What
+    is not known here, the last of `jobs` (newest first) of this name may have reported.
     """
-    from hpckit.app.nccl_found import look_at_nccl  # noqa: PLC0415  only where it is asked for
+    from hpckit.app.nccl_found import WHAT_TELLS, last_loaded, look_at_nccl  # noqa: PLC0415
 
-    absent = absent_container(spec) if container is None else None
-    if absent is not None:
-        why = f"the container {absent} is not a file here (--container names a copy of it)"
-        return Looked(found=None, already=None, unseen=unseen(spec, person), failed=why)
-    where = job_place(spec, person, container, workdir)
+    container, not_seen = container_of(spec), unseen(spec, person)
+    if container is not None:
+        last = last_loaded(spec.name, jobs, files)
+        found = None if last is None else FoundNccl(chosen=last, because=last.how)
+        why = f"the container {container} is not looked into; {WHAT_TELLS}"
+        return Looked(found=found, already=None, unseen=not_seen, failed=None if last else why)
     try:
-        found, already = look_at_nccl(where, tools)
-    except (StorageFailed, ParseError, AdapterError) as error:
-        return Looked(
-            found=None, already=None, unseen=unseen(spec, person), failed=_in_one_line(error)
-        )
-    is_elsewhere = where.container is None and not person.environment.get("SLURM_JOB_ID")
-    here = (_LOOKED_HERE,) if is_elsewhere else ()
-    return Looked(found=found, already=already, unseen=(*unseen(spec, person), *here))
-
-
-def _in_one_line(error: HpckitError) -> str:
-    """What went wrong and the way out, once each, without the caret of a ParseError."""
-    lines = [line.strip() for line in error.message.splitlines()]
-    hint = f" ({error.hint})" if error.hint else ""
-    return "; ".join(line for line in lines if line not in ("", "^")) + hint
+        found, already = look_at_nccl(job_place(spec, person, workdir), files)
+    except StorageFailed as error:
+        why = f"{error.message} ({error.hint})"
+        return Looked(found=None, already=None, unseen=not_seen, failed=why)
+    if found.version is None and (last := last_loaded(spec.name, jobs, files)) is not None:
+        found = FoundNccl(chosen=last, because=last.how, notes=found.notes)
+    here = () if person.environment.get("SLURM_JOB_ID") else (_LOOKED_HERE,)
+    return Looked(found=found, already=already, unseen=(*not_seen, *here))
 
 
 def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
@@ -183,17 +179,17 @@ def _with_notes(
 
 def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNote]:
     """Whether the job says another release than the one it loads: the rules go by its word."""
-    loaded, said = None if found is None else found.version, facts.version
-    if found is None or loaded is None or said is None:
+    chosen = None if found is None else found.chosen
+    loaded, said = None if chosen is None else chosen.version, facts.version
+    if chosen is None or loaded is None or said is None:
         return
     if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
         return
-    name = (found.library or CommLibrary.NCCL).upper()
     yield CommNote(
         rule="release-differs",
         severity=Severity.WARNING,
-        subject=name,
+        subject=chosen.library.upper(),
         because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
-        source=found.path or found.place,
+        source=chosen.path,
         fix=f"--nccl {loaded}, or [tune] nccl in the job file",
     )

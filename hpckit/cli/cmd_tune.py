@@ -41,7 +41,6 @@ class TuneOptions(JobOptions):
     explain: str | None
     as_env: bool
     as_json: bool
-    container: str | None
     fabric: str | None
 
 
@@ -68,12 +67,6 @@ class TuneOptions(JobOptions):
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
-    "--container",
-    type=click.Path(),
-    metavar="PATH",
-    help="Look for NCCL in this container: a folder, or an image (.sqsh, .sif).",
-)
-@click.option(
     "--fabric",
     type=click.Path(allow_dash=True),
     metavar="FILE",
@@ -99,7 +92,7 @@ def command(ctx: click.Context, /, **params: Any) -> None:
     source = given_source(options)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     is_job = source.file_text is not None or bool(source.command)
-    look = _look(source, options.container) if is_job or options.container else None
+    look = _look(source) if is_job else None
     tuned = tune(source, resources, fabric=_fabric(options.fabric), look=look)
     if options.lint is not None:
         ctx.exit(lint_file(options, options.lint, tuned, source))
@@ -130,20 +123,19 @@ def _check_together(options: TuneOptions) -> None:
         raise click.UsageError("only one file can be standard input")
 
 
-def _look(source: JobSource, container: str | None) -> Callable[[JobSpec], Looked]:
-    """What looks for the NCCL of a job; an image takes seconds, so a line says what goes on."""
+def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
+    """What looks for the NCCL of a job."""
     from hpckit import wiring
     from hpckit.app.tune import look_for_nccl
+    from hpckit.errors import StorageFailed
 
     def look(spec: JobSpec) -> Looked:
-        line = output.Progress()
-        line.show("looking for the NCCL that the job loads …")
+        place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
         try:
-            place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
-            tools = wiring.nccl_libraries()
-            return look_for_nccl(spec, wiring.person(), container, str(place), tools)
-        finally:
-            line.clear()
+            jobs, _ = wiring.job_index().readable()
+        except StorageFailed:
+            jobs = ()
+        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files(), jobs)
 
     return look
 

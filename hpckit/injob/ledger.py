@@ -44,6 +44,10 @@ class Ledger:
         self._env = env
         self._rank = rank
         self._identity = identity
+        folder = account_folder(
+            env.get("SLURM_RESTART_COUNT", ""), env.get("SLURM_ARRAY_TASK_ID", "")
+        )
+        self._path = f"{folder}/{ledger_file(rank)}"
         self._watch = GpuWatch(find, env, identity)
         self._fd: int | None = None
         self._io: dict[str, int] = {}
@@ -52,12 +56,8 @@ class Ledger:
     def begin(self) -> None:
         """Write the first line, as soon as the driver has answered or is late."""
         found = self._watch.first()
-        folder = account_folder(
-            self._env.get("SLURM_RESTART_COUNT", ""), self._env.get("SLURM_ARRAY_TASK_ID", "")
-        )
-        name = ledger_file(self._rank)
         try:
-            fd = _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
+            fd = self._opened()
             try:
                 _write(fd, self._first_line(found))
             except OSError:
@@ -66,7 +66,25 @@ class Ledger:
             self._fd = fd
             self._io_before = _io_of_children()
         except OSError as error:
-            say(f"no ledger, {folder}/{name} cannot be written: {reason(error)}")
+            say(f"no ledger, {self._path} cannot be written: {reason(error)}")
+
+    def watch(self, pid: int) -> None:
+        """Note which NCCL the command loads; rank 0 speaks for all."""
+        if self._fd is not None and self._rank == 0:
+            # Loaded there alone: the start of a rank is on the job's clock.
+            from hpckit.injob.nccl_loaded import watch_library
+
+            watch_library(pid, self._add)
+
+    def _add(self, record: dict[str, object]) -> None:
+        try:
+            fd = self._opened()
+            try:
+                _write(fd, _line(record))
+            finally:
+                os.close(fd)
+        except OSError:
+            return
 
     def note_io(self) -> None:
         """Read what the command and its descendants did, once it has been waited for."""
@@ -105,6 +123,10 @@ class Ledger:
         except RuntimeError:
             write()
         done.acquire(timeout=WRITE_LIMIT_S)
+
+    def _opened(self) -> int:
+        folder, name = os.path.split(self._path)
+        return _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
 
     def _first_line(self, found: dict[str, object]) -> bytes:
         return _line(

@@ -65,6 +65,8 @@ def supervise(
             say(f"no rank log: {reason(error)}")
         replace(command, env)
     process = _Command(pid, ledger)
+    if ledger is not None:
+        ledger.watch(pid)
     status, asked_to_end = _relay(process, wake, tees, early)
     code = _shell_code(status)
     # First of all: which rank failed first is told by which file is there first.

@@ -29,7 +29,7 @@ class AlreadySet:
     """A variable that has its value already.
 
     `set_by` is the job's key (`[tune] env of the job`), `environment` for what comes from the
-    shell, the container's, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
+    shell, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
     values that lost, in the order in which they would have counted. `remark` is what a person
     who set it so may not expect.
     """

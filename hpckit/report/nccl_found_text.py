@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hpckit.model.comm_already import ENVIRONMENT, Already, AlreadySet
-from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NetPluginFile
+from hpckit.model.nccl_found import FoundNccl, NcclCandidate
 from hpckit.model.node_words import visible
 from hpckit.report.line import Line, Style, wrapped
 
@@ -21,16 +21,16 @@ _MOST_NOTES: Final = 32
 
 
 def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
-    """The library that is loaded, what lost and why, the network plugin, in lines of 40 or more.
+    """The library that is loaded, what lost and why, in lines of 40 or more.
 
     What is not known is said so. All that came from files is shown without control characters.
     """
     width = max(width, _NARROWEST)
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
-    rows += [("lost", _lost(one), Style.FAINT) for one in found.others[:_MOST_LOST]]
+    label = "lost" if found.chosen else "either"
+    rows += [(label, _lost(other), Style.FAINT) for other in found.others[:_MOST_LOST]]
     if len(found.others) > _MOST_LOST:
         rows.append(("", f"and {len(found.others) - _MOST_LOST} more that lost", Style.FAINT))
-    rows += [("plugin", text, Style.PLAIN) for text in _plugins(found)]
     rows += _noted(found.notes)
     return list(_lines(rows, width))
 
@@ -64,36 +64,21 @@ def _noted(notes: Sequence[str]) -> list[tuple[str, str, Style]]:
 def _chosen(found: FoundNccl) -> str:
     chosen = found.chosen
     if chosen is None:
-        return f"none found in {found.place}: {found.because}"
-    who = f"{found.loader} loads it" if found.loader else "a program without a RPATH loads it"
-    return f"{_named(chosen)}, {chosen.path} · {who}: {chosen.how} · {_version_words(chosen)}"
+        return f"not known: {found.because}"
+    return f"{_named(chosen)}, {chosen.path} · {chosen.how} · {_version_words(chosen)}"
 
 
-def _named(one: NcclCandidate) -> str:
-    build = f" ({one.build})" if one.build else ""
-    return f"{one.library.upper()} {one.version or 'of unknown version'}{build}"
+def _named(candidate: NcclCandidate) -> str:
+    return f"{candidate.library.upper()} {candidate.version or 'of unknown version'}"
 
 
-def _version_words(one: NcclCandidate) -> str:
-    return f"version {'by' if one.version else 'is'} {one.version_from}"
+def _version_words(candidate: NcclCandidate) -> str:
+    return f"version {'by' if candidate.version else 'is'} {candidate.version_from}"
 
 
-def _lost(one: NcclCandidate) -> str:
-    reason = f": {one.lost}" if one.lost else ""
-    return f"{_named(one)}, {one.path} ({one.how}){reason}"
-
-
-def _plugins(found: FoundNccl) -> Iterator[str]:
-    loaded = [one for one in found.plugins if one.is_loaded]
-    if found.chosen is not None and not loaded:
-        yield "none is opened: sockets and verbs of NCCL's own"
-    for one in (*loaded, *(one for one in found.plugins if not one.is_loaded)):
-        yield _plugin(one)
-
-
-def _plugin(one: NetPluginFile) -> str:
-    state = "" if one.is_loaded else ", not opened"
-    return f"{one.plugin or 'of unknown kind'}, {one.path} ({one.how}){state}"
+def _lost(candidate: NcclCandidate) -> str:
+    reason = f": {candidate.lost}" if candidate.lost else ""
+    return f"{_named(candidate)}, {candidate.path} ({candidate.how}){reason}"
 
 
 def _setting(one: AlreadySet) -> str:

@@ -52,7 +52,7 @@ def _name(path: Path) -> str:
 
 def _imports(path: Path, sources: Mapping[str, Path]) -> set[str]:
     """Return the modules that a file imports, those of types and inside functions included."""
-    targets = set()
+    targets: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             targets.update(alias.name for alias in node.names)

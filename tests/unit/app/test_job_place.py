@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.app.job_place import Person, absent_container, job_place, unseen
+from hpckit.app.job_place import Person, container_of, job_place, unseen
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import NcclWhere
 from hpckit.parse.job_file import effective_job, option_layer
@@ -18,7 +18,7 @@ def spec(**values: object) -> JobSpec:
 
 def place(job: JobSpec, **environment: str) -> NcclWhere:
     """Where it looks when it runs in /job."""
-    return job_place(job, Person(environment=environment, home="/home/me"), None, "/job")
+    return job_place(job, Person(environment=environment, home="/home/me"), "/job")
 
 
 @pytest.mark.parametrize(
@@ -109,34 +109,24 @@ EXEC = ("apptainer", "exec", "--nv")
 
 
 @pytest.mark.parametrize(
-    ("keys", "container", "absent"),
+    ("keys", "container"),
     [
-        ({PYXIS: {"container-image": "img.sqsh"}}, "/job/img.sqsh", None),
-        ({PYXIS: {"container-image": "nvcr.io#x:1"}}, None, "nvcr.io#x:1"),
-        ({PYXIS: {"container-name": "mine"}}, None, "mine"),
-        ({"command": [*EXEC, "/img.sif", "python", "x.py"]}, "/img.sif", None),
-        ({"command": [*EXEC, "docker://x", "python", "x.py"]}, None, "docker://x"),
+        ({PYXIS: {"container-image": "img.sqsh"}}, "img.sqsh"),
+        ({PYXIS: {"container-image": "nvcr.io#x:1"}}, "nvcr.io#x:1"),
+        ({PYXIS: {"container-name": "mine"}}, "mine"),
+        ({"command": [*EXEC, "/img.sif", "python", "x.py"]}, "/img.sif"),
+        ({"command": [*EXEC, "docker://x", "python", "x.py"]}, "docker://x"),
         (
             {"command": [*EXEC, "--env", "HTTPS_PROXY=http://p:1", "/img.sif", "python", "x"]},
             "/img.sif",
-            None,
         ),
-        ({"command": ["podman", "run", "x", "python"]}, None, "of podman"),
-        ({}, None, None),
+        ({"command": ["podman", "run", "x", "python"]}, "of podman"),
+        ({}, None),
     ],
 )
-def test_a_container_is_one_that_can_be_read_or_is_absent(
-    keys: dict[str, object], container: str | None, absent: str | None
-) -> None:
+def test_a_job_s_container_is_known(keys: dict[str, object], container: str | None) -> None:
     """Of pyxis and of the runtimes that stand in front of a command."""
-    job = spec(**keys)
-    assert (place(job).container, absent_container(job)) == (container, absent)
-
-
-def test_the_program_in_a_container_stands_behind_its_image() -> None:
-    """It is looked up there, not the runtime."""
-    assert place(spec(command=[*EXEC, "x.sif", "./all_reduce_perf"])).program == "./all_reduce_perf"
-    assert place(spec(command=[*EXEC, "x.sif", "/opt/bin/python3"])).python == "/opt/bin/python3"
+    assert container_of(spec(**keys)) == container
 
 
 def test_a_script_whose_name_begins_as_an_interpreter_s_is_none() -> None:

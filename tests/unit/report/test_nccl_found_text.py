@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
+from dataclasses import replace
+
+from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_already import Already, AlreadySet, Overridden
-from hpckit.model.nccl_found import FoundNccl, NcclCandidate, NetPluginFile
+from hpckit.model.nccl_found import FoundNccl, NcclCandidate
 from hpckit.model.text_width import columns
 from hpckit.report.line import Style
 from hpckit.report.nccl_found_text import already_lines, nccl_found_lines
@@ -13,62 +15,43 @@ WHEEL = "/venv/site-packages/nvidia/nccl/lib/libnccl.so.2"
 CHOSEN = NcclCandidate(
     library=CommLibrary.NCCL,
     path=WHEEL,
-    how="RPATH of libtorch_cuda.so",
+    how="the wheel nvidia_nccl_cu12-2.27.3.dist-info",
     version=NcclVersion(2, 27, 3),
-    build="cuda12.9",
-    version_from="the file itself",
+    version_from="its metadata",
 )
 LOST = NcclCandidate(
     library=CommLibrary.NCCL,
     path="/opt/nccl/lib/libnccl.so.2",
     how="LD_LIBRARY_PATH",
-    version_from="not known: neither the file nor its name tells it",
-    lost="RPATH of libtorch_cuda.so comes before",
+    version_from="not known: its file name has no release",
+    lost="the wheel comes before",
 )
 FOUND = FoundNccl(
     chosen=CHOSEN,
     because=CHOSEN.how,
-    place="this machine",
-    loader="PyTorch (libtorch_cuda.so)",
     others=(LOST,),
     notes=("something is odd",),
 )
 
 
 def test_the_answer_comes_first_with_its_reason() -> None:
-    """Release, place, who loads it and how; then what lost and why, plugins, notes."""
+    """Release, place and how that is known; then what lost and why, notes."""
     assert [line.text for line in nccl_found_lines(FOUND, width=200)] == [
-        f" NCCL     NCCL 2.27.3 (cuda12.9), {WHEEL} · PyTorch (libtorch_cuda.so) loads it: "
-        "RPATH of libtorch_cuda.so · version by the file itself",
+        f" NCCL     NCCL 2.27.3, {WHEEL} · the wheel nvidia_nccl_cu12-2.27.3.dist-info · "
+        "version by its metadata",
         " lost     NCCL of unknown version, /opt/nccl/lib/libnccl.so.2 (LD_LIBRARY_PATH): "
-        "RPATH of libtorch_cuda.so comes before",
-        " plugin   none is opened: sockets and verbs of NCCL's own",
+        "the wheel comes before",
         " note     something is odd",
     ]
 
 
-def test_nothing_found_is_said_as_such() -> None:
-    """With the reason, and as a warning."""
-    found = FoundNccl(chosen=None, because="PyTorch here is built for CPUs", place="this machine")
-    (line,) = nccl_found_lines(found, width=200)
-    assert line.text == " NCCL     none found in this machine: PyTorch here is built for CPUs"
-    assert line.style is Style.WARNING
-
-
-def test_the_plugin_that_is_opened_comes_before_the_others() -> None:
-    """One that is not opened is told as such, and an unknown one too."""
-    plugins = (
-        NetPluginFile(path="/a/libnccl-net-x.so", how="LD_LIBRARY_PATH"),
-        NetPluginFile(
-            path="/b/libnccl-net.so", how="LD_LIBRARY_PATH", plugin=NetPlugin.GIB, is_loaded=True
-        ),
-    )
-    found = FoundNccl(chosen=CHOSEN, because="", place="", plugins=plugins)
-    lines = [line.text for line in nccl_found_lines(found, width=200)][1:]
-    assert lines == [
-        " plugin   gib, /b/libnccl-net.so (LD_LIBRARY_PATH)",
-        "          of unknown kind, /a/libnccl-net-x.so (LD_LIBRARY_PATH), not opened",
-    ]
+def test_what_is_not_known_is_said_as_such() -> None:
+    """With the reason, as a warning, and what it may be."""
+    either = replace(CHOSEN, how="LD_LIBRARY_PATH")
+    found = FoundNccl(chosen=None, because="x decides", others=(either,))
+    first, second = nccl_found_lines(found, width=200)
+    assert (first.text, first.style) == (" NCCL     not known: x decides", Style.WARNING)
+    assert second.text == f" either   NCCL 2.27.3, {WHEEL} (LD_LIBRARY_PATH)"
 
 
 def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
@@ -98,9 +81,7 @@ def test_no_line_is_wider_than_the_terminal_or_moves_its_cursor() -> None:
     """Whatever a path or a value holds."""
     hostile = "/x\x1b[2J\n\u202e" + "y" * 300
     candidate = NcclCandidate(library=CommLibrary.RCCL, path=hostile, how=hostile, lost=hostile)
-    found = FoundNccl(
-        chosen=candidate, because="", place=hostile, others=(candidate,) * 20, notes=(hostile,)
-    )
+    found = FoundNccl(chosen=candidate, because="", others=(candidate,) * 20, notes=(hostile,))
     settings = tuple(AlreadySet(name="NCCL_X", value=hostile, set_by=hostile) for _ in range(90))
     for width in (10, 40, 80):
         lines = [*nccl_found_lines(found, width=width), *already_lines(Already(settings=settings))]
