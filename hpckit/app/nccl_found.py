@@ -108,7 +108,7 @@ def look_at_nccl(where: NcclWhere, files: JobFiles) -> tuple[FoundNccl, Already]
     others = [candidate for candidate in listed if candidate not in preloaded]
     found = _verdict([*preloaded, *_each_once([*packages, *others])])
     is_of_python = program or where.program in (None, "torchrun")
-    if not (preloaded or is_of_python):
+    if packages and others and not (preloaded or is_of_python):
         found = _either(where.program, found)
     already = _settings_in_place(where, found, files)
     return replace(found, notes=files.notes), already

@@ -147,6 +147,7 @@ def test_a_program_whose_linkage_decides_is_not_guessed(tmp_path: Path) -> None:
     assert "--nccl" in found.because
     assert [str(one.version) for one in found.others] == ["2.27.3", "2.26.2"]
     assert str(found_for(program="bash", PATH=path).version) == "2.27.3"
+    assert found_for(program="x").because.startswith("the job's Python has no package of NCCL")
     same = library(tmp_path / "same", "libnccl.so.2.27.3")
     found = found_for(program="bash", PATH=path, LD_LIBRARY_PATH=same)
     assert str(found.version) == "2.27.3"
