@@ -11,17 +11,17 @@ from hpckit.app.job_place import Person, absent_container, job_place, unseen
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
+from hpckit.core.findings import Severity, SourcedFinding, gravest_first
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
 from hpckit.errors import AdapterError, HpckitError, ParseError, StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommLibrary, CommNote, CommSetting, NcclVersion
+from hpckit.model.comm import CommEnv, CommLibrary, CommSetting, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import FoundNccl
-from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 from hpckit.parse.job_file import effective_job, option_layer
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from hpckit.ports import Resources
     from hpckit.tune_ports import NcclLibraries
 
-_RAILS_UNSAID = CommNote(
+_RAILS_UNSAID = SourcedFinding(
     rule="rails-unsaid",
     severity=Severity.NOTE,
     subject="rails",
     because="the network shows that they are islands; a script knows it from the site file alone",
     source="docs/reference/site-file.md",
-    fix="rails_isolated = true under [platform] of the site file",
+    remedy="rails_isolated = true under [platform] of the site file",
 )
 _LOOKED_HERE = (
     "this machine was looked at: /etc/nccl.conf, /etc/ld.so.cache and local folders of the job's"
@@ -178,10 +178,10 @@ def _with_notes(
         notes += node_notes(node_findings(source.topology))
     if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
         notes.append(_RAILS_UNSAID)
-    return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))
+    return replace(made.env, notes=tuple(gravest_first(notes)))
 
 
-def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNote]:
+def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[SourcedFinding]:
     """Whether the job says another release than the one it loads: the rules go by its word."""
     loaded, said = None if found is None else found.version, facts.version
     if found is None or loaded is None or said is None:
@@ -189,11 +189,11 @@ def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNo
     if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
         return
     name = (found.library or CommLibrary.NCCL).upper()
-    yield CommNote(
+    yield SourcedFinding(
         rule="release-differs",
         severity=Severity.WARNING,
         subject=name,
         because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
         source=found.path or found.place,
-        fix=f"--nccl {loaded}, or [tune] nccl in the job file",
+        remedy=f"--nccl {loaded}, or [tune] nccl in the job file",
     )

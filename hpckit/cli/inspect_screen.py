@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import click
 
 from hpckit.cli import output
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 from hpckit.report.line import Line, Style
 
 if TYPE_CHECKING:
     from hpckit.app.inspect_nodes import NodesSeen
+    from hpckit.core.findings import Finding
     from hpckit.model.hardware import NodeTopology
-    from hpckit.model.node_finding import NodeFinding
 
 _STYLES: Final[dict[Style, dict[str, Any]]] = {
     Style.TITLE: {"bold": True},
@@ -28,7 +28,7 @@ _WIDEST: Final = 120
 
 def say_node(
     topology: NodeTopology,
-    findings: Sequence[NodeFinding],
+    findings: Sequence[Finding],
     file: str | None = None,
     machine: int | None = None,
 ) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
+from hpckit.core.findings import Level, Notice
 from hpckit.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import Partition, SlurmConfig, SlurmVersion
-from hpckit.model.finding import Finding, Level
 from hpckit.model.nvml_reading import NvmlDeviceReading, NvmlReading, NvmlRefusal
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
@@ -35,7 +35,7 @@ class _DamagedIndex(MemoryJobIndex):
 
 def findings(
     runner: FakeCommandRunner, root: Path, index: MemoryJobIndex | None = None
-) -> dict[str, Finding]:
+) -> dict[str, Notice]:
     """Subject → finding."""
     found = examine(runner, FileJobFolders(), index or MemoryJobIndex(), root)
     return {one.subject: one for one in found}
@@ -118,7 +118,7 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
 
 def seen(
     probe: FakeClusterProbe, root: Path, *, answers: bool = True, rules: str = ""
-) -> list[Finding]:
+) -> list[Notice]:
     """What doctor says of the cluster of a Slurm whose commands answer, or do not."""
     said = {tool.argv: BASH for tool in SLURM_TOOLS} if answers else {}
     found = examine(

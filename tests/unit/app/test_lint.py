@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from hpckit.app.lint import lint_text
+from hpckit.core.findings import Severity
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_lint import LintFacts
-from hpckit.model.node_finding import Severity
 
 
 def test_a_file_is_linted() -> None:

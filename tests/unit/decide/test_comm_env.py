@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_env import ADVICE, RULES, CommChoice, OwnSetting, comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_rule import CommAdvice, CommRule
@@ -14,7 +15,6 @@ from hpckit.errors import PlanError
 from hpckit.model.comm import CommEnv, NcclVersion, NetPlugin
 from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Overlay, Platform, PlatformEnv
 from hpckit.model.site import SiteSpec, generic_site
 from tests.unit.decide.comm_cases import CASES, IB, TWO_KINDS

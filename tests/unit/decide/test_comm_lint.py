@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint import LINT_RULES, comm_lint_page, lint_settings
 from hpckit.decide.comm_lint_releases import is_one_edit
 from hpckit.decide.comm_lint_rule import SURELY_SINCE, Held, LintRule, held_before, held_from
 from hpckit.decide.nccl_variables import NCCL_VARIABLES
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_lint import LintFacts, LintFinding
-from hpckit.model.node_finding import Severity
 from hpckit.parse.settings_file import parse_settings
 from tests.unit.decide.comm_lint_cases import CASES, DERIVED, Case
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hpckit.app.fabric import read_fabric
+from hpckit.core.findings import Finding
 from hpckit.decide.fabric_findings import fabric_findings, fabric_rules_table
 from hpckit.decide.fabric_rules import FABRIC_RULES
 from hpckit.model.fabric import (
@@ -18,7 +19,6 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.model.fabric_finding import FabricFinding
 from tests.ib_fabrics import MadeFabric, leaf, three_tier, two_tier
 
 FIRMWARE = "MT4129 ConnectX7   Mellanox Technologies"
@@ -35,7 +35,7 @@ def found(made: MadeFabric, slurm: list[str] | None = None) -> list[tuple[str, s
     return [(one.rule, one.subject) for one in fabric_findings(made.topology(), slurm)]
 
 
-def only(made: MadeFabric, slurm: list[str] | None = None) -> FabricFinding:
+def only(made: MadeFabric, slurm: list[str] | None = None) -> Finding:
     """The one finding there is."""
     (one,) = fabric_findings(made.topology(), slurm)
     return one

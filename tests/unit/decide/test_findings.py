@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.core.findings import Finding, Severity, group_findings
 from hpckit.decide.finding_rules import RULES
 from hpckit.decide.findings import findings_page, node_findings
 from hpckit.decide.nic_roles import with_nic_roles
-from hpckit.model.finding_group import group_findings, sentence
+from hpckit.model.finding_group import sentence
 from hpckit.model.hardware import (
     Disagreement,
     Gpu,
@@ -26,7 +27,6 @@ from hpckit.model.hardware import (
     NvLinkRemote,
     Unknown,
 )
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.pci import PciAddress
 from tests.fakes.node import (
     both_ways,
@@ -59,7 +59,7 @@ GPU7 SYS SYS SYS NV1 NV2 NV1 NV2 X
 """
 
 
-def found(topology: NodeTopology, rule: str, **more: int) -> list[NodeFinding]:
+def found(topology: NodeTopology, rule: str, **more: int) -> list[Finding]:
     """The findings of one rule."""
     return [one for one in node_findings(with_nic_roles(topology), **more) if one.rule == rule]
 
@@ -69,7 +69,7 @@ def subjects(topology: NodeTopology, rule: str) -> list[str]:
     return [one.subject for one in found(topology, rule)]
 
 
-def said(findings: Sequence[NodeFinding]) -> list[str]:
+def said(findings: Sequence[Finding]) -> list[str]:
     """The sentences about them, those that are alike together."""
     return [sentence(group) for group in group_findings(findings)]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Level
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.model.cluster import NodeGroup, Partition
-from hpckit.model.finding import Level
 from tests.unit.render.prepared import prepared
 
 GPU = Partition(

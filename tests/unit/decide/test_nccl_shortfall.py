@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.decide.nccl_rules import RULES
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.comm import NetPlugin
-from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
-from hpckit.model.node_finding import Severity
+from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
 from hpckit.parse.nccl_run import parse_nccl_run
 from tests.unit.parse.slurm_records import record_text
 
@@ -44,7 +44,7 @@ def row(size: int, busbw: float, wrong: str = "0") -> str:
     return f"{size} {size // 4} float sum -1 {side} {side}\n"
 
 
-def found(text: str, expected: ExpectedRun = NO_EXPECTATION) -> tuple[RunFinding, ...]:
+def found(text: str, expected: ExpectedRun = NO_EXPECTATION) -> tuple[SourcedFinding, ...]:
     """What is odd about a run."""
     return shortfall_findings(parse_nccl_run(text), expected)
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.finding_group import group_findings, sentence
-from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.core.findings import Finding, Severity, group_findings
+from hpckit.model.finding_group import sentence
 
 
-def finding(subject: str, because: str, remedy: str = "none") -> NodeFinding:
+def finding(subject: str, because: str, remedy: str = "none") -> Finding:
     """A note about something."""
-    return NodeFinding(
+    return Finding(
         rule="rule", severity=Severity.NOTE, subject=subject, because=because, remedy=remedy
     )
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from hpckit.core.findings import Severity
 from hpckit.model.comm_lint import LintFinding
-from hpckit.model.node_finding import Severity
 from hpckit.report.comm_lint_text import comm_lint_lines
 
 
