@@ -100,8 +100,8 @@ def test_a_release_that_is_not_known_is_a_current_one() -> None:
     (note,) = env.notes
     assert note.rule == "release-unknown"
     assert "NCCL_IB_GID_INDEX=3 before 2.21" in note.because
-    assert note.fix is not None
-    assert "--nccl" in note.fix
+    assert note.remedy is not None
+    assert "--nccl" in note.remedy
 
 
 def test_nothing_is_derived_for_a_job_that_wants_none() -> None:
@@ -164,7 +164,7 @@ def test_a_variable_on_which_sources_disagree_is_set_by_nobody() -> None:
     assert [one.name for one in env.left] == ["NCCL_CROSS_NIC"]
     (note,) = env.notes
     assert note.severity is Severity.WARNING
-    assert note.fix == "--overlay uenv or --overlay ce"
+    assert note.remedy == "--overlay uenv or --overlay ce"
 
 
 def test_a_chosen_overlay_ends_the_disagreement() -> None:

@@ -74,7 +74,7 @@ def test_what_the_lint_has_against_a_variable_is_told() -> None:
     """A variable that no rule sets is not unknown: the do-not-set list knows it."""
     (fault,) = told("NCCL_P2P_DISABLE").faults
     assert (fault.rule, fault.severity) == ("p2p-off", Severity.WARNING)
-    assert "leave it out" in fault.fix
+    assert "leave it out" in fault.remedy
 
 
 def test_names_of_rccl_are_not_called_wrong() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from hpckit.app.fabric import read_fabric
 from hpckit.core.findings import Finding
-from hpckit.decide.fabric_findings import fabric_findings, fabric_rules_table
-from hpckit.decide.fabric_rules import FABRIC_RULES
+from hpckit.decide.fabric_findings import fabric_findings
 from hpckit.model.fabric import (
     ClusterTopology,
     EndKind,
@@ -338,12 +337,6 @@ def test_a_fabric_of_slurm_has_no_cables_to_miss() -> None:
     )
     assert fabric_findings(fabric) == ()
     assert fabric_findings(ClusterTopology(source=FabricSource.SCONTROL)) == ()
-
-
-def test_every_rule_is_in_the_table() -> None:
-    """With what it means and where it comes from."""
-    table = fabric_rules_table()
-    assert all(f"| `{rule.name}` | {rule.severity} |" in table for rule in FABRIC_RULES)
 
 
 def test_an_absent_core_is_told_by_the_spines_below_it() -> None:

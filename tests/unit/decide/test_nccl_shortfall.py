@@ -227,7 +227,7 @@ def test_a_rule_fires(name: str) -> None:
     text, expected = CASES[name][0]
     seen = [one for one in found(text, expected) if one.rule == name]
     assert seen
-    assert all(one.because and one.fix and one.source for one in seen)
+    assert all(one.because and one.remedy and one.source for one in seen)
     count = text.count("\n")
     assert all(one.line_no is not None and 1 <= one.line_no <= count for one in seen)
 
@@ -243,7 +243,7 @@ def test_every_rule_is_tested() -> None:
     """Each rule of the table has a case, and names of rules are unique."""
     names = [rule.name for rule in RULES]
     assert sorted(names) == sorted(CASES)
-    assert all(rule.what and rule.source and rule.date for rule in RULES)
+    assert all(rule.because and rule.source and rule.date for rule in RULES)
 
 
 def test_a_healthy_run_has_no_findings() -> None:
