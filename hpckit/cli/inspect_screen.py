@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -51,14 +51,7 @@ def say_nodes(seen: NodesSeen) -> None:
     say(group_lines(seen.groups, seen.silent, width=screen_width()))
 
 
-class _Found(Protocol):
-    """A finding of any kind."""
-
-    @property
-    def severity(self) -> Severity: ...
-
-
-def fail_code(findings: Sequence[_Found], fail_on: str | None) -> int:
+def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 Facts = TypeVar("Facts")
 When = TypeVar("When")
@@ -28,7 +28,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Row:
     """What every rule has: `because` is its reason, `source` the document that it stands on.
 
@@ -46,7 +46,7 @@ class Row:
         return f"{self.source} ({self.date})" if self.date else self.source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Rule(Row, Generic[When]):
     """One thing that may be odd: `when` it is so, and what to do about it.
 
@@ -64,8 +64,7 @@ class Rule(Row, Generic[When]):
         return self.remedy.format(subject=subject, index=index[0] if index else "INDEX")
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What a rule is about, such as `GPU5`, and what was seen there.
 
     `severity` and `remedy` stand in for those of the rule where they are not None; `line_no` is
@@ -144,8 +143,7 @@ def finding_trees(
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingGroup:
+class FindingGroup(NamedTuple):
     """Findings that differ in their subject alone.
 
     `because` is the evidence of the first, which may begin with its subject.

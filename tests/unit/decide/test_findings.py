@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -42,8 +41,6 @@ from tests.fakes.node import (
     with_cells,
     with_health,
 )
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md"
 
 # DGX-1 System Architecture (WP-08437), figure 4: the hybrid cube mesh.
 CUBE_MESH = """
