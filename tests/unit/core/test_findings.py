@@ -55,12 +55,12 @@ def test_other_remedies() -> None:
 
 def test_a_rule_is_judged_by_what_it_saw() -> None:
     """Evidence may have a severity and a remedy of its own; the gravest come first."""
-    usual = Rule[Check[int]](
+    usual: Rule[Check[int]] = Rule(
         name="hot", severity=Severity.NOTE, because="heat", remedy="cool {subject}: fan {index}",
         source="a page", date="2026-11",
         when=lambda count: [Evidence(f"GPU{index}", "it is hot") for index in range(count)],
     )  # fmt: skip
-    graver = Rule[Check[int]](
+    graver: Rule[Check[int]] = Rule(
         name="off", severity=Severity.WARNING, because="no power", remedy="switch it on",
         source="a page",
         when=lambda _: [Evidence("", "it is off", "leave it", Severity.ERROR, line_no=3)],

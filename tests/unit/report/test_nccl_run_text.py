@@ -127,7 +127,13 @@ def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
 def test_no_more_findings_are_shown_than_a_person_reads() -> None:
     """The rest is counted."""
     finding = SourcedFinding(
-        rule="warned", severity=Severity.WARNING, because="x", remedy="y", source="z", line_no=None
+        subject="",
+        rule="warned",
+        severity=Severity.WARNING,
+        because="x",
+        remedy="y",
+        source="z",
+        line_no=None,
     )
     lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
     assert "… 3 more: --json has them all" in [line.text for line in lines]
