@@ -28,22 +28,27 @@ from hpckit.app.place import PlaceQuestion, place_on
 from hpckit.cli.fabric_options import nodes_of
 from hpckit.cli.main import COMMANDS, cli
 from hpckit.cli.place_svg import svg as placement_svg
-from hpckit.decide.comm_lint import comm_lint_page
-from hpckit.decide.comm_words import comm_rules_page
-from hpckit.decide.fabric_findings import fabric_rules_table
-from hpckit.decide.findings import findings_page, node_findings
-from hpckit.decide.nccl_rules import run_rules_page
+from hpckit.core.findings import Finding, Rule
+from hpckit.decide import comm_env, finding_rules, nccl_rules
+from hpckit.decide.comm_lint import FAMILIES, lint_faults
+from hpckit.decide.comm_words import when_words
+from hpckit.decide.fabric_rules import FABRIC_RULES
+from hpckit.decide.findings import node_findings
+from hpckit.decide.grouping import silent_node
 from hpckit.decide.pending import explain_pending
 from hpckit.decide.pending_reasons import TEXTS, WORDS
 from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
 from hpckit.draw.node import node_svg
-from hpckit.measure.findings import report_findings_page
+from hpckit.measure import finding_rules as report_rules
+from hpckit.measure import judged, states
 from hpckit.model.account import REPORT_SCHEMA, JobReport
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
-from hpckit.model.node_finding import NodeFinding
-from hpckit.model.rules import RULE, Rule, file_key
+from hpckit.model.node_answer import NodeAnswer
+from hpckit.model.report_finding import share
+from hpckit.model.rules import RULE, file_key
+from hpckit.model.rules import Rule as FieldRule
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, rows_of, table_of
@@ -125,8 +130,8 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "findings.md": findings_page(),
         "fabric.md": fabric_page(),
-        "tune-rules.md": comm_rules_page(),
-        "lint-rules.md": comm_lint_page(),
+        "tune-rules.md": tune_rules_page(),
+        "lint-rules.md": lint_rules_page(),
         "run-rules.md": run_rules_page(),
         "report-findings.md": report_findings_page(),
         "pending-reasons.md": reasons_page(),
@@ -229,7 +234,7 @@ def _dataclasses(cls: type) -> Iterator[type]:
 
 
 def _property(made: dict[str, Any], field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
-    rule: Rule | None = field.metadata.get(RULE)
+    rule: FieldRule | None = field.metadata.get(RULE)
     made = _without_null(made)
     if rule is not None:
         made = {"description": rule.doc, **made, **rule.schema}
@@ -456,12 +461,111 @@ table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is o
 """
 
 
-_FABRIC_PAGE = (Path(__file__).parent / "fabric-head.txt").read_text(encoding="utf-8")
+# --- rules ---------------------------------------------------------------------------------------
+
+_RULE_HEAD = ("Rule", "Severity", "Meaning", "What to do", "Source")
+_SILENT = (
+    "With `--nodes` or `--job`: Slurm does not know the node or cannot reach it, or it gave no"
+    " answer."
+)
+
+
+def _rules_page(name: str, **parts: object) -> str:
+    """A reference page: docs/NAME-head.txt with its parts in the place of their names."""
+    text = (REFERENCE.parent / f"{name}-head.txt").read_text(encoding="utf-8")
+    for part, value in parts.items():
+        text = text.replace(f"{{{part}}}", str(value).rstrip())
+    return _NOTE + text
+
+
+def _cells(rule: Rule[Any], subject: str = "GPU5") -> tuple[str, ...]:
+    """The row of a rule in a table under `_RULE_HEAD`."""
+    remedy = rule.remedy_for(subject)
+    return f"`{rule.name}`", rule.severity, rule.because, remedy, rule.dated_source
+
+
+def _gravest_first(rules: Sequence[Rule[Any]]) -> list[Rule[Any]]:
+    return sorted(rules, key=lambda rule: -rule.severity.rank)
+
+
+def findings_page() -> str:
+    """The rules of `hpckit inspect`, and that of a node of which nothing was seen."""
+    silent = silent_node(NodeAnswer(node="NODE"))
+    rows = [
+        _cells(rule, "mlx5_3" if "{subject}" in rule.remedy else "GPU5")
+        for rule in _gravest_first(finding_rules.RULES)
+    ]
+    errors = sum(rule.severity is silent.severity for rule in finding_rules.RULES)
+    source = "scontrol(1): show node"
+    rows.insert(errors, (f"`{silent.rule}`", silent.severity, _SILENT, silent.remedy, source))
+    return _rules_page("findings", rules=_table(_RULE_HEAD, rows))
 
 
 def fabric_page() -> str:
-    """The reference of fabrics: docs/fabric-head.txt with the rules of `fabric check` in it."""
-    return f"{_NOTE}\n{_FABRIC_PAGE.replace('{rules}', fabric_rules_table().rstrip())}"
+    """The reference of fabrics, with the rules of `fabric check`."""
+    return _rules_page("fabric", rules=_table(_RULE_HEAD, [*map(_cells, FABRIC_RULES)]))
+
+
+def run_rules_page() -> str:
+    """The rules of `hpckit tune --compare`."""
+    rows = [_cells(rule) for rule in _gravest_first(nccl_rules.RULES)]
+    return _rules_page("run-rules", rules=_table(_RULE_HEAD, rows))
+
+
+def lint_rules_page() -> str:
+    """The rules of `hpckit tune --lint`."""
+    parts = []
+    for title, rules in FAMILIES:
+        about = {rule.name: ", ".join(f"`{name}`" for name in rule.names) for rule in rules}
+        rows = [
+            (f"`{one.rule}`", about[one.rule], one.severity, one.because, one.remedy, one.source)
+            for one in lint_faults(rules)
+        ]
+        head = (_RULE_HEAD[0], "About", *_RULE_HEAD[1:])
+        parts.append(f"## {title}\n\n{_table(head, rows)}")
+    return _rules_page("lint-rules", families="\n".join(parts))
+
+
+def tune_rules_page() -> str:
+    """The rules of `hpckit tune`: what is set where, and what no variable changes."""
+    rules = [
+        (f"`{rule.variable}`", f"`{rule.value}`", when_words(rule.when), rule.because,
+         f"`{rule.name}`: {rule.dated_source}")
+        for rule in comm_env.RULES
+    ]  # fmt: skip
+    advice = [
+        (when_words(rule.when), rule.because, rule.remedy, f"`{rule.name}`: {rule.dated_source}")
+        for rule in comm_env.ADVICE
+    ]
+    tables = (
+        _table(("Variable", "Value", "Where", "Because", "Rule and source"), rules),
+        _table(("Where", "What", "What to do", "Rule and source"), advice),
+    )
+    shown = [table.replace("{{", "{").replace("}}", "}") for table in tables]
+    return _rules_page("tune-rules", rules=shown[0], advice=shown[1])
+
+
+def report_findings_page() -> str:
+    """The rules of `hpckit report`."""
+    rows = []
+    for rule in report_rules.RULES:
+        name, severity, because, remedy, source = _cells(rule)
+        rows.append((name, severity, because, rule.threshold, remedy, source))
+    most = states.IDLE_MOST_FRAC
+    return _rules_page(
+        "report-findings",
+        rules=_table((*_RULE_HEAD[:3], "From when on", *_RULE_HEAD[3:]), rows),
+        known=share(judged.KNOWN_FRAC),
+        judged=f"{judged.JUDGED_S:.0f}",
+        util=states.SPIN_UTIL_PCT,
+        tensor=f"{states.SPIN_TENSOR_PCT100 / 100:g}",
+        sm=f"{states.SPIN_SM_PCT100 / 100:g}",
+        dram=f"{states.SPIN_DRAM_PCT100 / 100:g}",
+        transfer=f"{states.TRANSFER_DRAM_PCT100 / 100:g}",
+        rate=f"{states.TRANSFER_MIB_PER_S / 1024:g}",
+        power=share(states.QUIET_POWER_FRAC),
+        untold=share(most + states.QUIET_POWER_FRAC * (1 - most)),
+    )
 
 
 _REPORT_HEAD = (Path(__file__).parent / "report-head.txt").read_text(encoding="utf-8")
@@ -469,8 +573,8 @@ _REPORT_HEAD = (Path(__file__).parent / "report-head.txt").read_text(encoding="u
 
 def topology_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the document of `hpckit inspect --json`."""
-    findings = {"type": "array", "items": {"$ref": f"#/$defs/{NodeFinding.__name__}"}}
-    made = _document_schema(TOPOLOGY_SCHEMA, "topology of a node", NodeTopology, NodeFinding)
+    findings = {"type": "array", "items": {"$ref": f"#/$defs/{Finding.__name__}"}}
+    made = _document_schema(TOPOLOGY_SCHEMA, "topology of a node", NodeTopology, Finding)
     made["properties"]["findings"] = findings
     made["required"].append("findings")
     return made

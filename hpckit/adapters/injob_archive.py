@@ -53,7 +53,7 @@ _PROBE_MODULES: Final = (
     "decide/{placement_search,traffic}",
     "decide/{complete,finding_rule,merge,merge_pci,nic_nearness,nic_roles}",
     "decide/{paths,paths_devices,paths_nccl,pci_tree}",
-    "model/{binding,file_tree,gpu_ids,hardware,hostlist,index_list,nic_kind,node_finding,nvml_reading}",
+    "model/{binding,file_tree,gpu_ids,hardware,hostlist,index_list,nic_kind,nvml_reading}",
     "model/{locality,mesh,order_plan,words}",
     "model/{link_rates,nic_ids,nic_state,node_limits,path,pci,pci_vendors,rules,tree}",
     "parse/{excerpt,infiniband,kfd,kfd_files,kfd_ids,linked_paths,node_file,probe_answer}",

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpckit.app.own_settings import settings_in_setup, warnings_of
+from hpckit.core.findings import Level, Notice, Severity
 from hpckit.decide.comm_choice import comm_choice, comm_question, site_of_job
 from hpckit.decide.comm_env import comm_env, with_warnings
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_notes import RELEASE_UNKNOWN
 from hpckit.model.comm import CommEnv, CommSetting, NcclVersion
 from hpckit.model.comm_facts import CommFacts
-from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
-from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 
 if TYPE_CHECKING:
@@ -61,15 +60,17 @@ def communication(
     return Communication(site=site, facts=facts, env=env, derived=derived)
 
 
-def comm_findings(env: CommEnv) -> tuple[Finding, ...]:
+def comm_findings(env: CommEnv) -> tuple[Notice, ...]:
     """What speaks against the job's own variables, and what is wrong with its network."""
     own = [
-        Finding(level=Level.NOTE, subject=one.name, text=f"is {one.value} by the job", hint=warning)
+        Notice(
+            level=Level.NOTE, subject=one.name, text=f"is {one.value} by the job", remedy=warning
+        )
         for one in env.settings
         if (warning := one.warning) is not None
     ]
     network = [
-        Finding(level=Level.NOTE, subject=one.subject, text=one.because, hint=one.fix)
+        Notice(level=Level.NOTE, subject=one.subject, text=one.because, remedy=one.remedy or None)
         for one in env.notes
         if one.severity is not Severity.NOTE or one.rule == RELEASE_UNKNOWN
     ]

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hpckit.app.predicted import Allocation, predicted
+from hpckit.core.findings import SourcedFinding
 from hpckit.decide.busbw_platform import architecture_of
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.busbw import Algorithm, BusbwPrediction
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
-from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
+from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
 from hpckit.model.nccl_run import NcclRun
 from hpckit.model.platform import Platform
 from hpckit.model.words import counted
@@ -33,7 +34,7 @@ class ComparedRun:
     """
 
     run: NcclRun
-    findings: tuple[RunFinding, ...]
+    findings: tuple[SourcedFinding, ...]
     predicted: Mapping[str, float]
     unpredicted: str | None = None
 

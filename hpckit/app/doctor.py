@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from hpckit.app.inspect import GpuDriver
 from hpckit.app.live_checks import ClusterProbe
 from hpckit.app.track import JobIndex
+from hpckit.core.findings import Level, Notice
 from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable, ToolMissing
 from hpckit.model.cluster import ClusterView
-from hpckit.model.finding import Finding, Level
 from hpckit.model.site import SiteSpec, SubmitterKind
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def examine(
     submitter: SubmitterKind = SubmitterKind.LOCAL,
     probe: ClusterProbe | None = None,
     site: SiteSpec | None = None,
-) -> Sequence[Finding]:
+) -> Sequence[Notice]:
     """All findings, in the order in which a new user meets the things they are about.
 
     `job_root` is where job folders go, or why that cannot be told. With a `probe` the cluster is
@@ -81,7 +81,7 @@ def examine(
     looked_at = [_tool(runner, tool) for tool in tools]
     answers = all(one.level is not Level.ERROR for one in looked_at)
     findings = [
-        Finding(level=Level.OK, subject="python", text=platform.python_version()),
+        Notice(level=Level.OK, subject="python", text=platform.python_version()),
         *looked_at,
         *(_cluster(probe, site) if probe is not None and answers else ()),
         _job_root(folders, job_root, submitter),
@@ -90,7 +90,7 @@ def examine(
     return tuple(findings)
 
 
-def _tool(runner: CommandRunner, tool: Tool) -> Finding:
+def _tool(runner: CommandRunner, tool: Tool) -> Notice:
     name = tool.argv[0]
     missing = Level.ERROR if tool.needed else Level.NOTE
     try:
@@ -98,45 +98,45 @@ def _tool(runner: CommandRunner, tool: Tool) -> Finding:
     except AdapterError as error:
         text = f"{error.message}; needed for {tool.serves}"
         hint = tool.hint if isinstance(error, ToolMissing) else tool.ailing or tool.hint
-        return Finding(level=missing, subject=name, text=text, hint=hint)
+        return Notice(level=missing, subject=name, text=text, remedy=hint)
     if answer.returncode != 0:
         words = _first_line(answer.stderr) or _first_line(answer.stdout) or "it says nothing"
         text = f"answers with code {answer.returncode}: {words}"
-        return Finding(level=missing, subject=name, text=text, hint=tool.ailing or tool.hint)
+        return Notice(level=missing, subject=name, text=text, remedy=tool.ailing or tool.hint)
     said = _first_line(answer.stdout) if tool.says_what_it_is else ""
-    return Finding(level=Level.OK, subject=name, text=said or "answers")
+    return Notice(level=Level.OK, subject=name, text=said or "answers")
 
 
-def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Finding]:
+def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
     """What submissions are checked against, and where the site file says something else."""
     try:
         view = probe.look(None, fresh=True)
     except (AdapterError, ParseError) as error:
-        yield Finding(
+        yield Notice(
             level=Level.NOTE,
             subject="cluster",
             text=f"it cannot be looked at: {error.message.splitlines()[0]}",
-            hint="submissions are refused until it answers"
+            remedy="submissions are refused until it answers"
             if isinstance(error, SchedulerUnreachable)
             else "submissions are not checked against it",
         )
         return
     named = None if site is None else site.slurm.cluster
     if is_another_cluster(named, view.config):
-        yield Finding(
+        yield Notice(
             level=Level.ERROR,
             subject="cluster",
             text=f"{_words(view)}; the site file says {named}: nothing is submitted from here",
-            hint="work on a login node of that cluster, or correct slurm.cluster",
+            remedy="work on a login node of that cluster, or correct slurm.cluster",
         )
         return
-    yield Finding(level=Level.OK, subject="cluster", text=_words(view))
+    yield Notice(level=Level.OK, subject="cluster", text=_words(view))
     if view.unread is not None:
-        yield Finding(
+        yield Notice(
             level=Level.NOTE,
             subject="partitions",
             text=f"they cannot be read: {view.unread.splitlines()[0]}",
-            hint="submissions are not checked against them",
+            remedy="submissions are not checked against them",
         )
     note = None if site is None else release_note(site, view.config)
     if note is not None:
@@ -163,42 +163,42 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def examine_gpus(driver: GpuDriver) -> Finding:
+def examine_gpus(driver: GpuDriver) -> Notice:
     """Which NVIDIA GPUs the driver shows here, or why none."""
     reading = driver.read()
     if reading.refused is not None:
         text = f"NVML: {reading.refused.reason}; needed for NVIDIA GPUs in `hpckit inspect`"
         hint = "on a login node this is as it should be"
-        return Finding(level=Level.NOTE, subject="GPUs", text=text, hint=hint)
+        return Notice(level=Level.NOTE, subject="GPUs", text=text, remedy=hint)
     version = reading.driver_version if isinstance(reading.driver_version, str) else "unknown"
     text = f"{len(reading.devices)} NVIDIA GPUs · driver {version}"
-    return Finding(level=Level.OK, subject="GPUs", text=text)
+    return Notice(level=Level.OK, subject="GPUs", text=text)
 
 
 def _job_root(
     folders: FileJobFolders, job_root: Path | HpckitError, submitter: SubmitterKind
-) -> Finding:
+) -> Notice:
     subject = "job folders"
     try:
         if isinstance(job_root, HpckitError):
             raise job_root
         folders.probe(job_root)
     except HpckitError as error:
-        return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
+        return Notice(level=Level.ERROR, subject=subject, text=error.message, remedy=error.hint)
     if submitter is SubmitterKind.LOCAL or folders.is_folder(job_root):
-        return Finding(level=Level.OK, subject=subject, text=f"{job_root} (writable)")
-    return Finding(
+        return Notice(level=Level.OK, subject=subject, text=f"{job_root} (writable)")
+    return Notice(
         level=Level.NOTE,
         subject=subject,
         text=f"{job_root} is not there yet, and can be made",
-        hint="on a cluster, look that its file system is mounted",
+        remedy="on a cluster, look that its file system is mounted",
     )
 
 
-def _index(index: JobIndex) -> Finding:
+def _index(index: JobIndex) -> Notice:
     subject = "job index"
     try:
         index.latest(None)
     except HpckitError as error:
-        return Finding(level=Level.ERROR, subject=subject, text=error.message, hint=error.hint)
-    return Finding(level=Level.OK, subject=subject, text="readable")
+        return Notice(level=Level.ERROR, subject=subject, text=error.message, remedy=error.hint)
+    return Notice(level=Level.OK, subject=subject, text="readable")

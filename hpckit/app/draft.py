@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import hpckit
 from hpckit.app.advised import applied_document
 from hpckit.app.prepare import PreparedJob, as_json, effective_document
+from hpckit.core.findings import Notice
 from hpckit.decide.shell_environment import SubmissionEnvironment
 from hpckit.model.array import ArrayPart
-from hpckit.model.finding import Finding
 from hpckit.model.job_folder import (
     ADVICE_FILE,
     AGENT_FILE,
@@ -73,7 +73,7 @@ class Draft:
     environment: SubmissionEnvironment
     parts: tuple[ArrayPart, ...]
     place: StagePlace | None
-    notes: tuple[Finding, ...] = ()
+    notes: tuple[Notice, ...] = ()
     order: OrderPlan | None = None
 
     @property

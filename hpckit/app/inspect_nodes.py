@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from hpckit.core.findings import Finding
 from hpckit.decide.findings import node_findings
 from hpckit.decide.grouping import group_alike, silent_node
 from hpckit.errors import ConfigError
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer, NodeQuestion, SlurmNode
-from hpckit.model.node_finding import NodeFinding
 from hpckit.parse.srun_probe import words_about
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class NodesSeen:
     """The nodes that answered, in groups that are alike, and a finding for each that did not."""
 
     groups: tuple[AlikeNodes, ...]
-    silent: tuple[NodeFinding, ...]
+    silent: tuple[Finding, ...]
     words: tuple[str, ...] = ()
 
 

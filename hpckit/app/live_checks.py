@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from hpckit.app.prepare import PreparedJob, without_errors
+from hpckit.core.findings import Level, Notice
 from hpckit.decide.dialect import (
     dialect_findings,
     is_another_cluster,
@@ -15,7 +16,6 @@ from hpckit.decide.dialect import (
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.errors import ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
 from hpckit.model.cluster import ClusterView, SlurmVersion
-from hpckit.model.finding import Finding, Level
 
 if TYPE_CHECKING:
     from hpckit.model.fabric import ClusterTopology
@@ -49,7 +49,7 @@ def check_live(
     aim: Aim | None = None,
     *,
     refuse: bool = True,
-) -> tuple[ClusterView | None, tuple[Finding, ...]]:
+) -> tuple[ClusterView | None, tuple[Notice, ...]]:
     """The cluster, and what does not keep the job from running there.
 
     What keeps it is looked at again in the present cluster before the job is refused: what is
@@ -65,7 +65,7 @@ def check_live(
             findings = tuple(_findings(job, view, cluster, aim))
     except (ToolFailed, ToolMissing, ParseError) as error:
         text = f"the cluster was not looked at: {error.message}"
-        return None, (Finding(level=Level.NOTE, subject="checks", text=text),)
+        return None, (Notice(level=Level.NOTE, subject="checks", text=text),)
     except SchedulerUnreachable as error:
         raise SchedulerUnreachable(
             error.message, hint=f"nothing was submitted; {error.hint}"
@@ -75,27 +75,28 @@ def check_live(
 
 def _findings(
     job: PreparedJob, view: ClusterView, cluster: str | None, aim: Aim | None
-) -> Iterator[Finding]:
+) -> Iterator[Notice]:
     yield from _identity(job, view, cluster)
     if view.unread is not None:
         text = f"the partitions were not looked at: {view.unread}"
-        yield Finding(level=Level.NOTE, subject="checks", text=text)
+        yield Notice(level=Level.NOTE, subject="checks", text=text)
     yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
     version = view.config.version
     shows_all = version is not None and version >= _SHOWS_ALL_NODES
     yield from fit_findings(job.effective.spec, view.partitions, aim, is_certain=shows_all)
 
 
-def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Finding]:
+def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Notice]:
     """Whether the cluster that answers is the one that the site file describes."""
     rules, config = job.site.slurm, view.config
     if cluster is None and is_another_cluster(rules.cluster, config):
-        yield Finding(
+        yield Notice(
             level=Level.ERROR,
             subject="site",
             text=f"{job.site.name} is the cluster {rules.cluster}, and this host submits to "
             f"{config.cluster_name}",
-            hint="submit from a login node of that cluster, or --site with a site file of this one",
+            remedy="submit from a login node of that cluster, or --site with a site file of this"
+            " one",
         )
         return
     note = release_note(job.site, config)

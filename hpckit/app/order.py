@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from hpckit.core.findings import Level, Notice
 from hpckit.errors import AdapterError, ParseError, PlanError
 from hpckit.model.cluster import SlurmVersion
-from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec, LauncherKind, MeshAxis
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def order_plan(
     probe: ClusterProbe | None,
     cluster: str | None,
     partition: str | None = None,
-) -> tuple[OrderPlan | None, tuple[Finding, ...]]:
+) -> tuple[OrderPlan | None, tuple[Notice, ...]]:
     """The plan of a job whose script orders its nodes, and a note of why there is none.
 
     `partition` is the one that sbatch takes where the job names none. A cluster without a network
@@ -45,7 +45,7 @@ def order_plan(
     except PlanError as error:
         why = f"there is no order for this job: {error.message}"
     text = f"{why}; ranks will be in Slurm's own order"
-    return None, (Finding(level=Level.NOTE, subject="order", text=text),)
+    return None, (Notice(level=Level.NOTE, subject="order", text=text),)
 
 
 def _refuse_old_pmi2(spec: JobSpec, probe: ClusterProbe, cluster: str | None) -> None:

@@ -65,7 +65,7 @@ def warnings_of(
     findings = lint_settings(
         assignments, nccl=facts.version, library=facts.library, facts=known, rules=rules
     )
-    return _by_name((one.name, f"{one.because} [{one.rule}]") for one in findings)
+    return _by_name((one.subject, f"{one.because} [{one.rule}]") for one in findings)
 
 
 def _by_name(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -12,12 +12,12 @@ import hpckit
 from hpckit.app.advised import check_advised, explained
 from hpckit.app.communication import Communication, comm_findings, communication
 from hpckit.app.sites import load_site, load_templates
+from hpckit.core.findings import Level, Notice
 from hpckit.decide.checks import check_job
 from hpckit.decide.dialect import Dialect, dialect_findings, site_dialect
 from hpckit.decide.launch import plan_launch
 from hpckit.errors import ConfigError, JobRefused
 from hpckit.model.cluster import SlurmVersion
-from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
 from hpckit.model.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.model.origin import EffectiveJob
@@ -77,7 +77,7 @@ class PreparedJob:
     plan: LaunchPlan
     script: Script
     comm: Communication
-    notes: tuple[Finding, ...] = ()
+    notes: tuple[Notice, ...] = ()
 
 
 def prepare(
@@ -124,7 +124,7 @@ def prepare(
 
 def _findings(
     spec: JobSpec, plan: LaunchPlan, site: SiteSpec, dialect: Dialect
-) -> Sequence[Finding]:
+) -> Sequence[Notice]:
     """What the site file alone tells of the job; a site without Slurm has nothing to say."""
     if site.submitter is not SubmitterKind.SLURM:
         return ()
@@ -136,9 +136,9 @@ def _findings(
     return (*findings, *fit_findings(spec, site_partitions(site), lists_all=False))
 
 
-def without_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:
     """The notes among these findings. Raises JobRefused for the errors."""
-    errors = [(one.subject, one.text, one.hint) for one in findings if one.level is Level.ERROR]
+    errors = [(one.subject, one.text, one.remedy) for one in findings if one.level is Level.ERROR]
     if errors:
         raise JobRefused(errors)
     return tuple(findings)

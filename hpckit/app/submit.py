@@ -23,6 +23,7 @@ from hpckit.app.parts import (
     with_started,
 )
 from hpckit.app.prepare import PreparedJob
+from hpckit.core.findings import Notice
 from hpckit.decide.fit import Aim
 from hpckit.decide.shell_environment import SubmissionEnvironment, submission_environment
 from hpckit.errors import (
@@ -33,7 +34,6 @@ from hpckit.errors import (
     StorageFailed,
     SubmissionUnconfirmed,
 )
-from hpckit.model.finding import Finding
 from hpckit.model.order_plan import OrderPlan
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import (
@@ -66,7 +66,7 @@ class Submission:
     script_sha256: str
     environment: SubmissionEnvironment
     words: tuple[str, ...] = ()
-    notes: tuple[Finding, ...] = ()
+    notes: tuple[Notice, ...] = ()
     order: OrderPlan | None = None
 
     @property
@@ -143,7 +143,7 @@ def submit(
 
 def _look(
     job: PreparedJob, tools: SubmitTools, cluster: str | None, variables: Mapping[str, str]
-) -> tuple[int | None, tuple[Finding, ...]]:
+) -> tuple[int | None, tuple[Notice, ...]]:
     """The cluster's MaxArraySize, None where nobody tells, and what checks found."""
     size, notes = job.site.slurm.max_array_size, job.notes
     is_array = job.effective.spec.slurm.array is not None

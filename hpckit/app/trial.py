@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hpckit.app.draft import Caller, request_of
 from hpckit.app.prepare import PreparedJob
 from hpckit.app.submit import SubmitTools, draft_of
+from hpckit.core.findings import Notice
 from hpckit.errors import PlanError
-from hpckit.model.finding import Finding
 from hpckit.model.site import SubmitterKind
 from hpckit.model.stage import StagePlace
 
@@ -18,7 +18,7 @@ class Trial:
     """A job that the scheduler would take: its words, a line each, and what checks found."""
 
     words: tuple[str, ...]
-    notes: tuple[Finding, ...]
+    notes: tuple[Notice, ...]
 
 
 def try_out(

@@ -11,17 +11,17 @@ from hpckit.app.job_place import Person, container_of, job_place, unseen
 from hpckit.app.predicted import Allocation, predicted
 from hpckit.app.prepare import JobSource, layers_of
 from hpckit.app.sites import load_site
+from hpckit.core.findings import Severity, SourcedFinding, gravest_first
 from hpckit.decide.comm_fabric import are_rails_isolated
 from hpckit.decide.comm_notes import node_notes
 from hpckit.decide.findings import node_findings
 from hpckit.errors import StorageFailed
 from hpckit.model.busbw import BusbwPrediction
-from hpckit.model.comm import CommEnv, CommNote, CommSetting, NcclVersion
+from hpckit.model.comm import CommEnv, CommSetting, NcclVersion
 from hpckit.model.comm_already import Already
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import FoundNccl
-from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
 from hpckit.model.slurm import JobEntry
 from hpckit.parse.job_file import effective_job, option_layer
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from hpckit.app.nccl_found import JobFiles
     from hpckit.model.fabric import ClusterTopology
 
-_RAILS_UNSAID = CommNote(
+_RAILS_UNSAID = SourcedFinding(
     rule="rails-unsaid",
     severity=Severity.NOTE,
     subject="rails",
     because="the network shows that they are islands; a script knows it from the site file alone",
     source="docs/reference/site-file.md",
-    fix="rails_isolated = true under [platform] of the site file",
+    remedy="rails_isolated = true under [platform] of the site file",
 )
 _LOOKED_HERE = (
     "this machine was looked at: /etc/nccl.conf and local folders of the job's nodes may differ,"
@@ -174,10 +174,10 @@ def _with_notes(
         notes += node_notes(node_findings(source.topology))
     if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
         notes.append(_RAILS_UNSAID)
-    return replace(made.env, notes=tuple(sorted(notes, key=lambda note: -note.severity.rank)))
+    return replace(made.env, notes=tuple(gravest_first(notes)))
 
 
-def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNote]:
+def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[SourcedFinding]:
     """Whether the job says another release than the one it loads: the rules go by its word."""
     chosen = None if found is None else found.chosen
     loaded, said = None if chosen is None else chosen.version, facts.version
@@ -185,11 +185,11 @@ def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[CommNo
         return
     if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
         return
-    yield CommNote(
+    yield SourcedFinding(
         rule="release-differs",
         severity=Severity.WARNING,
         subject=chosen.library.upper(),
         because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
         source=chosen.path,
-        fix=f"--nccl {loaded}, or [tune] nccl in the job file",
+        remedy=f"--nccl {loaded}, or [tune] nccl in the job file",
     )

@@ -15,7 +15,7 @@ from hpckit.model.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.app.draft import Caller
-    from hpckit.model.finding import Finding
+    from hpckit.core.findings import Notice
 
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
@@ -61,7 +61,7 @@ def _job_root(job_root: str, caller: Caller) -> Path | ConfigError:
         return error
 
 
-def _document(findings: Sequence[Finding]) -> dict[str, object]:
+def _document(findings: Sequence[Notice]) -> dict[str, object]:
     from hpckit.model.tree import to_tree
 
     return {
@@ -71,6 +71,6 @@ def _document(findings: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def _row(one: Finding) -> tuple[str, str, str]:
-    text = one.text if one.hint is None else f"{one.text} · {one.hint}"
+def _row(one: Notice) -> tuple[str, str, str]:
+    text = one.text if one.remedy is None else f"{one.text} · {one.remedy}"
     return click.style(str(one.level), fg=_COLOURS[one.level]), one.subject, text

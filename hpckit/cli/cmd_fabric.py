@@ -8,13 +8,13 @@ import click
 
 from hpckit.cli import output
 from hpckit.cli.fabric_options import fabric_of, source_argument, source_options, topologies_of
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpckit.core.findings import Finding
     from hpckit.model.fabric import ClusterTopology
-    from hpckit.model.fabric_finding import FabricFinding
 
 
 @click.group("fabric")
@@ -158,17 +158,14 @@ def document(topology: ClusterTopology) -> dict[str, object]:
     return {"schema": FABRIC_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
 
 
-def check_document(
-    topology: ClusterTopology, findings: Sequence[FabricFinding]
-) -> dict[str, object]:
+def check_document(topology: ClusterTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """The document of an audit, as docs/reference/json.md describes it."""
     import hpckit
-    from hpckit.model.fabric_finding import FABRIC_CHECK_SCHEMA
+    from hpckit.core.findings import finding_trees
     from hpckit.model.fabric_unchecked import not_checked
-    from hpckit.model.tree import to_tree
 
     return {
-        "schema": FABRIC_CHECK_SCHEMA,
+        "schema": "hpckit.fabric-check/1",
         "hpckit": hpckit.__version__,
         "source": str(topology.source),
         "switches": len(topology.switches),
@@ -176,5 +173,5 @@ def check_document(
         "rails": len(topology.rails),
         "cables": sum(len(link.cables or ()) for link in topology.links),
         "not_checked": list(not_checked(topology)),
-        "findings": to_tree(findings),
+        "findings": finding_trees(findings),
     }

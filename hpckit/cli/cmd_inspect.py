@@ -10,13 +10,13 @@ import click
 from hpckit.cli import output
 from hpckit.cli.inspect_screen import fail_code
 from hpckit.cli.job_options import complete_site
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpckit.core.findings import Finding
     from hpckit.model.hardware import NodeTopology
-    from hpckit.model.node_finding import NodeFinding
 
 FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
 VOCABULARIES = ("nvidia-smi", "nccl")
@@ -206,9 +206,7 @@ def _topology(options: InspectOptions) -> NodeTopology:
     return machines[which - 1]
 
 
-def _print(
-    topology: NodeTopology, findings: Sequence[NodeFinding], options: InspectOptions
-) -> None:
+def _print(topology: NodeTopology, findings: Sequence[Finding], options: InspectOptions) -> None:
     format_ = options.format_
     if format_ == "json":
         output.document(document(topology, findings))
@@ -239,9 +237,10 @@ def _print_nccl_xml(topology: NodeTopology) -> None:
     click.echo(text, nl=False)
 
 
-def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:
+def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """Return the document of one node, as docs/reference/topology.md describes it."""
     import hpckit
+    from hpckit.core.findings import finding_trees
     from hpckit.model.hardware import TOPOLOGY_SCHEMA
     from hpckit.model.tree import to_tree
 
@@ -249,5 +248,5 @@ def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[st
         "schema": TOPOLOGY_SCHEMA,
         "hpckit": hpckit.__version__,
         **to_tree(topology),
-        "findings": to_tree(findings),
+        "findings": finding_trees(findings),
     }

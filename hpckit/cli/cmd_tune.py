@@ -16,7 +16,7 @@ from hpckit.cli.job_options import (
     options_of_a_job,
     typed_words,
 )
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 from hpckit.model.words import counted
 
 if TYPE_CHECKING:
@@ -248,6 +248,7 @@ def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
 def document(tuned: Tuned) -> dict[str, object]:
     """`hpckit.tune/1`, as docs/reference/json.md describes it."""
     import hpckit
+    from hpckit.core.findings import FINDING_KEYS, finding_trees
     from hpckit.model.comm import TUNE_SCHEMA
     from hpckit.model.tree import to_tree
 
@@ -262,7 +263,7 @@ def document(tuned: Tuned) -> dict[str, object]:
         "env": to_tree(tuned.env.settings),
         "profile": to_tree(tuned.env.profile),
         "left": to_tree(tuned.env.left),
-        "notes": to_tree(tuned.env.notes),
+        "notes": finding_trees(tuned.env.notes, (*FINDING_KEYS, "source")),
         "facts": facts,
         "predicted": to_tree(tuned.predicted),
         **_looked_tree(tuned.looked),

@@ -95,6 +95,7 @@ def _shared_dir(options: InspectOptions) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
+    from hpckit.core.findings import finding_trees
     from hpckit.model.hostlist import fold_hosts
     from hpckit.model.tree import to_tree
 
@@ -106,11 +107,11 @@ def _document(seen: NodesSeen) -> dict[str, object]:
                 "nodes": list(group.nodes),
                 "nodelist": fold_hosts(group.nodes),
                 "differs": list(group.differs),
-                "findings": to_tree(group.findings),
+                "findings": finding_trees(group.findings),
                 "topology": to_tree(group.topology),
             }
             for group in seen.groups
         ],
-        "silent": to_tree(seen.silent),
+        "silent": finding_trees(seen.silent),
         "words": list(seen.words),
     }

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hpckit.cli import output
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 from hpckit.report.line import Line, Style
 
 if TYPE_CHECKING:
     from hpckit.app.inspect_nodes import NodesSeen
+    from hpckit.core.findings import Finding
     from hpckit.model.hardware import NodeTopology
-    from hpckit.model.node_finding import NodeFinding
 
 _STYLES: Final[dict[Style, dict[str, Any]]] = {
     Style.TITLE: {"bold": True},
@@ -28,7 +28,7 @@ _WIDEST: Final = 120
 
 def say_node(
     topology: NodeTopology,
-    findings: Sequence[NodeFinding],
+    findings: Sequence[Finding],
     file: str | None = None,
     machine: int | None = None,
 ) -> None:
@@ -51,14 +51,7 @@ def say_nodes(seen: NodesSeen) -> None:
     say(group_lines(seen.groups, seen.silent, width=screen_width()))
 
 
-class _Found(Protocol):
-    """A finding of any kind."""
-
-    @property
-    def severity(self) -> Severity: ...
-
-
-def fail_code(findings: Sequence[_Found], fail_on: str | None) -> int:
+def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
     """1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0

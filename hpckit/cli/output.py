@@ -15,7 +15,7 @@ import click
 from hpckit.units import format_duration
 
 if TYPE_CHECKING:
-    from hpckit.model.finding import Finding
+    from hpckit.core.findings import Notice
     from hpckit.model.slurm import JobState, JobStatus
 
 _SHELL_SIGNAL_BASE = 128
@@ -75,13 +75,13 @@ def labelled(rows: Sequence[tuple[str, str]]) -> None:
             result(f" {'':<{width}}  {line}".rstrip())
 
 
-def note(finding: Finding) -> str:
+def note(finding: Notice) -> str:
     """What a check found, and on a second line what would mend it."""
     text = f"{finding.subject}: {finding.text}"
-    return text if finding.hint is None else f"{text}\n({finding.hint})"
+    return text if finding.remedy is None else f"{text}\n({finding.remedy})"
 
 
-def say_notes(findings: Sequence[Finding]) -> None:
+def say_notes(findings: Sequence[Notice]) -> None:
     """Print what checks found beside a result that has stdout for itself."""
     for finding in findings:
         talk("\n  ".join(f"note  {note(finding)}".split("\n")))

@@ -51,13 +51,15 @@ def _say(compared: ComparedRun) -> None:
 def _document(name: str, compared: ComparedRun) -> dict[str, object]:
     """`hpckit.nccl-run/1`, as docs/reference/json.md describes it."""
     import hpckit
+    from hpckit.core.findings import finding_trees
     from hpckit.model.tree import to_tree
 
+    keys = ("rule", "severity", "because", "remedy", "source", "line_no")
     return {
         "schema": COMPARED_SCHEMA,
         "hpckit": hpckit.__version__,
         "file": name,
-        "findings": to_tree(compared.findings),
+        "findings": finding_trees(compared.findings, keys),
         "predicted": dict(compared.predicted),
         "unpredicted": compared.unpredicted,
         "run": to_tree(compared.run),

@@ -71,13 +71,14 @@ def _say(options: TuneOptions, name: str, findings: tuple[LintFinding, ...]) -> 
 def _document(name: str, tuned: Tuned, findings: tuple[LintFinding, ...]) -> dict[str, object]:
     """`hpckit.lint/1`, as docs/reference/json.md describes it."""
     import hpckit
-    from hpckit.model.tree import to_tree
+    from hpckit.core.findings import finding_trees
 
+    keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
     version = tuned.facts.version
     return {
         "schema": LINT_SCHEMA,
         "hpckit": hpckit.__version__,
         "file": name,
         "nccl": None if version is None else str(version),
-        "findings": to_tree(findings),
+        "findings": finding_trees(findings, keys, line="line_no", name="subject"),
     }

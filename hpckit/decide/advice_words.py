@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpckit.core.findings import Severity
 from hpckit.decide.advice_run import MeasuredRun
 from hpckit.model.account import GpuAccount, JobReport
 from hpckit.model.job import JobSpec
@@ -47,7 +48,7 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
     words = "at most {} of it was in use, and the GPUs idled or waited for {} of their time"
     yield finding(
         "batch-could-grow",
-        "note",
+        Severity.NOTE,
         Subject(what="GPU memory"),
         said(words, share(max(used)), share(lax)),
         f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
@@ -66,7 +67,7 @@ def _own_end(run: MeasuredRun) -> Iterator[ReportFinding]:
     if run.report.job.state == "TIMEOUT" and signal is not None:
         yield finding(
             "limit-after-signal",
-            "note",
+            Severity.NOTE,
             Subject(what="time limit"),
             said("it was told with --signal={} and had not ended when the limit came", str(signal)),
             "ask for the signal earlier, or for more time, if the checkpoint was not whole",
@@ -82,7 +83,7 @@ def _whole_node_memory(run: MeasuredRun) -> Iterator[ReportFinding]:
     if killed and has_all:
         yield finding(
             "node-memory-exhausted",
-            "error",
+            Severity.ERROR,
             Subject(what="memory"),
             said("the kernel killed a process for want of memory, and the nodes were whole"),
             "more nodes with fewer ranks on each, or nodes with more memory "

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.decide.comm_facts import counts_here, words_of
 from hpckit.decide.comm_notes import comm_notes
 from hpckit.decide.comm_overlays import Contest, contests, overlay_settings
@@ -24,9 +25,8 @@ from hpckit.decide.comm_rules_nccl import NCCL_ADVICE, NCCL_RULES
 from hpckit.decide.comm_rules_rccl import RCCL_RULES
 from hpckit.decide.comm_rules_slingshot import SLINGSHOT_ADVICE, SLINGSHOT_RULES
 from hpckit.decide.comm_same import says_the_same
-from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommProfile, CommSetting, SettingOrigin
+from hpckit.model.comm import CommEnv, CommLeft, CommProfile, CommSetting, SettingOrigin
 from hpckit.model.comm_facts import CommFacts
-from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform
 from hpckit.model.site import SiteSpec
 
@@ -210,11 +210,12 @@ def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str
     )
     exported = {one.name for one in settings if one.origin is SettingOrigin.JOB}
     notes = tuple(
-        CommNote(
+        SourcedFinding(
             rule="own-setting",
             severity=Severity.WARNING,
             subject=one.name,
             because=f"{one.where}: {warnings[one.name]}",
+            remedy="",
             source="docs/reference/lint-rules.md",
         )
         for one in own

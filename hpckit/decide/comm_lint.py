@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_derived import DERIVED_RULES, is_derived
 from hpckit.decide.comm_lint_efa import EFA_RULES
 from hpckit.decide.comm_lint_ib import IB_RULES
@@ -27,7 +28,6 @@ from hpckit.decide.comm_lint_transport import TRANSPORT_RULES
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.comm_explained import ExplainedFault
 from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LintFinding
-from hpckit.model.node_finding import Severity
 from hpckit.model.node_words import visible
 
 FAMILIES: Final = (
@@ -44,16 +44,6 @@ FAMILIES: Final = (
 )
 LINT_RULES: Final = tuple(rule for _, rules in FAMILIES for rule in rules)
 _LONGEST: Final = 80
-_PAGE: Final = """\
-<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->
-# What hpckit finds wrong with communication settings
-
-`hpckit tune --lint FILE` reads a shell or sbatch script, what `env` printed, a job file or an
-nccl.conf, and runs nothing of it. An error: jobs fail, or do not what the line says. A warning: it
-works, and worse than without. A note: useless, or worth a look. Where the release of NCCL is not
-known it is taken to be 2.18 or later; a rule that depends on more than that gives a note.
-
-{families}"""
 
 
 def lint_settings(
@@ -82,7 +72,7 @@ def lint_settings(
     found: dict[tuple[str, int, str], LintFinding] = {}
     for one in settings:
         for finding in _findings(one, scene, chosen):
-            found.setdefault((finding.rule, finding.line, finding.name), finding)
+            found.setdefault((finding.rule, finding.line_no, finding.subject), finding)
     return tuple(sorted(found.values(), key=_place))
 
 
@@ -139,16 +129,13 @@ def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
         "seen": visible(seen.words, 4 * _LONGEST),
         "do": visible(seen.do, 4 * _LONGEST),
     }
-    because = rule.because.format(**words)
-    if bounds := _bounds(rule):
-        because = f"{bounds}: {because}"
     return LintFinding(
-        rule=rule.rule,
-        line=one.line,
+        rule=rule.name,
+        line_no=one.line,
         severity=rule.severity if seen.is_sure else Severity.NOTE,
-        name=one.name,
-        because=because,
-        fix=rule.fix.format(**words),
+        subject=one.name,
+        because=_with_bounds(rule, rule.because.format(**words)),
+        remedy=rule.remedy.format(**words),
         since=seen.since or rule.since,
         source=rule.source,
         date=rule.date,
@@ -156,49 +143,31 @@ def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
 
 
 def _place(finding: LintFinding) -> tuple[int, int, str, str]:
-    return (finding.line, -finding.severity.rank, finding.name, finding.rule)
-
-
-def comm_lint_page() -> str:
-    """The reference page docs/reference/lint-rules.md."""
-    return _PAGE.format(families="\n".join(_family(title, rules) for title, rules in FAMILIES))
-
-
-def _family(title: str, rules: Sequence[LintRule]) -> str:
-    head = "| Rule | About | Severity | Why | What to do | Source |\n|---|---|---|---|---|---|"
-    ordered = sorted(rules, key=lambda rule: -rule.severity.rank)
-    return "\n".join([f"## {title}\n", head, *map(_row, ordered), ""])
-
-
-def _row(rule: LintRule) -> str:
-    about = ", ".join(f"`{name}`" for name in rule.names)
-    cells = (
-        f"`{rule.rule}`", about, rule.severity.value, _why(rule), _generic(rule.fix),
-        f"{rule.source} ({rule.date})",
-    )  # fmt: skip
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return (finding.line_no, -finding.severity.rank, finding.subject, finding.rule)
 
 
 def faults_of(variable: str) -> tuple[ExplainedFault, ...]:
-    """What may be wrong with a setting of a variable, by the rules that name it, gravest first."""
-    rules = [rule for rule in LINT_RULES if variable in rule.exact_names]
+    """Return what may be wrong with a setting of a variable, by the rules that name it."""
+    return lint_faults(rule for rule in LINT_RULES if variable in rule.exact_names)
+
+
+def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:
+    """Return rules without a case, the gravest first, with the releases on which they hold."""
     return tuple(
         ExplainedFault(
-            rule=rule.rule,
+            rule=rule.name,
             severity=rule.severity,
-            because=_why(rule),
-            fix=_generic(rule.fix),
-            source=f"{rule.source} ({rule.date})",
+            because=_with_bounds(rule, _generic(rule.because)),
+            remedy=_generic(rule.remedy),
+            source=rule.dated_source,
         )
         for rule in sorted(rules, key=lambda rule: -rule.severity.rank)
     )
 
 
-def _why(rule: LintRule) -> str:
-    """The reason of a rule without a case, with the releases on which it holds."""
+def _with_bounds(rule: LintRule, because: str) -> str:
     bounds = _bounds(rule)
-    why = _generic(rule.because)
-    return f"{bounds}: {why}" if bounds else why
+    return f"{bounds}: {because}" if bounds else because
 
 
 def _bounds(rule: LintRule) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_rule import LintRule, Scene, Seen, Setting
 from hpckit.decide.comm_same import says_the_same
 from hpckit.model.comm import SettingOrigin
-from hpckit.model.node_finding import Severity
 
 
 def is_derived(one: Setting, scene: Scene) -> bool:
@@ -27,9 +27,9 @@ def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
 
 DERIVED_RULES: Final = (
     LintRule(
-        rule="unlike-derived", names=("*",), severity=Severity.WARNING, test=_unlike_derived,
+        name="unlike-derived", names=("*",), severity=Severity.WARNING, when=_unlike_derived,
         because="hpckit sets {seen}",
-        fix="leave it out, and hpckit sets it; hpckit tune --explain {name}",
+        remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
         source="docs/reference/tune-rules.md, or the site file",
     ),
 )  # fmt: skip

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_nccl import whole_number
 from hpckit.decide.comm_lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
 from hpckit.model.comm import NetPlugin
 from hpckit.model.hostlist import natural_order
-from hpckit.model.node_finding import Severity
 
 MOST_DEVICES: Final = 32
 _LEAST_TIMEOUT: Final = 20
@@ -117,81 +117,81 @@ def _not_the_switch(one: Setting, _: Scene) -> Seen | None:
 
 IB_RULES: Final = (
     LintRule(
-        rule="ib-off", names=("NCCL_IB_DISABLE",), severity=Severity.WARNING, value=r"0*[1-9]\d*",
+        name="ib-off", names=("NCCL_IB_DISABLE",), severity=Severity.WARNING, value=r"0*[1-9]\d*",
         nodes="not one",
         because="NCCL does without InfiniBand and RoCE, and goes over TCP; often left from"
         " debugging",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-idle", names=("NCCL_IB_*",), severity=Severity.WARNING,
+        name="ib-idle", names=("NCCL_IB_*",), severity=Severity.WARNING,
         beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"), because="has no effect beside {other}",
-        fix="leave NCCL_IB_DISABLE out, or this",
+        remedy="leave NCCL_IB_DISABLE out, or this",
         source="NCCL src/transport/net_ib (ncclIbInit)",
-        test=_not_the_switch,
+        when=_not_the_switch,
     ),
     LintRule(
-        rule="ib-idle-socket", names=("NCCL_IB_*",), severity=Severity.WARNING,
+        name="ib-idle-socket", names=("NCCL_IB_*",), severity=Severity.WARNING,
         beside=("NCCL_NET", "socket"), because="has no effect beside {other}",
-        fix="leave NCCL_NET out, or this", source=ENV_RST,
-        test=_not_the_switch,
+        remedy="leave NCCL_NET out, or this", source=ENV_RST,
+        when=_not_the_switch,
     ),
     LintRule(
-        rule="ib-hca-prefix", names=("NCCL_IB_HCA",), severity=Severity.WARNING, test=_do_exact,
-        because="without `=` a name is a beginning: {seen}", fix="{do}", source=ENV_RST,
+        name="ib-hca-prefix", names=("NCCL_IB_HCA",), severity=Severity.WARNING, when=_do_exact,
+        because="without `=` a name is a beginning: {seen}", remedy="{do}", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-hca-many", names=("NCCL_IB_HCA",), severity=Severity.ERROR, test=_too_many,
+        name="ib-hca-many", names=("NCCL_IB_HCA",), severity=Severity.ERROR, when=_too_many,
         because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
-        fix="a shorter list, or one of those to leave out (^)",
+        remedy="a shorter list, or one of those to leave out (^)",
         source="NCCL src/transport/net_ib (MAX_IB_DEVS)",
     ),
     LintRule(
-        rule="ib-hca-absent", names=("NCCL_IB_HCA",), severity=Severity.ERROR, test=_absent,
+        name="ib-hca-absent", names=("NCCL_IB_HCA",), severity=Severity.ERROR, when=_absent,
         because="no device here matches, so NCCL goes over TCP; {seen}",
-        fix="leave it out, or name devices that are here", source=ENV_RST,
+        remedy="leave it out, or name devices that are here", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-hca-partly", names=("NCCL_IB_HCA",), severity=Severity.WARNING,
-        test=_partly_absent, because="not on this node: {seen}",
-        fix="leave it out, or name devices that are here", source=ENV_RST,
+        name="ib-hca-partly", names=("NCCL_IB_HCA",), severity=Severity.WARNING,
+        when=_partly_absent, because="not on this node: {seen}",
+        remedy="leave it out, or name devices that are here", source=ENV_RST,
     ),
     LintRule(
-        rule="list-sign", names=("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"),
-        severity=Severity.ERROR, test=_later_equals,
+        name="list-sign", names=("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"),
+        severity=Severity.ERROR, when=_later_equals,
         because="`=` and `^` stand once, before the whole list; `{seen}` matches nothing",
-        fix="{name}==a,b or {name}=^=a,b", source=ENV_RST,
+        remedy="{name}==a,b or {name}=^=a,b", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-gid-index", names=("NCCL_IB_GID_INDEX",), severity=Severity.NOTE,
+        name="ib-gid-index", names=("NCCL_IB_GID_INDEX",), severity=Severity.NOTE,
         value=r"\d+", since="2.21",
         because="NCCL chooses the GID by itself (-1); a fixed one is wrong on a node whose table"
         " differs",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-timeout-short", names=("NCCL_IB_TIMEOUT",), severity=Severity.WARNING,
-        since="2.23", test=_short_timeout,
+        name="ib-timeout-short", names=("NCCL_IB_TIMEOUT",), severity=Severity.WARNING,
+        since="2.23", when=_short_timeout,
         because="shorter than the default of 20: large fabrics then fail while routes change",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-range", names=("NCCL_IB_SL", "NCCL_IB_TC", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"),
-        severity=Severity.ERROR, test=_out_of_range, because="{seen} is the most that it can be",
-        fix="leave it out, or ask who runs the fabric",
+        name="ib-range", names=("NCCL_IB_SL", "NCCL_IB_TC", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"),
+        severity=Severity.ERROR, when=_out_of_range, because="{seen} is the most that it can be",
+        remedy="leave it out, or ask who runs the fabric",
         source="InfiniBand Architecture Specification, volume 1",
     ),
     LintRule(
-        rule="ib-split-data", names=("NCCL_IB_SPLIT_DATA_ON_QPS",), severity=Severity.NOTE,
+        name="ib-split-data", names=("NCCL_IB_SPLIT_DATA_ON_QPS",), severity=Severity.NOTE,
         value="0*1", since="2.20",
         because="each message goes over all queue pairs in pieces; 0 is the default because small"
         " messages suffer",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="ib-on-efa", names=("NCCL_IB_*",), severity=Severity.NOTE,
+        name="ib-on-efa", names=("NCCL_IB_*",), severity=Severity.NOTE,
         plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO),
         because="this network is not reached through NCCL's own InfiniBand code",
-        fix="leave it out", source="aws-ofi-nccl doc/efa-env-var.md",
+        remedy="leave it out", source="aws-ofi-nccl doc/efa-env-var.md",
     ),
 )  # fmt: skip

@@ -6,11 +6,11 @@ import re
 from itertools import islice
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_nccl import whole_number
 from hpckit.decide.comm_lint_rule import MOST_BESIDE, LintRule, Scene, Seen, Setting
 from hpckit.decide.nccl_variables import NCCL_VARIABLES
 from hpckit.model.comm_lint import SettingForm
-from hpckit.model.node_finding import Severity
 
 _PER_NODE: Final = "--gpus-per-node=N with --gpu-bind=none; the rank takes GPU SLURM_LOCALID"
 _HIDES: Final = (
@@ -113,117 +113,117 @@ def _fixed(one: Setting, _: Scene) -> Seen | None:
 
 LAUNCH_RULES: Final = (
     LintRule(
-        rule="gpus-per-task", names=("--gpus-per-task", "--ntasks-per-gpu"),
-        severity=Severity.WARNING, test=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", fix=_PER_NODE, source=_PEERS,
+        name="gpus-per-task", names=("--gpus-per-task", "--ntasks-per-gpu"),
+        severity=Severity.WARNING, when=_hides_peers,
+        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
     ),
     LintRule(
-        rule="tres-per-task", names=("--tres-per-task",), severity=Severity.WARNING,
-        value=r".*gres/gpu\b.*", test=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", fix=_PER_NODE, source=_PEERS,
+        name="tres-per-task", names=("--tres-per-task",), severity=Severity.WARNING,
+        value=r".*gres/gpu\b.*", when=_hides_peers,
+        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
     ),
     LintRule(
-        rule="gpu-bind-single", names=("--gpu-bind",), severity=Severity.WARNING,
-        value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*", test=_hides_peers,
-        because=_HIDES, fix=_PER_NODE, source=_PEERS,
+        name="gpu-bind-single", names=("--gpu-bind",), severity=Severity.WARNING,
+        value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*", when=_hides_peers,
+        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
     ),
     LintRule(
-        rule="tres-bind-single", names=("--tres-bind",), severity=Severity.WARNING,
-        value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", test=_hides_peers,
-        because=_HIDES, fix=_PER_NODE, source=_PEERS,
+        name="tres-bind-single", names=("--tres-bind",), severity=Severity.WARNING,
+        value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", when=_hides_peers,
+        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
     ),
     LintRule(
-        rule="export-without-all", names=("--export",), severity=Severity.ERROR,
-        test=_lost_exports, because="without ALL the ranks do not get {seen}",
-        fix="{do}", source="srun(1), --export",
+        name="export-without-all", names=("--export",), severity=Severity.ERROR,
+        when=_lost_exports, because="without ALL the ranks do not get {seen}",
+        remedy="{do}", source="srun(1), --export",
     ),
     LintRule(
-        rule="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
+        name="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
         because="no launcher gets this option: its command ended on a line before, at a comment or"
         " at a backslash with a blank behind it",
-        fix="end the lines before in a backslash alone, and take comments out of the command",
+        remedy="end the lines before in a backslash alone, and take comments out of the command",
         source="bash(1), QUOTING",
     ),
     LintRule(
-        rule="set-twice",
+        name="set-twice",
         names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
                "MASTER_ADDR", "MASTER_PORT"),
-        severity=Severity.WARNING, test=_set_twice,
+        severity=Severity.WARNING, when=_set_twice,
         because="set to {value} here, so {seen} never counts",
-        fix="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
+        remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
     ),
     LintRule(
-        rule="export-comma", names=("--export",), severity=Severity.ERROR, test=_cut_list,
+        name="export-comma", names=("--export",), severity=Severity.ERROR, when=_cut_list,
         because="commas part variables here: {seen}",
-        fix="export the variable in the script, and --export=ALL", source="srun(1), --export",
+        remedy="export the variable in the script, and --export=ALL", source="srun(1), --export",
     ),
     LintRule(
-        rule="not-exported", names=_READ_NAMES, severity=Severity.WARNING, test=_not_exported,
+        name="not-exported", names=_READ_NAMES, severity=Severity.WARNING, when=_not_exported,
         because="a variable of the shell, which no program sees unless it was exported before",
-        fix="export {name}=…", source="bash(1), export",
+        remedy="export {name}=…", source="bash(1), export",
     ),
     LintRule(
-        rule="visible-fixed", names=_VISIBLE, severity=Severity.WARNING, forms=_IN_SCRIPT,
-        test=_fixed,
+        name="visible-fixed", names=_VISIBLE, severity=Severity.WARNING, forms=_IN_SCRIPT,
+        when=_fixed,
         because="Slurm says which GPUs the job was given; a fixed list can name others, and gives"
         " all ranks the same",
-        fix="leave it out", source="Slurm gres guide",
+        remedy="leave it out", source="Slurm gres guide",
     ),
     LintRule(
-        rule="visible-twice", names=("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        name="visible-twice", names=("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         severity=Severity.WARNING, beside=("ROCR_VISIBLE_DEVICES", None),
         because="it counts within what {other} leaves, so together they can leave none",
-        fix="set one of them", source="ROCm documentation, GPU isolation",
+        remedy="set one of them", source="ROCm documentation, GPU isolation",
     ),
     LintRule(
-        rule="cpu-bind-leak", names=("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"),
+        name="cpu-bind-leak", names=("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"),
         severity=Severity.WARNING, forms=_LASTING, value=r".*(0x[0-9a-f]|\d).*",
         because="every srun below inherits it, and pins its ranks to the CPUs of another step",
-        fix="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
+        remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
         source="srun(1), INPUT ENVIRONMENT VARIABLES",
     ),
     LintRule(
-        rule="hostfile-leak", names=("SLURM_HOSTFILE",), severity=Severity.WARNING,
+        name="hostfile-leak", names=("SLURM_HOSTFILE",), severity=Severity.WARNING,
         forms=_LASTING,
         because="every srun and sbatch below places by this file, for other jobs too",
-        fix="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
+        remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
         source="srun(1), INPUT ENVIRONMENT VARIABLES",
     ),
     LintRule(
-        rule="port-fixed", names=("MASTER_PORT",), severity=Severity.WARNING, test=_usual_port,
+        name="port-fixed", names=("MASTER_PORT",), severity=Severity.WARNING, when=_usual_port,
         because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
-        fix="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
+        remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
         source="accelerate#2096; enroot hook 50-slurm-pytorch.sh",
     ),
     LintRule(
-        rule="port-ephemeral", names=("MASTER_PORT",), severity=Severity.NOTE, test=_ephemeral,
+        name="port-ephemeral", names=("MASTER_PORT",), severity=Severity.NOTE, when=_ephemeral,
         because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
-        fix="a port below 32768 or from 61000 on", source="enroot#243",
+        remedy="a port below 32768 or from 61000 on", source="enroot#243",
     ),
     LintRule(
-        rule="master-local", names=("MASTER_ADDR",), severity=Severity.ERROR, nodes="many",
+        name="master-local", names=("MASTER_ADDR",), severity=Severity.ERROR, nodes="many",
         value=r"localhost|127\..*|::1|0\.0\.0\.0",
         because="each node would wait for itself",
-        fix="MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)",
+        remedy="MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)",
         source="PyTorch, torch.distributed",
     ),
     LintRule(
-        rule="torch-renamed", names=TORCH_NAMES, severity=Severity.NOTE,
+        name="torch-renamed", names=TORCH_NAMES, severity=Severity.NOTE,
         because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
-        fix="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp",
+        remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp",
     ),
     LintRule(
-        rule="blocking-left", names=("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING",
+        name="blocking-left", names=("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING",
                                      "AMD_SERIALIZE_KERNEL"),
         severity=Severity.WARNING, value="[1-9]",
         because="kernels run one by one, and communication no longer overlaps with them",
-        fix="leave it out; it is for finding a failing kernel",
+        remedy="leave it out; it is for finding a failing kernel",
         source="CUDA programming guide; HIP documentation",
     ),
     LintRule(
-        rule="torch-debug-left", names=("TORCH_DISTRIBUTED_DEBUG",), severity=Severity.WARNING,
+        name="torch-debug-left", names=("TORCH_DISTRIBUTED_DEBUG",), severity=Severity.WARNING,
         value="detail",
-        because="each collective is first compared among all ranks", fix="leave it out",
+        because="each collective is first compared among all ranks", remedy="leave it out",
         source="PyTorch, torch.distributed, debugging",
     ),
 )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_ib import some
 from hpckit.decide.comm_lint_rule import LintRule, Scene, Seen, Setting
 from hpckit.model.comm import CommLibrary
-from hpckit.model.node_finding import Severity
 
 _UCX: Final = "UCX documentation, frequently asked questions"
 _OMPI: Final = "Open MPI documentation 5.0, what is new"
@@ -62,71 +62,71 @@ def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
 
 MPI_RULES: Final = (
     LintRule(
-        rule="ucx-no-gpu", names=("UCX_TLS",), severity=Severity.WARNING, test=_no_gpu,
+        name="ucx-no-gpu", names=("UCX_TLS",), severity=Severity.WARNING, when=_no_gpu,
         because="without {do} UCX does not know GPU memory, and MPI fails on buffers there",
-        fix="leave it out, or add {do}", source=_UCX,
+        remedy="leave it out, or add {do}", source=_UCX,
     ),
     LintRule(
-        rule="ucx-tcp", names=("UCX_TLS",), severity=Severity.NOTE, test=_slow,
+        name="ucx-tcp", names=("UCX_TLS",), severity=Severity.NOTE, when=_slow,
         nodes="not one",
         because="all traffic of MPI between nodes goes over TCP; enough where MPI only starts NCCL",
-        fix="leave it out: UCX chooses", source=_UCX,
+        remedy="leave it out: UCX chooses", source=_UCX,
     ),
     LintRule(
-        rule="ucx-device-absent", names=("UCX_NET_DEVICES",), severity=Severity.ERROR,
-        test=_absent, because="this node has no such device; it has {seen}",
-        fix="leave it out, or name devices that are here", source=_UCX,
+        name="ucx-device-absent", names=("UCX_NET_DEVICES",), severity=Severity.ERROR,
+        when=_absent, because="this node has no such device; it has {seen}",
+        remedy="leave it out, or name devices that are here", source=_UCX,
     ),
     LintRule(
-        rule="ucx-device-port", names=("UCX_NET_DEVICES",), severity=Severity.WARNING,
-        test=_no_port,
+        name="ucx-device-port", names=("UCX_NET_DEVICES",), severity=Severity.WARNING,
+        when=_no_port,
         because="releases of UCX before 2026 know an RDMA device with its port alone; to them"
         " {seen} matches nothing",
-        fix="UCX_NET_DEVICES={do}", source="ucx#11142",
+        remedy="UCX_NET_DEVICES={do}", source="ucx#11142",
     ),
     LintRule(
-        rule="ucx-log", names=("UCX_LOG_LEVEL",), severity=Severity.WARNING,
+        name="ucx-log", names=("UCX_LOG_LEVEL",), severity=Severity.WARNING,
         value="debug|trace.*|req|data|async|func|poll",
-        because="each request writes lines", fix="leave it out", source=_UCX,
+        because="each request writes lines", remedy="leave it out", source=_UCX,
     ),
     LintRule(
-        rule="ompi-openib", names=("OMPI_MCA_btl",), severity=Severity.WARNING,
+        name="ompi-openib", names=("OMPI_MCA_btl",), severity=Severity.WARNING,
         value=r"(?!\^).*\bopenib\b.*",
         because="openib is gone from Open MPI 5.0, and not used with UCX since 4.0",
-        fix="leave it out: UCX (pml ucx) carries InfiniBand", source=_OMPI,
+        remedy="leave it out: UCX (pml ucx) carries InfiniBand", source=_OMPI,
     ),
     LintRule(
-        rule="ompi-openib-option", names=("OMPI_MCA_btl_openib_*",), severity=Severity.NOTE,
-        because="openib is gone from Open MPI 5.0", fix="leave it out", source=_OMPI,
+        name="ompi-openib-option", names=("OMPI_MCA_btl_openib_*",), severity=Severity.NOTE,
+        because="openib is gone from Open MPI 5.0", remedy="leave it out", source=_OMPI,
     ),
     LintRule(
-        rule="ompi-vader", names=("OMPI_MCA_btl",), severity=Severity.NOTE,
+        name="ompi-vader", names=("OMPI_MCA_btl",), severity=Severity.NOTE,
         value=r"(?!\^).*\bvader\b.*", because="called sm from Open MPI 5.0 on",
-        fix="leave it out", source=_OMPI,
+        remedy="leave it out", source=_OMPI,
     ),
     LintRule(
-        rule="ompi-ob1", names=("OMPI_MCA_pml",), severity=Severity.WARNING, value="ob1",
+        name="ompi-ob1", names=("OMPI_MCA_pml",), severity=Severity.WARNING, value="ob1",
         nodes="not one",
         because="without UCX, Open MPI 4 and later reach InfiniBand by TCP alone",
-        fix="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI,
+        remedy="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI,
     ),
     LintRule(
-        rule="ompi-interface-absent",
+        name="ompi-interface-absent",
         names=("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"),
-        severity=Severity.ERROR, test=_absent_tcp,
+        severity=Severity.ERROR, when=_absent_tcp,
         because="this node has no such interface; it has {seen}",
-        fix="leave it out, or name a network: 10.0.0.0/8",
+        remedy="leave it out, or name a network: 10.0.0.0/8",
         source="Open MPI documentation, TCP",
     ),
     LintRule(
-        rule="impi-fabrics", names=("I_MPI_FABRICS",), severity=Severity.ERROR,
+        name="impi-fabrics", names=("I_MPI_FABRICS",), severity=Severity.ERROR,
         value=r"(shm:)?(dapl|ofa|tmi|tcp)",
         because="gone from Intel MPI 2019 on, where libfabric (ofi) carries all",
-        fix="leave it out, or I_MPI_FABRICS=shm:ofi", source="Intel MPI Library release notes",
+        remedy="leave it out, or I_MPI_FABRICS=shm:ofi", source="Intel MPI Library release notes",
     ),
     LintRule(
-        rule="mpich-gpu-old", names=("MPICH_RDMA_ENABLED_CUDA",), severity=Severity.NOTE,
+        name="mpich-gpu-old", names=("MPICH_RDMA_ENABLED_CUDA",), severity=Severity.NOTE,
         because="of Cray MPICH on older systems; on EX it is MPICH_GPU_SUPPORT_ENABLED",
-        fix="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH",
+        remedy="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH",
     ),
 )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
 from hpckit.decide.nccl_variables import NCCL_VARIABLES
 from hpckit.model.comm import CommLibrary
 from hpckit.model.comm_lint import SettingForm
-from hpckit.model.node_finding import Severity
 
 _NUMBERS: Final = frozenset(one.name for one in NCCL_VARIABLES if one.is_number)
 _INTEGER: Final = re.compile(r"[+-]?(0x[0-9a-f]+|\d+)", re.IGNORECASE | re.ASCII)
@@ -115,154 +115,154 @@ def _odd_name(one: Setting, _: Scene) -> Seen | None:
 
 NCCL_RULES: Final = (
     LintRule(
-        rule="nccl-not-a-number", names=("NCCL_*",), severity=Severity.ERROR,
+        name="nccl-not-a-number", names=("NCCL_*",), severity=Severity.ERROR,
         because="NCCL reads a number here and takes `{value}` for {seen}",
-        fix="write the number, without a unit: 1 for true, 4194304 for 4M",
-        source="NCCL src/misc/param.cc (strtoll)", test=_not_a_number,
+        remedy="write the number, without a unit: 1 for true, 4194304 for 4M",
+        source="NCCL src/misc/param.cc (strtoll)", when=_not_a_number,
     ),
     LintRule(
-        rule="nccl-list-blank", names=_LISTS, severity=Severity.ERROR, value=r".*,\s+\S.*",
+        name="nccl-list-blank", names=_LISTS, severity=Severity.ERROR, value=r".*,\s+\S.*",
         because="the blank behind a comma becomes part of the next name, which then matches"
         " nothing",
-        fix="no blanks in the list", source="NCCL src/misc/utils.cc (parseStringList)",
+        remedy="no blanks in the list", source="NCCL src/misc/utils.cc (parseStringList)",
     ),
     LintRule(
-        rule="nccl-algo-without-ring", names=("NCCL_ALGO",), severity=Severity.ERROR,
-        since="2.24", test=_lacks_ring,
+        name="nccl-algo-without-ring", names=("NCCL_ALGO",), severity=Severity.ERROR,
+        since="2.24", when=_lacks_ring,
         because="collectives for which none of these algorithms exists fail, as Broadcast does"
         " without Ring: it no longer steps in",
-        fix="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
+        remedy="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
         source=f"{ENV_RST}; NCCL src/enqueue.cc",
     ),
     LintRule(
-        rule="nccl-algo-without-ring-early", names=("NCCL_ALGO",), severity=Severity.WARNING,
-        before="2.24", test=_lacks_ring_early,
+        name="nccl-algo-without-ring-early", names=("NCCL_ALGO",), severity=Severity.WARNING,
+        before="2.24", when=_lacks_ring_early,
         because="one choice for all sizes and collectives; from 2.24 on those that lack it fail",
-        fix=_TUNING, source=ENV_RST,
+        remedy=_TUNING, source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-algo-forced", names=("NCCL_ALGO",), severity=Severity.NOTE, test=_forces_ring,
+        name="nccl-algo-forced", names=("NCCL_ALGO",), severity=Severity.NOTE, when=_forces_ring,
         because="one choice for all sizes, in place of NCCL's own by size and machine",
-        fix=_TUNING, source=ENV_RST,
+        remedy=_TUNING, source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-proto-ll128", names=("NCCL_PROTO",), severity=Severity.WARNING,
+        name="nccl-proto-ll128", names=("NCCL_PROTO",), severity=Severity.WARNING,
         value=r"(?!\^)[^;]*\bll128\b.*",
         because="LL128 is forced: where the machine does not keep 128-byte stores whole, it"
         " corrupts data; NCCL turns it on itself where it is safe",
-        fix="leave it out; NCCL_PROTO=^LL128 turns it off", source=ENV_RST,
+        remedy="leave it out; NCCL_PROTO=^LL128 turns it off", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-proto-forced", names=("NCCL_PROTO",), severity=Severity.NOTE,
+        name="nccl-proto-forced", names=("NCCL_PROTO",), severity=Severity.NOTE,
         value=r"(?!\^)(?!.*ll128).+", is_fallback=True,
         because="one protocol for all sizes; small messages or large ones get slower",
-        fix=_TUNING, source=ENV_RST,
+        remedy=_TUNING, source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-debug-trace", names=("NCCL_DEBUG",), severity=Severity.WARNING,
+        name="nccl-debug-trace", names=("NCCL_DEBUG",), severity=Severity.WARNING,
         value="trace", because="TRACE writes a line for each call and slows the job",
-        fix=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
+        remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-debug-info", names=("NCCL_DEBUG",), severity=Severity.NOTE, value="info",
+        name="nccl-debug-info", names=("NCCL_DEBUG",), severity=Severity.NOTE, value="info",
         because="each rank writes hundreds of lines at its start, which at scale hide the rest",
-        fix=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
+        remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-debug-word", names=("NCCL_DEBUG",), severity=Severity.WARNING,
+        name="nccl-debug-word", names=("NCCL_DEBUG",), severity=Severity.WARNING,
         value=r"(?!(version|warn|info|abort|trace|none)$).+",
-        because="`{value}` is no level, so NCCL is silent", fix="NCCL_DEBUG=WARN",
-        source="NCCL src/debug.cc", test=_not_on_amd,
+        because="`{value}` is no level, so NCCL is silent", remedy="NCCL_DEBUG=WARN",
+        source="NCCL src/debug.cc", when=_not_on_amd,
     ),
     LintRule(
-        rule="nccl-debug-file-shared", names=("NCCL_DEBUG_FILE",), severity=Severity.WARNING,
-        test=_one_file, because="without {seen} several processes write to the same file",
-        fix="NCCL_DEBUG_FILE=nccl.%h.%p.log", source=ENV_RST,
+        name="nccl-debug-file-shared", names=("NCCL_DEBUG_FILE",), severity=Severity.WARNING,
+        when=_one_file, because="without {seen} several processes write to the same file",
+        remedy="NCCL_DEBUG_FILE=nccl.%h.%p.log", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-debug-file-unused", names=("NCCL_DEBUG_FILE",), severity=Severity.NOTE,
+        name="nccl-debug-file-unused", names=("NCCL_DEBUG_FILE",), severity=Severity.NOTE,
         without="NCCL_DEBUG", because="NCCL_DEBUG is not set, so nothing is written",
-        fix="leave it out, or set NCCL_DEBUG=WARN", source=ENV_RST,
+        remedy="leave it out, or set NCCL_DEBUG=WARN", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-debug-subsys-unused", names=("NCCL_DEBUG_SUBSYS",), severity=Severity.NOTE,
-        test=_no_info, because="it chooses among the lines of NCCL_DEBUG=INFO, which is not set",
-        fix="leave it out", source=ENV_RST,
+        name="nccl-debug-subsys-unused", names=("NCCL_DEBUG_SUBSYS",), severity=Severity.NOTE,
+        when=_no_info, because="it chooses among the lines of NCCL_DEBUG=INFO, which is not set",
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-crossed", names=tuple(_CROSSED), severity=Severity.ERROR, test=_crossed,
-        because="the least is more than the most: {seen}", fix="leave both out",
+        name="nccl-crossed", names=tuple(_CROSSED), severity=Severity.ERROR, when=_crossed,
+        because="the least is more than the most: {seen}", remedy="leave both out",
         source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-nchannels", names=("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+        name="nccl-nchannels", names=("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
         severity=Severity.NOTE, since=_SINCE_CTAS,
         because="deprecated for NCCL_MIN_CTAS and NCCL_MAX_CTAS; more channels take more SMs from"
         " the kernels that compute",
-        fix="leave it out, or use the new name", source=ENV_RST,
+        remedy="leave it out, or use the new name", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-nrings", names=("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"), severity=Severity.NOTE,
+        name="nccl-nrings", names=("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"), severity=Severity.NOTE,
         since="2.5", because="the old name of NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-check-pointers-old", names=("NCCL_CHECK_POINTERS",), severity=Severity.NOTE,
-        since="2.29.7", because="deprecated for NCCL_CHECK_MODE", fix="leave it out",
+        name="nccl-check-pointers-old", names=("NCCL_CHECK_POINTERS",), severity=Severity.NOTE,
+        since="2.29.7", because="deprecated for NCCL_CHECK_MODE", remedy="leave it out",
         source="NCCL source 2.29.7",
     ),
     LintRule(
-        rule="nccl-check-pointers", names=("NCCL_CHECK_POINTERS",), severity=Severity.WARNING,
-        value="[1-9]", because="each call checks its pointers first", fix=_DEBUGGING,
+        name="nccl-check-pointers", names=("NCCL_CHECK_POINTERS",), severity=Severity.WARNING,
+        value="[1-9]", because="each call checks its pointers first", remedy=_DEBUGGING,
         source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-launch-mode", names=("NCCL_LAUNCH_MODE",), severity=Severity.NOTE,
+        name="nccl-launch-mode", names=("NCCL_LAUNCH_MODE",), severity=Severity.NOTE,
         because="deprecated; it is about launching kernels for several GPUs of one process",
-        fix="leave it out", source=ENV_RST,
+        remedy="leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-threads", names=("NCCL_NTHREADS",), severity=Severity.WARNING,
-        test=_bad_threads, because="a block has 64 to 512 threads, in steps of 32; NCCL takes"
+        name="nccl-threads", names=("NCCL_NTHREADS",), severity=Severity.WARNING,
+        when=_bad_threads, because="a block has 64 to 512 threads, in steps of 32; NCCL takes"
         " another number than {value}",
-        fix="leave it out", source="NCCL src/graph/tuning.cc (getNthreads)",
+        remedy="leave it out", source="NCCL src/graph/tuning.cc (getNthreads)",
     ),
     LintRule(
-        rule="nccl-net-mismatch", names=("NCCL_IGNORE_NET_MISMATCH",), severity=Severity.WARNING,
+        name="nccl-net-mismatch", names=("NCCL_IGNORE_NET_MISMATCH",), severity=Severity.WARNING,
         value="[1-9]", since="2.30",
         because="ranks with different numbers of network devices go on, and may hang in silence;"
         " it is the default",
-        fix="NCCL_IGNORE_NET_MISMATCH=0, to be told", source="NCCL src/init.cc; nccl#2428",
+        remedy="NCCL_IGNORE_NET_MISMATCH=0, to be told", source="NCCL src/init.cc; nccl#2428",
     ),
     LintRule(
-        rule="nccl-ras-port", names=("NCCL_RAS_ADDR",), severity=Severity.NOTE, since="2.24",
+        name="nccl-ras-port", names=("NCCL_RAS_ADDR",), severity=Severity.NOTE, since="2.24",
         value=r".*:\d+",
         because="a second job on the node finds the port taken and has no RAS",
-        fix="leave it out where jobs share nodes, or give each job a port of its own",
+        remedy="leave it out where jobs share nodes, or give each job a port of its own",
         source=ENV_RST,
     ),
     LintRule(
-        rule="nccl-dump-left", names=("NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE"),
+        name="nccl-dump-left", names=("NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE"),
         severity=Severity.NOTE, because="writes a file at each start",
-        fix="once is enough: leave it out when you have the file", source=ENV_RST,
+        remedy="once is enough: leave it out when you have the file", source=ENV_RST,
     ),
     LintRule(
-        rule="conf-quotes", names=("NCCL_*", "RCCL_*"), severity=Severity.ERROR,
+        name="conf-quotes", names=("NCCL_*", "RCCL_*"), severity=Severity.ERROR,
         forms=(SettingForm.CONF,), value=r"(['\"]).*\1",
         because="an nccl.conf is no shell: the quotes become part of the value",
-        fix="NAME=value, without quotes", source="NCCL src/misc/param.cc",
+        remedy="NAME=value, without quotes", source="NCCL src/misc/param.cc",
     ),
     LintRule(
-        rule="conf-name", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
-        test=_odd_name,
+        name="conf-name", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
+        when=_odd_name,
         because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
         " `{name}`",
-        fix="NAME=value at the beginning of the line", source="NCCL src/misc/param.cc",
+        remedy="NAME=value at the beginning of the line", source="NCCL src/misc/param.cc",
     ),
     LintRule(
-        rule="conf-no-value", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
-        test=lambda one, _: Seen() if one.value is None else None,
-        because="there is no `=` in the line, so it sets nothing", fix="NAME=value",
+        name="conf-no-value", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
+        when=lambda one, _: Seen() if one.value is None else None,
+        because="there is no `=` in the line, so it sets nothing", remedy="NAME=value",
         source="NCCL src/misc/param.cc",
     ),
 )  # fmt: skip

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_rule import LintRule
 from hpckit.model.comm import CommLibrary
-from hpckit.model.node_finding import Severity
 
 _ROCM: Final = "ROCm documentation, environment variables"
 
 RCCL_RULES: Final = (
     LintRule(
-        rule="rccl-on-nvidia",
+        name="rccl-on-nvidia",
         names=("RCCL_*", "HSA_*", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
         severity=Severity.NOTE, library=CommLibrary.NCCL,
-        because="for GPUs of AMD; NCCL and CUDA do not read it", fix="leave it out",
+        because="for GPUs of AMD; NCCL and CUDA do not read it", remedy="leave it out",
         source="RCCL documentation, environment variables",
     ),
     LintRule(
-        rule="nvlink-on-amd", names=("NCCL_NVLS_*", "NCCL_MNNVL_*", "NCCL_NVB_*"),
+        name="nvlink-on-amd", names=("NCCL_NVLS_*", "NCCL_MNNVL_*", "NCCL_NVB_*"),
         severity=Severity.NOTE, library=CommLibrary.RCCL,
-        because="about NVLink; GPUs of AMD have none", fix="leave it out",
+        because="about NVLink; GPUs of AMD have none", remedy="leave it out",
         source="RCCL documentation, environment variables",
     ),
     LintRule(
-        rule="hsa-fine-grain", names=("HSA_FORCE_FINE_GRAIN_PCIE",), severity=Severity.NOTE,
+        name="hsa-fine-grain", names=("HSA_FORCE_FINE_GRAIN_PCIE",), severity=Severity.NOTE,
         because="of old ROCm releases, where P2P over PCIe needed it",
-        fix="leave it out unless the site asks for it", source=_ROCM,
+        remedy="leave it out unless the site asks for it", source=_ROCM,
     ),
     LintRule(
-        rule="hsa-sdma-off", names=("HSA_ENABLE_SDMA",), severity=Severity.NOTE, value="0",
+        name="hsa-sdma-off", names=("HSA_ENABLE_SDMA",), severity=Severity.NOTE, value="0",
         because="copies take compute units in place of the copy engines",
-        fix="leave it out; it is a workaround", source=_ROCM,
+        remedy="leave it out; it is a workaround", source=_ROCM,
     ),
 )  # fmt: skip

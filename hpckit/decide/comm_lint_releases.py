@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_launch import TORCH_NAMES
 from hpckit.decide.comm_lint_nccl import whole_number
 from hpckit.decide.comm_lint_rule import Held, LintRule, Scene, Seen, Setting, held_from
@@ -16,7 +17,6 @@ from hpckit.decide.nccl_variables import (
     NcclVariable,
 )
 from hpckit.model.comm import CommLibrary
-from hpckit.model.node_finding import Severity
 
 KNOWN_VARIABLES: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
 _BY_LENGTH: Final[Mapping[int, tuple[str, ...]]] = {
@@ -123,22 +123,22 @@ def is_one_edit(first: str, second: str) -> bool:
 
 RELEASE_RULES: Final = (
     LintRule(
-        rule="nccl-gone", names=("NCCL_*",), severity=Severity.WARNING, test=_gone,
-        because="NCCL does not read it {seen}", fix="{do}", source=NCCL_SOURCE, date=NCCL_DATE,
+        name="nccl-gone", names=("NCCL_*",), severity=Severity.WARNING, when=_gone,
+        because="NCCL does not read it {seen}", remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE,
     ),
     LintRule(
-        rule="nccl-too-new", names=("NCCL_*",), severity=Severity.WARNING, test=_too_new,
-        because="has no effect: it {seen}", fix="leave it out, or use a newer NCCL",
+        name="nccl-too-new", names=("NCCL_*",), severity=Severity.WARNING, when=_too_new,
+        because="has no effect: it {seen}", remedy="leave it out, or use a newer NCCL",
         source=NCCL_SOURCE, date=NCCL_DATE,
     ),
     LintRule(
-        rule="nccl-misspelt", names=("N*", "CCL_*"), severity=Severity.ERROR, test=_misspelt,
-        because="nobody reads `{name}`; NCCL reads {seen}", fix="write {do}", source=NCCL_SOURCE,
+        name="nccl-misspelt", names=("N*", "CCL_*"), severity=Severity.ERROR, when=_misspelt,
+        because="nobody reads `{name}`; NCCL reads {seen}", remedy="write {do}", source=NCCL_SOURCE,
         date=NCCL_DATE,
     ),
     LintRule(
-        rule="nccl-default", names=("NCCL_*",), severity=Severity.NOTE, test=_is_default,
-        because="{value} is {seen}, so the line changes nothing", fix="leave it out",
+        name="nccl-default", names=("NCCL_*",), severity=Severity.NOTE, when=_is_default,
+        because="{value} is {seen}, so the line changes nothing", remedy="leave it out",
         source=NCCL_SOURCE, date=NCCL_DATE, is_fallback=True,
     ),
 )  # fmt: skip

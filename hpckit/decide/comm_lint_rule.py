@@ -16,9 +16,9 @@ from itertools import accumulate
 from math import inf
 from typing import Final, NamedTuple
 
+from hpckit.core.findings import Rule
 from hpckit.model.comm import CommLibrary, CommSetting, NcclVersion, NetPlugin
 from hpckit.model.comm_lint import Assignment, LaunchOption, LintFacts, LostValue, SettingForm
-from hpckit.model.node_finding import Severity
 
 ENV_RST: Final = "NCCL user guide, env.rst"
 LINT_DATE: Final = "2026-11"
@@ -175,8 +175,8 @@ Test = Callable[[Setting, Scene], Seen | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintRule:
-    """One thing that may be wrong with a setting.
+class LintRule(Rule[Test | None]):
+    """One thing that may be wrong with a setting; `when` is what no pattern can say.
 
     `names` are variables, or options with their dashes; `*` at the end stands for any rest.
     `value` is a pattern for the whole value in any case, None for any value and for one that the
@@ -184,17 +184,13 @@ class LintRule:
     with it, `without` a name that must not. `since` and `before` bound the releases of NCCL on
     which the rule holds; where the release is not known, the finding is a note. `nodes` is
     "one", "many", or "not one", which holds too where nobody says how many. In `because` and
-    `fix`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was found. Where
+    `remedy`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was found. Where
     `is_fallback`, it is told where no other rule speaks.
     """
 
-    rule: str
     names: tuple[str, ...]
-    severity: Severity
-    because: str
-    fix: str
-    source: str
     date: str = LINT_DATE
+    when: Test | None = None
     value: str | None = None
     beside: tuple[str, str | None] | None = None
     without: str | None = None
@@ -205,7 +201,6 @@ class LintRule:
     nodes: str | None = None
     is_vm: bool | None = None
     forms: tuple[SettingForm, ...] = ()
-    test: Test | None = None
     is_fallback: bool = False
 
     @property
@@ -238,7 +233,7 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
     held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
     if Held.NO in held:
         return None
-    seen = Seen() if rule.test is None else rule.test(one, scene)
+    seen = Seen() if rule.when is None else rule.when(one, scene)
     if seen is None:
         return None
     return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)

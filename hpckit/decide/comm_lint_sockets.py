@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_ib import matched, some
 from hpckit.decide.comm_lint_nccl import whole_number
 from hpckit.decide.comm_lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
 from hpckit.model.comm import NetPlugin
-from hpckit.model.node_finding import Severity
 
 _BY_PREFIX: Final = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -61,58 +61,58 @@ def _virtual(one: Setting, _: Scene) -> Seen | None:
 
 SOCKET_RULES: Final = (
     LintRule(
-        rule="ifname-absent", names=_BY_PREFIX, severity=Severity.ERROR, test=_absent,
+        name="ifname-absent", names=_BY_PREFIX, severity=Severity.ERROR, when=_absent,
         because="no interface of this node matches; it has {seen}",
-        fix="leave it out, or name one that all nodes have: {name}==NAME", source=ENV_RST,
+        remedy="leave it out, or name one that all nodes have: {name}==NAME", source=ENV_RST,
     ),
     LintRule(
-        rule="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, test=_absent_name,
+        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=_absent_name,
         because="this node has no such interface; it has {seen}",
-        fix="leave it out, or name one that all nodes have", source="PyTorch, distributed",
+        remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed",
     ),
     LintRule(
-        rule="ifname-sign", names=_BY_NAME, severity=Severity.ERROR, value=r"[=^].*",
+        name="ifname-sign", names=_BY_NAME, severity=Severity.ERROR, value=r"[=^].*",
         because="`=` and `^` are NCCL's; here the name must be written as it is",
-        fix="the name alone", source="PyTorch, distributed",
+        remedy="the name alone", source="PyTorch, distributed",
     ),
     LintRule(
-        rule="ifname-eth0", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.NOTE,
-        value=r"=?eth0(,.*)?", test=_unknown_eth,
+        name="ifname-eth0", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.NOTE,
+        value=r"=?eth0(,.*)?", when=_unknown_eth,
         because="most hosts name interfaces by their place (ens1f0, enp0s12) and have no eth0;"
         " without one NCCL fails",
-        fix="look at `ip -br link` on a compute node, or leave it out", source=ENV_RST,
+        remedy="look at `ip -br link` on a compute node, or leave it out", source=ENV_RST,
     ),
     LintRule(
-        rule="ifname-lo", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
+        name="ifname-lo", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
         value=r"=?lo(,.*)?", nodes="not one",
-        because="the loopback interface reaches no other node", fix="leave it out",
+        because="the loopback interface reaches no other node", remedy="leave it out",
         source=ENV_RST,
     ),
     LintRule(
-        rule="ifname-virtual", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
-        test=_virtual, because="{seen} is a bridge inside the node, and reaches no other",
-        fix="leave it out: NCCL passes over docker and lo by itself", source=ENV_RST,
+        name="ifname-virtual", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
+        when=_virtual, because="{seen} is a bridge inside the node, and reaches no other",
+        remedy="leave it out: NCCL passes over docker and lo by itself", source=ENV_RST,
     ),
     LintRule(
-        rule="socket-family", names=("NCCL_SOCKET_FAMILY",), severity=Severity.WARNING,
+        name="socket-family", names=("NCCL_SOCKET_FAMILY",), severity=Severity.WARNING,
         value=r"(?-i:(?!AF_INET6?$).+)",
         because="`{value}` is none of AF_INET and AF_INET6, so the line has no effect",
-        fix="NCCL_SOCKET_FAMILY=AF_INET or AF_INET6", source="NCCL src/misc/socket.cc",
+        remedy="NCCL_SOCKET_FAMILY=AF_INET or AF_INET6", source="NCCL src/misc/socket.cc",
     ),
     LintRule(
-        rule="socket-count", names=("NCCL_SOCKET_NTHREADS",), severity=Severity.WARNING,
-        test=_sockets, because="{seen}", fix="leave both out",
+        name="socket-count", names=("NCCL_SOCKET_NTHREADS",), severity=Severity.WARNING,
+        when=_sockets, because="{seen}", remedy="leave both out",
         source="NCCL src/transport/net_socket.cc",
     ),
     LintRule(
-        rule="socket-idle", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
+        name="socket-idle", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
         severity=Severity.NOTE, plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPXO, NetPlugin.GIB),
-        because="traffic does not go over NCCL's sockets here", fix="leave it out",
+        because="traffic does not go over NCCL's sockets here", remedy="leave it out",
         source="aws-ofi-nccl doc/efa-env-var.md",
     ),
     LintRule(
-        rule="socket-idle-ib", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
+        name="socket-idle-ib", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
         severity=Severity.NOTE, beside=("NCCL_NET", "ib"),
-        because="has no effect beside {other}", fix="leave it out", source=ENV_RST,
+        because="has no effect beside {other}", remedy="leave it out", source=ENV_RST,
     ),
 )  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from hpckit.core.findings import Severity, SourcedFinding, gravest_first
 from hpckit.decide.comm_facts import counts_here, words_of
 from hpckit.decide.comm_overlays import Contest
 from hpckit.decide.comm_rule import (
@@ -14,9 +16,7 @@ from hpckit.decide.comm_rule import (
     applies,
     depends_on_release,
 )
-from hpckit.model.comm import CommNote
 from hpckit.model.comm_facts import CommFacts
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.site import SiteSpec
 
 MOST_HCAS: Final = 32
@@ -37,7 +37,7 @@ def comm_notes(
     rules: Sequence[CommRule],
     advice: Sequence[CommAdvice],
     contests: Sequence[Contest],
-) -> tuple[CommNote, ...]:
+) -> tuple[SourcedFinding, ...]:
     """What is worth saying beside the variables, the gravest first."""
     found = [
         *_contradicted(facts, site),
@@ -46,67 +46,59 @@ def comm_notes(
         *_of_releases(facts, site, rules),
         *_too_many(facts),
     ]
-    return tuple(sorted(found, key=lambda note: -note.severity.rank))
+    return tuple(gravest_first(found))
 
 
-def node_notes(findings: Sequence[NodeFinding]) -> tuple[CommNote, ...]:
-    """What `hpckit inspect` finds odd about the node and bears on collectives."""
-    return tuple(
-        CommNote(
-            rule=one.rule,
-            severity=one.severity,
-            subject=one.subject,
-            because=one.because,
-            source="hpckit inspect, docs/reference/findings.md",
-            fix=one.remedy,
-        )
-        for one in findings
-        if one.rule in NODE_RULES
-    )
+def node_notes(findings: Sequence[SourcedFinding]) -> tuple[SourcedFinding, ...]:
+    """Return what `hpckit inspect` finds odd about the node and bears on collectives."""
+    source = "hpckit inspect, docs/reference/findings.md"
+    return tuple(replace(each, source=source) for each in findings if each.rule in NODE_RULES)
 
 
-def _contradicted(facts: CommFacts, site: SiteSpec) -> Iterator[CommNote]:
+def _contradicted(facts: CommFacts, site: SiteSpec) -> Iterator[SourcedFinding]:
     if facts.contradiction:
-        yield CommNote(
+        yield SourcedFinding(
             rule="other-machine",
             severity=Severity.WARNING,
             subject="topology",
             because=f"{facts.contradiction}: what was inspected is believed, and nothing of the"
             " site's own is set",
             source=f"site {site.name}, [platform]",
-            fix="a file of a node of this site, or another --site",
+            remedy="a file of a node of this site, or another --site",
         )
 
 
-def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[CommNote]:
+def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[SourcedFinding]:
     words = words_of(facts)
     for one in advice:
         if applies(one.when, facts):
-            yield CommNote(
+            yield SourcedFinding(
                 rule=one.name,
                 severity=one.severity,
                 subject=one.subject,
                 because=one.because.format(**words),
                 source=one.source,
-                fix=one.fix,
+                remedy=one.remedy,
             )
 
 
-def _contested(contests: Sequence[Contest]) -> Iterator[CommNote]:
+def _contested(contests: Sequence[Contest]) -> Iterator[SourcedFinding]:
     groups = dict.fromkeys(one.overlays for one in contests)
     for overlays in groups:
         names = [one.name for one in contests if one.overlays == overlays]
-        yield CommNote(
+        yield SourcedFinding(
             rule="overlay-needed",
             severity=Severity.WARNING,
             subject="overlay",
             because=f"the site's sources disagree on {', '.join(names)}: none is set",
             source="the site file, [overlays]",
-            fix=" or ".join(f"--overlay {name}" for name in overlays),
+            remedy=" or ".join(f"--overlay {name}" for name in overlays),
         )
 
 
-def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) -> Iterator[CommNote]:
+def _of_releases(
+    facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]
+) -> Iterator[SourcedFinding]:
     """Which variables an older release would need, where the release is not known."""
     if facts.version is not None:
         return
@@ -123,14 +115,14 @@ def _of_releases(facts: CommFacts, site: SiteSpec, rules: Sequence[CommRule]) ->
     ]
     if needs:
         library = facts.library.upper() if facts.library else "NCCL"
-        yield CommNote(
+        yield SourcedFinding(
             rule=RELEASE_UNKNOWN,
             severity=Severity.NOTE,
             subject=library,
             because=f"which {library} the job loads is not known; some releases need"
             f" {', '.join(needs)}",
             source=ENV_RST.format(variable=needs[0].partition("=")[0]),
-            fix="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",
+            remedy="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",
         )
 
 
@@ -138,13 +130,13 @@ def _while(since: str | None, before: str | None) -> str:
     return f"before {before}" if since is None else f"from {since} to before {before}"
 
 
-def _too_many(facts: CommFacts) -> Iterator[CommNote]:
+def _too_many(facts: CommFacts) -> Iterator[SourcedFinding]:
     if len(facts.hcas) > MOST_HCAS:
-        yield CommNote(
+        yield SourcedFinding(
             rule="many-hcas",
             severity=Severity.WARNING,
             subject="NCCL_IB_HCA",
             because=f"{len(facts.hcas)} devices for jobs, and NCCL opens {MOST_HCAS}",
             source="NCCL, net_ib.cc, MAX_IB_DEVS",
-            fix="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
+            remedy="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
         )

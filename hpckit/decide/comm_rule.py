@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from hpckit.core.findings import Row, Rule
 from hpckit.model.comm import CommLibrary, NcclVersion, NetPlugin
 from hpckit.model.comm_facts import CommFacts, Trait
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 
 ENV_RST: Final = (
     "NCCL, Environment Variables, {variable},"
@@ -36,34 +36,24 @@ class When:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommRule:
-    """A variable, and when it is set to what.
+class CommRule(Row):
+    """A variable, and when it is set to what; it finds nothing, so it is no `Rule`.
 
-    `value` and `because` may name `decide.comm_facts.words_of` in braces. `source` is a document,
-    read or published in `date`. `is_expanded` as in CommSetting.
+    `value` and `because` may name `decide.comm_facts.words_of` in braces. `is_expanded` as in
+    CommSetting.
     """
 
-    name: str
     variable: str
     value: str
     when: When
-    because: str
-    source: str
-    date: str
     is_expanded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommAdvice:
-    """Something that no variable mends; fields as in CommRule, `fix` is what to do."""
+class CommAdvice(Rule[When]):
+    """Something that no variable changes; `because` as in CommRule."""
 
-    name: str
-    severity: Severity
     subject: str
-    when: When
-    because: str
-    source: str
-    fix: str | None = None
 
 
 def applies(when: When, facts: CommFacts) -> bool:

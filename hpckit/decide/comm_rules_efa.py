@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_rule import CommAdvice, CommRule, When
 from hpckit.model.comm import NetPlugin
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 
 _NEMO: Final = (
     "awsome-distributed-ai, 3.test_cases/megatron/nemo/Dockerfile,"
@@ -31,6 +31,6 @@ EFA_ADVICE: Final = (
         when=When(interconnects=(NicKind.EFA,), plugins=(NetPlugin.NONE,), min_nodes=2),
         because="NCCL itself cannot use EFA: without aws-ofi-nccl it goes by TCP",
         source="aws-ofi-nccl, README.md, https://github.com/aws/aws-ofi-nccl",
-        fix="load the plugin: its folder on LD_LIBRARY_PATH, before the image's own",
+        remedy="load the plugin: its folder on LD_LIBRARY_PATH, before the image's own",
     ),
 )  # fmt: skip

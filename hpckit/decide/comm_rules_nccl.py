@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_rule import ENV_RST, CommAdvice, CommRule, When
 from hpckit.model.comm import CommLibrary, NetPlugin
 from hpckit.model.comm_facts import Trait
-from hpckit.model.node_finding import Severity
 
 OWN_TRANSPORTS: Final = (None, NetPlugin.NONE, NetPlugin.HPCX)
 """Where no plugin owns the environment: NCCL's verbs and sockets, and NVIDIA's plugin of both."""
@@ -48,7 +48,7 @@ NCCL_ADVICE: Final = (
         because="{domain}; NVLink between nodes needs the fabric manager's domain and the IMEX"
         " daemon on each node",
         source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE"),
-        fix="nvidia-smi -q -d FABRIC; nvidia-imex-ctl -N; Slurm hands out channels with"
+        remedy="nvidia-smi -q -d FABRIC; nvidia-imex-ctl -N; Slurm hands out channels with"
         " SwitchType=switch/nvidia_imex",
     ),
 )  # fmt: skip

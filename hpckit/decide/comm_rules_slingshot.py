@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_rule import ENV_RST, CommAdvice, CommRule, When
 from hpckit.model.comm import CommLibrary, NetPlugin
 from hpckit.model.comm_facts import Trait
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 
 _SLINGSHOT: Final = (NicKind.SLINGSHOT,)
 _OFI: Final = (NetPlugin.AWS_OFI,)
@@ -67,7 +67,7 @@ SLINGSHOT_ADVICE: Final = (
         because="NCCL and RCCL reach Slingshot's RDMA through aws-ofi-nccl alone: without it they"
         " go by TCP",
         source=_CSCS,
-        fix="load the plugin of your centre (a module, a container hook), then"
+        remedy="load the plugin of your centre (a module, a container hook), then"
         " --plugin aws-ofi-nccl",
     ),
     CommAdvice(
@@ -76,6 +76,6 @@ SLINGSHOT_ADVICE: Final = (
         because="whether the job loads aws-ofi-nccl is not known; with it NCCL_NET and"
         " NCCL_CROSS_NIC are set as well",
         source=_CSCS,
-        fix="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
+        remedy="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
     ),
 )  # fmt: skip

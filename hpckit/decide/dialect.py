@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hpckit.core.findings import Level, Notice
 from hpckit.decide.lint import lint, takes
 from hpckit.decide.slurm_facts import LARGE_SEGMENT, SEGMENT, Program
 from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
-from hpckit.model.finding import Finding, Level
 from hpckit.model.job import ResourceRequest
 from hpckit.model.plan import LaunchPlan, Option
 from hpckit.model.site import GpuOption, SiteSpec
@@ -57,18 +57,18 @@ def is_another_cluster(named: str | None, config: SlurmConfig) -> bool:
     return bool(named and answers and named.casefold() != answers.casefold())
 
 
-def release_note(site: SiteSpec, config: SlurmConfig) -> Finding | None:
+def release_note(site: SiteSpec, config: SlurmConfig) -> Notice | None:
     """What to write where the cluster's release is another than its site file says."""
     if site.slurm.version is None or config.version is None:
         return None
     said = SlurmVersion.of(site.slurm.version)
     if said.line == config.version.line:
         return None
-    return Finding(
+    return Notice(
         level=Level.NOTE,
         subject="site",
         text=f"the file of {site.name} says Slurm {said.line}, and {config.version} answers",
-        hint=f'slurm.version = "{config.version.line}" in the site file',
+        remedy=f'slurm.version = "{config.version.line}" in the site file',
     )
 
 
@@ -101,7 +101,7 @@ def gpu_request(dialect: Dialect, request: ResourceRequest) -> Option | None:
     )
 
 
-def dialect_findings(plan: LaunchPlan, dialect: Dialect) -> tuple[Finding, ...]:
+def dialect_findings(plan: LaunchPlan, dialect: Dialect) -> tuple[Notice, ...]:
     """What sbatch and srun of this dialect would not take of a script, or would ignore."""
     return (
         *_short_segment(plan, dialect),
@@ -110,7 +110,7 @@ def dialect_findings(plan: LaunchPlan, dialect: Dialect) -> tuple[Finding, ...]:
     )
 
 
-def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Finding]:
+def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Notice]:
     said = {option.name: option.value for option in plan.directives}
     segment, nodes = said.get("segment"), said.get("nodes")
     if segment is None or nodes is None or dialect.topology is not TopologyKind.BLOCK:
@@ -119,10 +119,10 @@ def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Finding]:
         return
     if int(nodes) < int(segment) and takes(SEGMENT, dialect.version):
         job = "1 node" if nodes == "1" else f"{nodes} nodes"
-        yield Finding(
+        yield Notice(
             level=Level.ERROR,
             subject="--segment",
             text=f"Slurm {dialect.version} takes no segment of {segment} nodes in a job of {job}",
-            hint=f"slurm.segment = {nodes}, or leave it out",
+            remedy=f"slurm.segment = {nodes}, or leave it out",
             source=LARGE_SEGMENT.source,
         )

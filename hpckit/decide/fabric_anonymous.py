@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_rule import FabricView, hosts, listed, switches
-from hpckit.decide.finding_rule import Evidence
 from hpckit.model.fabric import EndKind
 from hpckit.model.words import counted
 

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_ends import name_shape
 from hpckit.decide.fabric_rule import FabricView, are, listed
-from hpckit.decide.finding_rule import Evidence, most_common
+from hpckit.decide.finding_rule import most_common
 from hpckit.model.fabric import EndKind
 from hpckit.model.node_words import bit_rate
 

@@ -1,22 +1,20 @@
-"""What a rule about a fabric is, and what its check sees."""
+"""What the rules about a fabric see."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.decide.absent_leaves import Absent, absent_leaves
 from hpckit.decide.fabric_kinds import Kinds, switch_kinds
-from hpckit.decide.finding_rule import Evidence
 from hpckit.decide.rail_grid import RailGrid
 from hpckit.decide.rail_peers import RailPeers
 from hpckit.decide.rails import components, with_grid
 from hpckit.decide.uplinks import Bundle, bundles
 from hpckit.model.fabric import ClusterTopology, EndKind, HostPort
 from hpckit.model.hostlist import fold_hosts, natural_order
-from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
 MOST_LISTED: Final = 32
@@ -60,24 +58,6 @@ class FabricView:
                 and any(port.kind in nodes for port in self.ends.get(switch.name, ()))
             )
         ]
-
-
-Check = Callable[[FabricView], Iterable[Evidence]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricRule:
-    """One thing that may be odd about a fabric.
-
-    `what` says what it means; in `remedy`, `{subject}` stands for what the finding is about.
-    """
-
-    name: str
-    severity: Severity
-    what: str
-    remedy: str
-    source: str
-    check: Check
 
 
 def fabric_view(topology: ClusterTopology, slurm_nodes: Sequence[str] | None = None) -> FabricView:

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_rule import FabricView, are, hosts, listed, switches
-from hpckit.decide.finding_rule import Evidence, have, most_common, named
+from hpckit.decide.finding_rule import have, most_common, named
 from hpckit.decide.uplinks import Bundle, Pair, are_of_one_kind
 from hpckit.model.fabric import EndKind
 from hpckit.model.hostlist import natural_order

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.absent_leaves import Absent
 from hpckit.decide.fabric_anonymous import claimed, hidden
 from hpckit.decide.fabric_ends import says_nothing
 from hpckit.decide.fabric_rule import FabricView, hosts, rail_words
-from hpckit.decide.finding_rule import Evidence, have
+from hpckit.decide.finding_rule import have
 from hpckit.model.fabric import EndKind
 from hpckit.model.words import counted
 

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_ends import by_node, says_nothing
 from hpckit.decide.fabric_rule import FabricView, hosts, listed
-from hpckit.decide.finding_rule import Evidence, have, named
+from hpckit.decide.finding_rule import have, named
 from hpckit.model.fabric import EndKind, FabricSource
 from hpckit.model.words import counted
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_anonymous import claimed
 from hpckit.decide.fabric_ends import FEWEST_PEERS, name_shape
 from hpckit.decide.fabric_rule import (
@@ -13,7 +14,7 @@ from hpckit.decide.fabric_rule import (
     hosts,
     rail_words,
 )
-from hpckit.decide.finding_rule import Evidence, have
+from hpckit.decide.finding_rule import have
 from hpckit.model.fabric import HostPort
 from hpckit.model.words import counted
 

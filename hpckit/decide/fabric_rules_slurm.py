@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.fabric_rule import FabricView, hosts, listed
-from hpckit.decide.finding_rule import Evidence
 from hpckit.model.cluster import TopologyKind
 from hpckit.model.words import counted
 

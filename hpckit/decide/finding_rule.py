@@ -1,16 +1,15 @@
-"""What a rule about nodes is, and what its check sees."""
+"""What the rules about nodes see."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from hpckit.model.hardware import Gpu, NodeTopology
 from hpckit.model.hostlist import natural_order
 from hpckit.model.index_list import index_list
-from hpckit.model.node_finding import Severity
 from hpckit.model.path import PathKind, path_kind
 
 GPUS: Final = "GPUs"
@@ -25,17 +24,6 @@ Cells = Mapping[tuple[str, str], str]
 """(row, column) → what lies between the two."""
 
 Value = TypeVar("Value", bound=Hashable)
-
-
-class Evidence(NamedTuple):
-    """What a rule is about, such as `GPU5`, and what was seen there.
-
-    `remedy` is what to do where that is not what the rule says.
-    """
-
-    subject: str
-    because: str
-    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +41,6 @@ class InspectedNode:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs that the driver shows."""
         return tuple(gpu for gpu in self.topology.gpus if not gpu.is_hidden)
-
-
-Check = Callable[[InspectedNode], Iterable[Evidence]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One thing that may be odd about a node.
-
-    `what` says what it means. In `remedy`, `{subject}` stands for what the finding is about and
-    `{index}` for the number of that GPU. `source` holds the rule or the reason for its severity.
-    """
-
-    name: str
-    severity: Severity
-    what: str
-    remedy: str
-    source: str
-    check: Check
 
 
 def gpu_name(index: int) -> str:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.decide.finding_rule import (
-    GPUS,
-    Evidence,
-    InspectedNode,
-    gpu_name,
-    most_common,
-    named,
-    twins,
-)
+from hpckit.core.findings import Evidence
+from hpckit.decide.finding_rule import GPUS, InspectedNode, gpu_name, most_common, named, twins
 from hpckit.model.hardware import Gpu, GpuHealth, GpuVendor
 from hpckit.model.index_list import index_list
 from hpckit.model.pci import PciDevice

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hpckit.core.findings import Evidence
 from hpckit.decide.finding_rule import (
     CLOSE,
     GPUS,
-    Evidence,
     InspectedNode,
     gpu_name,
     gpu_ranges,

@@ -15,15 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hpckit.decide.finding_rule import (
-    Evidence,
-    InspectedNode,
-    gpu_name,
-    gpu_ranges,
-    have,
-    named,
-    twins,
-)
+from hpckit.core.findings import Evidence
+from hpckit.decide.finding_rule import InspectedNode, gpu_name, gpu_ranges, have, named, twins
 from hpckit.model.hardware import Gpu, LinkKind, NvLink, NvLinkRemote
 from hpckit.model.node_links import joined
 from hpckit.model.path import link_count

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from hpckit.decide.finding_rule import GPUS, Evidence, InspectedNode, gpu_name, kind_of
+from hpckit.core.findings import Evidence
+from hpckit.decide.finding_rule import GPUS, InspectedNode, gpu_name, kind_of
 from hpckit.decide.pci_tree import PciTree
 from hpckit.model.nic_kind import NicKind
 from hpckit.model.path import PathKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hpckit.core.findings import Level, Notice
 from hpckit.model.cluster import NodeGroup, Partition
-from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
 from hpckit.model.site import SiteSpec
 from hpckit.units import (
@@ -60,7 +60,7 @@ def fit_findings(
     *,
     lists_all: bool = True,
     is_certain: bool = True,
-) -> tuple[Finding, ...]:
+) -> tuple[Notice, ...]:
     """What keeps a job out of the partitions where it goes, or out of the default one.
 
     One of several partitions is enough. Nothing is found where no partition is known, or none
@@ -81,7 +81,7 @@ def fit_findings(
     return found if aim.partition is not None else _as_notes(found)
 
 
-def _as_notes(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _as_notes(findings: Sequence[Notice]) -> tuple[Notice, ...]:
     return tuple(replace(finding, level=Level.NOTE) for finding in findings)
 
 
@@ -93,7 +93,7 @@ def _names(partitions: Sequence[Partition], aim: Aim) -> Sequence[str]:
 
 def _found(
     spec: JobSpec, partitions: Sequence[Partition], aim: Aim, *, is_certain: bool
-) -> tuple[Finding, ...]:
+) -> tuple[Notice, ...]:
     found = [
         tuple(_misfits(spec, partition, aim.qos, is_certain=is_certain)) for partition in partitions
     ]
@@ -103,26 +103,26 @@ def _found(
     return errors[0] if errors else ()
 
 
-def _unknown(name: str, names: Sequence[str]) -> Finding:
+def _unknown(name: str, names: Sequence[str]) -> Notice:
     import difflib  # noqa: PLC0415  only an error needs it
 
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return Finding(
+    return Notice(
         level=Level.ERROR,
         subject="partition",
         text=f"there is no partition {name!r}",
-        hint=f"{meant}there are: {', '.join(names[:_MOST_NAMES])}{more}",
+        remedy=f"{meant}there are: {', '.join(names[:_MOST_NAMES])}{more}",
     )
 
 
 def _misfits(
     spec: JobSpec, partition: Partition, qos: str | None, *, is_certain: bool
-) -> Iterator[Finding]:
+) -> Iterator[Notice]:
     yield from _too_long(spec, partition, qos)
     if not partition.is_up:
-        yield Finding(
+        yield Notice(
             level=Level.NOTE,
             subject="partition",
             text=f"{partition.name} is not up: the job waits, or is refused",
@@ -132,7 +132,7 @@ def _misfits(
         yield from large if is_certain else _as_notes(large)
 
 
-def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Finding]:
+def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[Notice]:
     if spec.resources.time_limit is None or partition.time_limit_s is None:
         return
     asked_s, key = _least_time(spec, spec.resources.time_limit)
@@ -140,11 +140,11 @@ def _too_long(spec: JobSpec, partition: Partition, qos: str | None) -> Iterator[
         return
     limit = format_slurm_time(partition.time_limit_s)
     # A QOS may lift a partition's limit (sacctmgr(1), PartitionTimeLimit).
-    yield Finding(
+    yield Notice(
         level=Level.ERROR if qos is None else Level.NOTE,
         subject="time",
         text=f"{format_slurm_time(asked_s)} is over the {limit} of partition {partition.name}",
-        hint=f"{key} {limit}, or --qos with one that allows more",
+        remedy=f"{key} {limit}, or --qos with one that allows more",
     )
 
 
@@ -160,23 +160,23 @@ def _least_time(spec: JobSpec, time_limit: str) -> tuple[int, str]:
     return least_s, "slurm.extra.time-min"
 
 
-def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Finding]:
+def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Notice]:
     """Why its nodes do not do: each question is asked of the nodes that passed those before."""
     groups: Sequence[NodeGroup] = partition.groups
     for subject, fits, text, hint in _questions(spec, partition):
         passed = [group for group in groups if fits(group)]
         if not passed:
-            yield Finding(level=Level.ERROR, subject=subject, text=text(groups), hint=hint)
+            yield Notice(level=Level.ERROR, subject=subject, text=text(groups), remedy=hint)
             return
         groups = passed
     nodes = sum(group.nodes for group in groups)
     if spec.resources.nodes > nodes:
-        yield Finding(
+        yield Notice(
             level=Level.ERROR,
             subject="nodes",
             text=f"{spec.resources.nodes} are asked for, and partition {partition.name} has "
             f"{nodes}" + ("" if len(groups) == len(partition.groups) else " such nodes"),
-            hint=f"--nodes {nodes}, or another partition",
+            remedy=f"--nodes {nodes}, or another partition",
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.decide.difference import differences, shape
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.node_answer import AlikeNodes, NodeAnswer
-from hpckit.model.node_finding import NodeFinding, Severity
 
-_Key = tuple[tuple[str, ...], tuple[NodeFinding, ...]]
+_Key = tuple[tuple[str, ...], tuple[Finding, ...]]
 
 
 def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
@@ -50,9 +50,9 @@ def _group(
     )
 
 
-def silent_node(answer: NodeAnswer) -> NodeFinding:
+def silent_node(answer: NodeAnswer) -> Finding:
     """The finding that a node is, which gave no answer."""
-    return NodeFinding(
+    return Finding(
         rule="node-silent",
         severity=Severity.ERROR,
         subject=answer.node,

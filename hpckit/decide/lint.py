@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hpckit.core.findings import Level, Notice
 from hpckit.decide.slurm_facts import (
     OPTION_FACTS,
     PAIR_FACTS,
@@ -12,7 +13,6 @@ from hpckit.decide.slurm_facts import (
     Program,
 )
 from hpckit.model.cluster import SlurmVersion, TopologyKind
-from hpckit.model.finding import Finding, Level
 from hpckit.model.plan import Option
 
 
@@ -21,7 +21,7 @@ def lint(
     program: Program,
     version: SlurmVersion | None,
     topology: TopologyKind | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[Notice, ...]:
     """What is wrong with these options of one command.
 
     With `version` None an option that some release from 22.05 to 26.05 does not take passes, and
@@ -52,7 +52,7 @@ def _options(
     program: Program,
     version: SlurmVersion | None,
     topology: TopologyKind | None,
-) -> Iterator[Finding]:
+) -> Iterator[Notice]:
     for fact in OPTION_FACTS:
         if program not in fact.programs or not any(is_said(fact.option, one) for one in options):
             continue
@@ -80,19 +80,19 @@ def _lacks(fact: OptionFact) -> str:
     return "does not take it" if fact.is_refused else "ignores it"
 
 
-def _finding(fact: OptionFact, text: str, level: Level) -> Finding:
-    return Finding(
+def _finding(fact: OptionFact, text: str, level: Level) -> Notice:
+    return Notice(
         level=level,
         subject=f"--{fact.option}",
         text=text,
-        hint=fact.instead,
+        remedy=fact.instead,
         source=fact.source,
     )
 
 
 def _pairs(
     options: Sequence[Option], program: Program, version: SlurmVersion | None
-) -> Iterator[Finding]:
+) -> Iterator[Notice]:
     for fact in PAIR_FACTS:
         both = all(
             any(is_said(pattern, one) for one in options) for pattern in (fact.first, fact.second)
@@ -102,11 +102,11 @@ def _pairs(
             text = f"{program} refuses the two together{since}"
             if not fact.is_refused:
                 text = f"{program} ignores --{fact.first.partition('=')[0]} beside the other"
-            yield Finding(
+            yield Notice(
                 level=Level.ERROR if fact.is_refused else Level.NOTE,
                 subject=f"--{fact.first} --{fact.second}",
                 text=text,
-                hint=fact.instead,
+                remedy=fact.instead,
                 source=fact.source,
             )
 

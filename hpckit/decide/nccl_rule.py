@@ -1,17 +1,17 @@
-"""What a rule about a run of NCCL is, and what its check sees."""
+"""What the rules about a run of NCCL see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+from hpckit.core.findings import Evidence, Severity
 from hpckit.model.comm import NetPlugin
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
 from hpckit.model.nccl_log import LoggedSetting, NcclLog, NicList, Seen, Transport
 from hpckit.model.nccl_run import NcclRun
-from hpckit.model.node_finding import Severity
 
 SOCKET: Final = "Socket"
 """NCCL's name of its network over TCP."""
@@ -24,14 +24,6 @@ NVLINK_TYPES: Final = frozenset({"LOC", "NVL", "NVB", "C2C"})
 
 _MOST_NAMED: Final = 6
 _Value = TypeVar("_Value", bound=Hashable)
-
-
-class Evidence(NamedTuple):
-    """What a rule saw and in which line; `severity` where it is another than the rule's."""
-
-    because: str
-    line_no: int | None
-    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +101,9 @@ class RunFacts:
         return f" on {named(found)}"
 
 
-Check = Callable[[RunFacts], Iterable[Evidence]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRule:
-    """One thing that slows a run down, or spoils it.
-
-    `what` says what it means, `source` and `date` what that stands on and when it was read.
-    """
-
-    name: str
-    severity: Severity
-    what: str
-    fix: str
-    source: str
-    date: str
-    check: Check
+def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
+    """Return what a run's file shows in a line; a run has no other subject than itself."""
+    return Evidence("", because, severity=severity, line_no=line_no)
 
 
 def named(names: Iterable[str]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.decide.nccl_rule import OWN_NETWORKS, SOCKET, Evidence, RunFacts, first_line, named
+from hpckit.core.findings import Evidence, Severity
+from hpckit.decide.nccl_rule import OWN_NETWORKS, SOCKET, RunFacts, first_line, logged, named
 from hpckit.model.comm import NetPlugin
 from hpckit.model.nccl_log import (
     GpuDirect,
@@ -20,7 +21,6 @@ from hpckit.model.nccl_log import (
     Transport,
     VirtualNic,
 )
-from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
 NETWORKS: Final = MappingProxyType(
@@ -51,7 +51,7 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
     if not sockets or not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
         return
     where = facts.where(one.what.host for one in sockets)
-    yield Evidence(
+    yield logged(
         f"NCCL used network Socket{where}{_interfaces(facts)}{_rdma_words(facts)}",
         first_line(sockets),
         _socket_severity(facts),
@@ -64,7 +64,7 @@ def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
     if slow and facts.is_multi_node and facts.expected.nics != ():
         where = facts.where(one.what.host for one in slow)
         names = named(one.what.provider for one in slow)
-        yield Evidence(f"libfabric's provider is {names}{where}", first_line(slow))
+        yield logged(f"libfabric's provider is {names}{where}", first_line(slow))
 
 
 def _core(provider: str) -> str:
@@ -112,7 +112,7 @@ def no_rdma_device(facts: RunFacts) -> Iterator[Evidence]:
     where = facts.where(one.what.host for one in absent)
     is_single = facts.is_multi_node is False
     why = "; on one node no traffic goes over a network" if is_single else ""
-    yield Evidence(
+    yield logged(
         f"NET/IB found no device{where}{why}",
         first_line(absent),
         Severity.NOTE if is_single else None,
@@ -134,7 +134,7 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
         if names:
             where = facts.where(one.what.host for one in each)
             count = len(expected) - len(names)
-            yield Evidence(
+            yield logged(
                 f"NCCL uses {count} of {len(expected)} NICs{where}, not {named(names)}",
                 first_line(each),
             )
@@ -160,7 +160,7 @@ def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evide
     most = max(counts.values(), default=0)
     if told is not None and 0 < most < told:
         is_single = facts.is_multi_node is False
-        yield Evidence(
+        yield logged(
             f"NCCL uses {counted(most, 'NIC')} of a node that has {told}",
             first_line(lists),
             Severity.NOTE if is_single else None,
@@ -168,7 +168,7 @@ def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evide
     for one in lists:
         count = counts[one.what.host]
         if count < most and one.what.host is not None:
-            yield Evidence(
+            yield logged(
                 f"NCCL uses {counted(count, 'NIC')} on {one.what.host}, {most} on other nodes",
                 one.line_no,
             )
@@ -186,7 +186,7 @@ def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
     for names, each in extra.items():
         if names:
             where = facts.where(one.what.host for one in each)
-            yield Evidence(
+            yield logged(
                 f"NCCL also uses {named(names)}{where}, not among the {len(expected)} for jobs",
                 first_line(each),
             )
@@ -203,7 +203,7 @@ def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
     for rate in sorted(set(rates) - {most}):
         names = named(one.what.name for one in rates[rate])
         where = facts.where(one.what.host for one in rates[rate])
-        yield Evidence(
+        yield logged(
             f"{names}{where} at {rate / _GBIT_BYTES:g} Gb/s, others at {most / _GBIT_BYTES:g} Gb/s",
             first_line(rates[rate]),
             None if wanted else Severity.NOTE,
@@ -217,7 +217,7 @@ def nic_twice(facts: RunFacts) -> Iterator[Evidence]:
         twice = [name for (name, _), count in ports.items() if count > 1]
         if twice:
             host = f" on {one.what.host}" if one.what.host else ""
-            yield Evidence(f"{named(twice)} is there twice among NCCL's NICs{host}", one.line_no)
+            yield logged(f"{named(twice)} is there twice among NCCL's NICs{host}", one.line_no)
 
 
 def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
@@ -240,7 +240,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     if slow and facts.expected.nics != ():
         channels = sum(one.count for one in slow)
         where = facts.where(one.what.host for one in slow)
-        yield Evidence(
+        yield logged(
             f"{counted(channels, 'channel')} receive over {named(one.what.how for one in slow)}"
             f" without GDRDMA{where}",
             first_line(slow),
@@ -250,7 +250,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
 def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
         if one.what.value.upper() in ("0", "LOC") and facts.is_multi_node:
-            yield Evidence(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
+            yield logged(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
 
 
 def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
@@ -258,7 +258,7 @@ def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
     off = [one for one in off if one.what.nic.lower() not in _socket_names(facts)]
     if off:
         where = facts.where(one.what.host for one in off)
-        yield Evidence(
+        yield logged(
             f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}{where}",
             first_line(off),
         )
@@ -278,7 +278,7 @@ def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
         if not any(one.what.is_enabled for one in each):
             nearest = min(each, key=lambda one: one.what.distance or 0)
             at = f" on {host}" if host else ""
-            yield Evidence(
+            yield logged(
                 f"GPU {gpu}{at} has GPU Direct RDMA with none of {counted(len(each), 'HCA')}:"
                 f" the nearest is at distance {nearest.what.distance},"
                 f" the limit {nearest.what.limit}",
@@ -296,7 +296,7 @@ def plugin_not_loaded(facts: RunFacts) -> Iterator[Evidence]:
             where = facts.where(one.what.host for one in other)
             names = named(one.what.name for one in other)
             failed = _failed_words(facts)
-            yield Evidence(
+            yield logged(
                 f"NCCL used network {names}{where}, not {wanted.value}{failed}", first_line(other)
             )
             return
@@ -317,7 +317,7 @@ def _asked(facts: RunFacts) -> Iterator[Evidence]:
     if networks and networks <= OWN_NETWORKS:
         for name, line_no in names.items():
             if name not in ("none", ""):
-                yield Evidence(
+                yield logged(
                     f"NCCL_NET_PLUGIN asks for {name}, and NCCL used its own network"
                     f" {named(networks)}{_failed_words(facts)}",
                     line_no,
@@ -349,7 +349,7 @@ def bootstrap_differs(facts: RunFacts) -> Iterator[Evidence]:
     usual = max(hosts, key=lambda name: len(hosts[name]))
     for interface, each in hosts.items():
         if interface != usual:
-            yield Evidence(
+            yield logged(
                 f"{named(each)} bootstraps over {interface},"
                 f" {counted(len(hosts[usual]), 'other node')} over {usual}",
                 min(each.values()),

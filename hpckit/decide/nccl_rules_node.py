@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from hpckit.decide.nccl_rule import NVLINK_TYPES, Evidence, RunFacts, first_line, named
+from hpckit.core.findings import Evidence, Severity
+from hpckit.decide.nccl_rule import NVLINK_TYPES, RunFacts, first_line, logged, named
 from hpckit.model.hostlist import natural_order
 from hpckit.model.nccl_log import Connection, SearchedGraph, Seen, Transport
-from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 
 RING: Final = 4
@@ -33,7 +33,7 @@ def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
     if not shm or facts.is_nvlink is False:
         return
     joined = ", which NVLink joins" if facts.is_nvlink else ""
-    yield Evidence(
+    yield logged(
         f"{counted(len(_pairs(shm)), 'pair')} of ranks{joined} use SHM"
         f" ({_example(shm)}){_where(facts, shm)}",
         first_line(shm),
@@ -49,7 +49,7 @@ def p2p_indirect(facts: RunFacts) -> Iterator[Evidence]:
         if one.what.transport is Transport.P2P and one.what.how.startswith("indirect")
     ]
     if indirect:
-        yield Evidence(
+        yield logged(
             f"{counted(len(_pairs(indirect)), 'pair')} of ranks go through another GPU"
             f" ({_example(indirect)}){_where(facts, indirect)}",
             first_line(indirect),
@@ -78,7 +78,7 @@ def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
     if far:
         one = far[0].what
         where = facts.where(each.what.host for each in far)
-        yield Evidence(
+        yield logged(
             f"NCCL's rings go over {one.intra_type}{where}: {counted(one.channels, 'channel')} of"
             f" {one.intra_bytes_per_s / 1e9:g} GB/s",
             first_line(far),
@@ -92,7 +92,7 @@ def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
     if far and facts.is_multi_node and not _is_socket_only(facts):
         one = far[0].what
         where = facts.where(each.what.host for each in far)
-        yield Evidence(
+        yield logged(
             f"NCCL's rings reach a NIC over {one.inter_type}{where}:"
             f" {one.inter_bytes_per_s / 1e9:g} GB/s a channel",
             first_line(far),
@@ -110,7 +110,7 @@ def p2p_refused(facts: RunFacts) -> Iterator[Evidence]:
     if seen:
         pairs = [f"{one.what.gpus[0]}-{one.what.gpus[1]}" for one in seen]
         where = facts.where(one.what.host for one in seen)
-        yield Evidence(
+        yield logged(
             f"P2P is disabled between connected GPUs {named(pairs)}{where}", first_line(seen)
         )
 
@@ -121,7 +121,7 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
         name, value = one.what.name, one.what.value
         is_off = value == "1" if name == "NCCL_P2P_DISABLE" else value.upper() in _OFF
         if is_off:
-            yield Evidence(f"{name}={value} is set{where}", one.line_no)
+            yield logged(f"{name}={value} is set{where}", one.line_no)
 
 
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -129,7 +129,7 @@ def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
     for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
         if one.what.value == "0" and may_have:
-            yield Evidence(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
+            yield logged(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
 
 
 def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
@@ -137,14 +137,14 @@ def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
     off = [one for one in facts.log.nvls if not one.what.is_available]
     if off and facts.expected.has_nvls:
         where = facts.where(one.what.host for one in off)
-        yield Evidence(f"NVLS multicast support is not available{where}", first_line(off))
+        yield logged(f"NVLS multicast support is not available{where}", first_line(off))
 
 
 def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
     for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node:
-            yield Evidence(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
+            yield logged(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -153,7 +153,7 @@ def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
         return
     for one, where in facts.settings("NCCL_IB_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
-            yield Evidence(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
+            yield logged(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
 
 
 def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
@@ -161,7 +161,7 @@ def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.unwanted("NCCL_ALGO", "NCCL_PROTO"):
         words = {word.strip().upper() for word in one.what.value.split(",")}
         is_low = one.what.name == "NCCL_PROTO" and words <= _LOW_PROTOCOLS
-        yield Evidence(
+        yield logged(
             f"{one.what.name}={one.what.value} is set{where}",
             one.line_no,
             Severity.WARNING if is_low else None,
@@ -178,13 +178,13 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
         nics = max((len(one.what.nics) for one in facts.rdma_lists), default=0)
         found = max((one.what.channels for one in facts.log.graphs if _is_ring(one)), default=0)
         if facts.is_multi_node and have < nics:
-            yield Evidence(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
+            yield logged(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
         if have < found:
-            yield Evidence(
+            yield logged(
                 f"{counted(have, 'channel')}, and NCCL's search found {found}", most.line_no
             )
     for one, where in facts.settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
-        yield Evidence(
+        yield logged(
             f"{one.what.name}={one.what.value} limits channels{where}", one.line_no, Severity.NOTE
         )
 
@@ -249,7 +249,7 @@ def _uneven(
     most, least = max(names, key=used.__getitem__), min(used[name] for name in names)
     if 2 * least <= used[most] and used[most] > 1:
         few = [name for name in names if used[name] == least]
-        yield Evidence(
+        yield logged(
             f"{most} on {host} sends on {counted(used[most], 'channel')}, {named(few)} on {least}",
             first_line(sends),
         )

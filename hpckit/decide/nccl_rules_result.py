@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.decide.nccl_rule import Evidence, RunFacts, named
+from hpckit.core.findings import Evidence, Severity
+from hpckit.decide.nccl_rule import RunFacts, logged, named
 from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.nccl_log import LibraryVersion, Seen
 from hpckit.model.nccl_run import BusbwRow, NcclTest
-from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
 from hpckit.units import short_bytes
 
@@ -36,13 +36,13 @@ def wrong_results(facts: RunFacts) -> Iterator[Evidence]:
         rows = [row for row in test.rows if row.wrong]
         if rows:
             count = sum(row.wrong for row in rows)
-            yield Evidence(
+            yield logged(
                 f"{_name(test)}: {counted(count, 'wrong element')} at"
                 f" {counted(len(rows), 'size')}, first at {short_bytes(rows[0].size_bytes)}",
                 rows[0].line_no,
             )
         elif test.out_of_bounds:
-            yield Evidence(
+            yield logged(
                 f"{_name(test)}: {counted(test.out_of_bounds, 'value')} out of bounds", test.line_no
             )
 
@@ -63,7 +63,7 @@ def _rising_of(test: NcclTest) -> Iterator[Evidence]:
 def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Evidence]:
     less, more = before.busbw_bytes_per_s, last.busbw_bytes_per_s
     if less and more and more > RISING_FROM * less:
-        yield Evidence(
+        yield logged(
             f"{_name(test)}: {more / 1e9:.4g} GB/s at {short_bytes(last.size_bytes)},"
             f" {less / 1e9:.4g} GB/s at {short_bytes(before.size_bytes)}",
             last.line_no,
@@ -77,7 +77,7 @@ def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
         reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
         if reached and most and reached < LEAST_OF_PREDICTED * most:
             excuse = _excuse(test, facts.expected)
-            yield Evidence(
+            yield logged(
                 f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
                 f" predicted ({100 * reached / most:.0f} %){excuse}",
                 test.line_no,
@@ -108,7 +108,7 @@ def alone(facts: RunFacts) -> Iterator[Evidence]:
         if moved and not any(one.busbw_bytes_per_s for one in moved):
             copies = len(test.ranks)
             who = f"{copies} ranks ran, each alone" if copies > 1 else "one rank ran alone"
-            yield Evidence(f"{_name(test)}: {who}", test.line_no)
+            yield logged(f"{_name(test)}: {who}", test.line_no)
 
 
 def unfinished(facts: RunFacts) -> Iterator[Evidence]:
@@ -118,7 +118,7 @@ def unfinished(facts: RunFacts) -> Iterator[Evidence]:
             last = max((row.size_bytes for row in test.rows), default=0)
             at = f" after {short_bytes(last)}" if last else " before its first row"
             to = f" of {short_bytes(test.most_bytes)}" if test.most_bytes else ""
-            yield Evidence(f"{_name(test)} ends{at}{to}", test.line_no)
+            yield logged(f"{_name(test)} ends{at}{to}", test.line_no)
 
 
 def _name(test: NcclTest) -> str:
@@ -137,7 +137,7 @@ def versions_differ(facts: RunFacts) -> Iterator[Evidence]:
         if name != usual:
             hosts = named(one.what.host for one in each if one.what.host)
             at = f" on {hosts}" if hosts else ""
-            yield Evidence(f"{name}{at}, {usual} elsewhere", each[0].line_no)
+            yield logged(f"{name}{at}, {usual} elsewhere", each[0].line_no)
 
 
 def warned(facts: RunFacts) -> Iterator[Evidence]:
@@ -148,7 +148,7 @@ def warned(facts: RunFacts) -> Iterator[Evidence]:
         seen[1] += one.count
     for text, (line_no, count) in list(texts.items())[:_MOST_WARNINGS]:
         times = f" ({count} times)" if count > 1 else ""
-        yield Evidence(f"{text}{times}", line_no)
+        yield logged(f"{text}{times}", line_no)
     more = len(texts) - _MOST_WARNINGS
     if more > 0:
-        yield Evidence(f"{counted(more, 'more warning')}", None, Severity.NOTE)
+        yield logged(f"{counted(more, 'more warning')}", None, Severity.NOTE)

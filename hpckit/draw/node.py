@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.draw import node_looks as looks
 from hpckit.draw.node_band import Band, band_height, draw_links, gpu_spots, is_crossed
 from hpckit.draw.node_legend import draw_findings, draw_legend
 from hpckit.draw.node_page import MARGIN, Page, page
 from hpckit.draw.node_parts import Parts
 from hpckit.draw.svg import Drawing, Rect, Word, broken, fitted, text_width
-from hpckit.model.finding_group import FindingGroup, group_findings, sentence
+from hpckit.model.finding_group import sentence
 from hpckit.model.hardware import NodeTopology
-from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_links import LinkIsland, link_islands
 from hpckit.model.node_places import Place, places
 from hpckit.model.node_title import node_title
@@ -25,7 +25,7 @@ _LINE: Final = 17.0
 _SYNTHETIC_W: Final = 104.0
 
 
-def node_svg(topology: NodeTopology, findings: Sequence[NodeFinding] = ()) -> str:
+def node_svg(topology: NodeTopology, findings: Sequence[Finding] = ()) -> str:
     """The picture as an SVG file in itself, the same for the same node; findings are marked in it.
 
     It stands alone, in a browser as in a README: no script, no font file, no reference, and its

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.core.findings import FindingGroup
 from hpckit.draw import node_looks as looks
 from hpckit.draw.node_band import is_bar
 from hpckit.draw.node_page import MARGIN
 from hpckit.draw.node_parts import beside_words
 from hpckit.draw.svg import Drawing, Rect, Stroke, Word, broken, path, text_width
-from hpckit.model.finding_group import FindingGroup, sentence
+from hpckit.model.finding_group import sentence
 from hpckit.model.hardware import NodeTopology
 from hpckit.model.nic_state import is_down
 from hpckit.model.node_links import LinkIsland

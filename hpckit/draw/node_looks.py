@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
+from hpckit.core.findings import Severity
 from hpckit.draw.svg import Look, Stroke
 from hpckit.model.hardware import LinkKind
-from hpckit.model.node_finding import Severity
 from hpckit.model.node_words import as_float
 
 PANEL: Final = Look(fill="#f6f8fa", stroke="#d0d7de", width=1, radius=8)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.core.findings import FindingGroup
 from hpckit.draw import node_looks as looks
 from hpckit.draw.node_layout import SPINE, WIRE, Kind, Spot
 from hpckit.draw.svg import Drawing, Look, Rect, Stroke, Word, path, text_width
-from hpckit.model.finding_group import FindingGroup
 from hpckit.model.hardware import CpuLink, Gpu, Nic, NodeTopology
 from hpckit.model.nic_state import is_down
 from hpckit.model.node_paths import device_names

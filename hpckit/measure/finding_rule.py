@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from hpckit.core.findings import Rule
 from hpckit.measure.judged import JUDGED_S, is_judged
 from hpckit.measure.stragglers import Straggler
 from hpckit.model.account import GpuAccount, JobReport
-from hpckit.model.node_finding import Severity
 from hpckit.model.report_finding import Clause, Subject
 
 
@@ -50,23 +51,11 @@ class MeasuredJob(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(gpu for gpu in self.report.gpus if gpu.held_s >= JUDGED_S)
 
 
-Check = Callable[[MeasuredJob], Iterable[Evidence]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRule(Rule[Callable[[MeasuredJob], Iterable[Evidence]]]):
+    """A rule about a finished job; `threshold` says from when on it finds something, and why."""
 
-
-class Rule(Struct, frozen=True, kw_only=True):
-    """One thing that may be worth knowing of a job.
-
-    `what` says what it means, `threshold` from when on it is found and why, `source` where it or
-    its measure is from.
-    """
-
-    name: str
-    severity: Severity
-    what: str
     threshold: str
-    remedy: str
-    source: str
-    check: Check
 
 
 def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:

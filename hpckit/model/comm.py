@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import SourcedFinding
 
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
@@ -127,29 +127,14 @@ class CommLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommNote:
-    """Something about the network that no variable mends, or that is not known.
-
-    `subject` is what it is about, such as `GPU3` or `NCCL`; `fix` what to do, None where nothing
-    is to be done.
-    """
-
-    rule: str
-    severity: Severity
-    subject: str
-    because: str
-    source: str
-    fix: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommEnv:
     """The communication environment of a job on its nodes: empty is the best answer.
 
-    `settings` are in the order in which a script exports them.
+    `settings` are in the order in which a script exports them; `notes` say what no variable
+    changes, and what is not known.
     """
 
     settings: tuple[CommSetting, ...] = ()
     profile: CommProfile | None = None
     left: tuple[CommLeft, ...] = ()
-    notes: tuple[CommNote, ...] = ()
+    notes: tuple[SourcedFinding, ...] = ()

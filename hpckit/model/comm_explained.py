@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpckit.model.node_finding import Severity
+from hpckit.core.findings import Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class ExplainedFault:
     rule: str
     severity: Severity
     because: str
-    fix: str
+    remedy: str
     source: str
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hpckit.core.findings import SourcedFinding
 from hpckit.model.comm import CommSetting, NetPlugin
-from hpckit.model.node_finding import Severity
 
 
 class SettingsKind(StrEnum):
@@ -105,20 +105,14 @@ class LintFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintFinding:
+class LintFinding(SourcedFinding):
     """One setting that is obsolete, harmful, contradictory or useless, and what to do about it.
 
-    `rule` is its name in docs/reference/lint-rules.md, `name` the variable, or an option with its
-    dashes. `since` is the release of NCCL from which it is so, None where that does not matter.
-    `source` is what the rule stands on, read or published at `date` (`2026-06`).
+    `rule` is its name in docs/reference/lint-rules.md, `subject` the variable, or an option with
+    its dashes. `since` is the release of NCCL from which it is so, None where that does not matter.
+    `date` is that of the source.
     """
 
-    rule: str
-    line: int
-    severity: Severity
-    name: str
-    because: str
-    fix: str
-    source: str
+    line_no: int
     date: str
     since: str | None = None

@@ -1,4 +1,4 @@
-"""Why a run is slower than it should be: what was expected, and what a log shows instead."""
+"""What is known of the machine that a run of NCCL was on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hpckit.model.comm import NetPlugin
-from hpckit.model.node_finding import Severity
 
 
 class GpuTransport(StrEnum):
@@ -39,19 +38,3 @@ class ExpectedRun:
     bounds: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     is_profiled: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinding:
-    """One thing that explains lower bandwidth: `because` has the figures, `fix` what to do.
-
-    `rule` is the name of the rule, `source` the document it stands on, `line_no` the first line of
-    the file that shows it, None where that is what no line says.
-    """
-
-    rule: str
-    severity: Severity
-    because: str
-    fix: str
-    source: str
-    line_no: int | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hpckit.core.findings import Finding
 from hpckit.model.hardware import NodeTopology
-from hpckit.model.node_finding import NodeFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class NodeAnswer:
     node: str
     topology: NodeTopology | None = None
     because: str | None = None
-    findings: tuple[NodeFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class AlikeNodes:
 
     nodes: tuple[str, ...]
     topology: NodeTopology
-    findings: tuple[NodeFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     differs: tuple[str, ...] = ()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from msgspec import Struct
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.model.hostlist import fold_hosts
 from hpckit.units import format_duration, format_indices
 
@@ -150,27 +152,23 @@ def _short(names: str, number: int, noun: str, longest: int | None) -> str:
     return f"{number:,} {noun}" if is_long else names
 
 
-class ReportFinding(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFinding(Finding):
     """One thing worth knowing of a job: `because` is the evidence, `remedy` what to do.
 
-    `severity` is note, warning or error; `subject` such as `GPU3 on n013` or `time limit`. What
-    `subject` and `because` say, `about` and `evidence` have as fields.
+    `subject` is such as `GPU3 on n013` or `time limit`. What `subject` and `because` say, `about`
+    and `evidence` have as fields.
     """
 
-    rule: str
-    severity: str
-    subject: str
-    because: str
-    remedy: str = ""
     wasted_gpu_s: float | None = None
     wasted_j: float | None = None
-    about: Subject = Subject()
+    about: Subject = field(default_factory=Subject)
     evidence: tuple[Clause, ...] = ()
 
 
 def finding(
     rule: str,
-    severity: str,
+    severity: Severity,
     about: Subject,
     evidence: tuple[Clause, ...],
     remedy: str = "",

@@ -28,7 +28,7 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
         yield from _row("", word.source, width, Style.FAINT)
     for fault in explained.faults:
         yield from _row("lint", f"{fault.rule} ({fault.severity}): {fault.because}", width)
-        yield from _row("", f"fix: {fault.fix}", width)
+        yield from _row("", f"fix: {fault.remedy}", width)
         yield from _row("", fault.source, width, Style.FAINT)
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.model.comm import CommEnv, CommLeft, CommNote, CommSetting, SettingOrigin
+from hpckit.core.findings import SourcedFinding
+from hpckit.model.comm import CommEnv, CommLeft, CommSetting, SettingOrigin
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.comm_sources import sources
-from hpckit.model.node_finding import Severity
+from hpckit.report.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.report.line import Line, Style, wrapped
 
-_STYLES: Final = {
-    Severity.NOTE: Style.NOTE,
-    Severity.WARNING: Style.WARNING,
-    Severity.ERROR: Style.ERROR,
-}
-_WORDS: Final = {Severity.NOTE: "note", Severity.WARNING: "warn", Severity.ERROR: "error"}
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
@@ -92,14 +87,14 @@ def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
     yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
 
 
-def _note(note: CommNote, width: int) -> Iterator[Line]:
+def _note(note: SourcedFinding, width: int) -> Iterator[Line]:
     is_named = note.because.startswith(f"{note.subject} ")
     subject = "" if is_named else f"{note.subject}: "
-    first = f" {_WORDS[note.severity]:<8} {subject}"
+    first = f" {SEVERITY_WORDS[note.severity]:<8} {subject}"
     texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
-    yield from (Line(text=text, style=_STYLES[note.severity]) for text in texts)
-    if note.fix is not None:
-        texts = wrapped(tuple(note.fix.split()), width, first=" " * 10, further=" " * 10)
+    yield from (Line(text=text, style=SEVERITY_STYLES[note.severity]) for text in texts)
+    if note.remedy:
+        texts = wrapped(tuple(note.remedy.split()), width, first=" " * 10, further=" " * 10)
         yield from (Line(text=text) for text in texts)
 
 

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.core.findings import Finding
 from hpckit.model.fabric import ClusterTopology
-from hpckit.model.fabric_finding import FabricFinding
 from hpckit.model.fabric_unchecked import not_checked
-from hpckit.model.node_finding import Severity
 from hpckit.model.node_words import visible
+from hpckit.report.finding_lines import (
+    finding_lines,
+    more_lines,
+    next_lines,
+    verdict,
+    words_of,
+)
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import labelled, next_lines
 
 COMMAND: Final = "hpckit fabric check"
 _NARROWEST: Final = 40
 _MOST_SHOWN: Final = 20
 _LONGEST: Final = 4000
-_LABELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
-_STYLES: Final = {
-    Severity.ERROR: Style.ERROR,
-    Severity.WARNING: Style.WARNING,
-    Severity.NOTE: Style.NOTE,
-}
 
 
 def fabric_check_lines(
     topology: ClusterTopology,
-    findings: Sequence[FabricFinding],
+    findings: Sequence[Finding],
     *,
     width: int = 80,
     command: str | None = COMMAND,
@@ -39,30 +38,21 @@ def fabric_check_lines(
     """
     width = max(width, _NARROWEST)
     style = Style.TITLE
-    title = wrapped((_verdict(findings), *_seen(topology)), width, further="  ", between=" · ")
+    title = wrapped(
+        (verdict(findings, "nothing odd"), *_seen(topology)), width, further="  ", between=" · "
+    )
     lines = [Line(text=text, style=style) for text in title]
     lines += [Line(text=text) for text in wrapped(_unchecked(topology), width, further="  ")]
-    for one in findings[:_MOST_SHOWN]:
-        lines += [Line(text=""), *_finding_lines(one, width)]
-    left = len(findings) - _MOST_SHOWN
-    if left > 0:
-        lines += [
-            Line(text=""),
-            Line(text=f"… {left} more: --json has them all", style=Style.FAINT),
-        ]
+    for finding in findings[:_MOST_SHOWN]:
+        head = (f"{finding.rule}:", *_words(finding.subject))
+        below = _words(finding.because), _words(finding.remedy)
+        lines += [Line(text=""), *finding_lines(finding.severity, head, *below, width=width)]
+    left = more_lines(len(findings) - _MOST_SHOWN)
+    lines += [Line(text=""), *left] if left else []
     shown = command if command and visible(command, _LONGEST) == command else ""
     if shown and findings:
         lines += [Line(text=""), *next_lines([f"{shown} --json"])]
     return lines
-
-
-def _verdict(findings: Sequence[FabricFinding]) -> str:
-    parts = [
-        f"{count} {severity}" if count == 1 else f"{count} {severity}s"
-        for severity in sorted(Severity, key=lambda one: -one.rank)
-        if (count := sum(one.severity is severity for one in findings))
-    ]
-    return ", ".join(parts) or "nothing odd"
 
 
 def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
@@ -88,15 +78,5 @@ def _seen(topology: ClusterTopology) -> tuple[str, ...]:
     return tuple(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
 
 
-def _finding_lines(one: FabricFinding, width: int) -> list[Line]:
-    style = _STYLES[one.severity]
-    head = (f"{one.rule}:", *_words(one.subject))
-    return [
-        *labelled(_LABELS[one.severity], head, width, style),
-        *labelled("", _words(one.because), width, Style.PLAIN),
-        *labelled("", _words(one.remedy), width, Style.FAINT),
-    ]
-
-
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(visible(text, _LONGEST).split(" "))
+    return words_of(text, _LONGEST)

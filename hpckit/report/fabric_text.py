@@ -14,8 +14,8 @@ from hpckit.model.locality import Locality
 from hpckit.model.locality_fold import Branch, branches
 from hpckit.model.node_words import visible
 from hpckit.report.fabric_uplinks import uplink_words
+from hpckit.report.finding_lines import labelled, next_lines
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import labelled, next_lines
 
 _NARROWEST: Final = 40
 _MOST: Final = 48

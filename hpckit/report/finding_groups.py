@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from hpckit.model.report_finding import Clause, Figure, ReportFinding, sentence
 
@@ -48,7 +48,7 @@ def _kind(finding: ReportFinding) -> tuple[object, ...]:
     return (
         finding.rule,
         finding.severity,
-        replace(finding.about, nodes=(), ranks=()),
+        structs.replace(finding.about, nodes=(), ranks=()),
         bool(finding.about.ranks),
         finding.remedy,
         tuple(clause.kind for clause in finding.evidence),
@@ -77,7 +77,7 @@ def _as_one(group: _Group) -> ReportFinding:
     if len(alike) == 1:
         return first
     ranks = sorted({rank for one in alike for rank in one.about.ranks})
-    about = replace(first.about, nodes=tuple(sorted(group.nodes)), ranks=tuple(ranks))
+    about = structs.replace(first.about, nodes=tuple(sorted(group.nodes)), ranks=tuple(ranks))
     clauses = zip(*(one.evidence for one in alike), strict=True)
     return replace(
         first,

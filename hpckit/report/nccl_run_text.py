@@ -6,30 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.model.nccl_finding import RunFinding
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.model.nccl_run import NcclRun, NcclTest
-from hpckit.model.node_finding import Severity
 from hpckit.model.words import counted
+from hpckit.report.finding_lines import finding_lines, labelled, more_lines, next_lines, words_of
 from hpckit.report.line import Line, Style, wrapped
 from hpckit.report.nccl_used import SUBSYSTEMS, used_rows
-from hpckit.report.node_notes import labelled, next_lines, words_of
 from hpckit.units import short_bytes
 
 NARROWEST: Final = 40
 _GB: Final = 1e9
 _MOST_FINDINGS: Final = 12
-_LABELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
-_STYLES: Final = {
-    Severity.ERROR: Style.ERROR,
-    Severity.WARNING: Style.WARNING,
-    Severity.NOTE: Style.NOTE,
-}
 _NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 def nccl_run_lines(
     run: NcclRun,
-    findings: Sequence[RunFinding],
+    findings: Sequence[SourcedFinding],
     *,
     predicted: Mapping[str, float] = _NOTHING,
     unpredicted: str | None = None,
@@ -54,10 +47,11 @@ def nccl_run_lines(
             lines += _row(label, words, width, style)
     lines += _unread(run, width)
     for one in findings[:_MOST_FINDINGS]:
-        lines += _finding_lines(one, width)
-    left = len(findings) - _MOST_FINDINGS
-    if left > 0:
-        lines.append(Line(text=f"… {left} more: --json has them all", style=Style.FAINT))
+        line = (f"(line {one.line_no})",) if one.line_no is not None else ()
+        head = (*words_of(f"{one.rule}: {one.because}"), *line)
+        remedy = words_of(f"fix: {one.remedy}")
+        lines += finding_lines(one.severity, head, remedy, width=width)
+    lines += more_lines(len(findings) - _MOST_FINDINGS)
     return [*lines, *next_lines(list(_next(run, findings)))]
 
 
@@ -67,7 +61,7 @@ def _row(label: str, words: str, width: int, style: Style) -> list[Line]:
     return labelled(shown, words_of(words), width, style)
 
 
-def _title(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
+def _title(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:
     """How many findings, then what ran."""
     grave = [one for one in findings if one.severity is not Severity.NOTE]
     notes = len(findings) - len(grave)
@@ -122,18 +116,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _finding_lines(one: RunFinding, width: int) -> list[Line]:
-    at = (f"(line {one.line_no})",) if one.line_no is not None else ()
-    style = _STYLES[one.severity]
-    return [
-        *labelled(
-            _LABELS[one.severity], (*words_of(f"{one.rule}: {one.because}"), *at), width, style
-        ),
-        *labelled("", words_of(f"fix: {one.fix}"), width, Style.FAINT),
-    ]
-
-
-def _next(run: NcclRun, findings: Sequence[RunFinding]) -> Iterator[str]:
+def _next(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:
     if run.log is None or not run.log.networks:
         yield f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} COMMAND"
     if not run.tests:

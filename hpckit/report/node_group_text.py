@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from hpckit.model.finding_group import FindingGroup, group_findings, sentence, subjects_shown
+from hpckit.core.findings import Finding, FindingGroup, group_findings
+from hpckit.model.finding_group import sentence, subjects_shown
 from hpckit.model.hostlist import fold_hosts
 from hpckit.model.node_answer import AlikeNodes
-from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
 from hpckit.model.node_words import visible
+from hpckit.report.finding_lines import grouped_lines, next_lines
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import found_lines, next_lines
 from hpckit.report.node_text import COMMAND
 
 _MOST_HOSTS: Final = 60
@@ -22,7 +22,7 @@ _LONGEST: Final = 256
 
 
 def group_lines(
-    groups: Sequence[AlikeNodes], silent: Sequence[NodeFinding] = (), *, width: int = 80
+    groups: Sequence[AlikeNodes], silent: Sequence[Finding] = (), *, width: int = 80
 ) -> list[Line]:
     """A sentence a group, the largest first; how the others differ, and what is odd, below each.
 
@@ -30,7 +30,7 @@ def group_lines(
     the first node that differs.
     """
     parts = [_group(group, width) for group in groups]
-    parts += [found_lines(silent, width, "")] if silent else []
+    parts += [grouped_lines(silent, width, "")] if silent else []
     odd = next((group.nodes[0] for group in groups if group.differs), None)
     if odd is not None and visible(odd, _LONGEST) == odd:
         parts.append(next_lines([f"srun -w {shlex.quote(odd)} {COMMAND}"]))
@@ -47,7 +47,7 @@ def _group(group: AlikeNodes, width: int) -> list[Line]:
         if not any(_says(one, difference) for one in group_findings(group.findings)):
             texts = wrapped(tuple(difference.split(" ")), width, first="  ", further="    ")
             lines += [Line(text=text, style=Style.WARNING) for text in texts]
-    return [*lines, *found_lines(group.findings, width, "")]
+    return [*lines, *grouped_lines(group.findings, width, "")]
 
 
 def _says(finding: FindingGroup, difference: str) -> bool:

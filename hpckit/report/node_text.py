@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hpckit.core.findings import Finding
 from hpckit.model.gpu_ids import is_nvswitch
 from hpckit.model.hardware import NodeTopology
-from hpckit.model.node_finding import NodeFinding
 from hpckit.model.node_title import node_title
 from hpckit.model.node_words import memory, numbers_shown, visible
+from hpckit.report.finding_lines import next_lines, node_finding_lines
 from hpckit.report.line import Line, Style, wrapped
-from hpckit.report.node_notes import finding_lines, next_lines
 from hpckit.report.node_tree import tree_lines
 from hpckit.report.node_unknown import unknown_lines
 
@@ -22,7 +22,7 @@ _LONGEST: Final = 8192
 
 def node_lines(
     topology: NodeTopology,
-    findings: Sequence[NodeFinding] = (),
+    findings: Sequence[Finding] = (),
     *,
     width: int = 80,
     command: str | None = COMMAND,
@@ -38,7 +38,7 @@ def node_lines(
     shown = command if command and visible(command, _LONGEST) == command else ""
     notes = [
         *unknown_lines(topology, width, shown),
-        *finding_lines(findings, width, shown),
+        *node_finding_lines(findings, width, shown),
     ]
     return [
         *title,

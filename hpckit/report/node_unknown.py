@@ -9,8 +9,8 @@ from typing import Final
 from hpckit.model.finding_group import subjects_shown
 from hpckit.model.hardware import NodeTopology, Unknown
 from hpckit.model.node_words import visible
+from hpckit.report.finding_lines import labelled, left_lines, words_of
 from hpckit.report.line import Line, Style
-from hpckit.report.node_notes import labelled, left_lines, words_of
 
 _MOST_UNKNOWN: Final = 5
 _LONGEST: Final = 120

@@ -188,7 +188,7 @@ def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
     """Findings in the report's order, at most 100."""
     return tuple(
         Remark(
-            severity=one.severity if one.severity in {"note", "warning", "error"} else "note",
+            severity=one.severity,
             subject=clean(one.subject),
             because=clean(one.because),
             remedy=clean(one.remedy),

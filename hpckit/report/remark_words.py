@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from msgspec.structs import replace
-
+from hpckit.core.findings import gravest_first
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
 from hpckit.model.report_finding import ReportFinding, sentence
 from hpckit.report.finding_groups import grouped
 from hpckit.report.quantities import clocks, energy, gpu_time, quantity
 from hpckit.report.screen import Block, labelled, row
 
-_SEVERITIES: Final = ("error", "warning", "note")
 _MOST_FINDINGS: Final = 8
 _GOOD_FINDINGS: Final = 4
 _MOST_LINES: Final = 5
@@ -46,8 +45,7 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
 
     What to do is never cut; the evidence is. Costs are in the units of the job's own.
     """
-    known = {severity: place for place, severity in enumerate(_SEVERITIES)}
-    ordered = sorted(report.findings, key=lambda one: known.get(one.severity, len(known)))
+    ordered = gravest_first(report.findings)
     ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
     shown = [_with_short_subject(one) for one in ordered[:_MOST_FINDINGS]]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
@@ -11,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hpckit.core.findings import Severity
 from hpckit.model.account import (
     Advice,
     Conservation,
@@ -340,7 +342,7 @@ def _findings(node: str) -> tuple[ReportFinding, ...]:
     return (
         finding(
             "gpu-unused",
-            "error",
+            Severity.ERROR,
             Subject(what="GPU7", nodes=(node,), restart=1),
             said("no process computed on it in {}", seconds(3600)),
             "ask for 7 GPUs, or start a rank on it",
@@ -349,7 +351,7 @@ def _findings(node: str) -> tuple[ReportFinding, ...]:
         ),
         finding(
             "straggler",
-            "warning",
+            Severity.WARNING,
             Subject(what="GPU3", nodes=(node,), restart=1, ranks=(3,)),
             said(
                 "{} behind its peers: it was slowed by heat {} of the time",
@@ -361,7 +363,7 @@ def _findings(node: str) -> tuple[ReportFinding, ...]:
         ),
         finding(
             "late-idle",
-            "warning",
+            Severity.WARNING,
             Subject(what="all GPUs"),
             said("nothing ran in the last {}", seconds(432)),
             "let the job end with the training",
@@ -370,7 +372,7 @@ def _findings(node: str) -> tuple[ReportFinding, ...]:
         ),
         finding(
             "head-room",
-            "note",
+            Severity.NOTE,
             Subject(what="GPU memory"),
             said("63.5 of 80 GiB at most"),
             "micro-batch 3 would fit",
@@ -448,10 +450,9 @@ def hostile_report(words: tuple[str, ...] = HOSTILE) -> JobReport:
         ),
         incarnations=tuple(replace(one, because=next(turn)) for one in whole.incarnations),
         findings=tuple(
-            replace(
+            dataclasses.replace(
                 one,
                 rule=next(turn),
-                severity=next(turn),
                 subject=next(turn),
                 because=next(turn),
                 remedy=next(turn),

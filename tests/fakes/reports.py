@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hpckit.core.findings import Severity
 from hpckit.model.account import (
     Advice,
     Conservation,
@@ -173,7 +174,7 @@ def training() -> JobReport:
         findings=(
             ReportFinding(
                 rule="straggler",
-                severity="warning",
+                severity=Severity.WARNING,
                 subject="rank 11",
                 because="it is 9 % behind the others: GPU3 on n013 was slowed by heat 22 % of the "
                 "time",

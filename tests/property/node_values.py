@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.model.hardware import (
     Accelerator,
     CpuLink,
@@ -28,7 +29,6 @@ from hpckit.model.hardware import (
 )
 from hpckit.model.index_list import IndexList
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink
@@ -211,9 +211,9 @@ topologies: st.SearchStrategy[NodeTopology] = st.builds(
     unknown=_some(st.builds(Unknown, subject=texts, what=texts, because=texts), 8),
 )
 
-findings: st.SearchStrategy[tuple[NodeFinding, ...]] = st.lists(
+findings: st.SearchStrategy[tuple[Finding, ...]] = st.lists(
     st.builds(
-        NodeFinding,
+        Finding,
         rule=texts,
         severity=st.sampled_from(Severity),
         subject=st.one_of(st.sampled_from(("GPU0", "mlx5_3", "node")), texts),

@@ -41,10 +41,10 @@ def answer(data: bytes, name: str) -> None:
     except ParseError as error:
         assert error.line_no >= 1
         return
-    keys = [(one.rule, one.line, one.name) for one in found]
+    keys = [(one.rule, one.line_no, one.subject) for one in found]
     assert len(keys) == len(set(keys))
     lines = data.count(b"\n") + data.count(b"\0") + 1
-    assert all(1 <= one.line <= lines for one in found)
+    assert all(1 <= one.line_no <= lines for one in found)
 
 
 @given(st.binary(max_size=200), NAMES)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpckit.core.findings import Severity
 from hpckit.decide.findings import node_findings
 from hpckit.decide.merge import merge
 from hpckit.decide.nic_roles import with_nic_roles
@@ -27,7 +28,6 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 from hpckit.model.node_limits import MOST_BYTES_PER_S
 from hpckit.model.path import PathTable
 from hpckit.model.pci import PciAddress, PciDevice, PcieLink

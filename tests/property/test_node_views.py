@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 from defusedxml.ElementTree import fromstring
 from hypothesis import HealthCheck, given, settings
 
+from hpckit.core.findings import Finding
 from hpckit.decide.difference import differences, shape
 from hpckit.draw.node import node_svg
 from hpckit.model.hardware import NodeTopology
-from hpckit.model.node_finding import NodeFinding
 from hpckit.model.text_width import columns
 from hpckit.report.line import Line
 from hpckit.report.node_group_text import group_lines
@@ -36,7 +36,7 @@ def _moves_nothing(lines: list[Line], width: int) -> bool:
 @any_node
 @given(topologies, findings)
 def test_text_of_any_node_stays_in_its_lines(
-    topology: NodeTopology, found: tuple[NodeFinding, ...]
+    topology: NodeTopology, found: tuple[Finding, ...]
 ) -> None:
     """No line is wider than asked for, and none holds what a terminal acts on."""
     assert _moves_nothing(node_lines(topology, found), 80)
@@ -46,7 +46,7 @@ def test_text_of_any_node_stays_in_its_lines(
 @any_node
 @given(topologies, findings)
 def test_picture_of_any_node_is_plain_svg(
-    topology: NodeTopology, found: tuple[NodeFinding, ...]
+    topology: NodeTopology, found: tuple[Finding, ...]
 ) -> None:
     """It parses, holds no element that is not drawn here, and no attribute that acts."""
     root: ET.Element = fromstring(node_svg(topology, found))

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hpckit.app.captured import inspect_capture
+from hpckit.core.findings import Severity
 from hpckit.decide.complete import complete
 from hpckit.decide.findings import node_findings
 from hpckit.errors import ParseError
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, Gpu, NodeTopology, Source
-from hpckit.model.node_finding import Severity
 from hpckit.model.node_limits import MOST_GPUS
 from hpckit.model.path import MOST_ROWS, PathTable
 from hpckit.model.tree import to_tree

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from hpckit.app.compare_run import compare_run
+from hpckit.core.findings import Severity
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommFacts
-from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform
 from tests.fakes.machines import dgx_h100, mi300x
 from tests.unit.parse.slurm_records import record_text

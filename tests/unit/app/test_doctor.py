@@ -8,9 +8,9 @@ from pathlib import Path
 from hpckit.adapters.job_folder import FileJobFolders
 from hpckit.adapters.process import CommandResult
 from hpckit.app.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
+from hpckit.core.findings import Level, Notice
 from hpckit.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.model.cluster import ClusterView, Partition, SlurmConfig, SlurmVersion
-from hpckit.model.finding import Finding, Level
 from hpckit.model.nvml_reading import NvmlDeviceReading, NvmlReading, NvmlRefusal
 from hpckit.model.site import SubmitterKind
 from hpckit.model.slurm import JobEntry
@@ -35,7 +35,7 @@ class _DamagedIndex(MemoryJobIndex):
 
 def findings(
     runner: FakeCommandRunner, root: Path, index: MemoryJobIndex | None = None
-) -> dict[str, Finding]:
+) -> dict[str, Notice]:
     """Subject → finding."""
     found = examine(runner, FileJobFolders(), index or MemoryJobIndex(), root)
     return {one.subject: one for one in found}
@@ -76,7 +76,7 @@ def test_what_is_missing_says_what_it_serves(tmp_path: Path) -> None:
         "mpirun": Level.NOTE,
     }
     assert found["sbatch"].text.endswith("needed for submitting to Slurm")
-    assert found["mpirun"].hint == "install openmpi-bin, or module load openmpi"
+    assert found["mpirun"].remedy == "install openmpi-bin, or module load openmpi"
 
 
 def test_a_tool_that_does_not_work_is_not_ok(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_an_unusable_job_root_is_an_error(tmp_path: Path) -> None:
     found = findings(FakeCommandRunner({}), tmp_path / "file" / "jobs")["job folders"]
     assert found.level is Level.ERROR
     assert "no job folder can be made" in found.text
-    assert found.hint is not None
+    assert found.remedy is not None
 
 
 def test_a_damaged_index_is_an_error(tmp_path: Path) -> None:
     """An index that cannot be read is an error with its remedy."""
     found = findings(FakeCommandRunner({}), tmp_path, _DamagedIndex())["job index"]
-    assert (found.level, found.hint) == (Level.ERROR, "hpckit jobs --rebuild")
+    assert (found.level, found.remedy) == (Level.ERROR, "hpckit jobs --rebuild")
 
 
 def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
 
 def seen(
     probe: FakeClusterProbe, root: Path, *, answers: bool = True, rules: str = ""
-) -> list[Finding]:
+) -> list[Notice]:
     """What doctor says of the cluster of a Slurm whose commands answer, or do not."""
     said = {tool.argv: BASH for tool in SLURM_TOOLS} if answers else {}
     found = examine(
@@ -162,7 +162,7 @@ def test_an_old_site_file_is_a_note(tmp_path: Path) -> None:
     config = SlurmConfig(version=SlurmVersion(24, 11, 5))
     probe = FakeClusterProbe(ClusterView(config=config, partitions=(), seen_s=0.0))
     _, note = seen(probe, tmp_path, rules='slurm.version = "23.02"')
-    assert (note.level, note.hint) == (Level.NOTE, 'slurm.version = "24.11" in the site file')
+    assert (note.level, note.remedy) == (Level.NOTE, 'slurm.version = "24.11" in the site file')
 
 
 def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_a_cluster_that_cannot_be_looked_at_is_a_note(tmp_path: Path) -> None:
         ParseError("is no configuration", tool="scontrol", line_no=1, line="x", expected="y")
     )
     (finding,) = seen(probe, tmp_path)
-    assert (finding.level, finding.hint) == (Level.NOTE, "submissions are not checked against it")
+    assert (finding.level, finding.remedy) == (Level.NOTE, "submissions are not checked against it")
 
 
 def test_a_silent_cluster_refuses_submissions(tmp_path: Path) -> None:
     """Nothing is submitted unchecked while slurmctld is silent, and doctor says so."""
     (finding,) = seen(FakeClusterProbe(SchedulerUnreachable("silence")), tmp_path)
-    assert finding.hint == "submissions are refused until it answers"
+    assert finding.remedy == "submissions are refused until it answers"
 
 
 def test_partitions_that_cannot_be_read_are_a_note(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_machine_without_nvml_is_a_note() -> None:
 def scontrol_hint(runner: FakeCommandRunner, root: Path) -> str | None:
     """What doctor advises about scontrol."""
     found = examine(runner, FileJobFolders(), MemoryJobIndex(), root, submitter=SubmitterKind.SLURM)
-    (hint,) = [one.hint for one in found if one.subject == "scontrol"]
+    (hint,) = [one.remedy for one in found if one.subject == "scontrol"]
     return hint
 
 
@@ -243,4 +243,4 @@ def test_a_job_root_that_cannot_be_told_is_a_finding(tmp_path: Path) -> None:
     wrong = ConfigError("job_root names 'PROJECT', which is not set", hint="set it")
     found = examine(FakeCommandRunner({}), FileJobFolders(), MemoryJobIndex(), wrong)
     (finding,) = [one for one in found if one.subject == "job folders"]
-    assert (finding.level, finding.text, finding.hint) == (Level.ERROR, wrong.message, "set it")
+    assert (finding.level, finding.text, finding.remedy) == (Level.ERROR, wrong.message, "set it")

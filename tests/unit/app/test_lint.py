@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from hpckit.app.lint import lint_text
+from hpckit.core.findings import Severity
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_lint import LintFacts
-from hpckit.model.node_finding import Severity
 
 
 def test_a_file_is_linted() -> None:
@@ -14,7 +14,7 @@ def test_a_file_is_linted() -> None:
         nccl=NcclVersion.of("2.27.3"),
         facts=LintFacts(nics=("mlx5_0",)),
     )
-    assert [(one.line, one.rule, one.severity) for one in found] == [
+    assert [(one.line_no, one.rule, one.severity) for one in found] == [
         (1, "nvls-off", Severity.WARNING),
         (2, "ib-hca-absent", Severity.ERROR),
     ]

@@ -101,7 +101,7 @@ def test_an_old_site_file_is_told(tmp_path: Path) -> None:
     job = job_at(tmp_path, '[slurm]\nversion = "22.05"')
     _, (note,) = check_live(job, FakeClusterProbe(VIEW), None)
     assert note.text == "the file of there says Slurm 22.05, and 24.11.5 answers"
-    assert note.hint == 'slurm.version = "24.11" in the site file'
+    assert note.remedy == 'slurm.version = "24.11" in the site file'
     current = job_at(tmp_path, '[slurm]\nversion = "24.11"')
     assert check_live(current, FakeClusterProbe(VIEW), None)[1] == ()
 

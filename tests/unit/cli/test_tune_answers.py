@@ -36,7 +36,7 @@ nccl = "2.20.5"
 env = { NCCL_IB_HCA = "mlx5_1" }
 """
 ENTRY = {"name", "value", "because", "source"}
-FINDING = {"rule", "line", "severity", "because", "fix"}
+FINDING = {"rule", "line", "severity", "because", "remedy"}
 
 
 def document(run_hpckit: RunHpckit, *words: str | Path) -> dict[str, Any]:
@@ -419,6 +419,6 @@ def test_a_release_that_the_job_does_not_load_is_told(
     words = ("tune", "--json", "--nccl", said, "--", "x")
     done = run_hpckit(*words, env={"LD_LIBRARY_PATH": str(tmp_path), "PATH": "/usr/bin"})
     notes = [one for one in json.loads(done.stdout)["notes"] if one["rule"] == "release-differs"]
-    assert [one["fix"] for one in notes] == (
+    assert [one["remedy"] for one in notes] == (
         ["--nccl 2.27.3, or [tune] nccl in the job file"] if is_told else []
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_env import ADVICE, RULES, CommChoice, OwnSetting, comm_env
 from hpckit.decide.comm_facts import comm_facts
 from hpckit.decide.comm_rule import CommAdvice, CommRule
@@ -14,7 +15,6 @@ from hpckit.errors import PlanError
 from hpckit.model.comm import CommEnv, NcclVersion, NetPlugin
 from hpckit.model.comm_facts import CommFacts, CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Overlay, Platform, PlatformEnv
 from hpckit.model.site import SiteSpec, generic_site
 from tests.unit.decide.comm_cases import CASES, IB, TWO_KINDS
@@ -100,8 +100,8 @@ def test_a_release_that_is_not_known_is_a_current_one() -> None:
     (note,) = env.notes
     assert note.rule == "release-unknown"
     assert "NCCL_IB_GID_INDEX=3 before 2.21" in note.because
-    assert note.fix is not None
-    assert "--nccl" in note.fix
+    assert note.remedy is not None
+    assert "--nccl" in note.remedy
 
 
 def test_nothing_is_derived_for_a_job_that_wants_none() -> None:
@@ -164,7 +164,7 @@ def test_a_variable_on_which_sources_disagree_is_set_by_nobody() -> None:
     assert [one.name for one in env.left] == ["NCCL_CROSS_NIC"]
     (note,) = env.notes
     assert note.severity is Severity.WARNING
-    assert note.fix == "--overlay uenv or --overlay ce"
+    assert note.remedy == "--overlay uenv or --overlay ce"
 
 
 def test_a_chosen_overlay_ends_the_disagreement() -> None:

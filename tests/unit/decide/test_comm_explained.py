@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.comm_env import CommChoice, comm_env
 from hpckit.decide.comm_explained import explain
 from hpckit.decide.comm_facts import comm_facts
@@ -13,7 +14,6 @@ from hpckit.model.comm import NetPlugin
 from hpckit.model.comm_explained import Explained
 from hpckit.model.comm_facts import CommQuestion, SeenNode
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import Severity
 from hpckit.model.platform import Platform, PlatformEnv
 from hpckit.model.site import generic_site
 
@@ -74,7 +74,7 @@ def test_what_the_lint_has_against_a_variable_is_told() -> None:
     """A variable that no rule sets is not unknown: the do-not-set list knows it."""
     (fault,) = told("NCCL_P2P_DISABLE").faults
     assert (fault.rule, fault.severity) == ("p2p-off", Severity.WARNING)
-    assert "leave it out" in fault.fix
+    assert "leave it out" in fault.remedy
 
 
 def test_names_of_rccl_are_not_called_wrong() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.resources import FileResources
+from hpckit.core.findings import Level
 from hpckit.decide.dialect import live_dialect, site_dialect, topology_kind
 from hpckit.errors import ConfigError, JobRefused, PlanError
 from hpckit.model.cluster import SlurmConfig, SlurmVersion, TopologyKind
-from hpckit.model.finding import Level
 from hpckit.model.plan import Option
 from hpckit.model.site import generic_site
 from hpckit.parse.site_file import parse_site_file

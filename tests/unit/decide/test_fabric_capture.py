@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from hpckit.core.findings import Finding
 from hpckit.decide.fabric_findings import fabric_findings
 from hpckit.decide.rails import with_rails
-from hpckit.model.fabric_finding import FabricFinding
 from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
 from tests.corpus import corpus_file
 
@@ -23,7 +23,7 @@ def text() -> str:
     return corpus_file(CAPTURE).read_text()
 
 
-def findings(text: str) -> dict[str, FabricFinding]:
+def findings(text: str) -> dict[str, Finding]:
     """The findings by rule, of which each is there once."""
     found = fabric_findings(parse_ibnetdiscover(text, CAPTURE))
     assert len({one.rule for one in found}) == len(found)

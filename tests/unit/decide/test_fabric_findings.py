@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from hpckit.app.fabric import read_fabric
-from hpckit.decide.fabric_findings import fabric_findings, fabric_rules_table
-from hpckit.decide.fabric_rules import FABRIC_RULES
+from hpckit.core.findings import Finding
+from hpckit.decide.fabric_findings import fabric_findings
 from hpckit.model.fabric import (
     ClusterTopology,
     EndKind,
@@ -18,7 +18,6 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.model.fabric_finding import FabricFinding
 from tests.ib_fabrics import MadeFabric, leaf, three_tier, two_tier
 
 FIRMWARE = "MT4129 ConnectX7   Mellanox Technologies"
@@ -35,7 +34,7 @@ def found(made: MadeFabric, slurm: list[str] | None = None) -> list[tuple[str, s
     return [(one.rule, one.subject) for one in fabric_findings(made.topology(), slurm)]
 
 
-def only(made: MadeFabric, slurm: list[str] | None = None) -> FabricFinding:
+def only(made: MadeFabric, slurm: list[str] | None = None) -> Finding:
     """The one finding there is."""
     (one,) = fabric_findings(made.topology(), slurm)
     return one
@@ -338,12 +337,6 @@ def test_a_fabric_of_slurm_has_no_cables_to_miss() -> None:
     )
     assert fabric_findings(fabric) == ()
     assert fabric_findings(ClusterTopology(source=FabricSource.SCONTROL)) == ()
-
-
-def test_every_rule_is_in_the_table() -> None:
-    """With what it means and where it comes from."""
-    table = fabric_rules_table()
-    assert all(f"| `{rule.name}` | {rule.severity} |" in table for rule in FABRIC_RULES)
 
 
 def test_an_absent_core_is_told_by_the_spines_below_it() -> None:

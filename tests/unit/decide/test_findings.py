@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from hpckit.decide.finding_rules import RULES
-from hpckit.decide.findings import findings_page, node_findings
+from hpckit.core.findings import Finding, Severity, group_findings
+from hpckit.decide.findings import node_findings
 from hpckit.decide.nic_roles import with_nic_roles
-from hpckit.model.finding_group import group_findings, sentence
+from hpckit.model.finding_group import sentence
 from hpckit.model.hardware import (
     Disagreement,
     Gpu,
@@ -26,7 +25,6 @@ from hpckit.model.hardware import (
     NvLinkRemote,
     Unknown,
 )
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.pci import PciAddress
 from tests.fakes.node import (
     both_ways,
@@ -44,8 +42,6 @@ from tests.fakes.node import (
     with_health,
 )
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md"
-
 # DGX-1 System Architecture (WP-08437), figure 4: the hybrid cube mesh.
 CUBE_MESH = """
 GPU0 X   NV1 NV1 NV2 NV2 SYS SYS SYS
@@ -59,7 +55,7 @@ GPU7 SYS SYS SYS NV1 NV2 NV1 NV2 X
 """
 
 
-def found(topology: NodeTopology, rule: str, **more: int) -> list[NodeFinding]:
+def found(topology: NodeTopology, rule: str, **more: int) -> list[Finding]:
     """The findings of one rule."""
     return [one for one in node_findings(with_nic_roles(topology), **more) if one.rule == rule]
 
@@ -69,7 +65,7 @@ def subjects(topology: NodeTopology, rule: str) -> list[str]:
     return [one.subject for one in found(topology, rule)]
 
 
-def said(findings: Sequence[NodeFinding]) -> list[str]:
+def said(findings: Sequence[Finding]) -> list[str]:
     """The sentences about them, those that are alike together."""
     return [sentence(group) for group in group_findings(findings)]
 
@@ -743,16 +739,3 @@ def test_amd_node() -> None:
         ),
     )
     assert node_findings(node, expected_gpus=8) == ()
-
-
-def test_the_page_is_up_to_date() -> None:
-    """docs/reference/findings.md is what findings_page() says; `make docs` rewrites it."""
-    assert PAGE.read_text(encoding="utf-8") == findings_page()
-
-
-def test_rules_are_told_apart() -> None:
-    """No two rules have one name, and the page has a row for each."""
-    names = [rule.name for rule in RULES]
-    assert len(set(names)) == len(names)
-    page = findings_page()
-    assert all(f"| `{name}` |" in page for name in [*names, "node-silent"])

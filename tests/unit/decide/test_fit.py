@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Level
 from hpckit.decide.fit import Aim, fit_findings
 from hpckit.model.cluster import NodeGroup, Partition
-from hpckit.model.finding import Level
 from tests.unit.render.prepared import prepared
 
 GPU = Partition(
@@ -93,7 +93,7 @@ def test_an_unknown_partition_has_a_nearest() -> None:
     ).effective.spec
     (finding,) = fit_findings(spec, ALL)
     assert finding.text == "there is no partition 'lomg'"
-    assert finding.hint == "did you mean 'long'? there are: gpu, long, cpu"
+    assert finding.remedy == "did you mean 'long'? there are: gpu, long, cpu"
 
 
 def test_a_site_file_may_leave_partitions_out() -> None:
@@ -157,7 +157,7 @@ def test_a_remedy_is_one() -> None:
     )
     spec = prepared(text, site=None).effective.spec
     (one,) = fit_findings(spec, ALL)
-    assert str(one.hint).startswith("slurm.extra.time-min 1-00:00:00")
+    assert str(one.remedy).startswith("slurm.extra.time-min 1-00:00:00")
     many = [replace(GPU, name=f"p{number}") for number in range(3000)]
     (one,) = fit_findings(spec, many)
-    assert str(one.hint).endswith("p19 and 2980 more")
+    assert str(one.remedy).endswith("p19 and 2980 more")

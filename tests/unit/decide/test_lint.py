@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.core.findings import Level
 from hpckit.decide.lint import excludes, is_said, lint, takes
 from hpckit.decide.slurm_facts import BOTH, OPTION_FACTS, PAIR_FACTS, Program
 from hpckit.model.cluster import SlurmVersion, TopologyKind
-from hpckit.model.finding import Level
 from hpckit.model.plan import Option
 
 OLD, MIDDLE, NEW = (SlurmVersion.of(text) for text in ("22.05.8", "24.11.5", "26.05.5"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hpckit.core.findings import Severity
 from hpckit.model.comm import NetPlugin
 from hpckit.model.nccl_finding import ExpectedRun
-from hpckit.model.node_finding import Severity
 from tests.unit.decide.test_nccl_shortfall import IB, MADE, TWO_NICS, TWO_NODES, found, lines, rules
 
 

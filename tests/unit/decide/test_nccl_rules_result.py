@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.nccl_finding import ExpectedRun
-from hpckit.model.node_finding import Severity
 from hpckit.parse.nccl_run import parse_nccl_run
 from tests.unit.decide.test_nccl_shortfall import END, HEAD, row
 

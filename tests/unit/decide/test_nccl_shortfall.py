@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.decide.nccl_rules import RULES
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.comm import NetPlugin
-from hpckit.model.nccl_finding import ExpectedRun, GpuTransport, RunFinding
-from hpckit.model.node_finding import Severity
+from hpckit.model.nccl_finding import ExpectedRun, GpuTransport
 from hpckit.parse.nccl_run import parse_nccl_run
 from tests.unit.parse.slurm_records import record_text
 
@@ -44,7 +44,7 @@ def row(size: int, busbw: float, wrong: str = "0") -> str:
     return f"{size} {size // 4} float sum -1 {side} {side}\n"
 
 
-def found(text: str, expected: ExpectedRun = NO_EXPECTATION) -> tuple[RunFinding, ...]:
+def found(text: str, expected: ExpectedRun = NO_EXPECTATION) -> tuple[SourcedFinding, ...]:
     """What is odd about a run."""
     return shortfall_findings(parse_nccl_run(text), expected)
 
@@ -227,7 +227,7 @@ def test_a_rule_fires(name: str) -> None:
     text, expected = CASES[name][0]
     seen = [one for one in found(text, expected) if one.rule == name]
     assert seen
-    assert all(one.because and one.fix and one.source for one in seen)
+    assert all(one.because and one.remedy and one.source for one in seen)
     count = text.count("\n")
     assert all(one.line_no is not None and 1 <= one.line_no <= count for one in seen)
 
@@ -243,7 +243,7 @@ def test_every_rule_is_tested() -> None:
     """Each rule of the table has a case, and names of rules are unique."""
     names = [rule.name for rule in RULES]
     assert sorted(names) == sorted(CASES)
-    assert all(rule.what and rule.source and rule.date for rule in RULES)
+    assert all(rule.because and rule.source and rule.date for rule in RULES)
 
 
 def test_a_healthy_run_has_no_findings() -> None:

@@ -10,10 +10,10 @@ from xml.etree.ElementTree import Element
 import pytest
 from defusedxml.ElementTree import fromstring
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.draw.node import node_svg
 from hpckit.model.hardware import GpuLink, Host, LinkKind, NicRole, NodeTopology, Source
 from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.node_words import role_words
 from hpckit.model.pci import CLASS_3D
 from tests.fakes.machine_parts import with_dead_link, with_nic_down
@@ -52,7 +52,7 @@ def long_names() -> NodeTopology:
     return replace(node, gpus=gpus, nics=nics, host=Host(name="W" * 300))
 
 
-def _root(topology: NodeTopology, *findings: NodeFinding) -> Element:
+def _root(topology: NodeTopology, *findings: Finding) -> Element:
     root: Element = fromstring(node_svg(topology, findings))
     return root
 
@@ -208,7 +208,7 @@ def test_narrow_link_names_both_widths() -> None:
 
 def test_findings_are_numbered_at_their_subject() -> None:
     """A finding's number stands at its subject's corner and before its words below."""
-    finding = NodeFinding(
+    finding = Finding(
         rule="nvlinks-differ",
         severity=Severity.WARNING,
         subject="GPU5",
@@ -257,7 +257,7 @@ def test_hidden_gpus_are_drawn_as_hidden() -> None:
 
 def test_accelerators_are_boxes() -> None:
     """Devices that are no GPUs have boxes with their names; a finding finds them by it."""
-    finding = NodeFinding(
+    finding = Finding(
         rule="odd", severity=Severity.NOTE, subject="HL-225", because="odd", remedy="look"
     )
     root = _root(accelerators(), finding)
@@ -319,9 +319,7 @@ def test_idle_links_say_what_they_could_be() -> None:
 def test_many_findings_end_in_a_count() -> None:
     """Below the picture stand twelve causes, and how many more there are."""
     found = [
-        NodeFinding(
-            rule="odd", severity=Severity.NOTE, subject="node", because=f"b{at}", remedy="r"
-        )
+        Finding(rule="odd", severity=Severity.NOTE, subject="node", because=f"b{at}", remedy="r")
         for at in range(15)
     ]
     assert "… and 3 more" in _all_text(_root(dgx_h100(), *found))
@@ -383,7 +381,7 @@ def test_pairs_over_other_gpus_have_no_line() -> None:
 def test_each_finding_has_its_badge() -> None:
     """A device with several findings has the number of each, also of what all GPUs share."""
     found = (
-        NodeFinding(
+        Finding(
             rule="r", severity=Severity.WARNING, subject=subject, because=because, remedy="mend it"
         )
         for subject, because in (("GPU0", "is hot"), ("GPU0", "is slow"), ("GPUs", "are far off"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.decide.nccl_shortfall import shortfall_findings
 from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.nccl_log import NcclLog
-from hpckit.model.node_finding import Severity
 from hpckit.parse.nccl_run import parse_nccl_run
 from tests.corpus import corpus_file
 

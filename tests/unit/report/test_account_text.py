@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
+from hpckit.core.findings import Severity
 from hpckit.model.account import (
     SPLIT_GPU,
     Advice,
@@ -60,7 +62,9 @@ def crowded() -> JobReport:
         training(),
         gpus=tuple(gpu_account(number, useful=0.8 - number % 9 / 12) for number in range(1024)),
         ranks=tuple(rank_account(rank, behind=rank % 7 / 10) for rank in range(1024)),
-        findings=tuple(replace(finding, subject=f"rank {number}") for number in range(50)),
+        findings=tuple(
+            dataclasses.replace(finding, subject=f"rank {number}") for number in range(50)
+        ),
         advice=tuple(
             Advice(key="resources.mem", now="0", proposed="1G", because="a reason " * 20)
             for _ in range(9)
@@ -357,8 +361,12 @@ def test_samples_that_tell_nothing_are_not_called_missing() -> None:
 
 def test_errors_come_before_notes() -> None:
     """Findings are in the order of their severity."""
-    note = ReportFinding(rule="a", severity="note", subject="GPU1", because="a note")
-    error = ReportFinding(rule="b", severity="error", subject="GPU2", because="an error")
+    note = ReportFinding(
+        rule="a", severity=Severity.NOTE, subject="GPU1", because="a note", remedy=""
+    )
+    error = ReportFinding(
+        rule="b", severity=Severity.ERROR, subject="GPU2", because="an error", remedy=""
+    )
     text = said(replace(clean(), findings=(note, error)))
     assert text.index("an error") < text.index("a note")
 

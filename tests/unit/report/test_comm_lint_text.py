@@ -1,23 +1,23 @@
 from __future__ import annotations
 
+from hpckit.core.findings import Severity
 from hpckit.model.comm_lint import LintFinding
-from hpckit.model.node_finding import Severity
 from hpckit.report.comm_lint_text import comm_lint_lines
 
 
-def finding(line: int = 3, severity: Severity = Severity.NOTE, **more: str) -> LintFinding:
+def finding(
+    line_no: int = 3,
+    severity: Severity = Severity.NOTE,
+    *,
+    subject: str = "NCCL_DEBUG",
+    because: str = "it is chatty",
+    remedy: str = "leave it out",
+) -> LintFinding:
     """A finding about NCCL_DEBUG."""
-    words = {"name": "NCCL_DEBUG", "because": "it is chatty", "fix": "leave it out", **more}
     return LintFinding(
-        rule="nccl-debug-info",
-        line=line,
-        severity=severity,
-        name=words["name"],
-        because=words["because"],
-        fix=words["fix"],
-        source="env.rst",
-        date="2026-11",
-    )
+        rule="nccl-debug-info", line_no=line_no, severity=severity, subject=subject,
+        because=because, remedy=remedy, source="env.rst", date="2026-11",
+    )  # fmt: skip
 
 
 def texts(*findings: LintFinding, width: int = 80, command: str | None = None) -> list[str]:
@@ -50,7 +50,7 @@ def test_the_gravest_come_first() -> None:
 
 def test_lines_fit() -> None:
     """No line is wider than it may be."""
-    long = finding(because="a word and another one " * 9, fix="leave it out " * 9)
+    long = finding(because="a word and another one " * 9, remedy="leave it out " * 9)
     assert max(len(line) for line in texts(long, width=50)) <= 50
 
 
@@ -61,6 +61,6 @@ def test_many_findings_are_counted() -> None:
 
 def test_a_name_hides_nothing() -> None:
     """What a terminal would obey is shown as escapes, and is in no command."""
-    shown = texts(finding(name="NCCL_\x1b[2J"), command="hpckit tune --lint \x1b")
+    shown = texts(finding(subject="NCCL_\x1b[2J"), command="hpckit tune --lint \x1b")
     assert not any("\x1b" in line for line in shown)
     assert not any(line.startswith("next") for line in shown)

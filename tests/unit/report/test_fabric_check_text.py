@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.decide.fabric_findings import fabric_findings
 from hpckit.decide.rails import with_rails
-from hpckit.model.fabric_finding import FabricFinding
 from hpckit.model.fabric_unchecked import not_checked
-from hpckit.model.node_finding import Severity
 from hpckit.parse.topology_conf import parse_topology_conf
 from hpckit.report.fabric_check_text import fabric_check_lines
 from hpckit.report.line import Style
@@ -43,7 +42,7 @@ def test_a_clean_fabric_is_one_sentence() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_screen(width: int) -> None:
     """However long a reason is."""
-    one = FabricFinding(
+    one = Finding(
         rule="cables-missing",
         severity=Severity.WARNING,
         subject="a–b",
@@ -75,7 +74,7 @@ def test_lists_of_nodes_break_between_names(width: int) -> None:
     """Or behind a comma of a bracket that no line holds; what is put together is the list."""
     names = [f"{rack}-dgx-c[01-03,05]" for rack in "abcdefghijk"]
     names.append(f"long[{','.join(str(at) for at in range(101, 131, 2))}]")
-    one = FabricFinding(
+    one = Finding(
         rule="rails-fewer",
         severity=Severity.WARNING,
         subject=",".join(names),

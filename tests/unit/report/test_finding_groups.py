@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
 from msgspec.structs import replace
 
+from hpckit.core.findings import Severity
 from hpckit.model.report_finding import (
     Clause,
     Figure,
@@ -28,7 +30,7 @@ def late(
     """GPUs of a node that did nothing at the end."""
     return finding(
         "late-idle",
-        "warning",
+        Severity.WARNING,
         Subject(what=gpus, nodes=(node,)),
         said("nothing ran in the last {} of {}", seconds(last_s), seconds(1200)),
         "look at the end of the logs",
@@ -39,7 +41,9 @@ def late(
 def because(*evidence: tuple[Clause, ...]) -> str:
     """The evidence of the one group that findings of n1, n2, … with such evidence are."""
     about = [Subject(nodes=(f"n{at}",)) for at in range(len(evidence))]
-    (one,) = grouped(finding("a", "note", *both) for both in zip(about, evidence, strict=True))
+    (one,) = grouped(
+        finding("a", Severity.NOTE, *both) for both in zip(about, evidence, strict=True)
+    )
     return one.because
 
 
@@ -80,7 +84,7 @@ def test_a_range_says_a_unit_once_that_both_ends_have(
         late("c2", 900.0),
         late("c2", gpus="GPU0-6"),
         late("c1"),
-        replace(late("c2"), about=Subject()),
+        dataclasses.replace(late("c2"), about=Subject()),
     ],
 )
 def test_what_is_not_alike_stands_alone(other: ReportFinding) -> None:
@@ -91,7 +95,7 @@ def test_what_is_not_alike_stands_alone(other: ReportFinding) -> None:
 def test_numbers_of_a_name_are_no_figures() -> None:
     """A text between the figures is the same on each node, or the findings stand apart."""
     evidence = [said("its rank ran on CPUs {}", cpus) for cpus in ("0-7", "0-8")]
-    found = [finding("a", "note", Subject(nodes=(f"n{at}",)), evidence[at]) for at in (0, 1)]
+    found = [finding("a", Severity.NOTE, Subject(nodes=(f"n{at}",)), evidence[at]) for at in (0, 1)]
     assert grouped(found) == tuple(found)
 
 
@@ -106,7 +110,7 @@ def test_ranks_of_a_group_are_those_of_all() -> None:
     hot = said("its power limit is {}", Figure(400, Unit.WATTS))
     abouts = [Subject(what="GPU3", nodes=(f"c{at}",), ranks=(8 * at + 3,)) for at in (2, 1)]
     abouts.append(Subject(what="GPU3", nodes=("c3",)))
-    told = [one.subject for one in grouped(finding("a", "note", one, hot) for one in abouts)]
+    told = [one.subject for one in grouped(finding("a", Severity.NOTE, one, hot) for one in abouts)]
     assert told == ["ranks 11,19, GPU3 on c[1-2]", "GPU3 on c3"]
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.sites import load_templates
+from hpckit.core.findings import Severity
 from hpckit.errors import RenderError
 from hpckit.model.account import Advice, Energy, JobReport, ReportedJob, Share
 from hpckit.model.cost import GPUS_ALONE, Cost
@@ -346,7 +347,7 @@ def test_a_rank_that_was_not_compared_has_no_number() -> None:
 def test_findings_alike_on_several_nodes_are_one() -> None:
     """As on the screen: the nodes folded, in their order."""
     alike = [
-        finding("late-idle", "warning", Subject(what="GPU0-7", nodes=(one,)), said("x"))
+        finding("late-idle", Severity.WARNING, Subject(what="GPU0-7", nodes=(one,)), said("x"))
         for one in ("c2", "c1")
     ]
     page = made(replace(REPORT, findings=tuple(alike)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.decide.nccl_shortfall import shortfall_findings
-from hpckit.model.nccl_finding import ExpectedRun, RunFinding
-from hpckit.model.node_finding import Severity
+from hpckit.model.nccl_finding import ExpectedRun
 from hpckit.model.text_width import columns
 from hpckit.parse.nccl_run import parse_nccl_run
 from hpckit.report.line import Line, Style
@@ -126,8 +126,14 @@ def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
 
 def test_no_more_findings_are_shown_than_a_person_reads() -> None:
     """The rest is counted."""
-    finding = RunFinding(
-        rule="warned", severity=Severity.WARNING, because="x", fix="y", source="z", line_no=None
+    finding = SourcedFinding(
+        subject="",
+        rule="warned",
+        severity=Severity.WARNING,
+        because="x",
+        remedy="y",
+        source="z",
+        line_no=None,
     )
     lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
     assert "… 3 more: --json has them all" in [line.text for line in lines]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpckit.core.findings import Finding, Severity
 from hpckit.model.hardware import (
     Accelerator,
     Gpu,
@@ -19,7 +20,6 @@ from hpckit.model.hardware import (
     Unknown,
 )
 from hpckit.model.index_list import IndexList
-from hpckit.model.node_finding import NodeFinding, Severity
 from hpckit.model.pci import PcieLink
 from hpckit.model.text_width import columns
 from hpckit.report.line import Line, Style, wrapped
@@ -43,8 +43,8 @@ from tests.fakes.odd_machines import MACHINES, hidden_gpus, partitions
 BARE = NodeTopology(source=Source(format="fake"))
 
 
-def _finding(severity: Severity, subject: str, because: str = "it is odd") -> NodeFinding:
-    return NodeFinding(
+def _finding(severity: Severity, subject: str, because: str = "it is odd") -> Finding:
+    return Finding(
         rule="rule", severity=severity, subject=subject, because=because, remedy="mend it"
     )
 

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hpckit.core.findings import Severity
 from hpckit.model.account import Curve, GpuAccount, Window
 from hpckit.model.report_finding import Subject, finding, said
 from hpckit.report.heat_map import heat_map, png
@@ -326,7 +327,7 @@ def test_finding_by_uuid() -> None:
     many = training_report(Shape(gpus=64, nodes=8, points=20))
     gpus = [replace(one, index=None) if at == 40 else one for at, one in enumerate(many.gpus)]
     about = Subject(what=gpus[40].uuid, nodes=(gpus[40].node,), restart=gpus[40].restart)
-    named = finding("late-idle", "warning", about, said("nothing ran"))
+    named = finding("late-idle", Severity.WARNING, about, said("nothing ran"))
 
     chosen = chosen_gpus(replace(many, gpus=tuple(gpus), findings=(named,)))
 
@@ -338,7 +339,7 @@ def test_finding_of_a_run_after_a_requeue() -> None:
     first = [replace(one, restart=0) for one in training_report(Shape(gpus=32, points=20)).gpus]
     again = [replace(one, restart=1) for one in first]
     about = Subject(what=again[20].label, nodes=(again[20].node,), restart=1)
-    named = finding("late-idle", "warning", about, said("nothing ran"))
+    named = finding("late-idle", Severity.WARNING, about, said("nothing ran"))
 
     chosen = chosen_gpus(replace(REPORT, gpus=(*first, *again), findings=(named,)))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
+from hpckit.core.findings import Severity
 from hpckit.model.account import Advice, AdviceOutcome, JobReport
 from hpckit.model.report_finding import (
     Figure,
@@ -21,7 +24,7 @@ from tests.fakes.reports import training
 
 UNUSED = finding(
     "gpu-never-used",
-    "warning",
+    Severity.WARNING,
     Subject(what="GPU2", nodes=("n012",)),
     said("no process computed on it in the {} that the job had it", seconds(111)),
     "ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
@@ -30,7 +33,7 @@ UNUSED = finding(
 )
 BEHIND = finding(
     "straggler",
-    "warning",
+    Severity.WARNING,
     Subject(what="GPU3", nodes=("n013",), ranks=(11,)),
     said(
         "{} behind its peers: its SMs were busy {} of the time, the others' {}",
@@ -46,7 +49,7 @@ BEHIND = finding(
 )
 HOT = finding(
     "thermal-throttling",
-    "warning",
+    Severity.WARNING,
     Subject(what="GPU3", nodes=("n013",)),
     said("heat held its clocks down {} of the time, at up to 87 °C", share(0.54)),
     "tell your operator: cooling, dust, a fan; --exclude the node until then",
@@ -152,7 +155,7 @@ def test_durations_have_one_spelling() -> None:
 
 def test_findings_alike_on_several_nodes_are_one_sentence() -> None:
     """Both nodes in one subject, in their order, with the sum of what both cost."""
-    other = replace(UNUSED, about=replace(UNUSED.about, nodes=("n013",)))
+    other = dataclasses.replace(UNUSED, about=replace(UNUSED.about, nodes=("n013",)))
     told = screen(with_findings(other, UNUSED), 100)
     assert "warning GPU2 on n[012-013]: no process computed on it in the 1:51" in told
     assert "GPU2 on n012" not in told

@@ -2,13 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.model.finding_group import group_findings, sentence
-from hpckit.model.node_finding import NodeFinding, Severity
+from hpckit.core.findings import (
+    Check,
+    Evidence,
+    Finding,
+    Rule,
+    Severity,
+    finding_trees,
+    group_findings,
+    judge,
+)
+from hpckit.model.finding_group import sentence
 
 
-def finding(subject: str, because: str, remedy: str = "none") -> NodeFinding:
+def finding(subject: str, because: str, remedy: str = "none") -> Finding:
     """A note about something."""
-    return NodeFinding(
+    return Finding(
         rule="rule", severity=Severity.NOTE, subject=subject, because=because, remedy=remedy
     )
 
@@ -42,3 +51,27 @@ def test_other_remedies() -> None:
     """Findings with other remedies stay apart."""
     findings = [finding("GPU0", "GPU0 is hot", "fan 0"), finding("GPU1", "GPU1 is hot", "fan 1")]
     assert [group.subjects for group in group_findings(findings)] == [("GPU0",), ("GPU1",)]
+
+
+def test_a_rule_is_judged_by_what_it_saw() -> None:
+    """Evidence may have a severity and a remedy of its own; the gravest come first."""
+    usual: Rule[Check[int]] = Rule(
+        name="hot", severity=Severity.NOTE, because="heat", remedy="cool {subject}: fan {index}",
+        source="a page", date="2026-11",
+        when=lambda count: [Evidence(f"GPU{index}", "it is hot") for index in range(count)],
+    )  # fmt: skip
+    graver: Rule[Check[int]] = Rule(
+        name="off", severity=Severity.WARNING, because="no power", remedy="switch it on",
+        source="a page",
+        when=lambda _: [Evidence("", "it is off", "leave it", Severity.ERROR, line_no=3)],
+    )  # fmt: skip
+    told = judge([usual, graver], 2)
+    seen = [(one.severity.value, one.subject, one.remedy, one.source) for one in told]
+    assert seen == [
+        ("error", "", "leave it", "a page"),
+        ("note", "GPU0", "cool GPU0: fan 0", "a page; 2026-11"),
+        ("note", "GPU1", "cool GPU1: fan 1", "a page; 2026-11"),
+    ]
+    assert finding_trees(told[:1], ("rule", "because"), line="line_no", about="subject") == [
+        {"rule": "off", "because": "it is off", "line": 3, "about": None}
+    ]

@@ -1,0 +1,1 @@
+"""What no capability owns and all of them use."""
