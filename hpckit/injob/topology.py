@@ -7,7 +7,6 @@ import os
 import signal
 
 from hpckit import __version__
-from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, sampler_on, say
 
 TYPE_CHECKING = False
@@ -35,7 +34,6 @@ def topology(words: list[str], env: dict[str, str]) -> int | None:
     if not _ends_with(int(parent)):
         return 0
     try:
-        open_inner_zip()
         write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
     except OSError as error:
         say(f"{sampler_on(env)}: the topology: {error.filename or target}: {reason(error)}")
