@@ -7,15 +7,7 @@ Signatures and structures: nvml.h. Reasons are nvml.h's errors in pynvml's spell
 
 from __future__ import annotations
 
-from hpckit.adapters.c_library import (
-    Library,
-    Pointer,
-    Text,
-    UnsignedInt,
-    UnsignedLongLong,
-    buffer,
-    byref,
-)
+import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +56,7 @@ class NvmlCalls:
     def __init__(self, name: str = LIBRARY) -> None:
         """Load the library and initialize it. Raises NvmlRefused."""
         try:
-            self._library = Library(name)
+            self._library = ctypes.CDLL(name)
         except OSError as error:
             raise NvmlRefused("LibraryNotFound") from error
         self.call("nvmlInit_v2")
@@ -82,49 +74,49 @@ class NvmlCalls:
 
     def count(self) -> int:
         """How many GPUs this process may see. Raises NvmlRefused."""
-        count = UnsignedInt()
-        self.call("nvmlDeviceGetCount_v2", byref(count))
+        count = ctypes.c_uint()
+        self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         return count.value
 
     def gpu(self, index: int) -> NvmlHandle:
         """A GPU by the driver's index. Raises NvmlRefused."""
-        handle = Pointer()
-        self.call("nvmlDeviceGetHandleByIndex_v2", UnsignedInt(index), byref(handle))
+        handle = ctypes.c_void_p()
+        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         return NvmlHandle(self, handle)
 
     def gpu_of_slice(self, uuid: str) -> NvmlHandle:
         """The GPU that a MIG device is of. Raises NvmlRefused."""
-        mig, handle = Pointer(), Pointer()
-        name = Text(uuid.encode("utf-8", "surrogateescape"))
-        self.call("nvmlDeviceGetHandleByUUID", name, byref(mig))
+        mig, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        name = ctypes.c_char_p(uuid.encode("utf-8", "surrogateescape"))
+        self.call("nvmlDeviceGetHandleByUUID", name, ctypes.byref(mig))
         whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
-        self.call(whole, mig, byref(handle))
+        self.call(whole, mig, ctypes.byref(handle))
         return NvmlHandle(self, handle)
 
 
 class NvmlHandle:
     """A GPU; every method raises NvmlRefused for what it does not tell."""
 
-    def __init__(self, nvml: NvmlCalls, handle: Pointer) -> None:
+    def __init__(self, nvml: NvmlCalls, handle: ctypes.c_void_p) -> None:
         self.nvml = nvml
         self.handle = handle
 
     def text(self, name: str, most_bytes: int = 96) -> str:
         """What a function such as nvmlDeviceGetUUID writes into a buffer."""
-        text = buffer(most_bytes)
-        self.nvml.call(name, self.handle, text, UnsignedInt(most_bytes))
+        text = ctypes.create_string_buffer(most_bytes)
+        self.nvml.call(name, self.handle, text, ctypes.c_uint(most_bytes))
         return text.value.decode("ascii", "replace")
 
     def number(self, name: str) -> int:
         """The one unsigned int of a function such as nvmlDeviceGetPowerUsage."""
-        value = UnsignedInt()
-        self.nvml.call(name, self.handle, byref(value))
+        value = ctypes.c_uint()
+        self.nvml.call(name, self.handle, ctypes.byref(value))
         return value.value
 
     def energy_mj(self) -> int:
         """Millijoules since the driver was loaded: nvmlDeviceGetTotalEnergyConsumption."""
-        value = UnsignedLongLong()
-        self.nvml.call("nvmlDeviceGetTotalEnergyConsumption", self.handle, byref(value))
+        value = ctypes.c_ulonglong()
+        self.nvml.call("nvmlDeviceGetTotalEnergyConsumption", self.handle, ctypes.byref(value))
         return value.value
 
 

@@ -307,16 +307,16 @@ def prefer_memory(nodes: set[int]) -> bool:
     if not nodes or number is None or sys.byteorder != "little":
         return False
     try:
-        from hpckit.adapters.c_library import Library, UnsignedLongLong, buffer
+        import ctypes
 
-        call = Library("libc.so.6").syscall
+        call = ctypes.CDLL("libc.so.6").syscall
     except (ImportError, OSError, AttributeError):
         return False
     for mode, chosen in ((_PREFERRED_MANY, nodes), (_PREFERRED, {min(nodes)})):
-        mask: Any = buffer(_MASK_BYTES)
+        mask = ctypes.create_string_buffer(_MASK_BYTES)
         mask.raw = sum(1 << node for node in chosen).to_bytes(_MASK_BYTES, "little")
-        words = (UnsignedLongLong(number), UnsignedLongLong(mode))
+        words = (ctypes.c_ulonglong(number), ctypes.c_ulonglong(mode))
         # The kernel takes one bit off the length.
-        if call(*words, mask, UnsignedLongLong(_MASK_BYTES * 8 + 1)) == 0:
+        if call(*words, mask, ctypes.c_ulonglong(_MASK_BYTES * 8 + 1)) == 0:
             return True
     return False

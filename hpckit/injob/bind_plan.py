@@ -35,9 +35,6 @@ def plan_here(
     The GPU driver is waited for `driver_s` seconds; None asks none, and then GPUs take no part.
     `settings` are in place of the node's own; `step_gpus` is SLURM_STEP_GPUS. Raises HpckitError.
     """
-    from hpckit.adapters.inner_zip import open_inner_zip
-
-    open_inner_zip()
     from hpckit.decide.binding import bind_ranks
     from hpckit.decide.binding_gpus import gpus_of_step
 

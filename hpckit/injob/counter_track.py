@@ -1,11 +1,20 @@
-"""When an energy counter changes: looked for often where a change is due, and hardly else."""
+"""A rank's GPUs: which are its own, and when their energy counters change.
+
+A thread asks, as a driver may be slow, or hang; often where a change is due, and hardly else.
+"""
 
 from __future__ import annotations
 
+import _thread
+import time
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
-    from typing import TypedDict
+    from typing import Protocol, TypedDict
+
+    from hpckit.injob.identity import Identity
 
     class Reading(TypedDict):
         """A reading as the ledger has it."""
@@ -19,7 +28,30 @@ if TYPE_CHECKING:
     """A reading, and how many ns the driver took for it."""
     Change = tuple[Reading, Reading]
     """The last reading with one number, and the first with another."""
+    Find = Callable[[str | None], tuple[list["Gpu"], str | None]]
 
+    class Gpu(Protocol):
+        """A GPU whose counter can be read; Refused, OSError and ValueError say that it cannot."""
+
+        uuid: str
+
+        def energy_mj(self) -> int:
+            """Millijoules of the counter."""
+            ...
+else:
+    import _signal as signal  # the module signal loads enum: 2 ms of each rank
+
+
+START_LIMIT_S = 1.0
+"""How long the start of the command waits for the driver, at most."""
+END_LIMIT_S = 1.0
+
+# What watching may cost in CPU time: the first changes of a counter take some 60 questions of
+# 0.1 ms (with the thread's waking), and from then on half a percent.
+_CPU_PART = 200
+_CPU_NS = 12_000_000
+_NS_A_MS = 1e6
+_NS_A_S = 1e9
 
 NEVER_NS = 1 << 62
 WATCHED_NS = 20_000_000_000
@@ -53,6 +85,277 @@ _MISSES_IN_PHASE = 3
 _MISSES = 6
 _KEPT = 4
 _KEPT_LOOSE = 2
+
+_NONE_VISIBLE = ("", "-1", "NoDevFiles")  # the last is what Slurm sets for a task without GPUs
+_MOST_DIGITS = 4
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_SLURMS = (
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_GPUS_PER_TASK",
+)
+
+
+class Refused(Exception):
+    """Why the driver tells nothing: an error of nvml.h in pynvml's spelling."""
+
+
+class GpuWatch:
+    """The thread that asks: once at the start, then for changes, and at the end.
+
+    What a driver has not answered in time is late, and said to be.
+    """
+
+    def __init__(self, find: Find, env: dict[str, str], identity: Identity) -> None:
+        """Start to ask.
+
+        `find` takes what narrows down the GPUs (`visible_devices`), and gives those that this
+        process may open and the same text with slices as the GPUs they are of. It may raise
+        Refused.
+        """
+        self._find = find
+        self._env = env
+        self._identity = identity
+        self._started = _thread.allocate_lock()
+        self._ending = _thread.allocate_lock()
+        self._ended = _thread.allocate_lock()
+        for lock in (self._started, self._ending, self._ended):
+            lock.acquire()
+        self._claim = Claim("none", [])
+        self._mine: list[Gpu] = []
+        self._is_late = False
+        self._refused: str | None = None
+        self._init_ms: float | None = None
+        self._first: list[Reading] = []
+        self._tracks: list[CounterTrack] = []
+        self._last: list[Reading] = []
+        self._after: list[AfterEnd] = []
+        self._deadline_s = time.monotonic() + START_LIMIT_S
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:
+            self._refused = "no thread"
+            self._started.release()
+            self._ended.release()
+
+    def first(self) -> dict[str, object]:
+        """What the ledger's first line says of GPUs; waits for the driver up to the limit."""
+        left_s = max(0.0, self._deadline_s - time.monotonic())
+        self._is_late = not self._started.acquire(timeout=left_s)
+        if self._is_late:
+            return {"claim": "none", "gpus": [], "nvml_init_ms": None, "nvml_refused": "late"}
+        return {
+            "claim": self._claim.why,
+            "gpus": self._first,
+            "nvml_init_ms": self._init_ms,
+            "nvml_refused": self._refused,
+        }
+
+    def last(self) -> dict[str, object]:
+        """What the last line says: the counters at this moment, and their changes around it."""
+        self._ending.release()
+        if self._is_late and not self._started.acquire(blocking=False):
+            return {"gpus": [], "updates": [], "readings": []}
+        is_late = not self._ended.acquire(timeout=END_LIMIT_S)
+        gpus, now_ns = list(self._last), time.monotonic_ns()
+        gpus += [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine[len(gpus) :]]
+        after = [] if is_late else self._after
+        # Each asked once: a thread that is late may still find more.
+        seen = [one.changes() for one in self._tracks] + [one.changes() for one in after]
+        readings = [
+            *(self._first if self._is_late else []),
+            *(one for changes in seen for one in readings_of(changes)),
+            *(one for part in after for one in part.still()),
+        ]
+        return {
+            "gpus": gpus,
+            "updates": [one for changes in seen for one in updates_of(changes)],
+            "readings": [one for one in readings if one not in gpus],
+        }
+
+    def _run(self) -> None:
+        # Signals are the main thread's, which has a handler and a pipe for them.
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        begun_ns = time.monotonic_ns()
+        if may_have_gpus(self._env):
+            self._take_mine(begun_ns)
+        self._first = [read(gpu) for gpu in self._mine]
+        self._tracks = [
+            CounterTrack(_asking(gpu), first)
+            for gpu, first in zip(self._mine, self._first, strict=True)
+        ]
+        self._started.release()
+        if not self._watch():
+            self._ending.acquire()
+        for gpu in self._mine:
+            self._last.append(read(gpu))  # one by one: the next may never answer
+        if time.monotonic_ns() - begun_ns < WATCHED_NS:
+            self._look_after()
+        self._ended.release()
+
+    def _take_mine(self, begun_ns: int) -> None:
+        try:
+            found, visible = self._find(visible_devices(self._env))
+            self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
+            uuids = [gpu.uuid for gpu in found]
+            self._claim = claim(uuids, visible, self._env, self._identity)
+            self._mine = [found[place] for place in self._claim.places]
+        except Refused as error:
+            self._refused = str(error)
+
+    def _watch(self) -> bool:
+        """Look for the counters' changes; True when the end comes before that is done."""
+        begun_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
+        while True:
+            # One at a time: the end is not to wait for as many answers as there are GPUs.
+            track = min(self._tracks, key=_due_ns, default=None)
+            due_ns = NEVER_NS if track is None else track.due_ns
+            now_ns = time.monotonic_ns()
+            spent_ns = time.thread_time_ns() - used_ns
+            is_enough = spent_ns > _CPU_NS + (now_ns - begun_ns) // _CPU_PART
+            if track is None or due_ns == NEVER_NS or is_enough:
+                return False
+            if self._ending.acquire(timeout=max(0, due_ns - now_ns) / _NS_A_S):
+                return True
+            track.poll()
+
+    def _look_after(self) -> None:
+        """Where it is not clear how old the last readings are: wait for the next change."""
+        asked = [
+            AfterEnd(_asking(gpu), last)
+            for gpu, track, last in zip(self._mine, self._tracks, self._last, strict=True)
+            if not track.knows(last["monotonic_ns"])
+        ]
+        until_ns = time.monotonic_ns() + AFTER_NS - AFTER_STEP_NS
+        while not all(one.is_done for one in asked) and time.monotonic_ns() < until_ns:
+            time.sleep(AFTER_STEP_NS / _NS_A_S)
+            for one in asked:
+                if not one.is_done and time.monotonic_ns() < until_ns:
+                    one.poll()
+        self._after = asked
+
+
+def _due_ns(track: CounterTrack) -> int:
+    return track.due_ns
+
+
+def _asking(gpu: Gpu) -> Ask:
+    return lambda: _timed(gpu)
+
+
+def read(gpu: Gpu) -> Reading:
+    """One reading of a counter, at the middle of the time that it took."""
+    return _timed(gpu)[0]
+
+
+def _timed(gpu: Gpu) -> tuple[Reading, int]:
+    before_ns = time.monotonic_ns()
+    energy_mj, refused = None, None
+    try:
+        energy_mj = gpu.energy_mj()
+    except Refused as error:
+        refused = str(error)
+    except (OSError, ValueError) as error:
+        refused = getattr(error, "strerror", None) or str(error)
+    took_ns = time.monotonic_ns() - before_ns
+    return _reading(gpu.uuid, before_ns + took_ns // 2, energy_mj, refused), took_ns
+
+
+def _reading(uuid: str, at_ns: int, energy_mj: int | None, refused: str | None) -> Reading:
+    return {"uuid": uuid, "monotonic_ns": at_ns, "energy_mj": energy_mj, "refused": refused}
+
+
+# --- which GPUs are a rank's own ------------------------------------------------------------------
+
+
+class Claim:
+    """The GPUs of a rank, by their places in the list of those it may open, and why these."""
+
+    __slots__ = ("places", "why")
+
+    def __init__(self, why: str, places: list[int]) -> None:
+        """Take the words of hpckit.model.ledger: visible, local-rank, all, none."""
+        self.why = why
+        self.places = places
+
+
+def visible_devices(env: dict[str, str]) -> str | None:
+    """What narrows down the GPUs that a rank sees, as it stands; None where nothing does."""
+    for name in _VARIABLES:
+        if name in env:
+            return env[name]
+    return None
+
+
+def may_have_gpus(env: dict[str, str]) -> bool:
+    """Whether GPUs that this process may open can be a rank's.
+
+    Slurm names those of a job that was given any, in one way or another: the node's GPUs are not
+    those of a job without them, though where ConstrainDevices is not set it may open them all.
+    Source: srun(1) and sbatch(1), OUTPUT ENVIRONMENT VARIABLES.
+    """
+    if "SLURM_JOB_ID" not in env or visible_devices(env) is not None:
+        return True
+    return any(env.get(name) for name in _SLURMS)
+
+
+def claim(uuids: list[str], visible: str | None, env: dict[str, str], identity: Identity) -> Claim:
+    """Which of the GPUs with these UUIDs, in the driver's order, are this rank's own.
+
+    `visible` is as `visible_devices` gives it, or the driver with slices as the GPUs they are of.
+    A rank that sees one has that one. Slurm's list of the step's GPUs tells whether the rank sees
+    fewer than its step has, so that they are its own. Of GPUs that all ranks of the node see each
+    takes an equal share in the order of LOCAL_RANK. Otherwise they cannot be told apart.
+    """
+    seen = _seen(uuids, visible)
+    if not seen:
+        return Claim("none", [])
+    in_step = len([word for word in env.get("SLURM_STEP_GPUS", "").split(",") if word])
+    if len(seen) == 1 or len(seen) < in_step:
+        return Claim("visible", seen)
+    ranks, local = identity.local_world_size, identity.local_rank
+    if ranks and local is not None and local < ranks and len(seen) % ranks == 0:
+        share = len(seen) // ranks
+        return Claim("local-rank", seen[local * share : (local + 1) * share])
+    return Claim("all", seen)
+
+
+def _seen(uuids: list[str], visible: str | None) -> list[int]:
+    """Places of the GPUs that a program sees; at the first word that names none it stops.
+
+    Source: CUDA C++ Programming Guide, CUDA Environment Variables.
+    """
+    if visible is None:
+        return list(range(len(uuids)))
+    seen: list[int] = []
+    if visible in _NONE_VISIBLE:
+        return seen
+    for word in visible.split(","):
+        place = _place(uuids, word.strip())
+        if place is None:
+            break
+        if place not in seen:
+            seen.append(place)
+    return seen
+
+
+def _place(uuids: list[str], word: str) -> int | None:
+    if word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS:
+        return int(word) if int(word) < len(uuids) else None
+    # MIG-GPU-<uuid>/<instance>/<instance>: a slice of that GPU, as drivers before 470 name it.
+    wanted = word.removeprefix("MIG-").partition("/")[0].lower()
+    if not wanted.startswith("gpu-"):
+        return None
+    # The beginning of a UUID will do, if it is that of one GPU alone.
+    matching = [place for place, uuid in enumerate(uuids) if uuid.lower().startswith(wanted)]
+    return matching[0] if len(matching) == 1 else None
+
+
+# --- when a counter changes -----------------------------------------------------------------------
 
 
 class Lives:

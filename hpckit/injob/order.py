@@ -7,7 +7,6 @@ import json
 import os
 import sys
 
-from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, say
 from hpckit.injob.whole_file import write_whole
 from hpckit.model.place_files import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
@@ -37,7 +36,6 @@ def order(words: list[str]) -> int | None:
     code = 1
     try:
         nodes = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split()
-        open_inner_zip()
         ordered, why = _ordered(plan_file, nodes)
         if ordered:
             sys.stdout.write(f"{_write(folder, ordered, tasks)}\n")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 
-from hpckit.injob.json_line import json_text
-from hpckit.injob.talk import reason, say
+from hpckit.injob.talk import json_text, reason, say
 from hpckit.model.place_files import BEGAN_FILE, LINES_PREFIX, WAITING_FILE
 
 TYPE_CHECKING = False

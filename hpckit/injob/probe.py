@@ -8,8 +8,6 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hpckit.adapters.inner_zip import open_inner_zip
-
 if TYPE_CHECKING:
     from hpckit.parse.node_file import NodeSettings
 
@@ -26,7 +24,6 @@ def probe(words: list[str], env: dict[str, str]) -> int | None:
     if len(words) > 1 or not all(word.isascii() and word.isdigit() for word in words):
         return None
     driver_s = int(words[0]) if words else _DRIVER_S
-    open_inner_zip()
     from hpckit.errors import HpckitError
     from hpckit.parse.probe_answer import answer_lines, error_document
 

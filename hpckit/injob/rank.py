@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from hpckit.injob.identity import SOURCES, identify
-from hpckit.injob.rank_log import open_rank_log, rank_log_path, record_failure
 from hpckit.injob.talk import reason, say
 
 TYPE_CHECKING = False
@@ -38,11 +37,11 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     if source != "env":
         env = {**env, **identity.exports()}
     path = _rank_log_path(source, identity.rank, env)
-    log = None if path is None else open_rank_log(path)
+    log = None if path is None else _open_rank_log(path)
 
     def failed(code: int) -> None:
         if path is not None and identity.rank is not None:
-            record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
+            _record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
 
     env = _own_steps(_placed(env, identity, log, failed), source, identity)
     ledger = None if log is None else _ledger(env, identity)
@@ -86,7 +85,49 @@ def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | 
         return None
     if not job_folder:
         return None
-    return rank_log_path(job_folder, rank, env.get("SLURM_ARRAY_TASK_ID", ""))
+    logs, array_task = os.path.join(job_folder, "logs"), env.get("SLURM_ARRAY_TASK_ID", "")
+    if array_task.isascii() and array_task.isdigit():
+        logs = os.path.join(logs, f"array-{array_task}")
+    return os.path.join(logs, f"rank-{rank}.log")
+
+
+def _open_rank_log(path: str) -> int | None:
+    """Open a rank's log for appending, for its owner alone, and return the descriptor.
+
+    An array task's folder is made; any other folder that is missing, or a file that cannot be
+    opened, gives one warning and None, since the job matters more than its log.
+    """
+    folder = os.path.dirname(path)
+    try:
+        if os.path.basename(folder).startswith("array-"):
+            _make_folder(folder)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        say(f"no rank log, {path} cannot be opened: {reason(error)}")
+        return None
+
+
+def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
+    """Write `failed-<restart>` beside a rank's log, unless another rank has: its code and rank.
+
+    The batch script returns this code: launchers report how the ranks ended that the first
+    failing one took with it.
+    """
+    name = f"failed-{restart if restart.isascii() and restart.isdigit() else 0}"
+    path = os.path.join(os.path.dirname(log_path), name)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(fd, f"{code} {rank}\n".encode())
+        os.close(fd)
+    except OSError:
+        return
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
 
 
 def _placed(
@@ -123,12 +164,10 @@ def _run(
     failed: Callable[[int], None],
     ledger: Ledger | None,
 ) -> int:
+    from hpckit.injob.supervise import replace, supervise
+
     if log is None:
-        from hpckit.injob.process import replace
-
         replace(command, env)
-    from hpckit.injob.supervise import supervise
-
     return supervise(command, env, log, failed, ledger)
 
 

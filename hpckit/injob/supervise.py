@@ -6,19 +6,21 @@ import errno
 import gc
 import os
 import select
-import signal
+import stat
 
-from hpckit.injob.process import end_as, replace, slurmstepd_signals_all, spawn
 from hpckit.injob.talk import reason, say
-from hpckit.injob.tee import RankLog, Tee, same_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
+    import signal
     from collections.abc import Callable
     from types import FrameType
+    from typing import NoReturn
 
     from hpckit.injob.ledger import Ledger
+else:
+    import _signal as signal  # the module signal loads enum: 2 ms of each rank
 
 FORWARDED = (
     signal.SIGTERM,
@@ -34,6 +36,9 @@ _SHELL_SIGNAL_BASE = 128
 _OWN_FAULTS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # The largest pipe an unprivileged process can have: /proc/sys/fs/pipe-max-size, pipe(7).
 _DRAIN_BYTES = 1 << 20
+READ_BYTES = 65536
+# A descriptor that polls as writable takes this much without blocking: PIPE_BUF, pipe(7).
+PIPE_BYTES = 4096
 
 
 def supervise(
@@ -219,3 +224,170 @@ def _reserve_standard_descriptors() -> None:
     # A pipe end that landed on a closed 0, 1 or 2 would be taken for the stream itself.
     while os.open(os.devnull, os.O_RDWR) in {0, 1, 2}:
         pass
+
+
+# --- how the command starts and ends --------------------------------------------------------------
+
+
+def replace(command: list[str], env: dict[str, str]) -> NoReturn:
+    """Become the command, with default signal dispositions; raise OSError when it cannot run."""
+    for number in _resettable_signals():
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.execvpe(command[0], command, env)
+
+
+def spawn(command: list[str], env: dict[str, str], out: int, err: int) -> int:
+    """Start the command with `out` and `err` as its output and return its process id.
+
+    It starts with default dispositions and an empty mask: a shell that runs this process in the
+    background has INT and QUIT ignored, and Python ignores PIPE. Raises OSError.
+    """
+    return os.posix_spawnp(
+        command[0],
+        command,
+        env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
+        setsigdef=_resettable_signals(),
+        setsigmask=(),
+    )
+
+
+def end_as(status: int) -> int:
+    """Give the exit code of a wait status, or die of the signal that it names.
+
+    The command wrote the core file if there was to be one, so this process writes none. Where
+    the signal does not kill, the result is 128 and the signal number, as in a shell.
+    """
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    # Seldom needed, and an extension module to load.
+    import resource
+
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number in _resettable_signals():
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.kill(os.getpid(), number)
+    return _SHELL_SIGNAL_BASE + number
+
+
+def slurmstepd_signals_all(proc: str = "/proc") -> bool:
+    """Whether slurmstepd, this process's parent, sends signals to its descendants too.
+
+    With proctrack/linuxproc and proctrack/pgid it signals every process of the step: forwarded
+    signals would reach the command twice. With proctrack/cgroup, where the step's processes are
+    in a control group of its own, it signals the tasks' first processes alone, unless
+    SignalChildrenProcesses is set. Source: proctrack_linuxproc.c, proctrack_cgroup.c of Slurm
+    22.05 to 26.05; cgroup.conf(5).
+    """
+    try:
+        with open(f"{proc}/{os.getppid()}/comm", encoding="utf-8", errors="replace") as stream:
+            if not stream.read().startswith("slurmstepd"):
+                return False
+        with open(f"{proc}/self/cgroup", encoding="utf-8", errors="replace") as stream:
+            return "/step_" not in stream.read()
+    except OSError:
+        return False
+
+
+def _resettable_signals() -> set[int]:
+    return {int(number) for number in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}
+
+
+# --- its output -----------------------------------------------------------------------------------
+
+
+class RankLog:
+    """An open rank log, given up with one warning at the first write that fails."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        """Take the open descriptor."""
+        self._fd: int | None = fd
+
+    def write(self, data: bytes) -> None:
+        """Append all of `data`, or give the log up."""
+        if self._fd is None:
+            return
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            say(f"the rank log ends here: {reason(error)}")
+            self._fd = None
+
+
+class Tee:
+    """A pipe from the command, this process's own descriptor, and the log, between two events.
+
+    It either waits to read (`pending` is empty) or waits to write, so a reader that stalls holds
+    the command back, as without this process, and never holds up a signal.
+    """
+
+    __slots__ = ("_chunk_bytes", "_log", "_source", "_target", "open", "pending")
+
+    def __init__(self, source: int, target: int, log: RankLog) -> None:
+        """Copy from the pipe end `source`, made non-blocking, to the descriptor `target`."""
+        os.set_blocking(source, False)
+        self._source = source
+        self._target: int | None = target
+        self._log = log
+        self._chunk_bytes = READ_BYTES if _is_file(target) else PIPE_BYTES
+        self.open = True
+        self.pending = memoryview(b"")
+
+    def source(self) -> int | None:
+        """Give the descriptor to read from, None while bytes wait to be written."""
+        return None if self.pending else self._source
+
+    def target(self) -> int | None:
+        """Give the descriptor to write to, None while nothing waits."""
+        return self._target if self.pending else None
+
+    def read(self) -> int:
+        """Take what the pipe holds, to the log at once; return the bytes, 0 for none now."""
+        try:
+            data = os.read(self._source, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        self.open = bool(data)
+        self._log.write(data)
+        if self._target is not None:
+            self.pending = memoryview(data)
+        return len(data)
+
+    def write(self) -> None:
+        """Write one piece of what waits; a target that is closed or broken is given up."""
+        if self._target is None:
+            return
+        try:
+            written = os.write(self._target, self.pending[: self._chunk_bytes])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                say(f"output ends here: {reason(error)}")
+            self._target = None
+            self.pending = memoryview(b"")
+            return
+        self.pending = self.pending[written:]
+
+
+def same_file(first: int, second: int) -> bool:
+    """Say whether two descriptors are one file, pipe or terminal; a closed one is no file."""
+    try:
+        a, b = os.fstat(first), os.fstat(second)
+    except OSError:
+        return False
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+
+
+def _is_file(fd: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError:
+        return False

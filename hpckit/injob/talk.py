@@ -1,4 +1,4 @@
-"""What the code inside a job says to the person who reads the job's error output."""
+"""What the code inside a job says: to who reads the job's error output, and in its files."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ def _harmless(char: str) -> str:
 def reason(error: OSError) -> str:
     """Give the operating system's own words for an error."""
     return error.strerror or str(error)
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON, as json.dumps writes it.
+
+    The module json loads `re`, and both take 4 ms of each rank: this is its encoder alone.
+    """
+    try:
+        from _json import encode_basestring_ascii as text
+        from _json import make_encoder
+
+        encode = make_encoder(None, str, text, None, ":", ",", False, False, True)
+    except (ImportError, TypeError):
+        # Of a Python that has another encoder.
+        import json
+
+        return json.dumps(value, separators=(",", ":"))
+    return "".join(encode(value, 0))
 
 
 def sampler_on(env: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ import os
 import signal
 
 from hpckit import __version__
-from hpckit.adapters.inner_zip import open_inner_zip
 from hpckit.injob.talk import reason, sampler_on, say
 from hpckit.injob.whole_file import write_whole
 
@@ -36,7 +35,6 @@ def topology(words: list[str], env: dict[str, str]) -> int | None:
     if not _ends_with(int(parent)):
         return 0
     try:
-        open_inner_zip()
         write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
     except OSError as error:
         say(f"{sampler_on(env)}: the topology: {error.filename or target}: {reason(error)}")

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from hpckit.adapters.injob_archive import pack_injob
 from tests.fakes.nvml_library import build_fake_nvml, profile
 
 Kept = Callable[..., tuple[int, list[dict[str, Any]]]]
@@ -35,10 +34,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kept(library: Path, tmp_path: Path) -> Kept:
+def kept(library: Path, injob_archive: Path, tmp_path: Path) -> Kept:
     """Run a command as local rank 1 of 2 on a machine of that profile: its code and its ledger."""
-    archive = tmp_path / "hpckit-injob.pyz"
-    pack_injob(archive)
     (tmp_path / "logs").mkdir()
 
     def keep(
@@ -53,7 +50,7 @@ def kept(library: Path, tmp_path: Path) -> Kept:
             **{"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
             **(env or {}),
         }
-        rank = (sys.executable, "-I", str(archive), "rank", "--from", "env", "--", *command)
+        rank = (sys.executable, "-I", str(injob_archive), "rank", "--from", "env", "--", *command)
         path = tmp_path / "account" / "restart-0" / "rank-1.ledger"
         path.unlink(missing_ok=True)
         done = subprocess.run(rank, env=given, capture_output=True, timeout=60, check=False)

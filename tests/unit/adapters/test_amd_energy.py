@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpckit.adapters.amd_energy import amd_gpus
-from hpckit.injob.gpu_watch import Refused
-from hpckit.injob.gpus import find_gpus
+from hpckit.injob.counter_track import Refused
+from hpckit.injob.ledger import find_gpus
 
 OPENED = """
 import encodings.ascii, os, sys  # a codec is loaded when it is first wanted, and may be root's

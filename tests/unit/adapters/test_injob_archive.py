@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import marshal
 import os
 import shutil
 import stat
@@ -21,11 +19,9 @@ RANK = ("rank", "--from", "slurm", "--")
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Path:
+def archive(injob_archive: Path) -> Path:
     """A packed archive."""
-    path = tmp_path / "hpckit-injob.pyz"
-    pack_injob(path)
-    return path
+    return injob_archive
 
 
 def version_of(python: str) -> tuple[int, ...]:
@@ -59,44 +55,14 @@ def without_sources(archive: Path, target: Path) -> Path:
 
 
 def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
-    """Each module is there as source and once as byte code, and the whole is below a megabyte."""
-    whole = zipfile.ZipFile(archive)
-    names = whole.namelist()
+    """Each module is there as source and as byte code, and the whole is below a megabyte."""
+    names = zipfile.ZipFile(archive).namelist()
     assert names == sorted(names)
     sources = [name for name in names if name.endswith(".py")]
-    members = [whole.read(name) for name in ("rank.code", "more.code")]
-    parts = [marshal.loads(data) for data in members]  # noqa: S302  packed above
-    files = [name.removesuffix("c") for name in names if name.endswith(".pyc")]
-    assert sorted([*files, *parts[0], *parts[1]]) == sources
-    assert len(names) == len(sources) + len(files) + len(["rank.code", "more.code", "probe.zip"])
-    assert {"__main__.py", "hpckit/__init__.py", "hpckit/injob/main.py"} <= set(sources)
-    assert {name for name in sources if name.startswith("hpckit/decide/")} == {
-        "hpckit/decide/__init__.py",
-        "hpckit/decide/rendezvous.py",
-        "hpckit/decide/sampled_gpus.py",
-    }
+    assert names == sorted([*sources, *(f"{name}c" for name in sources)])
+    assert {"__main__.py", "hpckit/injob/main.py", "pynvml.py"} <= set(sources)
+    assert not any(name.startswith("hpckit/cli/") for name in sources)
     assert archive.stat().st_size < 1_000_000
-
-
-def test_a_rank_needs_no_zlib(archive: Path) -> None:
-    """What a rank with a ledger loads is stored, so that a Python without zlib runs it too."""
-    code = "import sys, runpy; sys.modules['zlib'] = None; sys.argv[0] = sys.argv[1]; "
-    code += "del sys.argv[1]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    words = [sys.executable, "-I", "-c", code, str(archive), *RANK, "echo", "ran"]
-    folder = archive.parent
-    (folder / "logs").mkdir()
-    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
-    env |= {"HPCKIT_JOB_FOLDER": str(folder), "HPCKIT_LEDGER": "1"}
-    assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"ran\n"
-    assert len((folder / "account" / "restart-0" / "rank-0.ledger").read_text().splitlines()) == 2
-
-
-def test_the_probes_modules_are_in_no_directory_that_a_rank_reads(archive: Path) -> None:
-    """As many modules as all others are the probe's alone, and lie in a zip file within."""
-    whole = zipfile.ZipFile(archive)
-    inner = zipfile.ZipFile(io.BytesIO(whole.read("probe.zip"))).namelist()
-    assert len(inner) > 0.9 * len(whole.namelist())
-    assert not set(inner) & set(whole.namelist())
 
 
 def test_what_was_packed_is_taken_from_the_cache(archive: Path, tmp_path: Path) -> None:
@@ -172,53 +138,30 @@ def test_byte_code_is_what_runs(archive: Path, tmp_path: Path, words: tuple[str,
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_ranks_modules_are_read_at_once(archive: Path) -> None:
-    """What begins is loaded by zipimport; all else that a rank needs is one member's."""
-    words = [sys.executable, "-I", "-v", str(archive), *RANK, "true"]
-    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
-    told = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
-    loads = [line for line in told.splitlines() if line.startswith("import 'hpckit")]
-    by_zip = [line.split("'")[1] for line in loads if "zipimporter" in line]
-    assert by_zip == ["hpckit", "hpckit.adapters", "hpckit.adapters.code_members"]
-    assert sum("CodeMembers" in line for line in loads) == len(loads) - len(by_zip) > len(by_zip)
-
-
-def test_a_ledger_loads_no_package_for_it(archive: Path, tmp_path: Path) -> None:
-    """Neither ctypes nor json, re or typing: each takes a rank more than its work."""
+def test_what_a_rank_loads_is_stored_and_light(archive: Path, tmp_path: Path) -> None:
+    """A rank with a ledger and a place loads no zlib, nor what takes longer than its work."""
     (tmp_path / "logs").mkdir()
-    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}
     env |= {"HPCKIT_JOB_FOLDER": str(tmp_path), "HPCKIT_LEDGER": "1"}
+    env |= {"HPCKIT_PLACE": str(tmp_path / "place")}
     words = [sys.executable, "-I", "-S", "-X", "importtime", str(archive), *RANK, "true"]
-    told = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
-    entry = told[told.index("hpckit.adapters.code_members") :]
+    log = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
+    entry = log[log.index("hpckit") :]
     loaded = {line.rpartition("|")[2].strip() for line in entry.splitlines()}
-    assert {"hpckit.injob.ledger", "hpckit.adapters.nvml_calls", "_ctypes"} <= loaded
-    assert not {"ctypes", "struct", "json", "re", "typing", "zlib"} & loaded
+    assert {"hpckit.injob.ledger", "hpckit.injob.place", "ctypes"} <= loaded
+    assert not {"enum", "json", "re", "typing", "zlib"} & loaded
+    assert len((tmp_path / "account" / "restart-0" / "rank-1.ledger").read_text().splitlines()) == 2
 
 
 def test_traceback_quotes_the_source(archive: Path) -> None:
-    """The module traceback finds what was loaded from a member, wherever the command runs."""
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); "
-    code += "from hpckit.adapters.code_members import use_code_members as use; use(); "
-    code += "import traceback; from hpckit.injob.json_line import json_text\ntry: json_text({1: 2})"
+    """A fault names its line and quotes it, wherever the command runs."""
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import traceback\n"
+    code += "from hpckit.injob.identity import identify\ntry: identify('slurm', None)"
     code += "\nexcept AttributeError: traceback.print_exc()"
     words = [sys.executable, "-I", "-S", "-c", code]
-    told = subprocess.run(words, cwd="/", capture_output=True, text=True, check=True).stderr
-    assert 'File "hpckit/injob/json_line.py", line ' in told
-    assert "if text.isascii() and " in told
-
-
-def test_without_its_members_the_archive_is_read_as_any_other(
-    archive: Path, tmp_path: Path
-) -> None:
-    """Sources are enough."""
-    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(tmp_path / "half.pyz", "w") as half:
-        for name in whole.namelist():
-            if not name.endswith(".code"):
-                half.writestr(name, whole.read(name))
-    words = [sys.executable, "-I", str(tmp_path / "half.pyz"), *RANK, "echo", "ran"]
-    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
-    assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"ran\n"
+    log = subprocess.run(words, cwd="/", capture_output=True, text=True, check=True).stderr
+    assert 'File "hpckit/injob/identity.py", line ' in log
+    assert "return _mapped(_from_slurm(env), env)" in log
 
 
 def test_another_version_reads_the_sources(archive: Path, tmp_path: Path) -> None:

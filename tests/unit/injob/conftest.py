@@ -11,19 +11,15 @@ from typing import Any
 
 import pytest
 
-from hpckit.adapters.injob_archive import pack_injob
-
 Start = Callable[..., "subprocess.Popen[bytes]"]
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 MEASURED = {name: value for name, value in os.environ.items() if name == "COVERAGE_PROCESS_CONFIG"}
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(injob_archive: Path) -> Path:
     """The archive, packed once."""
-    path = tmp_path_factory.mktemp("archive") / "hpckit-injob.pyz"
-    pack_injob(path)
-    return path
+    return injob_archive
 
 
 @pytest.fixture

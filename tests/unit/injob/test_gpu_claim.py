@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.injob.gpu_claim import claim, may_have_gpus, visible_devices
+from hpckit.injob.counter_track import claim, may_have_gpus, visible_devices
 from hpckit.injob.identity import Identity
 
 EIGHT = [f"GPU-{index}a000000-0000-0000-0000-000000000000" for index in range(8)]

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.injob.process import slurmstepd_signals_all, spawn
-from hpckit.injob.supervise import drain
-from hpckit.injob.tee import RankLog, Tee
+from hpckit.injob.supervise import RankLog, Tee, drain, slurmstepd_signals_all, spawn
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.injob_archive import pack_injob
 from tests.unit.render.prepared import script_of, toml
 from tests.unit.render.running import Stage, until
 
@@ -271,11 +270,10 @@ def test_without_a_usable_python(stage: Stage, tmp_path: Path, python: str) -> N
 
 
 @pytest.mark.parametrize(("site", "kind"), [("docker", "plain"), ("docker", "torchrun")])
-def test_with_the_rank_entry(stage: Stage, tmp_path: Path, site: str, kind: str) -> None:
+def test_with_the_rank_entry(stage: Stage, injob_archive: Path, site: str, kind: str) -> None:
     """With the rank entry the program gets the same words, and returns the same code."""
-    entry = tmp_path / "entry.pyz"
-    pack_injob(entry)
-    env = {"HPCKIT_INJOB": str(entry), "HPCKIT_PYTHON": sys.executable, "SLURM_NTASKS": "1"}
+    env = {"HPCKIT_INJOB": str(injob_archive), "HPCKIT_PYTHON": sys.executable}
+    env |= {"SLURM_NTASKS": "1"}
     env |= {"SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NODEID": "0"}
     env |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     program = 'show "$@"; exit 7'
