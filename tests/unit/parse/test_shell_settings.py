@@ -4,7 +4,7 @@ import pytest
 
 from hpckit.errors import ParseError
 from hpckit.model.comm_lint import SettingForm
-from hpckit.parse.shell_settings import parse_shell
+from hpckit.parse.shell_script import parse_shell
 
 
 def pairs(text: str) -> list[tuple[int, str, str | None]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hpckit.model.comm_lint import Assignment, LostValue, SettingForm
-from hpckit.parse.shell_settings import parse_shell
+from hpckit.parse.shell_script import parse_shell
 
 
 def found(text: str) -> tuple[Assignment, ...]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.parse.shell_settings import parse_shell
+from hpckit.parse.shell_script import parse_shell
 
 
 def pairs(text: str) -> list[tuple[int, str, str | None]]:
