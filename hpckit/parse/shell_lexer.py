@@ -89,7 +89,6 @@ class _Reader:
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._documents: list[_Mark] = []
         self._awaits: str | None = None
-        self._no_sum_before = 0
 
     def tokens(self) -> Iterator[Token]:
         text = self._text
@@ -120,12 +119,10 @@ class _Reader:
     def _sum(self) -> Word | None:
         """`((…))` as one word: `<<` in it shifts bits. None for brackets of two subshells."""
         start = self._at
-        if start < self._no_sum_before or not self._text.startswith("((", start):
+        if not self._text.startswith("((", start):
             return None
         end = _after_closing(self._text, start + 1, _ARITHMETIC)
         if end is None or not self._text.endswith(_ARITHMETIC, start, end):
-            # What is in there is not looked through again, so that reading stays linear.
-            self._no_sum_before = len(self._text) if end is None else end
             return None
         self._at = end
         raw = self._text[start:end]
