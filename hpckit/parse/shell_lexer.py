@@ -21,7 +21,7 @@ _SIGN: Final = re.compile(r"&>>|<<<|<<-|&>|<<|>>|<&|>&|<>|>\||&&|\|\||;;|\|&|[;&
 _REDIRECTIONS: Final = frozenset({"&>>", "<<<", "&>", ">>", "<&", ">&", "<>", ">|", "<", ">"})
 _SPECIAL: Final = re.compile(r"[\\'\"`$(){}<#\n]")
 _IN_QUOTES: Final = re.compile(r"[\\\"`$]")
-_DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*(['\"]?)([^\s'\"<>|&;()]+)\2")
+_DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*\\?(['\"]?)([^\s'\"<>|&;()]+)\2")
 _ARITHMETIC: Final = "))"
 
 
@@ -89,6 +89,7 @@ class _Reader:
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._documents: list[_Mark] = []
         self._awaits: str | None = None
+        self._no_sum_before = 0
 
     def tokens(self) -> Iterator[Token]:
         text = self._text
@@ -119,10 +120,12 @@ class _Reader:
     def _sum(self) -> Word | None:
         """`((…))` as one word: `<<` in it shifts bits. None for brackets of two subshells."""
         start = self._at
-        if not self._text.startswith("((", start):
+        if start < self._no_sum_before or not self._text.startswith("((", start):
             return None
         end = _after_closing(self._text, start + 1, _ARITHMETIC)
         if end is None or not self._text.endswith(_ARITHMETIC, start, end):
+            # What is in there is not looked through again, so that reading stays linear.
+            self._no_sum_before = len(self._text) if end is None else end
             return None
         self._at = end
         raw = self._text[start:end]

@@ -417,6 +417,7 @@ def test_what_never_ends_is_refused(text: str, line_no: int) -> None:
         "echo $((16#f)) $((1 << $(cat <<EOF\n)\nEOF\n)))",
         "(# it's\ndate);# it's\ndate |# it's\ncat &# it's",
         "cat <<EOF\nit's )\nEOF",
+        "cat << \\EOF\nit's )\nEOF",
         'echo $(date)#")"',
     ],
 )
