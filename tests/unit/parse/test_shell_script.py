@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from hpckit.errors import ParseError
@@ -364,7 +366,7 @@ def test_a_fallback_leaves_the_value_that_stands(line: str) -> None:
         assert setting == Assignment(name="A", value="1", line=1, form=SettingForm.EXPORT)
 
 
-OPTIONS = (
+OPTIONS: Final[tuple[tuple[str, list[tuple[str, str, str | None, int]]], ...]] = (
     ("#!/bin/bash\n#SBATCH -N 4 --gpus-per-task=1 # why\n#SBATCH --export=ALL,A=b\n"
      "## SBATCH --nodes=9\nhostname\n#SBATCH --ntasks=3\n",
      [("sbatch", "nodes", "4", 2), ("sbatch", "gpus-per-task", "1", 2),
