@@ -29,7 +29,7 @@ def settings_in_setup(spec: JobSpec) -> tuple[OwnSetting, ...]:
     if not _COMMUNICATION.search(text) and not _LIBRARIES.search(text):
         return ()
     from hpckit.model.comm_lint import SettingForm  # noqa: PLC0415  few jobs set any
-    from hpckit.parse.shell_settings import parse_shell  # noqa: PLC0415
+    from hpckit.parse.shell_script import parse_shell  # noqa: PLC0415
 
     try:
         found = parse_shell(text, _SETUP).assignments

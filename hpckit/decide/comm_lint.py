@@ -17,7 +17,6 @@ from hpckit.decide.comm_lint_releases import RELEASE_RULES
 from hpckit.decide.comm_lint_rule import (
     LintRule,
     Match,
-    Named,
     Scene,
     Setting,
     match_of,
@@ -62,12 +61,11 @@ def lint_settings(
     said: list[Assignment | LaunchOption] = [*assignments, *options]
     settings = [setting_of(one) for one in said]
     by_name: dict[str, list[Setting]] = {}
-    for one in settings:
+    for one in sorted(settings, key=lambda one: (one.is_of_one_command, one.line)):
         by_name.setdefault(one.name, []).append(one)
-    named = {name: Named(group) for name, group in by_name.items()}
     known = facts or LintFacts()
     derived = {one.name: one for one in known.derived}
-    scene = Scene(by_name=named, nccl=nccl, library=library, facts=known, derived=derived)
+    scene = Scene(by_name=by_name, nccl=nccl, library=library, facts=known, derived=derived)
     chosen = _Chosen(rules)
     found: dict[tuple[str, int, str], LintFinding] = {}
     for one in settings:

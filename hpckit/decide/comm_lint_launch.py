@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import Final
 
 from hpckit.core.findings import Severity
 from hpckit.decide.comm_lint_nccl import whole_number
-from hpckit.decide.comm_lint_rule import MOST_BESIDE, LintRule, Scene, Seen, Setting
+from hpckit.decide.comm_lint_rule import LintRule, Scene, Seen, Setting
 from hpckit.decide.nccl_variables import NCCL_VARIABLES
 from hpckit.model.comm_lint import SettingForm
 
@@ -62,7 +61,7 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
     passed = {part.partition("=")[0] for part in parts}
     lost = sorted(
         name
-        for name in islice(scene.by_name, MOST_BESIDE)
+        for name in scene.by_name
         if name.startswith(_COMM_START)
         and name not in passed
         and any(other.form in _SEEN_BELOW for other in scene.beside(one, name))
@@ -101,8 +100,7 @@ def _usual_port(one: Setting, _: Scene) -> Seen | None:
 def _not_exported(one: Setting, scene: Scene) -> Seen | None:
     """A variable of the shell alone that no launcher is told of, and that a library would read."""
     is_read = not one.name.startswith("NCCL_") or one.name in _READ
-    named = scene.by_name.get(one.name)
-    forms = {other.form for other in named.settings[:MOST_BESIDE]} if named else set()
+    forms = {other.form for other in scene.by_name.get(one.name, ())}
     is_told = SettingForm.OPTION in forms or SettingForm.EXPORT in forms
     return Seen() if one.form is SettingForm.SHELL and is_read and not is_told else None
 

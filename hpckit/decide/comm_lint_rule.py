@@ -7,13 +7,10 @@ where. Only what no pattern can say has a test.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from itertools import accumulate
-from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Rule
@@ -24,8 +21,6 @@ ENV_RST: Final = "NCCL user guide, env.rst"
 LINT_DATE: Final = "2026-11"
 SURELY_SINCE: Final = NcclVersion(2, 18)
 """What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
-MOST_BESIDE: Final = 256
-"""Of how many settings of one name that stand beside another each is looked at."""
 
 
 class Held(Enum):
@@ -102,42 +97,14 @@ def setting_of(one: Assignment | LaunchOption) -> Setting:
     )
 
 
-class Named:
-    """The settings of one name, by line; those of one command apart from those that last."""
-
-    def __init__(self, settings: Sequence[Setting]) -> None:
-        brief = [one for one in settings if one.is_of_one_command]
-        lasting = [one for one in settings if not one.is_of_one_command]
-        self.settings = tuple(settings)
-        self._groups = tuple(_Group(group) for group in (lasting, brief) if group)
-
-    def meeting(self, one: Setting) -> Iterator[Setting]:
-        """Those that stand together with another setting; of very many the first."""
-        for group in self._groups:
-            yield from group.meeting(one)
-
-
-class _Group:
-    """Settings of one name in the order of their lines."""
-
-    def __init__(self, settings: Sequence[Setting]) -> None:
-        self._settings = sorted(settings, key=lambda one: one.line)
-        self._lines = [one.line for one in self._settings]
-        ends = (inf if one.until_line is None else one.until_line for one in self._settings)
-        self._ends = list(accumulate(ends, max))
-
-    def meeting(self, one: Setting) -> Iterator[Setting]:
-        first = bisect_left(self._ends, one.line)
-        last = bisect_right(self._lines, inf if one.until_line is None else one.until_line)
-        near = self._settings[first : min(last, first + MOST_BESIDE)]
-        return (other for other in near if one.meets(other))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """All settings of a file, by name, and where they are to hold."""
+    """All settings of a file, by name, and where they are to hold.
 
-    by_name: Mapping[str, Named]
+    Of one name those that last come first, then those of one command, each by line.
+    """
+
+    by_name: Mapping[str, Sequence[Setting]]
     nccl: NcclVersion | None
     library: CommLibrary | None
     facts: LintFacts
@@ -145,16 +112,14 @@ class Scene:
 
     def beside(self, one: Setting, name: str) -> Iterator[Setting]:
         """The settings of another name that stand together with this one."""
-        named = self.by_name.get(name)
-        return iter(()) if named is None else named.meeting(one)
+        return (other for other in self.by_name.get(name, ()) if one.meets(other))
 
     @property
     def nodes(self) -> int | None:
         """How many nodes the job has: as the facts say, else as sbatch is told; None if neither."""
         if self.facts.nodes is not None or "--nodes" not in self.by_name:
             return self.facts.nodes
-        options = self.by_name["--nodes"].settings[:MOST_BESIDE]
-        said = {one.value for one in options if one.program == "sbatch"}
+        said = {one.value for one in self.by_name["--nodes"] if one.program == "sbatch"}
         count = said.pop() if len(said) == 1 else None
         return int(count) if count is not None and re.fullmatch(r"\d{1,6}", count) else None
 

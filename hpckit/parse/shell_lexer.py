@@ -21,7 +21,7 @@ _SIGN: Final = re.compile(r"&>>|<<<|<<-|&>|<<|>>|<&|>&|<>|>\||&&|\|\||;;|\|&|[;&
 _REDIRECTIONS: Final = frozenset({"&>>", "<<<", "&>", ">>", "<&", ">&", "<>", ">|", "<", ">"})
 _SPECIAL: Final = re.compile(r"[\\'\"`$(){}<#\n]")
 _IN_QUOTES: Final = re.compile(r"[\\\"`$]")
-_DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*(['\"]?)([^\s'\"<>|&;()]+)\2")
+_DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*\\?(['\"]?)([^\s'\"<>|&;()]+)\2")
 _ARITHMETIC: Final = "))"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hpckit.model.comm_lint import LaunchOption
-from hpckit.parse.shell_words import Word
+from hpckit.parse.shell_lexer import Word
 
 STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
 MPI_LAUNCHERS: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")

@@ -9,19 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 from typing import Final
 
 from hpckit.errors import ParseError
-from hpckit.model.comm_lint import LaunchOption, SettingForm, Settings, SettingsKind
-from hpckit.parse.launch_words import (
+from hpckit.model.comm_lint import (
+    Assignment,
+    LaunchOption,
+    LostValue,
+    SettingForm,
+    Settings,
+    SettingsKind,
+)
+from hpckit.parse.shell_launchers import (
     CONTAINERS,
     LISTING_CONTAINERS,
     MPI_LAUNCHERS,
     SHELLS,
     STEP_LAUNCHERS,
     WRAPPERS,
+    Pair,
     any_pairs,
     command_text,
     container_pairs,
@@ -32,10 +40,14 @@ from hpckit.parse.launch_words import (
     shell_command,
     wrapped_script,
 )
-from hpckit.parse.shell_assignment import OpenAssignment, leading_pairs
-from hpckit.parse.shell_variables import ShellVariables
-from hpckit.parse.shell_words import Directive, Document, Word, shell_words
+from hpckit.parse.shell_lexer import Directive, Document, Word, shell_words
 
+_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
+_FALLBACK: Final = re.compile(
+    r"\"?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*):?[-=](?P<value>[^$`\\{}]*)\}\"?", re.ASCII
+)
+_FOR_CONTAINER: Final = re.compile(r"(?:APPTAINER|SINGULARITY)ENV_(?=.)")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\([$`\\])")
 _OPTIONS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
 _SUBSTITUTED: Final = re.compile(
@@ -347,3 +359,180 @@ class _Script:
         self._options += [
             replace(one, until_line=one.until_line or last_line) for one in inner._options
         ]
+
+
+class ShellVariables:
+    """What a script has set so far, and what of it stands; `step` counts its commands."""
+
+    def __init__(self) -> None:
+        self.found: list[OpenAssignment] = []
+        self.step = 0
+        self._standing: dict[str, OpenAssignment] = {}
+        self._exports_all = False
+        self._exported: set[str] = set()
+        self._maybe_exported = 0
+
+    def settle(self) -> list[OpenAssignment]:
+        """All that was found; what `export $NAMES` may have exported counts as exported."""
+        for one in self.found[: self._maybe_exported]:
+            if one.form is SettingForm.SHELL:
+                one.form = SettingForm.EXPORT
+        self._maybe_exported = 0
+        return self.found
+
+    def add(self, pair: Pair, form: SettingForm, until_line: int | None) -> None:
+        """Take in a variable that is set, to the end of the script or up to a line."""
+        before = self._standing.get(pair.name)
+        value = None if pair.is_longer else pair.value
+        if pair.is_fallback and before is not None and before.value != "":
+            if until_line is None:
+                before.form = form
+                return
+            value = before.value
+        opened = OpenAssignment(pair.name, value, pair.line, form, self.step, until_line)
+        if until_line is None:
+            if before is not None:
+                self.end(pair.name, pair.line)
+                opened.instead_of = before.lost_to(value)
+            self._standing[pair.name] = opened
+        self.found.append(opened)
+
+    def end(self, name: str, line: int) -> None:
+        """A variable is set anew or unset; where no command came between, nobody saw it."""
+        before = self._standing.pop(name, None)
+        if before is not None:
+            before.until_line = line
+            before.is_gone = before.step == self.step
+
+    def plain(self, pair: Pair) -> None:
+        """`A=b` alone changes what is exported already, and else only the shell's own."""
+        before = self._standing.get(pair.name)
+        is_seen = self._exports_all or pair.name in self._exported
+        is_seen = is_seen or (before is not None and before.form is SettingForm.EXPORT)
+        self.add(pair, SettingForm.EXPORT if is_seen else SettingForm.SHELL, None)
+
+    def export(self, words: Sequence[Word]) -> None:
+        """`export A=b C`, and `export -n A`."""
+        if "n" in _flags(words):
+            self.unset(words)
+            return
+        for word in words:
+            pair = plain_assignment(word)
+            if pair is not None:
+                self.add(pair, SettingForm.EXPORT, None)
+            elif not word.is_plain:
+                self._maybe_exported = len(self.found)
+            elif word.text in self._standing:
+                self._standing[word.text].form = SettingForm.EXPORT
+            else:
+                self._exported.add(word.text)
+
+    def declare(self, words: Sequence[Word]) -> None:
+        """`declare A=b`, and `declare -x A=b`."""
+        if "x" in _flags(words):
+            self.export(words)
+            return
+        for pair in filter(None, map(plain_assignment, words)):
+            self.plain(pair)
+
+    def unset(self, words: Sequence[Word]) -> None:
+        """`unset A B`."""
+        for word in words:
+            self._exported.discard(word.text)
+            self.end(word.text, word.line)
+
+    def setenv(self, words: Sequence[Word]) -> None:
+        """`setenv A b` of csh."""
+        if not words or not _NAME.fullmatch(words[0].text):
+            return
+        value = words[1] if words[1:] else None
+        text = "" if value is None else value.text if value.is_plain else None
+        self.add(Pair(words[0].text, text, words[0].line), SettingForm.EXPORT, None)
+
+    def set_options(self, words: Sequence[Word]) -> None:
+        """`set -a`, from which on all that is set is exported, and `set +a`."""
+        texts = [word.text for word in words]
+        flags = [text for text in texts if re.fullmatch(r"[-+][a-z]*a[a-z]*", text)]
+        named = [text for text, what in pairwise(texts) if what == "allexport"]
+        for flag in (*flags, *named):
+            self._exports_all = flag.startswith("-")
+
+    def colon(self, words: Sequence[Word]) -> None:
+        """`: "${A:=b}"` sets A where it is not set."""
+        for word in words:
+            match = _FALLBACK.fullmatch(word.raw)
+            if match and "=" in word.raw:
+                value = match["value"].strip("\"'")
+                self.plain(Pair(match["name"], value, word.line, is_fallback=True))
+
+
+@dataclass(slots=True)
+class OpenAssignment:
+    """An assignment whose end is not known yet; `step` is how many commands came before it."""
+
+    name: str
+    value: str | None
+    line: int
+    form: SettingForm
+    step: int
+    until_line: int | None = None
+    is_gone: bool = False
+    instead_of: LostValue | None = None
+
+    @property
+    def assignment(self) -> Assignment:
+        """It as others see it: what is exported for a container is that container's own."""
+        inside = _FOR_CONTAINER.match(self.name)
+        is_option = inside is not None and self.form is SettingForm.EXPORT
+        return Assignment(
+            name=self.name[inside.end() :] if inside else self.name,
+            value=self.value,
+            line=self.line,
+            form=SettingForm.OPTION if is_option else self.form,
+            until_line=self.until_line,
+            instead_of=self.instead_of,
+        )
+
+    def lost_to(self, value: str | None) -> LostValue | None:
+        """It where another value took its place before any command saw it."""
+        if not self.is_gone or self.value is None or value in (None, self.value):
+            return None
+        return LostValue(value=self.value, line=self.line)
+
+
+def plain_assignment(word: Word) -> Pair | None:
+    """The variable that an argument such as `A=b` or `"A=b"` sets, and its value; else None.
+
+    `${A:-b}` is `b`: what A is where nobody else has set it.
+    """
+    match = _ASSIGNED.match(word.text)
+    if match is None:
+        return None
+    if match[2]:
+        return Pair(match[1], None, word.line, is_longer=True)
+    value = word.text[match.end() :]
+    if word.is_plain:
+        return Pair(match[1], value, word.line)
+    fallback = _FALLBACK.fullmatch(value)
+    if fallback is None or fallback["name"] != match[1]:
+        return Pair(match[1], None, word.line)
+    return Pair(match[1], fallback["value"].strip("\"'"), word.line, is_fallback=True)
+
+
+def leading_pairs(
+    words: Sequence[Word], *, may_be_quoted: bool
+) -> tuple[list[Pair], Sequence[Word]]:
+    """The variables before a command, and the command; to the shell `"A=b"` is a command."""
+    pairs: list[Pair] = []
+    for at, word in enumerate(words):
+        is_one = may_be_quoted or _ASSIGNED.match(word.raw)
+        pair = plain_assignment(word) if is_one else None
+        if pair is None:
+            return pairs, words[at:]
+        pairs.append(pair)
+    return pairs, ()
+
+
+def _flags(words: Sequence[Word]) -> str:
+    """The options before the first argument of a builtin."""
+    return "".join(takewhile(lambda text: text.startswith("-"), (word.text for word in words)))
