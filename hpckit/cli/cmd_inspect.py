@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
     from hpckit.model.node_finding import NodeFinding
 
-FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
+FORMATS = ("tree", "matrix", "json", "svg")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot")
 _MANY_NODES = (
@@ -111,8 +111,8 @@ def command(ctx: click.Context, /, **params: Any) -> None:
 
     Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
     an NCCL or RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`,
-    `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a tarball of
-    hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband. - is standard input.
+    `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of hwloc-gather-topology,
+    /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     if params["as_json"] and params["format_"] not in (None, "json"):
         raise click.UsageError(f"--json and --format {params['format_']} exclude each other")
@@ -197,23 +197,10 @@ def _print(topology: NodeTopology, findings: Sequence[NodeFinding], params: dict
         from hpckit.draw.node import node_svg
 
         click.echo(node_svg(topology, findings), nl=False)
-    elif format_ == "nccl-xml":
-        _print_nccl_xml(topology)
     else:
         from hpckit.cli.inspect_screen import say_node
 
         say_node(topology, findings, params["file"], params["machine"])
-
-
-def _print_nccl_xml(topology: NodeTopology) -> None:
-    from hpckit.render.nccl_xml import nccl_lacks, nccl_xml
-
-    text = nccl_xml(topology)
-    lacking = nccl_lacks(topology)
-    if lacking:
-        told = ", ".join(lacking)
-        output.talk(f"note  the source does not tell all of the {told}: NCCL gets no more of them")
-    click.echo(text, nl=False)
 
 
 def document(topology: NodeTopology, findings: Sequence[NodeFinding]) -> dict[str, object]:
