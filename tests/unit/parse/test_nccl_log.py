@@ -31,7 +31,7 @@ from hpckit.model.nccl_log import (
     Transport,
     VirtualNic,
 )
-from hpckit.parse.nccl_log import UNKNOWN_KEPT, parse_nccl_log
+from hpckit.parse.nccl_log import UNREAD_KEPT, parse_nccl_log
 from tests.unit.parse.slurm_records import record_text
 
 Fact = TypeVar("Fact")
@@ -52,7 +52,7 @@ def only(seen: Sequence[Seen[Fact]]) -> Fact:
 def known(text: str) -> NcclLog:
     """The log of one line, which is of a known form."""
     found = log(text)
-    assert found.unknown == ()
+    assert found.unread == ()
     return found
 
 
@@ -447,14 +447,14 @@ def test_two_processes_in_one_line_are_two_lines() -> None:
 
 
 def test_words_that_touch_a_host_are_not_part_of_it() -> None:
-    """A process that wrote before is known by its number; what was cut is of no known form."""
+    """A process that wrote before is known by its number; what was cut has another form."""
     text = "gpu-1:5:5 [0] NCCL INFO cudaDriverVersion 12090\n"
     text += "gpu-1:4:4 [1] NCCL INFO Using netwgpu-1:5:5 [0] NCCL INFO Using network IB\nork IB\n"
     text += "50 %|####gpu-1:4:4 [1] NCCL INFO Using network IB\n"
     found = parse_nccl_log(text)
     assert found.hosts == ("gpu-1",)
     assert [(one.what.host, one.count) for one in found.networks] == [("gpu-1", 2)]
-    assert [one.what for one in found.unknown] == ["Using"]
+    assert [one.what for one in found.unread] == []
 
 
 def test_a_host_behind_another_s_words_is_not_believed_unless_it_wrote_before() -> None:
@@ -466,18 +466,18 @@ def test_a_host_behind_another_s_words_is_not_believed_unless_it_wrote_before() 
     assert [one.what.host for one in found.networks] == [None]
 
 
-def test_a_line_of_no_known_form_is_kept() -> None:
-    """What a newer NCCL says is counted, and kept with its line."""
-    found = log("Using network IB", "Frobnicating 7 widgets", "Frobnicating 7 widgets")
-    assert (found.lines, found.known_lines, found.unknown_lines) == (3, 1, 2)
-    assert found.unknown == (Seen("Frobnicating 7 widgets", 2, 2),)
+def test_a_line_in_a_new_form_is_kept() -> None:
+    """What a newer NCCL says otherwise is counted, and kept with its line; new lines are not."""
+    found = log("Using network IB", "Channel 0 -> 1", "Channel 0 -> 1", "Frobnicating 7 widgets")
+    assert (found.lines, found.unread_lines) == (4, 2)
+    assert found.unread == (Seen("Channel 0 -> 1", 2, 2),)
 
 
-def test_so_many_unknown_texts_are_kept_and_all_are_counted() -> None:
-    """A log of nothing but unknown lines does not fill the memory."""
-    found = log(*(f"Frobnicating {at}" for at in range(UNKNOWN_KEPT + 50)))
-    assert len(found.unknown) == UNKNOWN_KEPT
-    assert found.unknown_lines == UNKNOWN_KEPT + 50
+def test_so_many_unread_texts_are_kept_and_all_are_counted() -> None:
+    """A log of nothing but lines in a new form does not fill the memory."""
+    found = log(*(f"Channel {at} -> 1" for at in range(UNREAD_KEPT + 50)))
+    assert len(found.unread) == UNREAD_KEPT
+    assert found.unread_lines == UNREAD_KEPT + 50
 
 
 def test_a_text_without_a_line_of_nccl_is_refused() -> None:
@@ -487,9 +487,9 @@ def test_a_text_without_a_line_of_nccl_is_refused() -> None:
 
 
 def test_the_log_of_two_nodes_is_whole() -> None:
-    """Each line of the synthetic log of 2.27 has a known form."""
+    """Each line of the synthetic log of 2.27 that is read has its form."""
     found = parse_nccl_log(record_text("nccl-log-2.27.7", "synthetic-two-nodes"))
-    assert found.unknown == ()
+    assert found.unread == ()
     assert (found.hosts, found.processes, found.nodes, found.ranks) == (
         ("gpu-01", "gpu-02"),
         4,
@@ -506,7 +506,7 @@ def test_the_log_of_two_nodes_is_whole() -> None:
 def test_the_log_of_rccl_is_whole() -> None:
     """RCCL's lines, and those of its release that have no prefix, leave nothing unknown."""
     found = parse_nccl_log(record_text("rccl-log-2.27.7", "synthetic-cxi"))
-    assert found.unknown == ()
+    assert found.unread == ()
     assert only(found.versions).library is CommLibrary.RCCL
     assert only(found.providers).provider == "cxi"
     assert found.other_lines == 4
