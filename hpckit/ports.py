@@ -18,14 +18,6 @@ if TYPE_CHECKING:  # a command loads the model of what it is about, not of all t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextFile:
-    """A text and the file that it was read from."""
-
-    text: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitRequest:
     """A prepared job folder to be started.
 

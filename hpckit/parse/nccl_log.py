@@ -176,20 +176,6 @@ class LogReader:
         return tuple(Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind))
 
 
-def parse_nccl_log(text: str) -> NcclLog:
-    """What NCCL logged in a text that may hold other programs' lines too.
-
-    Raises ParseError for a text without a line of NCCL's.
-    """
-    reader = LogReader()
-    for line in raw_lines(text):
-        reader.take(line)
-    log = reader.log()
-    if log is None:
-        raise refuse(text, "no line of NCCL's log", "lines of `NCCL INFO …` (NCCL_DEBUG=INFO)")
-    return log
-
-
 def refuse(text: str, message: str, expected: str, tool: str = TOOL) -> ParseError:
     """The error that shows the first line that is not blank."""
     for line in raw_lines(text):
