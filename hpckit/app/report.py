@@ -47,7 +47,6 @@ from hpckit.model.energy_site import EnergySite
 from hpckit.units import format_duration, format_indices
 
 _MOST_NAMED = 4
-_MOST_RANKS = 1_000_000
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
 """Gives the folds in the order of the requests, computed here or by other processes."""
 
@@ -361,8 +360,6 @@ def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
             for life in fold.evidence.lives
         ]
         size = max((start.world_size or 0 for start in starts), default=0)
-        if size > _MOST_RANKS:
-            continue
         absent = set(range(size)) - {start.rank for start in starts}
         if absent:
             which = f"{_ranks(absent)} of {size}{f' in restart {restart}' if restart else ''}"
