@@ -275,5 +275,6 @@ def _whole(value: object) -> int | None:
 
 def _time_s(value: object) -> float | None:
     """Return seconds since the epoch."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value)
