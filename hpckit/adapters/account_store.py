@@ -22,12 +22,6 @@ from hpckit.model.account_files import (
 )
 
 PIECE_BYTES = 8 * 1024**2
-MOST_LEDGER_BYTES = 16 * 1024**2
-"""More than the two lines of a rank that sees every GPU of a large node."""
-MOST_TOPOLOGY_BYTES = 4 * 1024**2
-"""A node of 8 GPUs and 12 NICs has 50 kB."""
-MOST_SAMPLE_BYTES = 64 * 1024**3
-"""A week of 8 GPUs at 100 Hz has 35 GB."""
 _MOST_NAMED = 8
 _END_BYTES = 1024**2
 
@@ -75,21 +69,21 @@ class FileSampleStore:
 
     def ledger(self, path: Path) -> bytes:
         """A ledger. Raises StorageFailed, also for what is no regular file."""
-        return b"".join(_read(path, MOST_LEDGER_BYTES, MOST_LEDGER_BYTES))
+        return b"".join(_read(path, self._piece_bytes))
 
     def topology(self, path: Path) -> bytes:
         """A node's topology, as JSON. Raises as `ledger`."""
-        return b"".join(_read(path, MOST_TOPOLOGY_BYTES, MOST_TOPOLOGY_BYTES))
+        return b"".join(_read(path, self._piece_bytes))
 
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
-        return _read(path, MOST_SAMPLE_BYTES, self._piece_bytes)
+        return _read(path, self._piece_bytes)
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
         """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
         try:
             with _opened(path) as handle:
-                size_bytes = _size_of(handle, MOST_SAMPLE_BYTES)
+                size_bytes = _size_of(handle)
                 head = os.pread(handle, _END_BYTES, 0)
                 return head, os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
         except OSError as error:
@@ -180,11 +174,11 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
     )
 
 
-def _read(path: Path, most_bytes: int, piece_bytes: int) -> Iterator[bytes]:
+def _read(path: Path, piece_bytes: int) -> Iterator[bytes]:
     """The bytes that the file has when it is opened. Raises StorageFailed."""
     try:
         with _opened(path) as handle:
-            left = _size_of(handle, most_bytes)
+            left = _size_of(handle)
             while left > 0:
                 piece = os.read(handle, min(left, piece_bytes))
                 if not piece:
@@ -210,10 +204,8 @@ def _cannot_read(path: Path, error: OSError) -> StorageFailed:
     return StorageFailed(f"{path.name} cannot be read: {why}")
 
 
-def _size_of(handle: int, most_bytes: int) -> int:
+def _size_of(handle: int) -> int:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
-    if status.st_size > most_bytes:
-        raise OSError(errno.EFBIG, f"it is over {most_bytes // 1024**2} MiB")
     return status.st_size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hpckit.adapters.held_file import HeldFile, hold
 from hpckit.adapters.job_processes import read_bytes, read_whole
-from hpckit.model.samples import MISSING, HostColumn
+from hpckit.model.samples import HostColumn
 from hpckit.parse.cgroup import (
     UNIFIED,
     count_of,
@@ -26,7 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-NOT_MEASURED = MISSING[8]
 _TICK_US = 10_000  # USER_HZ is 100: time(7)
 _NS_PER_US = 1000
 _MOUNTS_BYTES = 1024**2

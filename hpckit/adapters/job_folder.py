@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -20,7 +19,6 @@ from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMIT
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
-_MOST_DIGITS = 20
 _ELSEWHERE = "choose another place with job_root in the site file"
 
 
@@ -65,12 +63,7 @@ class FileJobFolders:
     def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
         """A JSON document of the folder. Raises NoSuchFile, StorageFailed for any other text."""
         try:
-            document = json.loads(
-                self.read(folder, name),
-                parse_constant=_finite,
-                parse_float=_finite,
-                parse_int=_integer,
-            )
+            document = json.loads(self.read(folder, name))
         except (ValueError, RecursionError) as error:
             raise StorageFailed(f"{folder / name} is damaged: {error}") from error
         if not isinstance(document, dict):
@@ -137,19 +130,6 @@ def _written_s(path: Path) -> float:
         raise
     except OSError:
         return 0.0  # whoever reads it is told why that cannot be done
-
-
-def _finite(word: str) -> float:
-    number = float(word)
-    if not math.isfinite(number):
-        raise ValueError(f"{word} is no number that can be")
-    return number
-
-
-def _integer(word: str) -> int:
-    if len(word) > _MOST_DIGITS:
-        raise ValueError(f"a number of {len(word)} digits cannot be")
-    return int(word)
 
 
 def _is_there(path: Path) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hpckit.adapters.job_index_rows import COLUMNS, UnsoundRow, entry_of, row_of
+from hpckit.adapters.job_index_rows import COLUMNS, entry_of, row_of
 from hpckit.errors import StorageFailed
 from hpckit.model.slurm import JobEntry
 
@@ -153,22 +153,14 @@ class SqliteJobIndex:
     def readable(self) -> tuple[Sequence[JobEntry], str | None]:
         """What can be read of every job, newest first, and how it is damaged if that is not all.
 
-        A line whose submission, id or folder cannot be read is no job. Of a file with a page that
-        is damaged, lines before and behind that page are read.
+        Of a file with a page that is damaged, lines before and behind that page are read.
         """
         problems: list[str] = []
         found: dict[int, JobEntry] = {}
 
         def take(row: Sequence[Any]) -> None:
             *values, rowid = row
-            entry: JobEntry | None
-            try:
-                entry = entry_of(values)
-            except UnsoundRow as error:
-                problems.append(self._damaged(error).message)
-                entry = error.entry
-            if entry is not None:
-                found[rowid] = entry
+            found[rowid] = entry_of(values)
 
         for order, is_as_stated in (("rowid", True), ("rowid DESC", False)):
             try:
@@ -181,7 +173,7 @@ class SqliteJobIndex:
         return [found[rowid] for rowid in newest], next(iter(problems), None)
 
     def _read(self, query: str, values: tuple[object, ...]) -> list[JobEntry]:
-        return self._rows(query, values, self._sound)
+        return self._rows(query, values, entry_of)
 
     def _rows(
         self,
@@ -203,12 +195,6 @@ class SqliteJobIndex:
                 db.execute("COMMIT")
             db.execute("PRAGMA query_only = ON")
             return [take(row) for row in db.execute(query, values)]
-
-    def _sound(self, row: Sequence[object]) -> JobEntry:
-        try:
-            return entry_of(row)
-        except UnsoundRow as error:
-            raise self._damaged(error) from error
 
     def _damaged(self, cause: object) -> _DamagedError:
         return _DamagedError(

@@ -15,7 +15,6 @@ from hpckit.model.series import GPU_DTYPE, SampleMeta
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"
 HOST_PREFIX: Final = "host."
-KEYS: Final = ("segment", "node", "gpu_index", "gpu_uuid", "time_ns")
 _DROPPED: Final = frozenset({"dt_us", "gpu", "reserved"})
 KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _DROPPED)
 HOST_GPU: Final = 0xFF

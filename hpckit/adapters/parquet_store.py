@@ -20,7 +20,6 @@ from hpckit.adapters.parquet_columns import (
     HOST_PREFIX,
     KEPT,
     METADATA_KEY,
-    ROWS_A_GROUP,
     arrow,
 )
 from hpckit.adapters.regular_file import open_regular
@@ -44,13 +43,6 @@ _MOST_ABOVE: Final = 4
 """A job folder lies no further above its files."""
 _BLOCK_NS: Final = 600 * 10**9
 _BLOCK_ROWS: Final = 100_000
-_MOST_ROWS: Final = 4 * ROWS_A_GROUP
-"""Of a row group: a piece of a sample file more than the writer means to put into one."""
-_MOST_CELLS: Final = 1 << 28
-"""2 GiB: a group of ROWS_A_GROUP rows with 256 columns."""
-_NUMBER_BITS: Final = 64
-_MOST_GROUP_BYTES: Final = 1 << 31
-_MOST_RESTART: Final = 2**31 - 1
 _FAULTS: Final = (
     KeyError,
     TypeError,
@@ -201,26 +193,11 @@ def _folder_of(path: Path) -> Path:
 
 
 def _restart(value: Any) -> int | None:
-    restart = None if value is None else int(value)
-    if restart is not None and not 0 <= restart <= _MOST_RESTART:
-        raise ValueError(f"restart is {str(restart)[:24]}")
-    return restart
+    return None if value is None else int(value)
 
 
 def _read(file: Any, group: int, columns: Sequence[str]) -> Any:
-    """Columns of a row group, where they are not more than was ever written as one.
-
-    What they take in memory is known before: no other columns are read, and none of texts, of
-    which a small file may have one that is long in each of its rows.
-    """
-    found = file.metadata.row_group(group)
-    is_large = found.num_rows > _MOST_ROWS or found.num_rows * len(columns) > _MOST_CELLS
-    if is_large or found.total_byte_size > _MOST_GROUP_BYTES:
-        size = f"{found.num_rows:,} rows, {found.total_byte_size:,} bytes"
-        raise ValueError(f"row group {group} is too large: {size}")
-    for field in map(file.schema_arrow.field, columns):
-        if field.type.bit_width > _NUMBER_BITS:
-            raise ValueError(f"{field.name} is a column of {field.type}")
+    """Return these columns of a row group."""
     return file.read_row_group(group, columns=list(columns))
 
 

@@ -55,11 +55,6 @@ class SampleSpool:
         self._dropped = False
 
     @property
-    def local_bytes(self) -> int:
-        """How large the file on this node is, 0 where there is none."""
-        return self._store.file_bytes()
-
-    @property
     def reached(self) -> str | None:
         """After `close`, the file that has what was copied, None where none has."""
         return self._copier.reached

@@ -19,7 +19,6 @@ from hpckit.model.samples import GPU, HOST, BlockHeader, read_blocks
 from hpckit.model.samples import Block as SampleBlock
 from hpckit.model.series import SampleChunk, SampleMeta
 from hpckit.parse.ledger import read_ledger
-from hpckit.parse.sample_runs import MOST_CLOCK_NS
 from hpckit.parse.samples import SampleReader
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 _MOST_TOLD = 4
 _MOST_SHOWN = 16
 _DT_BYTES = 4
-_MOST_NS = 1 << 62
 
 T = TypeVar("T")
 
@@ -199,7 +197,7 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
         spans = all_spans.get((restart, node), [])
         evidence.append(_evidence(restart, node, lives, spans))
     told = _first_of(gathering.refused, "more files could not be read")
-    told += _first_of(gathering.left_out, "more things of ledgers are left out")
+    told += _first_of(gathering.left_out, "more ends of ledgers are left out")
     told += _first_of([*_repeated(gathering)], "more files repeat what others have")
     return Gathered(
         found=found,
@@ -269,13 +267,7 @@ def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path
 
 def _can_be(life: RankLedger) -> bool:
     moments = [life.start.at] + ([life.end.at] if life.end is not None else [])
-    times = [ns for at in moments for ns in (at.realtime_ns, at.monotonic_ns, at.boottime_ns)]
-    readings = [*life.start.gpus]
-    if life.end is not None:
-        readings += [*life.end.readings, *life.end.gpus, *life.end.updates]
-    times += [one.monotonic_ns for one in readings]
-    is_ordered = moments[-1].monotonic_ns >= moments[0].monotonic_ns
-    return is_ordered and all(0 <= ns < _MOST_NS for ns in times)
+    return moments[-1].monotonic_ns >= moments[0].monotonic_ns
 
 
 def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -348,8 +340,7 @@ def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
 def _has_rows(header: BlockHeader) -> bool:
     """Whether the reader takes samples from the block, whose times then are the file's."""
     rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
-    is_sampled = header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
-    return is_sampled and max(header[-3:]) <= MOST_CLOCK_NS
+    return header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
 
 
 def _end_of(block: SampleBlock, first: SampleChunk) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -30,7 +29,6 @@ the sampler and the ranks; Slurm's times are whole seconds, and its clock is ano
 RUNNING_GRACE_S: Final = 60.0
 """… at the end of a job that runs: samplers write every few seconds, and a shared file system shows
 that later."""
-_MOST_UNSEEN: Final = 100_000
 
 
 class Holding(Struct, frozen=True, kw_only=True):
@@ -230,7 +228,7 @@ def energy_of(
         for node in nodes
         for place in range(node.unseen_gpus)
     )
-    return sum_of_parts([*parts, *islice(unseen, _MOST_UNSEEN)])
+    return sum_of_parts([*parts, *unseen])
 
 
 def held_run(

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.errors import NoSuchFile, StorageFailed
-from hpckit.parse.account_json import writable
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders
-
-_MOST_SHOWN = 64
 
 
 class JobDocuments:
@@ -32,12 +29,12 @@ class JobDocuments:
 
     def refuse(self, name: str, why: str) -> None:
         """Tell a file as damaged: it is JSON, and not what it should be."""
-        self._damaged.setdefault(name, f"{name} is damaged: {writable(why)}")
+        self._damaged.setdefault(name, f"{name} is damaged: {why}")
 
     def refuse_version(self, name: str, got: str, expected: str) -> None:
         """Tell a file as one of another version: it may be whole, and is not understood."""
-        told = f"{name} is of another version: got {got[:_MOST_SHOWN]}, expected {expected}"
-        self._damaged.setdefault(name, writable(told))
+        why = f"{name} is of another version: got {got}, expected {expected}"
+        self._damaged.setdefault(name, why)
 
     def is_of_other_version(self, name: str, *known: str) -> bool:
         """Whether its schema is one of `known` with another number, which then is told."""

@@ -21,18 +21,11 @@ from hpckit.model.samples import HOST_PERIOD_S
 from hpckit.model.series import FileCondition, SampleChunk, SampledGpu, SampleMeta
 from hpckit.parse.samples import SampleReader
 
-_MOST_GPUS = 1024
 _SAME_OFFSET_NS = 1_000_000
 """Clocks that are read one after the other differ by less; a machine that slept by more."""
 _UNKNOWN_INDEX = -1
-_USUAL_HZ = 1.0
-_LEAST_HZ = 1e-4
-_MOST_HZ = 1e4
 _MOST_TOLD = 8
 """Of the GPUs that a node lost: a node has so many."""
-_MOST_NAME = 64
-_MOST_UPDATES = 16
-"""Of a GPU's counter at either end of a life: an entry writes five there."""
 
 
 class GpuFold(Struct, frozen=True, kw_only=True):
@@ -103,15 +96,15 @@ class _Folds(Struct):
         self.boottime_offset_ns = chunk.boottime_offset_ns
         for place, times_ns, rows in rows_by_gpu(chunk):
             gpu = chunk.meta.gpus[place]
-            if gpu.uuid not in self.gpus and not self._begin(gpu, chunk.meta.hz):
-                continue
+            if gpu.uuid not in self.gpus:
+                self._begin(gpu, chunk.meta.hz)
             at_ns = times_ns + shift_ns if shift_ns else times_ns
             for block in self.waiting[gpu.uuid].filled(at_ns, rows):
                 self._fold(gpu.uuid, *block)
             self.samples += len(rows)
         if self.host is None:
             evidence = self.request.evidence
-            period_s = max(_period_s(chunk.meta.hz), HOST_PERIOD_S)
+            period_s = max(1 / chunk.meta.hz, HOST_PERIOD_S)
             self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
 
@@ -125,11 +118,9 @@ class _Folds(Struct):
             for block in waiting.rest():
                 self._fold(uuid, *block)
 
-    def _begin(self, gpu: SampledGpu, hz: float) -> bool:
-        if len(self.gpus) >= _MOST_GPUS:
-            return False
+    def _begin(self, gpu: SampledGpu, hz: float) -> None:
         evidence = self.request.evidence
-        period_s = _period_s(hz)
+        period_s = 1 / hz
         self._begin_energy(gpu, period_s)
         self.waiting[gpu.uuid] = RowBlock()
         self.usage[gpu.uuid] = GpuUsageFold(
@@ -143,7 +134,6 @@ class _Folds(Struct):
         )
         mine = [one for one in self.claims if gpu.uuid in one.gpus]
         self.usage[gpu.uuid].watch((one.started_ns, one.ended_ns) for one in mine)
-        return True
 
     def _begin_energy(self, gpu: SampledGpu, period_s: float | None) -> None:
         self.gpus[gpu.uuid] = gpu
@@ -159,7 +149,7 @@ class _Folds(Struct):
         """All GPUs, also those that only ledgers name."""
         self._fold_rest()
         for uuid, readings in self.readings.items():
-            if uuid not in self.gpus and len(self.gpus) < _MOST_GPUS:
+            if uuid not in self.gpus:
                 has_counter = any(one.energy_mj is not None for one in readings)
                 energy = "counter" if has_counter else None
                 refused = {one.refused for one in readings if one.refused}
@@ -183,11 +173,6 @@ def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
     """Whether a rank saw a slice of this GPU."""
     starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
     return any(one.uuid == uuid for start in starts for one in start.gpus)
-
-
-def _period_s(hz: float) -> float:
-    """The period that the file states, or the usual one where it states what cannot be."""
-    return 1 / hz if _LEAST_HZ <= hz <= _MOST_HZ else 1 / _USUAL_HZ
 
 
 def fold_node(request: FoldRequest) -> NodeFold:
@@ -246,17 +231,13 @@ def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
         if event.get("event") != "gpu-lost":
             continue
         if "gpu" in event:
-            which = str(event["gpu"])[:_MOST_NAME]
-            yield f"GPU {which} was lost to the driver while the job ran"
+            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
         else:
-            which = str(event.get("index", event.get("uuid")))[:_MOST_NAME]
-            why = str(event.get("why"))[:_MOST_NAME]
-            yield f"GPU {which}, as the driver calls it, was not sampled: {why}"
+            which = event.get("index", event.get("uuid"))
+            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
 
 
 def _damage(condition: FileCondition) -> Iterator[str]:
-    if condition.events_left_out:
-        yield f"{condition.events_left_out:,} more events than a sample file has are left out"
     if condition.lost_blocks:
         yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:
@@ -274,11 +255,6 @@ def _readings(
         for one in evidence.readings_of(life, [*life.start.gpus, *ended]):
             readings.setdefault(one.uuid, []).append(one)
         seen = () if life.end is None else life.end.updates
-        of_life: dict[str, list[EnergyReading]] = {}
         for one in evidence.readings_of(life, seen):
-            of_life.setdefault(one.uuid, []).append(one)
-        for uuid, its in of_life.items():
-            updates.setdefault(uuid, []).extend(
-                its[:_MOST_UPDATES] + its[_MOST_UPDATES:][-_MOST_UPDATES:]
-            )
+            updates.setdefault(one.uuid, []).append(one)
     return readings, updates

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from hpckit.adapters.account_store import FoundAccounts
 
 _MOST_NAMED = 4
-_MOST_RANKS = 1_000_000
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
 """Gives the folds in the order of the requests, computed here or by other processes."""
 
@@ -365,8 +364,6 @@ def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
             for life in fold.evidence.lives
         ]
         size = max((start.world_size or 0 for start in starts), default=0)
-        if size > _MOST_RANKS:
-            continue
         absent = set(range(size)) - {start.rank for start in starts}
         if absent:
             which = f"{_ranks(absent)} of {size}{f' in restart {restart}' if restart else ''}"

@@ -415,8 +415,7 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     )
     if not all(is_job_id(part.job_id) and 0 <= part.offset < _OFFSETS for part in entry.parts):
         raise ValueError("it holds parts of an array that cannot be")
-    for text in (entry.folder, entry.name, entry.site, entry.cluster, entry.chain, entry.stage):
-        (text or "").encode()  # else the index cannot hold it
+    entry.folder.encode()  # else the index cannot hold it
     return entry
 
 

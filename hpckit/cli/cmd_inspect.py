@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hpckit.core.findings import Finding
     from hpckit.model.hardware import NodeTopology
 
-FORMATS = ("tree", "matrix", "json", "svg", "nccl-xml")
+FORMATS = ("tree", "matrix", "json", "svg")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot")
 _MANY_NODES = (
@@ -132,8 +132,8 @@ def command(ctx: click.Context, /, *, format_: str | None, as_json: bool, **para
 
     Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
     an NCCL or RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`,
-    `rocm-smi --showtopo`, `amd-smi topology` or `lspci -vvv`, or a tarball of
-    hwloc-gather-topology, /sys/class/kfd or /sys/class/infiniband. - is standard input.
+    `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of hwloc-gather-topology,
+    /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     format_ = output.format_of(format_, as_json=as_json, default="tree")
     options = InspectOptions(format_=format_, **params)
@@ -218,23 +218,10 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: Inspect
         from hpckit.draw.node import node_svg
 
         click.echo(node_svg(topology, findings), nl=False)
-    elif format_ == "nccl-xml":
-        _print_nccl_xml(topology)
     else:
         from hpckit.cli.inspect_screen import say_node
 
         say_node(topology, findings, options.file, options.machine)
-
-
-def _print_nccl_xml(topology: NodeTopology) -> None:
-    from hpckit.render.nccl_xml import nccl_lacks, nccl_xml
-
-    text = nccl_xml(topology)
-    lacking = nccl_lacks(topology)
-    if lacking:
-        names = ", ".join(lacking)
-        output.talk(f"note  the source does not tell all of the {names}: NCCL gets no more of them")
-    click.echo(text, nl=False)
 
 
 def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:

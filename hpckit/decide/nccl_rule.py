@@ -36,7 +36,7 @@ class RunFacts:
     @property
     def log(self) -> NcclLog:
         """The log; one without facts where the file has none."""
-        return self.run.log or NcclLog(lines=0, known_lines=0)
+        return self.run.log or NcclLog(lines=0)
 
     @property
     def is_multi_node(self) -> bool | None:

@@ -21,7 +21,6 @@ NVLINK_LATENCY_S: Final = 3.4e-6
 LEVEL_LATENCY_S: Final = 0.5e-6
 """Two more switches on the way, about 0.25 µs each. Source: data sheets of NDR and HDR switches
 say 90 to 230 ns a hop."""
-UNBOUND: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ SEEN_S: Final = 0.3
 """How long the others of a node may take to be seen."""
 _POLL_S = 0.05
 _SYS_CPU = "/sys/devices/system/cpu"
-_MOST_DIGITS = 6
 
 
 def allowed_together(
@@ -28,7 +27,7 @@ def allowed_together(
     from time import monotonic, sleep
 
     text = env.get("SLURM_CPUS_ON_NODE", "")
-    given = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    given = int(text) if text.isascii() and text.isdigit() else 0
     whole, until = min(given, os.cpu_count() or 1), monotonic() + SEEN_S
     while True:
         allowed, seen = allowed_here(proc)

@@ -26,8 +26,6 @@ PLAN: Final = "plan.json"
 _LATE, _READ = "late", "read"
 _ROOTS = ("/dev/shm", "/tmp")  # noqa: S108  a folder there is made for this user alone
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.05
-_MOST_BYTES = 1 << 24
-_MOST_DIGITS = 6
 _MOST_NAME = 60
 _MASK_BYTES = 128
 """Of 1024 NUMA nodes, as many as Linux has at most (CONFIG_NODES_SHIFT)."""
@@ -179,7 +177,7 @@ def _read(path: str) -> dict[str, Any]:
 
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(fd, "rb") as file:
-        found = json.loads(file.read(_MOST_BYTES))
+        found = json.load(file)
     return found if isinstance(found, dict) else {}
 
 
@@ -294,7 +292,7 @@ def _members(listed: object, among: set[int] | range) -> set[int]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return text.isascii() and text.isdigit()
 
 
 def prefer_memory(nodes: set[int]) -> bool:

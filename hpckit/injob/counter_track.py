@@ -87,7 +87,6 @@ _KEPT = 4
 _KEPT_LOOSE = 2
 
 _NONE_VISIBLE = ("", "-1", "NoDevFiles")  # the last is what Slurm sets for a task without GPUs
-_MOST_DIGITS = 4
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _SLURMS = (
     "SLURM_STEP_GPUS",
@@ -344,7 +343,7 @@ def _seen(uuids: list[str], visible: str | None) -> list[int]:
 
 
 def _place(uuids: list[str], word: str) -> int | None:
-    if word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS:
+    if word.isascii() and word.isdigit():
         return int(word) if int(word) < len(uuids) else None
     # MIG-GPU-<uuid>/<instance>/<instance>: a slice of that GPU, as drivers before 470 name it.
     wanted = word.removeprefix("MIG-").partition("/")[0].lower()

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from hpckit.model.order_plan import OrderPlan
 
-_MOST_BYTES = 1 << 26
 _WORDS = 3
 _MOST_NAMED = 8
-_MOST_DIGITS = 6
 
 
 def order(words: list[str]) -> int | None:
@@ -61,7 +59,7 @@ def _leave(folder: str, why: str) -> None:
 
 
 def _is_count(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS and int(word) > 0
+    return word.isascii() and word.isdigit() and int(word) > 0
 
 
 def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
@@ -104,7 +102,7 @@ def _read(path: str) -> OrderPlan:
     if not os.path.isfile(path):
         raise OSError(errno.ENOENT, "no regular file", path)
     with open(path, "rb") as file:
-        return order_of_tree(json.loads(file.read(_MOST_BYTES)))
+        return order_of_tree(json.load(file))
 
 
 def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:

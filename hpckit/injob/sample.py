@@ -29,7 +29,6 @@ _LAST_COPY_BY_HAND_S = 30.0
 """After Ctrl-C or the end of --duration no KILL follows, and a disk may be busy."""
 _FIRST_WORDS_S = 1.0
 _LAST_WORDS_S = 4.0
-_MIB = 1024**2
 _REFUSED, _BUG = 7, 70
 """Exit codes by hand, those of hpckit.errors."""
 _OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}

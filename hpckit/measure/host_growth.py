@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from hpckit.model.samples import MISSING
 
 Unsigned = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 
 NOT_MEASURED: Final = MISSING[8]

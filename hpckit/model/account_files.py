@@ -19,9 +19,6 @@ ACCOUNT_FOLDER: Final = "account"
 SAMPLER_STEP: Final = "hpckit-sampler"
 """What the sampler's step is called in Slurm: it is none of the job's own."""
 
-_MOST_DIGITS = 9
-_MOST_NAME = 255
-
 
 def account_folder(restart: str, array_task: str = "") -> str:
     """The folder of one incarnation, below the job folder; what is no number counts as absent."""
@@ -71,12 +68,12 @@ def node_of_topology(file_name: str) -> str | None:
 
 
 def _plain(node: str) -> str:
-    return "".join(char if _is_plain(char) else "_" for char in node[:_MOST_NAME])
+    return "".join(char if _is_plain(char) else "_" for char in node)
 
 
 def _node(file_name: str, after: str) -> str | None:
     name = _between(file_name, "node-", after)
-    is_node = name is not None and len(name) <= _MOST_NAME and all(map(_is_plain, name))
+    is_node = name is not None and all(map(_is_plain, name))
     return name if is_node else None
 
 
@@ -84,7 +81,7 @@ def _number(name: str, before: str, after: str = "") -> int | None:
     digits = _between(name, before, after)
     if digits is None or not (digits.isascii() and digits.isdigit()):
         return None
-    return int(digits) if len(digits) <= _MOST_DIGITS else None
+    return int(digits)
 
 
 def _between(name: str, before: str, after: str) -> str | None:

@@ -61,14 +61,6 @@ def least_index(text: str) -> int | None:
     return min((first for first, *_ in _runs(text)), default=None)
 
 
-def greatest_index(text: str) -> int | None:
-    """The largest that a list may hold, None for an empty one. Raises ValueError.
-
-    The last of a stride such as `0-30:1/2` is that of its range.
-    """
-    return max((last for _, last, *_ in _runs(text)), default=None)
-
-
 def check_lists(key: str, texts: Iterable[str | None]) -> None:
     """Raises InvalidValue for lists that hold more indices together than there can be."""
     count = sum(count_indices(text or "") for text in texts)

@@ -88,8 +88,7 @@ class RankEnd(Struct, frozen=True, kw_only=True):
 class RankLedger(Struct, frozen=True, kw_only=True):
     """Both ends of a rank; `end` None is one that was killed, or still runs.
 
-    `left_out` has a sentence for each number of theirs that cannot be, and is None for that, and
-    one where its end is there again.
+    `left_out` has a sentence where its end is there again.
     """
 
     start: RankStart

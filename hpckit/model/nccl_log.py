@@ -251,13 +251,12 @@ class Warned:
 class NcclLog:
     """All facts of a log, each kind in the order of first lines.
 
-    `lines` are NCCL's, of which `known_lines` have a form that hpckit knows; the others are in
-    `unknown` (at most UNKNOWN_KEPT texts, the rest counted in `unknown_lines`). `cut_lines` were
-    longer than is read.
+    `lines` are NCCL's. Of these `unread_lines` begin as a line that hpckit reads and are not of its
+    form; their texts are in `unread`, at most UNREAD_KEPT. `cut_lines` were longer than is read.
     """
 
     lines: int
-    known_lines: int
+    unread_lines: int = 0
     cut_lines: int = 0
     other_lines: int = 0
     hosts: tuple[str, ...] = ()
@@ -280,12 +279,7 @@ class NcclLog:
     nvls: tuple[Seen[Nvls], ...] = ()
     p2p_disabled: tuple[Seen[P2pDisabled], ...] = ()
     warnings: tuple[Seen[Warned], ...] = ()
-    unknown: tuple[Seen[str], ...] = ()
-
-    @property
-    def unknown_lines(self) -> int:
-        """Lines of NCCL in no form that is known, kept or not."""
-        return self.lines - self.known_lines
+    unread: tuple[Seen[str], ...] = ()
 
     @property
     def nodes(self) -> int | None:

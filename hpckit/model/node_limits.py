@@ -1,4 +1,4 @@
-"""What no node can be: more of anything than there is room for, two devices of one number."""
+"""What no node can be: more GPUs than there is room for, two devices of one number."""
 
 from __future__ import annotations
 
@@ -9,36 +9,16 @@ from hpckit.model.index_list import check_lists
 from hpckit.model.pci import PciDevice, check_tree
 from hpckit.model.rules import InvalidValue
 
-MOST_DEVICES: Final = 1 << 13
-"""GPUs, NICs and accelerators: 16 ports with 256 virtual functions each are half of that."""
-
 MOST_GPUS: Final = 256
-"""Sixteen cards in eight partitions each are half of that."""
-
-MOST_LINKS: Final = MOST_GPUS * (MOST_GPUS - 1)
-"""All pairs of GPUs, by links of two kinds."""
+"""Tables of pairs grow with its square; sixteen cards in eight partitions each are half of it."""
 
 MOST_BYTES_PER_S: Final = 1e14
 """A hundred times what a GPU's links carry together; in Mb/s an int of C holds it, as NCCL's."""
-
-MOST_REMARKS: Final = 4 * MOST_DEVICES
-"""What is unknown or in dispute of a node: a few dozen have been seen, two of each odd NIC."""
-
-MOST_NVLINKS: Final = 1 << 14
-"""Of all GPUs together; one has up to 18 (nvml.h, NVML_NVLINK_MAX_LINKS)."""
-
-MOST_NUMA_NODES: Final = 1024
-"""Linux, CONFIG_NODES_SHIFT: at most 10."""
 
 
 class _Numbered(Protocol):
     @property
     def index(self) -> int: ...
-
-
-class _Gpu(_Numbered, Protocol):
-    @property
-    def nvlinks(self) -> Sequence[object] | None: ...
 
 
 class _Nic(_Numbered, Protocol):
@@ -62,7 +42,7 @@ class _Node(Protocol):
     @property
     def numa_nodes(self) -> Sequence[_Numa]: ...
     @property
-    def gpus(self) -> Sequence[_Gpu]: ...
+    def gpus(self) -> Sequence[_Numbered]: ...
     @property
     def gpu_links(self) -> Sequence[_Link]: ...
     @property
@@ -73,26 +53,12 @@ class _Node(Protocol):
     def accelerators(self) -> Sequence[_Numbered]: ...
     @property
     def pci(self) -> Sequence[PciDevice]: ...
-    @property
-    def unknown(self) -> Sequence[object]: ...
-    @property
-    def disagreements(self) -> Sequence[object]: ...
 
 
 def check_node(node: _Node) -> None:
     """Raises InvalidValue for a node that none can be."""
-    for key, parts, most in (
-        ("gpus", node.gpus, MOST_GPUS),
-        ("gpus, nics, accelerators", (*node.gpus, *node.nics, *node.accelerators), MOST_DEVICES),
-        ("gpu_links", node.gpu_links, MOST_LINKS),
-        ("cpu_links", node.cpu_links, MOST_DEVICES),
-        ("numa_nodes", node.numa_nodes, MOST_NUMA_NODES),
-        ("unknown", node.unknown, MOST_REMARKS),
-        ("disagreements", node.disagreements, MOST_REMARKS),
-        ("nvlinks", [link for gpu in node.gpus for link in gpu.nvlinks or ()], MOST_NVLINKS),
-    ):
-        if len(parts) > most:
-            raise InvalidValue(key, len(parts), f"at most {most} in one node")
+    if len(node.gpus) > MOST_GPUS:
+        raise InvalidValue("gpus", len(node.gpus), f"at most {MOST_GPUS} in one node")
     _check_numbers("gpus", node.gpus)
     _check_numbers("nics", node.nics)
     _check_numbers("accelerators", node.accelerators)

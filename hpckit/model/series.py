@@ -93,13 +93,9 @@ class SampleChunk(Struct, frozen=True, kw_only=True):
 
 
 class FileCondition(Struct, frozen=True, kw_only=True):
-    """How whole a sample file was: bytes that were no block, and blocks that are not there.
-
-    `events_left_out` are more than a file has.
-    """
+    """How whole a sample file was: bytes that were no block, and blocks that are not there."""
 
     bytes_read: int
     lost_bytes: int
     lost_blocks: int
     is_cut_short: bool
-    events_left_out: int = 0

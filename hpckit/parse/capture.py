@@ -5,6 +5,7 @@ Archives are read in hpckit.parse.tarball.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from hpckit.errors import ParseError
@@ -12,7 +13,6 @@ from hpckit.model.hardware import NodeTopology
 from hpckit.parse.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
 from hpckit.parse.excerpt import refusal, refuse_text
 from hpckit.parse.hwloc_xml import is_hwloc_xml, parse_hwloc_xml
-from hpckit.parse.lspci import is_lspci, parse_lspci
 from hpckit.parse.nccl_xml import is_nccl_xml, parse_nccl_xml
 from hpckit.parse.nvidia_topo import is_topo_matrix, parse_topo_matrix
 from hpckit.parse.probe_answer import LONGEST_ANSWER_BYTES
@@ -25,6 +25,16 @@ MOST_BYTES: Final = 8 * 1024**2
 """Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
 
 _HEAD_BYTES: Final = 2000
+_LSPCI: Final = re.compile(
+    r"(?m)^[> ]{0,40}(?:-[+\\]?-?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-"
+    r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7][ -])"
+)
+"""A line of `lspci`, or the root of the tree that `lspci -t` draws."""
+
+_INSTEAD_OF_LSPCI: Final = (
+    "`hpckit inspect --json` from the node, lstopo's XML or a tarball of hwloc-gather-topology,"
+    " which hold what lspci prints"
+)
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
 
@@ -46,8 +56,6 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
         return (parse_amd_smi_topology(text),)
     if is_rocm_showtopo(text):
         return (parse_rocm_showtopo(text),)
-    if is_lspci(text):
-        return (parse_lspci(text),)
     raise _unknown(name, text)
 
 
@@ -81,5 +89,9 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _unknown(name: str, text: str) -> ParseError:
-    message = "this is no capture that hpckit knows" if text.strip() else "the file is empty"
-    return refuse_text(message, tool=name, lines=text.split("\n"), expected=EXPECTED)
+    message, expected = "this is no capture that hpckit knows", EXPECTED
+    if not text.strip():
+        message = "the file is empty"
+    elif _LSPCI.search(text):
+        message, expected = "the text of lspci is not read", _INSTEAD_OF_LSPCI
+    return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)

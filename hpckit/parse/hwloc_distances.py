@@ -16,7 +16,6 @@ from hpckit.parse.xml_elements import Element
 
 _NUMBER: Final = re.compile(r"\d{1,20}", re.ASCII)
 _KEY: Final = re.compile(r"(?:[A-Za-z0-9]{1,20}:)?(\d{1,20})", re.ASCII)
-_MOST_OBJECTS: Final = 4096
 _MEANS_LATENCY: Final = 4
 
 
@@ -82,7 +81,7 @@ def _read(tree: HwlocTree, element: Element) -> Matrix:
     count = whole(tree.document, element, "nbobjs") or 0
     keys = _numbers(tree, element, "indexes", _KEY)
     values = _numbers(tree, element, "u64values", _NUMBER)
-    if not 0 < count <= _MOST_OBJECTS or len(keys) != count or len(values) != count * count:
+    if not count or len(keys) != count or len(values) != count * count:
         message = f"{len(keys)} indexes and {len(values)} values of {count} objects"
         raise tree.document.refuse(element, message, "an index an object and a value a pair")
     return Matrix(

@@ -27,13 +27,8 @@ TOOL: Final = "ibnetdiscover"
 _NODES: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
 
 
-def ibnetdiscover_argv() -> tuple[str, ...]:
-    """The question: the whole subnet, which root alone may ask."""
-    return (TOOL,)
-
-
 def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
-    """The fabric of an answer to `ibnetdiscover_argv`; `name` is what errors call the text.
+    """The fabric that `ibnetdiscover` printed; `name` is what errors call the text.
 
     Each cable is there once, though both its ends list it; one that a single end lists counts too.
     A switch that only others name is there without its ports. Raises ParseError for a line that is

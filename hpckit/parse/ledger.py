@@ -11,9 +11,6 @@ from msgspec.structs import replace
 from hpckit.errors import ParseError
 from hpckit.model.account_files import LEDGER_SCHEMA
 from hpckit.model.ledger import RankEnd, RankLedger, RankStart
-from hpckit.model.rules import InvalidValue
-from hpckit.parse.account_bounds import leave_out
-from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 
 T = TypeVar("T")
@@ -30,9 +27,8 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     one file where their ranks have the same number: an end is that of the last life without one
     that has its `pid`, or, in older files, of the last without one. A life without an end was
     killed, or still runs; of a last line that was cut short nothing is taken. Records that this
-    version does not know are passed over. Behind a line that is wrong nothing is read. A number
-    that cannot be is left out, and so is an end that is there again: `left_out` of its life says
-    it.
+    version does not know are passed over. Behind a line that is wrong nothing is read. An end that
+    is there again is left out: `left_out` of its life says it.
     """
     lives = _Lives()
     lines = text.split("\n")
@@ -68,17 +64,15 @@ class _Lives:
         self._begun.append(place)
         self._begun_by.setdefault(life.start.pid, []).append(place)
 
-    def finish(self, end: RankEnd, left_out: tuple[str, ...]) -> bool:
+    def finish(self, end: RankEnd) -> bool:
         """Give an end to its life, whether or not it is there again; False if it is nobody's."""
         place = self._place_of(end)
         if place is None and end not in self._ended:
             return False
-        if place is None:
-            place, left_out = self._ended[end], (_AGAIN,)
+        left_out = () if place is not None else (_AGAIN,)
+        place = self._ended[end] if place is None else place
         self._ended[end] = place
-        life = self.found[place]
-        if life.left_out[-1:] != (_AGAIN,):  # the last thing that a life is told of
-            self.found[place] = replace(life, end=end, left_out=life.left_out + left_out)
+        self.found[place] = replace(self.found[place], end=end, left_out=left_out)
         return True
 
     def _place_of(self, end: RankEnd) -> int | None:
@@ -96,13 +90,9 @@ def _take(lives: _Lives, tree: dict[str, Any], line: str, line_no: int) -> None:
         if tree.get("schema") != LEDGER_SCHEMA:
             message = f"schema is {tree.get('schema')!r}"
             raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
-        left_out = _left_out(tree, RankStart, line, line_no)
-        start = _converted(tree, RankStart, line, line_no)
-        lives.begin(RankLedger(start=start, left_out=left_out))
+        lives.begin(RankLedger(start=_converted(tree, RankStart, line, line_no)))
     elif record == "end":
-        left_out = _left_out(tree, RankEnd, line, line_no)
-        end = _converted(tree, RankEnd, line, line_no)
-        if not lives.finish(end, left_out):
+        if not lives.finish(_converted(tree, RankEnd, line, line_no)):
             raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
@@ -111,7 +101,7 @@ def _take(lives: _Lives, tree: dict[str, Any], line: str, line_no: int) -> None:
 def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     """The object of a line, None where it is the last of a file and not whole."""
     try:
-        tree = load(line)
+        tree = json.loads(line)
     except json.JSONDecodeError as error:
         again = line.rfind('{"schema"')
         if again > 0:  # the line was cut short, and another life began behind it
@@ -124,18 +114,6 @@ def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
     if isinstance(tree, dict):
         return tree
     raise _refusal(f"got {type(tree).__name__}", line, line_no, 1, "a JSON object")
-
-
-def _left_out(tree: dict[str, Any], cls: type, line: str, line_no: int) -> tuple[str, ...]:
-    try:
-        found = leave_out(tree, cls)
-    except InvalidValue as error:
-        message = f"{error.key} is {error.got}"
-        raise _refuse(message, line, line_no, error.key, error.expected) from error
-    for one in found:
-        if "energy_mj" in one.record:
-            one.record["refused"] = one.why
-    return tuple(f"{one.path} is left out: {one.why}" for one in found)
 
 
 def _converted(tree: dict[str, Any], cls: type[T], line: str, line_no: int) -> T:

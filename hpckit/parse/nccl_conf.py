@@ -22,7 +22,6 @@ MOST_CONF_BYTES: Final = 1024**2
 """Of a configuration file; the longest one seen has 40 lines."""
 
 SINCE_CONF_FILE: Final = NcclVersion(2, 23, 4)
-SINCE_COMMENTS: Final = NcclVersion(2, 26, 2)
 SINCE_ENV_PLUGIN: Final = NcclVersion(2, 28, 7)
 SINCE_HOME: Final = NcclVersion(2, 30, 3)
 """From here on `~` is HOME, a carriage return ends a line, and a line has at most 4095 bytes."""

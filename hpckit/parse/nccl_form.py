@@ -67,6 +67,14 @@ def facts_of(line: NcclLine, forms: Mapping[str, tuple[Form, ...]]) -> Facts | N
     return None
 
 
+def begins_as_form(text: str, forms: Mapping[str, tuple[Form, ...]]) -> bool:
+    """Return whether a line begins as one of the forms that have a beginning."""
+    return any(
+        text.startswith(form.starts) and "" not in form.starts
+        for form in forms.get(first_word(text), ())
+    )
+
+
 def _candidates(text: str, forms: Mapping[str, tuple[Form, ...]]) -> Iterator[Form]:
     word = first_word(text)
     for one in forms.get(word, ()):

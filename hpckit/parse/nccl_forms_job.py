@@ -109,6 +109,7 @@ JOB_FORMS: Final[tuple[Form, ...]] = (
         _share,
     ),
     form("Call to", r"Call to .{1,60} (?:failed|returned) .*", _failed),
+    form("Call to", r"Call to .{0,80} (?:not supported|skipped).{0,100}", nothing),
     form("", r".{1,120}: (?:connect|connect to \S{1,80}) returned .*", _failed),
     form("Failed to bind NVLink SHARP", r"Failed to bind NVLink SHARP .*", _failed),
     form("cuMem host allocations", r"cuMem host allocations do not appear .*", _failed),

@@ -133,7 +133,7 @@ NET_FORMS: Final[tuple[Form, ...]] = (
     form("NET/OFI", r"NET/OFI (?:Initializing|Using) (aws-ofi-[nr]ccl .{0,60})", _ofi),
     form("NET/OFI", r"NET/OFI .*(?:[Nn]o eligible providers|[Ff]ailed).*", _failed),
     form(
-        "NET/",
+        "",
         r"NET/[^:]{1,60}: GPU Direct RDMA (?P<state>Enabled|Disabled) for HCA [0-9]{1,4}"
         r" '(?P<name>[^']{1,100})'.{0,40}",
         _nic_direct,
@@ -146,6 +146,7 @@ NET_FORMS: Final[tuple[Form, ...]] = (
         _pair_direct,
     ),
     form("NET/OFI", r"NET/OFI .*", nothing),
-    form("Could not get speed", r"Could not get speed .*", nothing),
+    form("NET/IB", r"NET/IB ?:(?! ?(?:Using|No device|Made|GPU Direct)).*", nothing),
+    form("NET/Socket", r"NET/Socket ?: Using [a-z0-9].*", nothing),
 )
 """In the order in which they are tried."""

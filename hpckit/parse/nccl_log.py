@@ -1,6 +1,7 @@
 """NCCL's and RCCL's log at NCCL_DEBUG=INFO, from 2.18 to 2.30.
 
-A line of NCCL's in no known form is counted and kept, never an error: each release has new ones.
+A line that begins as one that is read, and is not of its form, is counted and kept, never an error:
+each release has new ones. All other lines are passed over.
 """
 
 from __future__ import annotations
@@ -33,21 +34,20 @@ from hpckit.model.nccl_log import (
     Warned,
 )
 from hpckit.parse.excerpt import refusal
-from hpckit.parse.nccl_form import by_first_word, facts_of
+from hpckit.parse.nccl_form import begins_as_form, by_first_word, facts_of
 from hpckit.parse.nccl_forms_job import JOB_FORMS, VERSION, version_fact
 from hpckit.parse.nccl_forms_net import NET_FORMS
 from hpckit.parse.nccl_forms_path import PATH_FORMS
 from hpckit.parse.nccl_forms_plugin import PLUGIN_FORMS
-from hpckit.parse.nccl_known import is_known
 from hpckit.parse.nccl_line import NcclLine, RawLine, nccl_lines, raw_lines
 
 TOOL: Final = "NCCL log"
-UNKNOWN_KEPT: Final = 100
-"""Texts of unknown form that are kept."""
+UNREAD_KEPT: Final = 100
+"""Texts in another form than the one that is read which are kept."""
 
 _FORMS: Final = by_first_word((*NET_FORMS, *PLUGIN_FORMS, *PATH_FORMS, *JOB_FORMS))
 _ERRORS: Final = ("NCCL error in: ", "NCCL error in ", "Failed, NCCL error ", "Test NCCL failure ")
-_MOST_UNKNOWN_CHARS: Final = 300
+_KEPT_CHARS: Final = 300
 _MOST_CHARS: Final = 4096
 _MOST_LABEL: Final = 40
 _Fact = TypeVar("_Fact", bound=Hashable)
@@ -58,11 +58,11 @@ class LogReader:
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, list[int]] = {}
-        self._unknown: dict[str, list[int]] = {}
+        self._unread: dict[str, list[int]] = {}
         self._hosts: dict[str, None] = {}
         self._processes: dict[tuple[str, int | None], None] = {}
         self._by_pid: dict[int, dict[str, None]] = {}
-        self._lines = self._known = self._cut = self._other = 0
+        self._lines = self._unread_lines = self._cut = self._other = 0
 
     def take(self, line: RawLine) -> bool:
         """Read a line; whether it is one of NCCL's."""
@@ -80,7 +80,7 @@ class LogReader:
             return None
         return NcclLog(
             lines=self._lines,
-            known_lines=self._known,
+            unread_lines=self._unread_lines,
             cut_lines=self._cut,
             other_lines=self._other,
             hosts=tuple(self._hosts),
@@ -103,7 +103,7 @@ class LogReader:
             nvls=self._all(Nvls),
             p2p_disabled=self._all(P2pDisabled),
             warnings=self._all(Warned),
-            unknown=tuple(Seen(text, *at) for text, at in self._unknown.items()),
+            unread=tuple(Seen(text, *at) for text, at in self._unread.items()),
         )
 
     def _host(self, line: NcclLine) -> str | None:
@@ -126,26 +126,20 @@ class LogReader:
                 self._by_pid.setdefault(line.pid, {})[line.host] = None
         text = line.text[:_MOST_CHARS]
         if line.is_warning:
-            self._known += 1
-            self._note(Warned(host=line.host, text=text[:_MOST_UNKNOWN_CHARS]), line.line_no)
+            self._note(Warned(host=line.host, text=text[:_KEPT_CHARS]), line.line_no)
             return
         facts = facts_of(line, _FORMS) if len(line.text) <= _MOST_CHARS else None
-        if facts is None:
-            self._take_other(line, text)
-            return
-        self._known += 1
-        for fact in facts:
+        if facts is None and begins_as_form(text, _FORMS):
+            self._take_unread(line, text[:_KEPT_CHARS])
+        for fact in facts or ():
             self._note(fact, line.line_no)
 
-    def _take_other(self, line: NcclLine, text: str) -> None:
-        if not text or is_known(text):
-            self._known += 1
-            return
-        kept = text[:_MOST_UNKNOWN_CHARS]
-        if kept in self._unknown:
-            self._unknown[kept][1] += 1
-        elif len(self._unknown) < UNKNOWN_KEPT:
-            self._unknown[kept] = [line.line_no, 1]
+    def _take_unread(self, line: NcclLine, text: str) -> None:
+        self._unread_lines += 1
+        if text in self._unread:
+            self._unread[text][1] += 1
+        elif len(self._unread) < UNREAD_KEPT:
+            self._unread[text] = [line.line_no, 1]
 
     def _take_error(self, line: RawLine) -> bool:
         """What PyTorch or nccl-tests says of an error that NCCL gave it."""
@@ -154,8 +148,7 @@ class LogReader:
         if at < 0:
             return False
         self._lines += 1
-        self._known += 1
-        text = line.text[at : at + _MOST_UNKNOWN_CHARS].strip()
+        text = line.text[at : at + _KEPT_CHARS].strip()
         self._note(Warned(host=None, text=text), line.line_no)
         return True
 
@@ -169,7 +162,6 @@ class LogReader:
         fact = version_fact(match, None)
         if fact is not None:
             self._lines += 1
-            self._known += 1
             self._note(fact, line.line_no)
         return fact is not None
 
@@ -182,20 +174,6 @@ class LogReader:
 
     def _all(self, kind: type[_Fact]) -> tuple[Seen[_Fact], ...]:
         return tuple(Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind))
-
-
-def parse_nccl_log(text: str) -> NcclLog:
-    """What NCCL logged in a text that may hold other programs' lines too.
-
-    Raises ParseError for a text without a line of NCCL's.
-    """
-    reader = LogReader()
-    for line in raw_lines(text):
-        reader.take(line)
-    log = reader.log()
-    if log is None:
-        raise refuse(text, "no line of NCCL's log", "lines of `NCCL INFO …` (NCCL_DEBUG=INFO)")
-    return log
 
 
 def refuse(text: str, message: str, expected: str, tool: str = TOOL) -> ParseError:

@@ -17,13 +17,10 @@ from typing import Final
 
 from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_run import COLLECTIVES, BusbwRow, NcclTest, RankDevice
-from hpckit.parse.nccl_line import RawLine, raw_lines
-from hpckit.parse.nccl_log import refuse
+from hpckit.parse.nccl_line import RawLine
 from hpckit.parse.nccl_tests_factor import collective_of
 from hpckit.parse.nccl_tests_row import COLUMNS, columns_of, is_like_row, row_of
 
-TOOL: Final = "nccl-tests"
-EXPECTED: Final = "the table of nccl-tests (size, count, type, … algbw, busbw) or its JSON (-J)"
 NO_PROGRAM: Final = "the output does not name its program (nccl-tests does since 2.17.4)"
 
 _MOST_CHARS: Final = 4096
@@ -172,20 +169,6 @@ _FOOTS: Final = (
     ("average", _AVERAGE, lambda text: float(text) * _GB),
     ("bounds", _BOUNDS, int),
 )
-
-
-def parse_nccl_tests(text: str) -> tuple[NcclTest, ...]:
-    """The tests in a text that may hold other programs' lines too.
-
-    Raises ParseError for a text without a table.
-    """
-    reader = TableReader()
-    for line in raw_lines(text):
-        reader.take(line)
-    tests = reader.tests()
-    if not tests:
-        raise refuse(text, "no table of nccl-tests", EXPECTED, TOOL)
-    return tests
 
 
 def _why_unknown(program: str | None) -> str:

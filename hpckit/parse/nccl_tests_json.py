@@ -14,12 +14,13 @@ from hpckit.errors import ParseError
 from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_run import COLLECTIVES, BusbwFigures, BusbwRow, NcclTest, RankDevice
 from hpckit.parse.json_objects import JsonObject, json_objects
-from hpckit.parse.nccl_tests import NO_PROGRAM, TOOL
+from hpckit.parse.nccl_tests import NO_PROGRAM
 from hpckit.parse.nccl_tests_row import MOST_COUNTED
 
 VERSIONS: Final = (1, 2, 3)
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
 _EXPECTED: Final = "what nccl-tests writes with -J, version 1 to 3"
+TOOL: Final = "nccl-tests"
 _MOST_LOCAL: Final = 1024
 _US: Final = 1e-6
 _GB: Final = 1e9

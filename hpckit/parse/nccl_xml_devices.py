@@ -27,7 +27,6 @@ _BASE_NIC: Final = 0x02
 _GCN: Final = re.compile(r"\d{3}", re.ASCII)
 _GFX: Final = {"910": "gfx90a"}
 _MOST_INDEX: Final = MOST_INDICES - 1
-_MOST_DEVICES: Final = 576
 """NCCL_TOPO_MAX_NODES of NCCL's graph.h: more GPUs, or NICs, it does not take either."""
 
 
@@ -203,12 +202,10 @@ class _Reader:
     def _add_gpu(self, gpu: GpuElement, element: Element) -> None:
         self._found.gpus.append(gpu)
         self._gpu_devs.append(self._dev(element))
-        self._attributes.limit(element, len(self._found.gpus), _MOST_DEVICES)
 
     def _add_nic(self, nic: Nic, element: Element) -> None:
         self._found.nics.append(nic)
         self._nic_devs.append(self._dev(element))
-        self._attributes.limit(element, len(self._found.nics), _MOST_DEVICES)
 
     def _tell_classless(self) -> None:
         if self._classless:

@@ -10,8 +10,6 @@ import msgspec
 from hpckit.errors import ParseError
 from hpckit.model.samples import SAMPLES_SCHEMA
 from hpckit.model.series import HostColumn, SampledGpu, SampleMeta
-from hpckit.parse.account_bounds import leave_out
-from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 
 TOOL: Final = "sample file"
@@ -24,12 +22,11 @@ _COLUMN_KEYS: Final = set(HostColumn.__struct_fields__)
 def parse_meta(payload: bytes) -> SampleMeta:
     """What a META block says; unknown keys are in `rest`, those of GPU 3 as `gpus[3].key`.
 
-    A number that cannot be is left out, as `refused` of the GPU or `host_refused` says. Raises
-    ParseError for what is no JSON object, for another schema, and for wrong types.
+    Raises ParseError for what is no JSON object, for another schema, and for wrong types.
     """
     text = payload.decode("utf-8", "replace")
     try:
-        tree = load(text)
+        tree = json.loads(text)
     except json.JSONDecodeError as error:
         raise _refuse(text, error.pos, error.msg, "a META block of JSON") from error
     except (RecursionError, ValueError) as error:
@@ -41,21 +38,10 @@ def parse_meta(payload: bytes) -> SampleMeta:
         raise _refuse(text, at, f"schema is {tree.get('schema')!r}", f'"{SAMPLES_SCHEMA}"')
     rest = _rest(tree)
     known = {key: value for key, value in tree.items() if key in _META_KEYS}
-    _leave_out(known)
     try:
         return msgspec.convert(known | {"rest": rest}, SampleMeta)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _refuse(text, 0, str(error), "what docs/reference/account-files.md lists") from error
-
-
-def _leave_out(tree: dict[str, Any]) -> None:
-    """Say of what cannot be in what is refused of the GPU, or of the host."""
-    for path, record, why in leave_out(tree, SampleMeta):
-        is_gpu = path.startswith("gpus[")
-        of, key = (record, "refused") if is_gpu else (tree, "host_refused")
-        refused = of.setdefault(key, {})
-        if isinstance(refused, dict):
-            refused[path.rpartition(".")[2] if is_gpu else path] = why
 
 
 def _rest(tree: dict[str, Any]) -> dict[str, Any]:

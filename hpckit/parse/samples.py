@@ -5,6 +5,7 @@ Damage costs the blocks that it hit: it is skipped and counted.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -29,15 +30,12 @@ from hpckit.model.samples import (
     find_magic,
 )
 from hpckit.model.series import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
-from hpckit.parse.account_json import load
 from hpckit.parse.excerpt import refusal
 from hpckit.parse.sample_meta import TOOL, parse_meta
-from hpckit.parse.sample_runs import MOST_CLOCK_NS, Blocks, run_at
+from hpckit.parse.sample_runs import Blocks, run_at
 
 PIECE_BYTES: Final = 1 << 25
 _HEAD_BYTES = 100
-MOST_EVENTS: Final = 100_000
-"""Lines of a file: a sampler writes some when a GPU's processes change. The rest is counted."""
 
 Piece = bytes | memoryview
 _Group = list[Blocks]
@@ -56,7 +54,6 @@ class _Walk(Struct):
     bytes_read: int = 0
     lost_bytes: int = 0
     lost_blocks: int = 0
-    events_left_out: int = 0
     vain_bytes: int = 0
     is_in_damage: bool = False
     next_sequence: int | None = None
@@ -87,7 +84,6 @@ class SampleReader:
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
-        self._events_left = MOST_EVENTS
         self._orphans = 0
         self.unknown_blocks = 0
         """Blocks of kinds that this version does not know."""
@@ -101,7 +97,6 @@ class SampleReader:
             lost_bytes=walk.lost_bytes,
             lost_blocks=walk.lost_blocks,
             is_cut_short=walk.is_in_damage,
-            events_left_out=walk.events_left_out,
         )
 
     def __iter__(self) -> Iterator[SampleChunk]:
@@ -171,7 +166,7 @@ class SampleReader:
             return at
         magic, kind, _, size, length, number, _, begin_ns, _, crc = HEADER.unpack_from(view, at)
         payload = view[at + HEADER_BYTES : at + HEADER_BYTES + length]
-        is_next = number == self._walk.next_sequence and begin_ns <= MOST_CLOCK_NS
+        is_next = number == self._walk.next_sequence
         is_known = magic == MAGIC and sizes.get(kind) == size and not length % size
         if not (is_next and is_known and len(payload) == length):
             return at
@@ -212,7 +207,7 @@ class SampleReader:
         elif meta is None:
             self._orphans += 1
             self._walk.lost_bytes += HEADER_BYTES + len(payload)
-        elif header.record_bytes != size or len(payload) % size or _is_late(header):
+        elif header.record_bytes != size or len(payload) % size:
             self._walk.lost_bytes += HEADER_BYTES + len(payload)
         else:
             now.first = now.first or header
@@ -223,16 +218,9 @@ class SampleReader:
             group.append(_alone(header.monotonic_ns, payload))
 
     def _take_events(self, payload: memoryview) -> None:
-        # Split no further than is read: a block may have 16 million lines.
-        lines = bytes(payload).split(b"\n", self._events_left)
-        rest = lines.pop()
-        if rest and len(lines) < self._events_left:
-            lines, rest = [*lines, rest], b""
-        self._walk.events_left_out += rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
-        self._events_left -= len(lines)
-        for line in lines:
+        for line in bytes(payload).splitlines():
             try:
-                event = load(line.decode())
+                event = json.loads(line)
             except (ValueError, RecursionError):
                 event = None
             if isinstance(event, dict) and isinstance(event.get("event"), str):
@@ -265,10 +253,6 @@ class SampleReader:
             boottime_offset_ns=now.first.boottime_ns - now.first.monotonic_ns,
             events=tuple(now.events),
         )
-
-
-def _is_late(header: BlockHeader) -> bool:
-    return max(header.realtime_ns, header.monotonic_ns, header.boottime_ns) > MOST_CLOCK_NS
 
 
 def _alone(begin_ns: int, payload: memoryview) -> Blocks:

@@ -16,7 +16,6 @@ from hpckit.model.hostlist import natural_order
 from hpckit.model.nic_ids import CXI_DRIVERS, is_virtual_nic
 from hpckit.model.nic_kind import NicKind
 from hpckit.model.nic_state import ACTIVE, is_down
-from hpckit.model.node_limits import MOST_DEVICES
 from hpckit.model.pci import PciAddress, PciDevice
 from hpckit.parse.infiniband import device_address, infiniband_nics, physical_function
 from hpckit.parse.sysfs_tree import SysfsTree, printable
@@ -56,9 +55,6 @@ def parse_nics(
     tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]
 ) -> tuple[tuple[Nic, ...], tuple[Unknown, ...]]:
     """The NICs, each with its network devices, and what of them is not known. Raises ParseError."""
-    count = sum(len(tree.names(folder)) for folder in (NET, INFINIBAND, CXI))
-    if count > MOST_DEVICES:
-        raise tree.refuse(NET, f"{count} devices in all", f"at most {MOST_DEVICES}")
     netdevs = list(_netdevs(tree, pci))
     bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
     found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]

@@ -13,7 +13,6 @@ from typing import Final
 
 from hpckit.model.hardware import CpuPackage, CpuTopology, NumaKind, NumaNode, Unknown
 from hpckit.model.index_list import MOST_INDICES, count_indices, expand_indices, index_list
-from hpckit.model.node_limits import MOST_NUMA_NODES
 from hpckit.parse.sysfs_tree import SysfsTree
 
 NODES: Final = "sys/devices/system/node"
@@ -34,8 +33,6 @@ def parse_numa(
     """The NUMA nodes by index, and what of them is not known. Raises ParseError."""
     matches = (_NODE.fullmatch(name) for name in tree.names(NODES))
     indices = sorted(int(match[1]) for match in matches if match)
-    if len(indices) > MOST_NUMA_NODES:
-        raise tree.refuse(NODES, f"{len(indices)} nodes", f"at most {MOST_NUMA_NODES}")
     count = sum(_count(tree.line(f"{NODES}/node{index}/cpulist") or "") for index in indices)
     if count > MOST_INDICES:
         raise tree.refuse(NODES, f"{count} CPUs in all nodes", f"at most {MOST_INDICES}")

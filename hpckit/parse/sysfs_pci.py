@@ -7,14 +7,13 @@ sysfs-bus-pci; drivers/pci/pci-sysfs.c (uevent, link speed and width).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.model.hardware import NumaNode
 from hpckit.model.index_list import IndexList, index_list
 from hpckit.model.pci import (
-    MOST_PCI_DEVICES,
     PciAddress,
     PciDevice,
     PcieLink,
@@ -93,8 +92,7 @@ def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
         if _ADDRESS.fullmatch(name)
     }
     folders = folders or _below_roots(tree)
-    _check_count(tree, folders)
-    ways = _Ways(tree)
+    ways = _Ways()
     found = {
         address: _place(address, folder, tree.real(folder), ways)
         for address, folder in folders.items()
@@ -102,33 +100,24 @@ def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
     for address, folder in list(ways.bridges.items()):
         if address not in found:
             found[address] = _place(address, folder, folder, ways)
-    _check_count(tree, found)
     return found
 
 
 class _Ways:
     """The ways down to folders, each walked once, and the folders of the bridges on them."""
 
-    def __init__(self, tree: SysfsTree) -> None:
-        self._tree = tree
+    def __init__(self) -> None:
         self._known: dict[str, _Way] = {}
         self.bridges: dict[PciAddress, str] = {}
 
     def of(self, folder: str) -> _Way:
-        """The way to a folder. Raises ParseError for more bridges than there can be."""
+        """Return the way to a folder."""
         way = self._known.get(folder)
         if way is None:
             way = self._known[folder] = _way(folder)
             for address, place in way.devices:
                 self.bridges.setdefault(address, place)
-            _check_count(self._tree, self.bridges)
         return way
-
-
-def _check_count(tree: SysfsTree, found: Sized) -> None:
-    if len(found) > MOST_PCI_DEVICES:
-        count = f"{len(found)} devices or more"
-        raise tree.refuse(DEVICES, count, f"at most {MOST_PCI_DEVICES}")
 
 
 def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:

@@ -23,8 +23,6 @@ from hpckit.parse.excerpt import refusal
 MOST_BYTES: Final = 4 * 1024**2
 """The largest that lstopo has been seen to write, of 384 CPUs, has 300 KB."""
 
-MOST_ELEMENTS: Final = 200_000
-MOST_ATTRIBUTES: Final = 1_000_000
 DEEPEST: Final = 256
 
 
@@ -84,20 +82,14 @@ class _Builder(ContentHandler):
         self.root: Element | None = None
         self._open: list[Element] = []
         self._texts: list[list[str]] = []
-        self._elements = 0
-        self._attributes = 0
         self._locator: Any = None
 
     def setDocumentLocator(self, locator: Any) -> None:  # noqa: N802  SAX's name
         self._locator = locator
 
     def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802  SAX's name
-        self._elements += 1
-        self._attributes += len(attrs)
-        if self._elements > MOST_ELEMENTS or len(self._open) >= DEEPEST:
-            raise SAXException(f"over {MOST_ELEMENTS} elements, or {DEEPEST} levels deep")
-        if self._attributes > MOST_ATTRIBUTES:
-            raise SAXException(f"over {MOST_ATTRIBUTES} attributes")
+        if len(self._open) >= DEEPEST:
+            raise SAXException(f"over {DEEPEST} levels deep")
         element = Element(
             name,
             dict(attrs.items()),

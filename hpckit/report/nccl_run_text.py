@@ -103,10 +103,9 @@ def _unread(run: NcclRun, width: int) -> list[Line]:
     rows = sum(test.unread for test in run.tests)
     if rows:
         parts.append(f"{counted(rows, 'line')} of a table that {_are(rows)} no whole row")
-    if run.log is not None and run.log.unknown_lines:
-        first = f", the first line {run.log.unknown[0].line_no}" if run.log.unknown else ""
-        count = counted(run.log.unknown_lines, "line")
-        parts.append(f"{count} of NCCL in no form that hpckit knows{first}")
+    if run.log is not None and run.log.unread_lines:
+        count = counted(run.log.unread_lines, "line")
+        parts.append(f"{count} of NCCL in a new form, the first line {run.log.unread[0].line_no}")
     if run.log is not None and run.log.cut_lines:
         parts.append(f"{counted(run.log.cut_lines, 'line')} too long to read whole")
     return labelled("not read", words_of("; ".join(parts)), width, Style.FAINT) if parts else []

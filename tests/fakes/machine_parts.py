@@ -28,7 +28,6 @@ from hpckit.model.nic_kind import NicKind
 from hpckit.model.node_places import Branch, Place, places
 from hpckit.model.path import PathTable
 from hpckit.model.pci import (
-    CLASS_PCI_BRIDGE,
     PciAddress,
     PciDevice,
     PcieLink,
@@ -59,7 +58,7 @@ def bridge(address: str, parent: str | None, link: PcieLink, numa: int | None) -
     return PciDevice(
         address=PciAddress(address),
         parent=None if parent is None else PciAddress(parent),
-        class_code=CLASS_PCI_BRIDGE,
+        class_code=0x0604,
         numa_index=numa,
         link=link,
         effective=link,

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,12 +18,12 @@ from hpckit.app.report import JobFacts, ReportTools, report_of
 from hpckit.errors import HpckitError
 from hpckit.model.account import JobReport
 from hpckit.model.energy_site import EnergySite
-from hpckit.model.samples import META, BlockHeader, encode_block
+from hpckit.model.hostlist import expand_hosts, fold_hosts
 from hpckit.report.account_csv import report_csv
 from hpckit.report.account_json import report_document
 from hpckit.report.account_openmetrics import report_openmetrics
 from hpckit.report.account_text import report_lines
-from tests.fakes.account_files import MadeJob, meta_of, write_accounts
+from tests.fakes.account_files import MadeJob, write_accounts
 
 _JOB = MadeJob(gpus=2, duration_s=20.0)
 
@@ -102,38 +101,7 @@ _VALUES = st.one_of(
 )
 
 
-@given(data=st.data())
-@settings(max_examples=50, deadline=None)
-def test_any_value_in_a_good_block_is_survived(data: st.DataObject) -> None:
-    """A META block whose CRC is right and whose values are odd is no crash either."""
-    meta: dict[str, Any] = meta_of(_JOB, "n000")
-    for _ in range(data.draw(st.integers(1, 3))):
-        target = data.draw(st.sampled_from([meta, meta["gpus"][0] if meta["gpus"] else meta]))
-        target[data.draw(st.sampled_from(sorted(k for k in target if k != "gpus")))] = data.draw(
-            _VALUES
-        )
-    with _folder() as folder:
-        place = write_accounts(folder, _JOB)
-        path = place / "node-n000.samples"
-        whole = path.read_bytes()
-        rest = whole[44 + int.from_bytes(whole[8:12], "little") :]
-        head = BlockHeader(META, 1, 0, 0, 10**18, 10**12, 10**12)
-        path.write_bytes(encode_block(head, json.dumps(meta).encode()) + rest)
-        check(report_or_refusal(folder))
-
-
-@given(data=st.data())
-@settings(max_examples=100, deadline=None)
-def test_any_value_in_a_ledger_is_survived(data: st.DataObject) -> None:
-    """A ledger of valid JSON with odd values gives a report or a sentence."""
-    with _folder() as folder:
-        place = write_accounts(folder, _JOB)
-        path = place / "rank-0.ledger"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines:
-            target = data.draw(st.sampled_from([line, line["at"], line["gpus"][0]]))
-            target[data.draw(st.sampled_from(sorted(target)))] = data.draw(_VALUES)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        if data.draw(st.booleans()):
-            (place / "node-n000.samples").unlink()
-        check(report_or_refusal(folder))
+@given(st.sets(st.from_regex(r"[a-z]{1,4}-?[0-9]{1,4}", fullmatch=True), max_size=20))
+def test_a_host_list_gives_its_names_back(names: set[str]) -> None:
+    """expand(fold(x)) == x."""
+    assert set(expand_hosts(fold_hosts(names))) == names

@@ -25,7 +25,7 @@ from tests.corpus import corpus_file, corpus_files
 MACHINES = corpus_files(
     "hwloc-xml/*",
     "kfd-sysfs/*",
-    "lspci/*",
+    "lspci/*.md",
     "ib-fabric/*.tar.xz",
     "nccl-topo-xml/**/*.xml",
     "nvidia-smi-topo/**/*.txt",

@@ -121,26 +121,6 @@ def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
             read(path)
 
 
-def test_a_ledger_that_cannot_be_one_is_not_read(tmp_path: Path) -> None:
-    """A sparse file of terabytes costs nothing."""
-    path = tmp_path / "rank-0.ledger"
-    path.touch()
-    os.truncate(path, 1 << 40)
-    with pytest.raises(StorageFailed, match="it is over 16 MiB"):
-        FileSampleStore().ledger(path)
-    with pytest.raises(StorageFailed, match="it is over 65536 MiB"):
-        FileSampleStore().ends(path)
-
-
-def test_a_topology_that_cannot_be_one_is_not_read(tmp_path: Path) -> None:
-    """More than any node has is not read into memory."""
-    path = tmp_path / "node-n1.topology.json"
-    path.touch()
-    os.truncate(path, 1 << 30)
-    with pytest.raises(StorageFailed, match="it is over 4 MiB"):
-        FileSampleStore().topology(path)
-
-
 def test_pieces_are_the_file(tmp_path: Path) -> None:
     """Pieces of any size make up the bytes, and the ends are its ends."""
     path = tmp_path / "node-n1.samples"

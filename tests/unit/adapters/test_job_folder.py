@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".a*"))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "7", "[" * 100_000, '{"ended_s": NaN}'])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "7", "[" * 100_000])
 def test_a_document_that_is_no_json_object_is_damaged(tmp_path: Path, text: str) -> None:
     """Cut-off JSON, JSON of another shape and absurd nesting are one refusal with the path."""
     (tmp_path / "a.json").write_text(text)

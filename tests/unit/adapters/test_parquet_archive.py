@@ -211,26 +211,6 @@ def test_a_clock_that_no_header_holds_is_damage(tmp_path: Path) -> None:
         list(chunks(ParquetStore(other), other))
 
 
-@pytest.mark.parametrize("restart", [-5, 1 << 40])
-def test_a_restart_that_cannot_be_is_damage(tmp_path: Path, restart: int) -> None:
-    """No incarnation has a negative number."""
-    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5))
-    other = changed(path, pq.read_table(path), {"restart": restart}, 100)
-    with pytest.raises(StorageFailed, match="is damaged"):
-        ParquetStore(other).find(other)
-
-
-def test_a_row_group_that_was_never_written_as_one_is_not_read(tmp_path: Path) -> None:
-    """A small file may hold rows that no memory does."""
-    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5, samples=True))
-    row = pq.read_table(path).slice(0, 1)
-    table = pa.concat_tables([row] * 2000).combine_chunks()
-    table = pa.concat_tables([table] * 2100)
-    other = changed(path, table, {}, len(table))
-    with pytest.raises(StorageFailed, match="row group 0 is too large: 4,200,000 rows"):
-        list(chunks(ParquetStore(other), other))
-
-
 def test_no_column_of_texts_is_read(tmp_path: Path) -> None:
     """A text of a MiB costs a small file nothing in each of its rows, and memory all of it."""
     path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5, ledgers=False))
@@ -238,19 +218,6 @@ def test_no_column_of_texts_is_read(tmp_path: Path) -> None:
     table = table.filter(table["gpu_uuid"].is_valid())
     other = changed(path, table.drop_columns(["gpu_uuid", "node"]), {}, 100)
     assert sum(len(chunk.gpu) for chunk in chunks(ParquetStore(other), other)) == len(table)
-
-
-def test_rows_with_more_columns_than_a_sampler_has_are_not_read(tmp_path: Path) -> None:
-    """Of a host with 300 columns a million rows are too many."""
-    path, _, _ = written(tmp_path, MadeJob(gpus=1, duration_s=5))
-    read = pq.read_table(path)
-    row = read.filter(read["gpu_uuid"].is_null()).slice(0, 1)
-    table = pa.concat_tables([pa.concat_tables([row] * 1000).combine_chunks()] * 1000)
-    segment = json.loads(pq.ParquetFile(path).metadata.metadata[b"hpckit"])["segments"][0]
-    many = [{"name": f"c{at}_us", "kind": "counter"} for at in range(300)]
-    other = changed(path, table, {"meta": segment["meta"] | {"host_columns": many}}, len(table))
-    with pytest.raises(StorageFailed, match="row group 0 is too large: 1,000,000 rows"):
-        list(chunks(ParquetStore(other), other))
 
 
 @pytest.mark.parametrize(

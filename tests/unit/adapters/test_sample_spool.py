@@ -96,7 +96,6 @@ def test_file_of_the_node_has_no_name(place: Place) -> None:
     """Nothing is to be found while it is sampled, so nothing is left of a killed sampler."""
     spool = place.spool()
     write(spool, "a")
-    assert spool.local_bytes > 0
     assert list(place.local.iterdir()) == []
     spool.close(SLOW_DISK_S)
     assert list(place.local.iterdir()) == []
@@ -183,7 +182,7 @@ def test_local_file_begins_anew_once_copied(place: Place) -> None:
     for number in range(6):
         write(spool, text)
         until(lambda number=number: copied() > number)  # type: ignore[misc]
-    assert spool.local_bytes <= 2 * REWIND_BYTES
+    assert spool._store.file_bytes() <= 2 * REWIND_BYTES
     spool.close(SLOW_DISK_S)
     assert place.sequences() == list(range(6))
 
@@ -317,7 +316,6 @@ def test_file_that_takes_no_more_gives_way_to_memory(hanging: Place) -> None:
     write(spool, "a" * 300)
     with Limited(400):
         write(spool, "b" * 300)
-    assert spool.local_bytes == 0
     assert any("held in memory" in line for line in hanging.said)
     assert spool.close(0.1) is None
     assert "are lost" in hanging.said[-1]

@@ -107,3 +107,18 @@ def test_the_largest_table_is_read_back() -> None:
     node = complete(NodeTopology(source=Source(format="test"), gpus=gpus, paths=table))
     document = {"schema": TOPOLOGY_SCHEMA, **to_tree(node), "findings": []}
     assert inspect_capture(json.dumps(document, indent=2).encode(), "it") == (node,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ lspci\n01:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2901] (rev a1)\n",
+        "0000:00:00.0 0600: 8086:09a2 (rev 20)\n",
+        "-+-[0000:80]-+-00.0  Intel Corporation Device 09a2\n",
+    ],
+)
+def test_the_text_of_lspci_is_refused_with_what_is_read_instead(text: str) -> None:
+    """It is no capture, and the error names the files that hold more than it."""
+    with pytest.raises(ParseError, match="the text of lspci is not read") as caught:
+        inspect_capture(text.encode(), "lspci.txt")
+    assert "`hpckit inspect --json`" in str(caught.value)

@@ -17,7 +17,7 @@ from tests.unit.parse.slurm_records import record_text
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_compressed_text_is_that_text(pack: Callable[[bytes], bytes]) -> None:
     """A capture may be compressed, whatever it is."""
-    data = record_text("lspci-3.9", "synthetic-vvv").encode()
+    data = record_text("rocm-smi-6.4", "synthetic-report").encode()
     assert inspect_capture(pack(data), "x") == inspect_capture(data, "x")
     document = b'<system version="1"><cpu numaid="0"/></system>'
     assert inspect_capture(pack(document), "x") == inspect_capture(document, "x")
@@ -33,7 +33,7 @@ def test_a_text_that_unpacks_to_too_much_is_refused() -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_compressed_text_that_is_cut_off_is_refused(pack: Callable[[bytes], bytes]) -> None:
     """Half of a capture is not read as a whole one."""
-    data = pack(record_text("lspci-3.9", "synthetic-vvv").encode())
+    data = pack(record_text("rocm-smi-6.4", "synthetic-report").encode())
     with pytest.raises(ParseError, match="does not unpack"):
         inspect_capture(data[:-20], "x")
 

@@ -92,9 +92,6 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         json.dumps({**KEYS, "uuid": "L1"}),
         json.dumps({**KEYS, "parts": [{"offset": -1}]}),
         json.dumps({**KEYS, "parts": [{"offset": 10**9}]}),
-        *(json.dumps({**KEYS, key: "\ud800"}) for key in ("name", "site", "chain", "stage")),
-        json.dumps({**KEYS, "parts": [{"offset": 0.5, "job_id": "1"}]}).replace("0.5", "1e999"),
-        json.dumps({**KEYS, "created_s": 10**400}),
         "[" * 100_000,
     ],
 )

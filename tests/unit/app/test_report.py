@@ -460,29 +460,6 @@ def test_ranks_alone_tell_why_no_gpu_was_seen(tmp_path: Path) -> None:
     assert reported(tmp_path).job.gpus_because == "NVML DriverNotLoaded on n000"
 
 
-def test_a_number_that_cannot_be_costs_itself_alone(tmp_path: Path) -> None:
-    """The rest of a ledger with an energy of 10^400 mJ is reported on, and the report says so."""
-    place = write_accounts(tmp_path, SMALL)
-    path = place / "rank-0.ledger"
-    start, end = (json.loads(line) for line in path.read_text().splitlines())
-    start["gpus"][0]["energy_mj"] = 10**400
-    end["max_rss_bytes"] = -1
-    path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
-    report = reported(tmp_path)
-    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
-    assert report.ranks[0].max_rss_bytes is None
-    assert report.missing[0].startswith("rank-0.ledger: gpus[0].energy_mj is left out")
-    assert report.missing[1].startswith("rank-0.ledger: max_rss_bytes is left out: it is -1")
-
-
-def test_what_cannot_be_of_a_node_is_told(tmp_path: Path) -> None:
-    """A limit that is none is no limit, and the report says so."""
-    report = made(tmp_path, meta={"memory_limit_bytes": -1, "cpus": -1})
-    assert report.nodes[0].mem_limit_bytes is None
-    assert report.nodes[0].cpus is None
-    assert any("memory_limit_bytes: it is -1" in one for one in report.nodes[0].missing)
-
-
 @pytest.mark.parametrize("at_ns", [1 << 61, 1 << 62, 1 << 63])
 @pytest.mark.parametrize("kind", [EVENTS, META, 9, HOST])
 def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, at_ns: int) -> None:

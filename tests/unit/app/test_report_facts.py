@@ -45,7 +45,7 @@ def test_the_gpus_of_a_node_are_those_of_the_effective_job(tmp_path: Path) -> No
     assert gpus_per_node(tmp_path, 8) == 8
 
 
-@pytest.mark.parametrize("asked", [None, "8", True, -1, 10**9])
+@pytest.mark.parametrize("asked", [None, "8", True, -1])
 def test_a_number_that_cannot_be_is_none(tmp_path: Path, asked: object) -> None:
     """A folder may be anybody's, and is not believed."""
     assert gpus_per_node(tmp_path, asked) is None
@@ -83,12 +83,6 @@ def test_times_are_taken(tmp_path: Path) -> None:
     assert (found.started_s, found.ended_s) == (1780000000, 1780000030.5)
 
 
-@pytest.mark.parametrize("raw", ["-1e300", "1e300", "NaN", "-1", "1e999", "1" + "0" * 400, "true"])
-def test_times_that_no_clock_has_are_unknown(tmp_path: Path, raw: str) -> None:
-    """What cannot be a time is none."""
-    assert facts(tmp_path, f'"started_s": {raw}').started_s is None
-
-
 def test_a_job_of_this_machine_ended_too(tmp_path: Path) -> None:
     """The result that a job without a scheduler leaves is taken like Slurm's."""
     (tmp_path / INTENT_FILE).write_text('{"name": "x", "job_id": "L7"}')
@@ -96,17 +90,6 @@ def test_a_job_of_this_machine_ended_too(tmp_path: Path) -> None:
     (tmp_path / RESULT_FILE).write_text(result)
     found = facts_of_folder(tmp_path, FileJobFolders())
     assert (found.state, found.exit_code) == ("FAILED", 3)
-
-
-def test_an_exit_code_that_no_process_has_is_unknown(tmp_path: Path) -> None:
-    """Codes have 32 bits at most."""
-    assert facts(tmp_path, f'"exit_code": {1 << 40}').exit_code is None
-    assert facts(tmp_path, '"exit_code": 137').exit_code == 137
-
-
-def test_a_name_can_be_written(tmp_path: Path) -> None:
-    """Half a surrogate pair is replaced."""
-    assert facts(tmp_path, '"state": "FAILED"', "a\\ud800").name == "a\ufffd"
 
 
 RUBBISH = (b'{"schema": "hpc', b"{}", b"[]", b"\xff\x00", b"")

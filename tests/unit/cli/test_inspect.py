@@ -120,14 +120,6 @@ def test_the_picture_is_a_picture(run_hpckit: RunHpckit, healthy: Path) -> None:
     assert ElementTree.fromstring(done.stdout).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
 
 
-def test_nccl_reads_what_is_written(run_hpckit: RunHpckit, healthy: Path, tmp_path: Path) -> None:
-    """--format nccl-xml prints a file that is itself a capture of the same GPUs."""
-    written = tmp_path / "topo.xml"
-    written.write_text(run_hpckit("inspect", healthy, "--format", "nccl-xml").stdout)
-    found = json.loads(run_hpckit("inspect", written, "--json").stdout)
-    assert len(found["gpus"]) == 8
-
-
 def test_a_file_of_several_machines_is_asked_for_one(run_hpckit: RunHpckit, tmp_path: Path) -> None:
     """--machine picks one; without it the first is shown and the others are said to be there."""
     path = tmp_path / "two.txt"
@@ -195,18 +187,6 @@ def test_a_folder_is_no_capture(run_hpckit: RunHpckit, tmp_path: Path) -> None:
     done = run_hpckit("inspect", tmp_path)
     assert done.returncode == 7
     assert "as --sysroot" in done.stderr
-
-
-def test_what_ncclss_file_lacks_is_said(
-    run_hpckit: RunHpckit, healthy: Path, tmp_path: Path
-) -> None:
-    """A source that does not tell the NUMA nodes gives a file without them, and a note."""
-    listed = tmp_path / "lspci.txt"
-    listed.write_text("17:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2330]\n")
-    done = run_hpckit("inspect", listed, "--format", "nccl-xml")
-    assert done.stderr.startswith("note  the source does not tell all of the NUMA nodes, ")
-    assert done.stdout.startswith("<system")
-    assert run_hpckit("inspect", healthy, "--format", "nccl-xml").stderr == ""
 
 
 def test_this_node_can_be_looked_at(run_hpckit: RunHpckit) -> None:

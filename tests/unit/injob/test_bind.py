@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,8 +30,8 @@ from hpckit.injob.bind import (
     prefer_memory,
 )
 from hpckit.injob.bind_plan import document_of, document_or_less, plan_here, publish
+from hpckit.model.binding import NodeBinding
 from hpckit.model.index_list import expand_indices, index_list
-from hpckit.parse.binding import parse_binding
 from hpckit.parse.node_file import NodeSettings
 from tests.fakes.nvml_library import HEAD, build_fake_nvml
 from tests.fakes.sysfs_tree import dgx_h100, write_machine
@@ -199,7 +200,7 @@ def test_ranks_wait_two_seconds_for_a_plan(rank: Rank, job: dict[str, str]) -> N
     assert folder.stat().st_mode & 0o777 == 0o700
     text = (folder / PLAN).read_text()
     assert "GPUs take no part: the node was not read within 2 s" in text
-    binding = parse_binding(text)
+    binding = msgspec.json.decode(text, type=NodeBinding)
     (first,) = bound(rank(0, 3))
     assert [each.cpus for each in binding.ranks] == [
         index_list(cpus) for cpus in (first, one, other)
@@ -405,7 +406,7 @@ def test_the_node_is_read_with_its_gpus(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, check=True, timeout=LIMIT_S, capture_output=True
     )
-    binding = parse_binding(done.stdout.decode())
+    binding = msgspec.json.decode(done.stdout.decode(), type=NodeBinding)
     assert [[gpu.position for gpu in one.gpus] for one in binding.ranks] == [[0], [1]]
     assert all(gpu.uuid for one in binding.ranks for gpu in one.gpus)
     assert sorted(cpu for one in binding.ranks for cpu in expand_indices(one.cpus))
@@ -416,7 +417,7 @@ def test_a_plan_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
     write_machine(tmp_path, dgx_h100())
     binding = plan_here(2, range(8), driver_s=None, settings=NodeSettings(sysroot=str(tmp_path)))
     assert [rank.gpus for rank in binding.ranks] == [(), ()]
-    read = parse_binding(json.dumps(document_of(binding, range(8))))
+    read = msgspec.json.decode(json.dumps(document_of(binding, range(8))), type=NodeBinding)
     assert read == binding
 
 

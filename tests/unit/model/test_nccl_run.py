@@ -48,14 +48,14 @@ def communicator(rank: int, ranks: int) -> Seen[Communicator]:
 def test_nodes_are_known_where_all_ranks_wrote() -> None:
     """One host is one node only if nobody is missing."""
     both = (communicator(0, 2), communicator(1, 2))
-    log = NcclLog(lines=2, known_lines=2, hosts=("n1",), communicators=both)
+    log = NcclLog(lines=2, hosts=("n1",), communicators=both)
     assert (log.nodes, log.ranks) == (1, 2)
-    log = NcclLog(lines=1, known_lines=1, hosts=("n1",), communicators=both[:1])
+    log = NcclLog(lines=1, hosts=("n1",), communicators=both[:1])
     assert log.nodes is None
 
 
 def test_nodes_that_nccl_counts_are_believed() -> None:
     """Also where the file has the lines of one of them."""
     share = NodeShare(host="n1", ranks=16, nodes=2, local_ranks=8, is_mnnvl=False)
-    log = NcclLog(lines=1, known_lines=1, hosts=("n1",), shares=(Seen(share, 1),))
+    log = NcclLog(lines=1, hosts=("n1",), shares=(Seen(share, 1),))
     assert log.nodes == 2

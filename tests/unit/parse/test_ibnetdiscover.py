@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.errors import ParseError
 from hpckit.model.fabric import ClusterTopology, EndKind, HostPort
-from hpckit.parse.ibnetdiscover import ibnetdiscover_argv, parse_ibnetdiscover
+from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
 from tests.ib_fabrics import leaf, three_tier, two_tier
 from tests.unit.parse.slurm_records import record_text
 
@@ -25,11 +25,6 @@ def record(case: str) -> ClusterTopology:
 def port(fabric: ClusterTopology, switch: str, at: int) -> HostPort:
     """What hangs on one port of a switch."""
     return next(one for one in fabric.ports if (one.switch, one.switch_port) == (switch, at))
-
-
-def test_the_question_is_the_plain_form() -> None:
-    """It is asked without options."""
-    assert ibnetdiscover_argv() == ("ibnetdiscover",)
 
 
 def test_a_switch_is_called_by_its_description_where_that_is_a_name() -> None:

@@ -13,7 +13,7 @@ from hpckit.model.file_tree import FileTree
 from hpckit.model.hardware import LinkKind
 from hpckit.parse.kfd import KFD_PATTERNS, KFD_ROOT, parse_kfd
 from tests.corpus import corpus_files
-from tests.unit.parse.amd_records import Link, kfd_tree, lines_of, record_tree, tar_tree
+from tests.unit.parse.amd_records import Link, kfd_tree, record_tree, tar_tree
 
 CPU = {"cpu_cores_count": 8, "simd_count": 0}
 
@@ -181,7 +181,6 @@ def test_old_chips_are_named_by_the_driver() -> None:
     [
         ("properties", "simd_count four\n", 1, "no property"),
         ("properties", "simd_count 4\nx " + "9" * 5000, 2, "no property"),
-        ("properties", "".join(f"p{at} 1\n" for at in range(300)), 201, "no property"),
         ("properties", "simd_count ٤\n", 1, "no property"),
         ("io_links/0/properties", "type 11\n", 1, "without an end"),
         ("mem_banks/0/properties", "heap_type\n", 1, "no property"),
@@ -200,12 +199,8 @@ def test_what_is_no_kfd_is_refused_with_its_file(
 
 
 def test_no_nodes() -> None:
-    """A tree without nodes, or with none that can be read, is refused; so are thousands."""
-    for texts in (
-        {},
-        {"topology/nodes/0/properties": ""},
-        {f"topology/nodes/{at}/properties": lines_of(CPU) for at in range(1025)},
-    ):
+    """A tree without nodes, or with none that can be read, is refused."""
+    for texts in ({}, {"topology/nodes/0/properties": ""}):
         with pytest.raises(ParseError):
             parse_kfd(FileTree(texts=texts), "topology")
 

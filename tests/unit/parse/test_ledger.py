@@ -56,16 +56,6 @@ def test_torchrun_appends_another_life() -> None:
     assert [life.end is not None for life in lives] == [False, True, False]
 
 
-def test_what_is_left_out_of_either_end_is_told() -> None:
-    """That of the end stands behind that of the start, and of ends that repeat it one sentence."""
-    bad = {**GPU, "energy_mj": -1}
-    end = {**END, "gpus": [bad]}
-    (life,) = whole_ledger(lines({**START, "gpus": [bad]}, end, end, end))
-    first, second, again = life.left_out
-    assert first == second
-    assert again == "an end that is there again counts once"
-
-
 def test_another_life_behind_a_torn_line_is_found() -> None:
     """A line that was cut short has no line end: what follows stands on the same line."""
     lives = whole_ledger(lines(START) + json.dumps(END)[:30] + lines(START, END))

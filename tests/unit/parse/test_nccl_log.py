@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import pytest
 
-from hpckit.errors import ParseError
 from hpckit.model.comm import CommLibrary, NcclVersion
 from hpckit.model.nccl_log import (
     Algorithm,
@@ -31,7 +30,8 @@ from hpckit.model.nccl_log import (
     Transport,
     VirtualNic,
 )
-from hpckit.parse.nccl_log import UNKNOWN_KEPT, parse_nccl_log
+from hpckit.parse.nccl_log import UNREAD_KEPT
+from hpckit.parse.nccl_run import parse_nccl_run
 from tests.unit.parse.slurm_records import record_text
 
 Fact = TypeVar("Fact")
@@ -40,7 +40,7 @@ PREFIX = "n1:11:12 [3] NCCL INFO "
 
 def log(*said: str) -> NcclLog:
     """The log of lines that one process wrote."""
-    return parse_nccl_log("".join(f"{PREFIX}{text}\n" for text in said))
+    return read("".join(f"{PREFIX}{text}\n" for text in said))
 
 
 def only(seen: Sequence[Seen[Fact]]) -> Fact:
@@ -49,10 +49,17 @@ def only(seen: Sequence[Seen[Fact]]) -> Fact:
     return one.what
 
 
+def read(text: str) -> NcclLog:
+    """Return the log of a text that has one."""
+    log = parse_nccl_run(text).log
+    assert log is not None
+    return log
+
+
 def known(text: str) -> NcclLog:
     """The log of one line, which is of a known form."""
     found = log(text)
-    assert found.unknown == ()
+    assert found.unread == ()
     return found
 
 
@@ -396,7 +403,7 @@ def test_a_communicator_is_told(text: str, device: int, commid: str | None, even
 )
 def test_a_release_is_told(line: str, library: str, version: str, text: str) -> None:
     """Rank 0 prints its release without a prefix; each rank with one, since 2.19."""
-    found = only(parse_nccl_log(line).versions)
+    found = only(read(line).versions)
     assert (found.library, found.version, found.text) == (
         CommLibrary(library.lower()),
         NcclVersion.of(version),
@@ -407,7 +414,7 @@ def test_a_release_is_told(line: str, library: str, version: str, text: str) -> 
 def test_a_warning_keeps_its_text() -> None:
     """A line of level WARN is kept whole, whatever stands between host and level."""
     line = "[2026-11-20 10:11:12] n1:1:2 [0] net_ib.cc:95 (ncclIbX) NCCL WARN Got async event"
-    found = parse_nccl_log(f"\n{line}\n")
+    found = read(f"\n{line}\n")
     assert [(one.what.host, one.what.text, one.line_no) for one in found.warnings] == [
         ("n1", "Got async event", 2)
     ]
@@ -415,7 +422,7 @@ def test_a_warning_keeps_its_text() -> None:
 
 def test_an_error_that_nccl_gave_another_program_is_a_warning() -> None:
     """PyTorch's and nccl-tests' own lines about an error of NCCL's are kept."""
-    found = parse_nccl_log("n1: Test NCCL failure common.cu:958 'unhandled system error'")
+    found = read("n1: Test NCCL failure common.cu:958 'unhandled system error'")
     assert only(found.warnings).text == "Test NCCL failure common.cu:958 'unhandled system error'"
 
 
@@ -433,7 +440,7 @@ def test_an_error_that_nccl_gave_another_program_is_a_warning() -> None:
 )
 def test_the_host_is_found_behind_labels(before: str, host: str | None, processes: int) -> None:
     """Labels of srun and Open MPI, colours and times before a line are not its host."""
-    found = parse_nccl_log(f"{before}NCCL INFO Using network IB")
+    found = read(f"{before}NCCL INFO Using network IB")
     assert only(found.networks).host == host
     assert found.processes == processes
 
@@ -442,54 +449,46 @@ def test_two_processes_in_one_line_are_two_lines() -> None:
     """Where a newline was lost, what stands before the second's host is the first's."""
     text = "b:3:4 [1] NCCL INFO cudaDriverVersion 12090\n"
     text += "a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X\n"
-    found = parse_nccl_log(text)
+    found = read(text)
     assert [(one.what.host, one.what.name) for one in found.networks] == [("a", "IB"), ("b", "X")]
 
 
 def test_words_that_touch_a_host_are_not_part_of_it() -> None:
-    """A process that wrote before is known by its number; what was cut is of no known form."""
+    """A process that wrote before is known by its number; what was cut has another form."""
     text = "gpu-1:5:5 [0] NCCL INFO cudaDriverVersion 12090\n"
     text += "gpu-1:4:4 [1] NCCL INFO Using netwgpu-1:5:5 [0] NCCL INFO Using network IB\nork IB\n"
     text += "50 %|####gpu-1:4:4 [1] NCCL INFO Using network IB\n"
-    found = parse_nccl_log(text)
+    found = read(text)
     assert found.hosts == ("gpu-1",)
     assert [(one.what.host, one.count) for one in found.networks] == [("gpu-1", 2)]
-    assert [one.what for one in found.unknown] == ["Using"]
+    assert [one.what for one in found.unread] == []
 
 
 def test_a_host_behind_another_s_words_is_not_believed_unless_it_wrote_before() -> None:
     """Its first letters may be the end of those words."""
-    found = parse_nccl_log(
-        "a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X"
-    )
+    found = read("a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X")
     assert found.hosts == ("a",)
     assert [one.what.host for one in found.networks] == [None]
 
 
-def test_a_line_of_no_known_form_is_kept() -> None:
-    """What a newer NCCL says is counted, and kept with its line."""
-    found = log("Using network IB", "Frobnicating 7 widgets", "Frobnicating 7 widgets")
-    assert (found.lines, found.known_lines, found.unknown_lines) == (3, 1, 2)
-    assert found.unknown == (Seen("Frobnicating 7 widgets", 2, 2),)
+def test_a_line_in_a_new_form_is_kept() -> None:
+    """What a newer NCCL says otherwise is counted, and kept with its line; new lines are not."""
+    found = log("Using network IB", "Channel 0 -> 1", "Channel 0 -> 1", "Frobnicating 7 widgets")
+    assert (found.lines, found.unread_lines) == (4, 2)
+    assert found.unread == (Seen("Channel 0 -> 1", 2, 2),)
 
 
-def test_so_many_unknown_texts_are_kept_and_all_are_counted() -> None:
-    """A log of nothing but unknown lines does not fill the memory."""
-    found = log(*(f"Frobnicating {at}" for at in range(UNKNOWN_KEPT + 50)))
-    assert len(found.unknown) == UNKNOWN_KEPT
-    assert found.unknown_lines == UNKNOWN_KEPT + 50
-
-
-def test_a_text_without_a_line_of_nccl_is_refused() -> None:
-    """The error says what was expected, and shows the first line that is not blank."""
-    with pytest.raises(ParseError, match=r"line 2: no line of NCCL's log; expected lines of"):
-        parse_nccl_log("\nStep 1 loss 2.3\n")
+def test_so_many_unread_texts_are_kept_and_all_are_counted() -> None:
+    """A log of nothing but lines in a new form does not fill the memory."""
+    found = log(*(f"Channel {at} -> 1" for at in range(UNREAD_KEPT + 50)))
+    assert len(found.unread) == UNREAD_KEPT
+    assert found.unread_lines == UNREAD_KEPT + 50
 
 
 def test_the_log_of_two_nodes_is_whole() -> None:
-    """Each line of the synthetic log of 2.27 has a known form."""
-    found = parse_nccl_log(record_text("nccl-log-2.27.7", "synthetic-two-nodes"))
-    assert found.unknown == ()
+    """Each line of the synthetic log of 2.27 that is read has its form."""
+    found = read(record_text("nccl-log-2.27.7", "synthetic-two-nodes"))
+    assert found.unread == ()
     assert (found.hosts, found.processes, found.nodes, found.ranks) == (
         ("gpu-01", "gpu-02"),
         4,
@@ -505,8 +504,8 @@ def test_the_log_of_two_nodes_is_whole() -> None:
 
 def test_the_log_of_rccl_is_whole() -> None:
     """RCCL's lines, and those of its release that have no prefix, leave nothing unknown."""
-    found = parse_nccl_log(record_text("rccl-log-2.27.7", "synthetic-cxi"))
-    assert found.unknown == ()
+    found = read(record_text("rccl-log-2.27.7", "synthetic-cxi"))
+    assert found.unread == ()
     assert only(found.versions).library is CommLibrary.RCCL
     assert only(found.providers).provider == "cxi"
     assert found.other_lines == 4

@@ -12,7 +12,7 @@ from hpckit.errors import ParseError
 from hpckit.model.comm import NcclVersion
 from hpckit.model.nccl_run import BusbwFigures, BusbwRow, NcclTest, RankDevice
 from hpckit.parse.nccl_run import parse_nccl_run
-from hpckit.parse.nccl_tests import NO_PROGRAM, parse_nccl_tests
+from hpckit.parse.nccl_tests import NO_PROGRAM
 from hpckit.parse.nccl_tests_json import is_nccl_tests_json, parse_nccl_tests_json
 from tests.unit.parse.slurm_records import RECORDS, record_text
 
@@ -28,7 +28,7 @@ ROW = (
 
 def only(text: str) -> NcclTest:
     """The one test of a text."""
-    (one,) = parse_nccl_tests(text)
+    (one,) = parse_nccl_run(text).tests
     return one
 
 
@@ -145,7 +145,7 @@ def test_labels_before_lines_are_passed_over(label: str) -> None:
     """Launchers' labels change nothing of what is read."""
     text = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
     labelled = "".join(f"{label}{line}\n" for line in text.splitlines())
-    assert parse_nccl_tests(labelled) == parse_nccl_tests(text)
+    assert parse_nccl_run(labelled).tests == parse_nccl_run(text).tests
 
 
 def test_lines_of_other_programs_between_rows_are_passed_over() -> None:
@@ -173,7 +173,7 @@ def test_a_row_that_was_cut_is_counted() -> None:
 def test_a_test_without_rows_stays_apart_from_the_next() -> None:
     """A program that measured nothing has its summary all the same."""
     foot = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0 \n"
-    first, second = parse_nccl_tests(HEAD + foot + HEAD + ROW)
+    first, second = parse_nccl_run(HEAD + foot + HEAD + ROW).tests
     assert (first.rows, first.average_busbw_bytes_per_s) == ((), 0.0)
     assert (len(second.rows), second.average_busbw_bytes_per_s) == (1, None)
 
@@ -182,7 +182,7 @@ def test_several_tests_in_one_file_stay_apart() -> None:
     """Each head begins a test, whether or not the one before was finished."""
     text = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
     text += record_text("nccl-tests-2.13.10", "synthetic-unchecked") + HEAD + ROW + HEAD + ROW
-    assert [len(one.rows) for one in parse_nccl_tests(text)] == [6, 3, 1, 1]
+    assert [len(one.rows) for one in parse_nccl_run(text).tests] == [6, 3, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -224,12 +224,6 @@ def test_a_test_that_ended_early_has_no_average() -> None:
     """Without its summary the average is not known, and is not computed."""
     one = only(HEAD + ROW)
     assert (one.average_busbw_bytes_per_s, one.out_of_bounds) == (None, None)
-
-
-def test_a_text_without_a_table_is_refused() -> None:
-    """The error says what was expected."""
-    with pytest.raises(ParseError, match=r"no table of nccl-tests; expected the table of"):
-        parse_nccl_tests("hello\n")
 
 
 def test_json_has_the_same_figures_in_base_units() -> None:

@@ -303,10 +303,6 @@ BAD = {
         ),
         "over 256",
     ),
-    "too many GPUs": (
-        _cpu(f'<pci busid="0000:01:00.0">{"<gpu/>" * 577}</pci>'),
-        "over 576",
-    ),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import ParseError
-from hpckit.model.samples import GPU, GPU_RECORD, MAGIC, BlockHeader, encode_block
+from hpckit.model.samples import GPU, GPU_RECORD, MAGIC
 from hpckit.model.series import FileCondition, SampleChunk
 from hpckit.parse.samples import SampleReader
 from tests.fakes.sample_file import (
@@ -180,24 +180,6 @@ def test_events_are_objects() -> None:
     assert condition.lost_bytes == 4
 
 
-def test_more_events_than_a_file_has_are_counted() -> None:
-    """The first hundred thousand are kept, whatever blocks they are in."""
-    lines = ['{"event":"x"}'] * 60_000
-    chunks, condition = read(
-        sample_file(5) + events_block(3, 5, *lines) + events_block(4, 6, *lines)
-    )
-    assert sum(len(chunk.events) for chunk in chunks) == 100_000
-    assert condition.events_left_out == 20_000
-    assert condition.lost_bytes == 0
-
-
-def test_lines_that_are_no_events_are_not_looked_at_without_end() -> None:
-    """They count among those that are read: of the rest no line is more than counted."""
-    lines = ["x"] * 60_000
-    _, condition = read(meta_block() + events_block(1, 0, *lines) + events_block(2, 1, *lines))
-    assert (condition.lost_bytes, condition.events_left_out) == (100_000, 20_000)
-
-
 def test_an_empty_file_has_nothing() -> None:
     """A sampler that was killed before its first block left nothing, and that is no error."""
     assert read(b"") == ([], FileCondition(
@@ -220,16 +202,6 @@ def test_a_meta_that_is_none_is_refused(more: dict[str, object], what: str) -> N
     """Another schema, and values of another type, name themselves."""
     with pytest.raises(ParseError, match=what):
         read(meta_block(tree=more))
-
-
-def test_clocks_beyond_belief_are_damage() -> None:
-    """A block of the year 2400 is lost: int64 has no room for it."""
-    odd = encode_block(
-        BlockHeader(GPU, GPU_RECORD.size, 0, 1, 0, 1 << 63, 0), bytes(GPU_RECORD.size)
-    )
-    chunks, condition = read(meta_block() + odd + host_block(2, 0, [1]))
-    assert len(chunks[0].gpu) == 0
-    assert condition.lost_bytes == len(odd)
 
 
 def test_short_runs_of_equal_blocks_take_time_in_proportion() -> None:

@@ -21,8 +21,6 @@ from hpckit.parse.sysfs import parse_sysfs
 from hpckit.parse.sysfs_patterns import sysfs_wanted
 from hpckit.parse.tar_stream import MOST_BYTES, looks_like_tar
 from hpckit.parse.tarball import (
-    MOST_TEXT_BYTES,
-    MOST_TEXTS_BYTES,
     file_tree,
     find_kfd,
     parse_tarball_sysfs,
@@ -87,17 +85,6 @@ def test_names_are_made_one_way() -> None:
         ]
     )
     assert file_tree(data).texts == {"sys/a": "1", "sys/b": "2", "sys/c": "1"}
-
-
-def test_hard_links_count_as_the_texts_that_they_are() -> None:
-    """What is read as often as it is linked to has the limit of as many files."""
-    text = b"x" * MOST_TEXT_BYTES
-    count = MOST_TEXTS_BYTES // MOST_TEXT_BYTES
-    links = [member(f"sys/{at}", tarfile.LNKTYPE, target="sys/a") for at in range(count)]
-    whole = file_tree(packed_members([member("sys/a", data=text), *links[:-1]]))
-    assert len(whole.texts) == count
-    with pytest.raises(ParseError, match="too many"):
-        file_tree(packed_members([member("sys/a", data=text), *links]))
 
 
 def test_what_is_no_file_is_passed_over() -> None:
@@ -192,7 +179,7 @@ def test_pages_that_tar_filled_up() -> None:
 @pytest.mark.parametrize(
     ("info", "match"),
     [
-        (member("a/" * 200 + "b"), "longer than any"),
+        (member("a/" * 600 + "b"), "longer than any"),
         (member("a", tarfile.SYMTYPE, target="t" * 2000), "target is too long"),
         (member("a", tarfile.GNUTYPE_SPARSE), "sparse"),
         (member("a" * 70_000), "name is too long"),
