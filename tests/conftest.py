@@ -19,10 +19,9 @@ from click.testing import CliRunner
 from hypothesis import settings
 
 from hpckit.cli.main import main
+from tests.sizes import PROFILE
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.load_profile(PROFILE)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A test run in the background of a shell ignores Ctrl-C, and so would what it starts.
@@ -72,7 +71,7 @@ def own_environment(
     monkeypatch.setenv("COLUMNS", "80")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ran:
     """What a finished command left behind."""
 
@@ -126,9 +125,9 @@ def run_hpckit(tmp_path: Path) -> RunHpckit:
             os.environ.update(environ)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return Ran(
-            returncode=ended.value.code, stdout=out.getvalue().decode(), stderr=err.getvalue().decode()
-        )
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ran(code, out.getvalue().decode(), err.getvalue().decode())
 
     return run
 
@@ -153,6 +152,6 @@ def run_hpckit_process(tmp_path: Path) -> RunHpckit:
             timeout=60,
             check=False,
         )
-        return Ran(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

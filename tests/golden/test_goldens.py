@@ -201,7 +201,9 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", ["everything-said", "hostile-words", "own-site", "own-template"])
-def test_the_bytes_are_the_same_anywhere(name: str, tmp_path: Path, run_hpckit_process: RunHpckit) -> None:
+def test_the_bytes_are_the_same_anywhere(
+    name: str, tmp_path: Path, run_hpckit_process: RunHpckit
+) -> None:
     """Another home, user, folder, locale, time zone, hash seed and shell change no byte."""
     case = Path(__file__).parent / "cases" / name
     elsewhere = tmp_path / "else where"

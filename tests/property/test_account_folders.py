@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.adapters.account_store import FileSampleStore
@@ -66,7 +66,6 @@ def check(report: JobReport | None) -> None:
 
 
 @given(samples=st.binary(max_size=2000), ledger=st.binary(max_size=500))
-@settings(max_examples=50, deadline=None)
 def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> None:
     """Rubbish in the files of an incarnation never ends in another error."""
     with _folder() as folder:
@@ -78,7 +77,6 @@ def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
 def test_any_damage_to_good_files_is_survived(data: st.DataObject) -> None:
     """Bytes that changed or were cut off cost what they were of, and no more."""
     with _folder() as folder:
@@ -104,7 +102,6 @@ _VALUES = st.one_of(
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
 def test_any_value_in_a_good_block_is_survived(data: st.DataObject) -> None:
     """A META block whose CRC is right and whose values are odd is no crash either."""
     meta: dict[str, Any] = meta_of(_JOB, "n000")
@@ -124,7 +121,6 @@ def test_any_value_in_a_good_block_is_survived(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_any_value_in_a_ledger_is_survived(data: st.DataObject) -> None:
     """A ledger of valid JSON with odd values gives a report or a sentence."""
     with _folder() as folder:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.decide.placement import TIME, place
@@ -19,10 +19,10 @@ from hpckit.decide.placement_request import PlacementRequest, instance_of
 from hpckit.model.locality import ROOT, Domain, Locality
 from hpckit.model.mesh import Mesh, MeshAxis, Pattern
 from tests.fakes.fabrics import SPEEDS, request
+from tests.sizes import costly
 
-FEW = settings(max_examples=60)
+FEW = costly(0.2)
 """Each is searched with its whole budget."""
-MANY = settings(max_examples=400)
 ORDERS = ("hostname", "slurm", "random")
 
 
@@ -105,7 +105,6 @@ def _order(instance: Instance, names: Sequence[str]) -> list[int]:
     return [index[node] for node in names]
 
 
-@MANY
 @given(_requests())
 def test_pairs_that_are_counted_by_domain_are_worth_the_same(asked: PlacementRequest) -> None:
     """An all-to-all has the same times, hop-bytes and bounds pair by pair and by domains."""
@@ -127,7 +126,6 @@ def test_pairs_that_are_counted_by_domain_are_worth_the_same(asked: PlacementReq
             )
 
 
-@MANY
 @given(_requests())
 def test_no_order_is_below_a_bound(asked: PlacementRequest) -> None:
     """Neither in time nor in hop-bytes nor in groups, axis by axis, whatever the nodes are."""
