@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from hypothesis import settings
 
 from hpckit.cli.main import main
-from tests.sizes import PROFILE
+from tests.sizes import IS_WHOLE, PROFILE
 
 settings.load_profile(PROFILE)
 
@@ -50,6 +50,14 @@ HOME_FOLDERS = {
 }
 _HOMES = itertools.count()
 CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is `slow` to `make faults`."""
+    slow = [item for item in items if not IS_WHOLE and item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture(autouse=True)
