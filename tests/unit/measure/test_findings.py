@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hpckit.measure.stragglers import stragglers
 from hpckit.model.account import GpuAccount, JobReport, Share, Throttling, Window
 from hpckit.model.report_finding import ReportFinding
 from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares
-from tests.pace import slowness
 
 
 def found(made: JobReport) -> tuple[ReportFinding, ...]:
@@ -370,13 +368,3 @@ def test_the_gravest_first() -> None:
 def test_each_rule_is_on_the_page(rule: Any) -> None:
     """The reference page has a row for each rule."""
     assert f"| `{rule.name}` | {rule.severity} |" in report_findings_page()
-
-
-def test_many_nodes_cost_their_number_alone() -> None:
-    """What is known of a node's GPUs is looked up, not searched for among all of the job's."""
-    names = [f"n{number:05d}" for number in range(4000)]
-    nodes = [node(name, psi_frac={"io_full": 0.5}) for name in names]
-    held = [replace(one, node=name) for name in names for one in gpus(1)]
-    begun_s = time.process_time()
-    report_findings(report(gpus=tuple(held), nodes=tuple(nodes)))
-    assert time.process_time() - begun_s < 5 * slowness()
