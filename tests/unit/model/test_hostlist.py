@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from ClusterShell.NodeSet import expand
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hpckit.model.hostlist import fold_hosts, natural_order
+from hpckit.model.hostlist import expand_hosts, fold_hosts, natural_order
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,13 @@ from hpckit.model.hostlist import fold_hosts, natural_order
 def test_names_that_differ_in_their_last_number_are_folded(names: list[str], folded: str) -> None:
     """A run of numbers becomes a range; what differs elsewhere stands apart."""
     assert fold_hosts(names) == folded
+
+
+@given(st.sets(st.from_regex(r"[a-z]{1,3}(-?[0-9]{1,4})?", fullmatch=True), min_size=1))
+def test_another_reader_of_host_lists_expands_them_alike(names: set[str]) -> None:
+    """What is folded here is read by ClusterShell, and here, as the same names."""
+    folded = fold_hosts(names)
+    assert set(expand(folded)) == set(expand_hosts(folded)) == names
 
 
 def test_numbers_sort_by_value() -> None:
