@@ -17,6 +17,8 @@ TARGET ?= mpi
 RELEASE ?= trixie
 TOPOLOGY ?= tree
 PIP ?=
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs $(ARGS)
+FAULTS = tests/property tests/local $(sort $(shell grep -rl --include='test_*.py' 'tests.sizes' tests/unit tests/cluster))
 CLUSTER_IMAGE = --suite $(RELEASE) --target $(TARGET) --pip '$(PIP)'
 SCRIPTS := .ci/run docker/base-image docker/cluster docker/conf/task-prolog docker/conf/unkillable docker/engine docker/entrypoint docker/reserve docker/wheelhouse
 PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*,hpckit/draw/*,hpckit/measure/*,hpckit/report/*
@@ -39,15 +41,19 @@ demo: $(VENV)/.runtime  ## run a four-rank job on this machine, then show the sc
 	$(BIN)/hpckit show --script
 
 .PHONY: test
-test: $(VENV)/.dev  ## run every test, and hold coverage to its limits
+test: $(VENV)/.dev  ## run every test; ARGS="-m 'not cluster'" leaves out those that need a Slurm
+	$(PYTEST)
+
+.PHONY: coverage
+coverage: $(VENV)/.dev  ## run every test under coverage, and hold it to its limits; takes ARGS too
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs --cov --cov-report=
+	$(PYTEST) --cov --cov-report=
 	$(BIN)/python -m coverage report --fail-under=85
 	$(BIN)/python -m coverage report --fail-under=95 --include='$(PURE_CORE)'
 
-.PHONY: cluster-free
-cluster-free: $(VENV)/.dev  ## run the quick tests that need no cluster, without coverage
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs -m 'not cluster and not slow'
+.PHONY: faults
+faults: $(VENV)/.dev  ## run the statistical and fault suites at their whole size, on new random examples
+	HYPOTHESIS_PROFILE=faults $(PYTEST) $(FAULTS)
 
 .PHONY: cluster-up
 cluster-up: $(VENV)/.runtime  ## start a Slurm of four nodes in containers (NODES=8; RELEASE=bookworm or forky)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -12,13 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 
 from hpckit.adapters.injob_archive import pack_injob
+from hpckit.cli.main import main
+from tests.sizes import IS_WHOLE, PROFILE
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.load_profile(PROFILE)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A test run in the background of a shell ignores Ctrl-C, and so would what it starts.
@@ -38,21 +42,37 @@ FOREIGN_NAMES = (
 )
 KEPT = ("HPCKIT_CORPUS",)
 """Where the public captures are: given to the test run, not read by the product."""
+HOME_FOLDERS = {
+    "HOME": "",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_DATA_HOME": ".local/share",
+}
+_HOMES = itertools.count()
+CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is `slow` to `make faults`."""
+    slow = [item for item in items if not IS_WHOLE and item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Home, state and configuration lie under `tmp_path`; no variable of a user or job is seen."""
-    home = tmp_path / "home"
-    for name, folder in {
-        "HOME": home,
-        "XDG_STATE_HOME": home / ".local" / "state",
-        "XDG_CONFIG_HOME": home / ".config",
-        "XDG_CACHE_HOME": home / ".cache",
-        "XDG_DATA_HOME": home / ".local" / "share",
-    }.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        monkeypatch.setenv(name, str(folder))
+def own_environment(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Home, state and configuration are the test's own; no variable of a user or job is seen.
+
+    The home is as empty as a new account's: what writes to the other folders makes them.
+    """
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
+    home.mkdir(parents=True)
+    for name, folder in HOME_FOLDERS.items():
+        monkeypatch.setenv(name, str(home / folder))
     for name in list(os.environ):
         foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
         if foreign and name not in KEPT:
@@ -80,7 +100,7 @@ def packed_already(own_environment: None, request: pytest.FixtureRequest) -> Non
         os.link(kept, cache / kept.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ran:
     """What a finished command left behind."""
 
@@ -90,7 +110,7 @@ class Ran:
 
 
 class RunHpckit(Protocol):
-    """The signature of the fixture `run_hpckit`."""
+    """The signature of the fixtures `run_hpckit` and `run_hpckit_process`."""
 
     def __call__(
         self,
@@ -98,21 +118,58 @@ class RunHpckit(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         input: str | None = None,
-        timeout_s: float = 60,
     ) -> Ran:
-        """Run `python -m hpckit ARGS` to its end."""
+        """Run `hpckit ARGS` to its end."""
 
 
 @pytest.fixture
 def run_hpckit(tmp_path: Path) -> RunHpckit:
-    """Runs the command line as a process, in `tmp_path` unless told, `env` added to the test's."""
+    """Run the command line in this process, in `tmp_path` unless told, `env` added to the test's.
+
+    `main` turns errors into exit codes as for a user. What it sets for the rest of a process
+    (environment, folder, signals, garbage collection) is put back.
+    """
 
     def run(
         *args: str | Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         input: str | None = None,
-        timeout_s: float = 60,
+    ) -> Ran:
+        handlers = {number: signal.getsignal(number) for number in CHANGED_SIGNALS}
+        environ, words = dict(os.environ), sys.argv
+        sys.argv = ["hpckit", *map(str, args)]
+        try:
+            with (
+                contextlib.chdir(cwd or tmp_path),
+                CliRunner().isolation(input=input, env=env) as (out, err, _),
+                pytest.raises(SystemExit) as ended,
+            ):
+                main()
+        finally:
+            gc.unfreeze()
+            sys.argv = words
+            for name in os.environ.keys() ^ environ.keys():
+                os.environ.pop(name)
+            os.environ.update(environ)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ran(code, out.getvalue().decode(), err.getvalue().decode())
+
+    return run
+
+
+@pytest.fixture
+def run_hpckit_process(tmp_path: Path) -> RunHpckit:
+    """Run the command line as a process of its own, for what only a process shows."""
+
+    def run(
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        input: str | None = None,
     ) -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "hpckit", *map(str, args)],
@@ -121,9 +178,9 @@ def run_hpckit(tmp_path: Path) -> RunHpckit:
             input=input or "",
             capture_output=True,
             encoding="utf-8",
-            timeout=timeout_s,
+            timeout=60,
             check=False,
         )
-        return Ran(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -93,8 +93,6 @@ def main() -> NoReturn:
     """Run the command line; the exit code is the error class's own."""
     # `hpckit jobs | head -1` ends as every other tool does when its reader has gone.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    if os.environ.get("NO_COLOR"):
-        cli.context_settings["color"] = False
     try:
         code = _run()
     except Exception:  # noqa: BLE001  the only broad catch: a bug must say that it is one
@@ -112,7 +110,7 @@ def main() -> NoReturn:
 
 def _run() -> int:
     try:
-        code = cli.main(prog_name="hpckit", standalone_mode=False)
+        code = cli.main(prog_name="hpckit", standalone_mode=False, color=_color())
         if sys.stdout is not None:
             sys.stdout.flush()
     except HpckitError as error:
@@ -169,6 +167,10 @@ def _discard_output() -> None:
 
 def _say(text: str) -> None:
     try:
-        click.echo(text, err=True, color=False if os.environ.get("NO_COLOR") else None)
+        click.echo(text, err=True, color=_color())
     except OSError:
         return
+
+
+def _color() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None

@@ -8,7 +8,7 @@ be out of reach; of one axis it is attained.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 from hpckit.decide.placement_instance import Instance
@@ -28,7 +28,10 @@ def least_straddling(traffic: AxisTraffic, instance: Instance) -> int:
     Of groups of one size, each node in one of them, it is attained by packing alone.
     """
     counts = list(_held(instance).values())
-    return _least_split(_known_sizes(traffic, instance), counts, is_apart=_is_apart(traffic))
+    is_apart = _is_apart(traffic)
+    return min(
+        _least_split(sizes, counts, is_apart=is_apart) for sizes in _known_sizes(traffic, instance)
+    )
 
 
 def _least_split(sizes: Sequence[int], counts: Sequence[int], *, is_apart: bool) -> int:
@@ -52,12 +55,16 @@ def _held(instance: Instance) -> Counter[int]:
     return found
 
 
-def _known_sizes(traffic: AxisTraffic, instance: Instance) -> list[int]:
-    """How many nodes that somebody knows each group has: the others keep the last positions."""
+def _known_sizes(traffic: AxisTraffic, instance: Instance) -> Iterator[list[int]]:
+    """Yield how many nodes that somebody knows each group has: the others keep the last positions.
+
+    One of the others may be first, where rank 0 stays on the first node of Slurm's list; the known
+    node that it displaces may then be anywhere, and is not counted.
+    """
     known = len(instance.nodes) - instance.fixed
-    return [
-        len({position for position in group.nodes if position < known}) for group in traffic.groups
-    ]
+    for least in (0, 1) if instance.fixed else (0,):
+        kept = set(range(least, known))
+        yield [len(kept.intersection(group.nodes)) for group in traffic.groups]
 
 
 def _is_apart(traffic: AxisTraffic) -> bool:
@@ -68,7 +75,7 @@ def _is_apart(traffic: AxisTraffic) -> bool:
 
 def least_spread(traffic: AxisTraffic, instance: Instance) -> int:
     """The fewest leaves on which the widest group can lie: two where some group has to be split."""
-    widest = max(_known_sizes(traffic, instance), default=1)
+    widest = min(max(sizes, default=1) for sizes in _known_sizes(traffic, instance))
     least = 2 if least_straddling(traffic, instance) else 1
     held = 0
     counts = sorted(_held(instance).values(), reverse=True)

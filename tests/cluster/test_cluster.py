@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 import tomllib
 
 import pytest
@@ -32,14 +31,12 @@ def test_every_node_is_idle(cluster: Cluster) -> None:
     assert states.splitlines() == [f"{node} idle" for node in cluster.nodes]
 
 
-def test_up_takes_twenty_seconds_at_most(cluster: Cluster) -> None:
-    """With the image there, `docker/cluster up` gives idle nodes in 20 s; `down` leaves nothing."""
+def test_down_leaves_nothing(cluster: Cluster) -> None:
+    """After `docker/cluster up` and `down` no container, volume or network is there."""
     script, name = str(CHECKOUT / "docker" / "cluster"), f"{cluster.name}-up"
     environ = {**cluster.environ, "HPCKIT_CLUSTER": name}
-    begun_s = time.monotonic()
     try:
         subprocess.run([script, "up"], env=environ, check=True, capture_output=True, timeout=120)
-        took_s = time.monotonic() - begun_s
     finally:
         subprocess.run([script, "down"], env=environ, check=True, capture_output=True, timeout=120)
     for what in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
@@ -47,7 +44,6 @@ def test_up_takes_twenty_seconds_at_most(cluster: Cluster) -> None:
         asked = ["docker", *what, f"--format={form}"]
         names = subprocess.run(asked, check=True, capture_output=True, encoding="utf-8").stdout
         assert name not in names, what
-    assert took_s <= 20
 
 
 def test_version(cluster: Cluster) -> None:

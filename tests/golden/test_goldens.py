@@ -201,16 +201,18 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", ["everything-said", "hostile-words", "own-site", "own-template"])
-def test_the_bytes_are_the_same_anywhere(name: str, tmp_path: Path, run_hpckit: RunHpckit) -> None:
+def test_the_bytes_are_the_same_anywhere(
+    name: str, tmp_path: Path, run_hpckit_process: RunHpckit
+) -> None:
     """Another home, user, folder, locale, time zone, hash seed and shell change no byte."""
     case = Path(__file__).parent / "cases" / name
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
     (elsewhere / "another name.toml").write_bytes((case / "job.toml").read_bytes())
     given = words(case)
-    here = run_hpckit("render", *given, env={"PYTHONHASHSEED": "0"})
+    here = run_hpckit_process("render", *given, env={"PYTHONHASHSEED": "0"})
     assert here.returncode == 0
-    there = run_hpckit(
+    there = run_hpckit_process(
         "render",
         elsewhere / "another name.toml",
         *given[1:],

@@ -16,6 +16,7 @@ import pytest
 from tests.begun import INTERRUPTED, begun
 from tests.conftest import RunHpckit
 from tests.fakes.local_job import kill_job, processes_of, says, supervisor_of, until
+from tests.sizes import some
 
 JOB = 'schema = "hpckit.job/1"\nname = "n"\ncommand = ["true"]\n'
 
@@ -33,7 +34,7 @@ def submitted(run_hpckit: RunHpckit, *args: str, env: dict[str, str] | None = No
     return Path(json.loads(ran.stdout)["folder"])
 
 
-@pytest.mark.parametrize("delay_s", [0.05, 0.12, 0.2, 0.28, 0.36, 0.45, 0.6, 0.8])
+@pytest.mark.parametrize("delay_s", some([0.05, 0.12, 0.2, 0.28, 0.36, 0.45, 0.6, 0.8], 3))
 def test_a_terminated_submission_is_whole_or_nothing(run_hpckit: RunHpckit, delay_s: float) -> None:
     """SIGTERM at any moment of submit leaves a job that is known whole, or no trace."""
     submitting = begun("submit", "--local", "--quiet", "--", "true")

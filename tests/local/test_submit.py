@@ -17,6 +17,7 @@ import pytest
 
 from tests.begun import INTERRUPTED, begun, unmeasured
 from tests.conftest import RunHpckit
+from tests.sizes import size, some
 
 
 def submit_json(run_hpckit: RunHpckit, *args: str, **more: Any) -> dict[str, Any]:
@@ -123,7 +124,9 @@ def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Pa
     run_hpckit("cancel", jobs[0]["job_id"])
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize(
+    "delay_s", some([0.0, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 0.9], quick=3)
+)
 def test_an_interrupted_submission_is_whole_or_nothing(
     run_hpckit: RunHpckit, delay_s: float
 ) -> None:
@@ -142,12 +145,11 @@ def test_an_interrupted_submission_is_whole_or_nothing(
         assert run_hpckit("wait", job["job_id"]).returncode == 0
 
 
-@pytest.mark.slow
-def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
+def test_submissions_from_four_processes(tmp_path: Path) -> None:
     """None is lost in the index, none is mixed up with another."""
     worker = (
         "import json, subprocess, sys\n"
-        "for n in range(50):\n"
+        f"for n in range({size(quick=2, whole=50)}):\n"
         "    name = f'{sys.argv[1]}-{n}'\n"
         "    ran = subprocess.run([sys.executable, '-m', 'hpckit', 'submit', '--local', '--quiet',"
         " '--no-account', '--name', name, '--', 'echo', name], capture_output=True, text=True)\n"
@@ -168,7 +170,7 @@ def test_two_hundred_submissions_from_four_processes(tmp_path: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         outputs = list(pool.map(run_worker, range(4)))
     submitted = dict(json.loads(line) for text in outputs for line in text.splitlines())
-    assert len(submitted) == 200
+    assert len(submitted) == size(quick=8, whole=200)
 
     def listed() -> list[dict[str, Any]]:
         text = subprocess.run(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.adapters.account_store import FileSampleStore
@@ -64,7 +64,6 @@ def check(report: JobReport | None) -> None:
 
 
 @given(samples=st.binary(max_size=2000), ledger=st.binary(max_size=500))
-@settings(max_examples=50, deadline=None)
 def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> None:
     """Rubbish in the files of an incarnation never ends in another error."""
     with _folder() as folder:
@@ -76,7 +75,6 @@ def test_any_bytes_give_a_report_or_a_refusal(samples: bytes, ledger: bytes) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
 def test_any_damage_to_good_files_is_survived(data: st.DataObject) -> None:
     """Bytes that changed or were cut off cost what they were of, and no more."""
     with _folder() as folder:

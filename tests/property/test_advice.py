@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -55,7 +55,6 @@ _ADVICE = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(job_files(), _ADVICE)
 def test_a_patch_says_the_advice_and_keeps_the_rest(text: str, advice: list[Advice]) -> None:
     """The new text reads as the old with the advised values, and other lines are as they were."""
@@ -73,7 +72,6 @@ def test_a_patch_says_the_advice_and_keeps_the_rest(text: str, advice: list[Advi
     assert [line for line in after if line in kept and line] == [line for line in kept if line]
 
 
-@settings(max_examples=100)
 @given(job_files(), _ADVICE)
 def test_a_patch_applied_twice_is_applied_once(text: str, advice: list[Advice]) -> None:
     """The second time nothing changes, to the byte."""
@@ -82,7 +80,6 @@ def test_a_patch_applied_twice_is_applied_once(text: str, advice: list[Advice]) 
     assert patched(advice, once) == once
 
 
-@settings(max_examples=100)
 @given(
     elapsed_s=st.floats(1, 10 * 86400),
     lost_s=st.floats(0, 86400),

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import chain, permutations
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpckit.decide.binding import bind_ranks
@@ -20,17 +20,12 @@ from hpckit.model.index_list import expand_indices, index_list
 from tests.property.bound_nodes import Request, core_of, cpus_of, faults, requests
 from tests.property.node_values import topologies
 
-any_request = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-
 
 def bound(request: Request) -> NodeBinding:
     """The binding of a request."""
     return bind_ranks(request.node, request.ranks, allowed=request.allowed)
 
 
-@any_request
 @given(requests())
 def test_no_core_is_double_booked(request: Request) -> None:
     """Each rank has whole cores of its own among the allowed CPUs, the same each time."""
@@ -39,7 +34,6 @@ def test_no_core_is_double_booked(request: Request) -> None:
     assert bound(request) == binding
 
 
-@any_request
 @given(requests())
 def test_ranks_are_beside_their_gpu_where_they_can_be(request: Request) -> None:
     """Of the ranks with a GPU on a NUMA node, as many are on it as it has cores."""
@@ -68,7 +62,6 @@ def test_ranks_are_beside_their_gpu_where_they_can_be(request: Request) -> None:
     assert Counter(inside) == Counter({at: min(n, cores[at]) for at, n in wanted.items()})
 
 
-@any_request
 @given(requests(), st.randoms(use_true_random=False))
 def test_the_drivers_numbers_are_names(request: Request, random: object) -> None:
     """GPUs counted in another order, and NUMA nodes by other numbers, change nothing but these."""
@@ -97,7 +90,6 @@ def _new(number: dict[int, int], index: int | None) -> int | None:
     return None if index is None else number[index]
 
 
-@any_request
 @given(requests())
 def test_only_nics_for_jobs_are_given(request: Request) -> None:
     """No rank gets a NIC for storage or one that is down, and each rank gets one if any is left."""
@@ -110,7 +102,6 @@ def test_only_nics_for_jobs_are_given(request: Request) -> None:
         assert bool(rank.nics) is bool(usable)
 
 
-@any_request
 @given(topologies, st.integers(1, 12))
 def test_any_topology_is_bound_or_refused(node: NodeTopology, ranks: int) -> None:
     """Numbers with sense or without give a binding in which every rank has its place."""
@@ -130,7 +121,6 @@ def test_any_topology_is_bound_or_refused(node: NodeTopology, ranks: int) -> Non
         assert faults(node, binding, every) == []
 
 
-@any_request
 @given(
     st.integers(1, 5).flatmap(
         lambda columns: st.lists(
@@ -152,7 +142,6 @@ def test_the_assignment_costs_least(costs: list[list[int]]) -> None:
     assert sum(row[to] for row, to in zip(costs, chosen, strict=True)) == least
 
 
-@any_request
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 60))
 def test_shares_are_near_their_quota(weights: list[int], more: int) -> None:
     """Shares add up to the whole, and none but a share of one is a whole above its quota."""

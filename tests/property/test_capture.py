@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.app.captured import inspect_capture
@@ -18,6 +18,7 @@ from hpckit.draw.node import node_svg
 from hpckit.errors import HpckitError, ParseError
 from hpckit.report.matrix import matrix_text
 from hpckit.report.node_text import node_lines
+from tests.sizes import costly
 
 RECORDS = Path(__file__).resolve().parents[1] / "records"
 FAMILIES = ("nvidia-smi", "nccl", "hwloc", "rocm-smi", "amd-smi")
@@ -88,7 +89,7 @@ def test_there_are_records_of_every_format() -> None:
 
 
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: str(path.relative_to(RECORDS)))
-@settings(max_examples=20)
+@costly(0.2)
 @given(data=st.data())
 def test_a_capture_that_was_changed(path: Path, data: st.DataObject) -> None:
     """A record with a piece cut out, doubled or replaced is a machine or a ParseError."""

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.measure.attribution import RankClaim, attribute, marks_of
@@ -66,7 +66,6 @@ readings = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(row, max_size=30), kinds, st.lists(st.integers(0, 30), max_size=3), readings)
 def test_no_rows_give_a_negative_or_impossible_energy(
     table: list[tuple[int, int, int]],
@@ -89,7 +88,6 @@ def test_no_rows_give_a_negative_or_impossible_energy(
         assert 0 <= energy.coverage_frac <= 1
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 20_000)), min_size=1, max_size=8),
     st.lists(st.sets(st.sampled_from(["a", "b", "c"])), min_size=8, max_size=8),
@@ -115,7 +113,6 @@ def test_ranks_and_remainder_are_the_gpus(
     assert found.idle_remainder_j >= -1e-6
 
 
-@settings(max_examples=100)
 @given(st.lists(st.integers(1, 2999), max_size=6), st.sampled_from([1, 40, 3000]))
 def test_energies_of_consecutive_times_add_up(cuts: list[int], base: int) -> None:
     """Any marks between do not change the energy of the whole."""

@@ -16,9 +16,9 @@ from tests.fakes.energy_truth import (
     reading_half_width,
 )
 from tests.fakes.sensors import WAVEFORMS, late_by_chance, slow_by_chance
+from tests.sizes import size
 
-pytestmark = pytest.mark.slow
-SEEDS = 200
+SEEDS = size(quick=40, whole=200)
 """`make bench SUITE=account` takes 1,000."""
 MOST_OFF = {0.02: 0.2, 0.025: 0.2, 0.1: 0.4}
 """By the counter's period: a load in step with it is cut off anywhere."""
@@ -35,7 +35,7 @@ def off(jobs: list[tuple[float, float]]) -> np.ndarray:
 def test_a_counter_tells_the_energy(
     length_s: float, most: float, has_samples: bool, waveform: str
 ) -> None:
-    """Of steady loads, ramps and walks: 1 % at ten seconds, 5 % at one, in each of 1,000 jobs."""
+    """Of steady loads, ramps and walks: 1 % at ten seconds, 5 % at one, in each job."""
     jobs = [counter_job(seed, waveform, length_s, has_samples=has_samples) for seed in range(SEEDS)]
     errors = off([(truth, energy.value_j or 0) for truth, energy in jobs])
     assert errors.max() <= most

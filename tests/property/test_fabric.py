@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.decide.fabric_findings import fabric_findings
@@ -46,7 +46,6 @@ def test_any_text_is_a_fabric_or_a_parse_error(text: str) -> None:
     fabric_findings(with_rails(fabric), ["n1", "N2"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sizes, st.randoms(use_true_random=False))
 def test_order_of_nodes_and_cables_changes_no_finding(
     made: MadeFabric, chance: random.Random
@@ -60,7 +59,6 @@ def test_order_of_nodes_and_cables_changes_no_finding(
     assert {name for rail in fabric.rails for name in rail.switches} == leaves
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sizes, st.integers(0, 6), st.randoms(use_true_random=False))
 def test_one_defect_is_one_finding(made: MadeFabric, kind: int, chance: random.Random) -> None:
     """Whichever node, leaf or cable it is."""

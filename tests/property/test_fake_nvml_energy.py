@@ -54,11 +54,7 @@ def opened(library: Path, folder: Path, points: Points, keys: str = "") -> Virtu
     return open_virtual(library, folder, f'gpus = 1\n[gpu]\npower_w = "{text}"\n{keys}')
 
 
-_SETTINGS = settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+_SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_SETTINGS

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.model.comm import NcclVersion
@@ -64,7 +64,6 @@ def test_nvidia_s_library_sets_the_same(version: str, tmp_path: Path) -> None:
     library = wheel_sites(version) / LIBRARY
     conf = tmp_path / "nccl.conf"
 
-    @settings(max_examples=60, deadline=None)
     @given(FILES)
     def agrees(text: str) -> None:
         conf.write_text(text, newline="")

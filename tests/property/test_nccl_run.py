@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from time import process_time
 
 import msgspec
 import pytest
@@ -17,7 +16,6 @@ from hpckit.model.tree import to_tree
 from hpckit.parse.nccl_line import MOST_CHARS
 from hpckit.parse.nccl_run import parse_nccl_run
 from hpckit.report.nccl_run_text import nccl_run_lines
-from tests.pace import slowness
 from tests.unit.parse.slurm_records import record_text
 
 LOG = record_text("nccl-log-2.27.7", "synthetic-two-nodes")
@@ -78,49 +76,6 @@ def test_a_log_that_is_cut_or_spliced_is_read(one: int, other: int) -> None:
     with suppress(ParseError):
         found = parse_nccl_run(LOG[:one] + LOG[other:]).log
         assert found is None or found.unread_lines <= found.lines
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("NCCL INFO " * 200_000, id="one-endless-line-of-marks"),
-        pytest.param("n1:1:2 [0] NCCL INFO Channel 00" * 60_000, id="one-endless-line-of-lines"),
-        pytest.param("a" * 2_000_000, id="one-endless-word"),
-        pytest.param("n1:1:2 [0] NCCL INFO " + "x " * 1_000_000, id="one-endless-message"),
-        pytest.param("NCCL INFO a comm 0x1 rank 1 nranks 2 parent x\n" * 30_000, id="no-end"),
-        pytest.param("NCCL INFO " + "A" * 3000 + " set by\n" * 600, id="long-names"),
-        pytest.param("\x00" * 2_000_000, id="nuls"),
-        pytest.param("\x1b[" * 1_000_000, id="escapes"),
-        pytest.param("# " * 1_000_000, id="hashes"),
-        pytest.param("1024 256 float\n" * 80_000, id="cut-rows"),
-        pytest.param("busbw size algbw " * 100_000, id="endless-head"),
-        pytest.param("_perf" * 400_000, id="programs"),
-        pytest.param("\n" * 1_000_000, id="newlines"),
-        pytest.param("NCCL INFO NET/IB : Using " + "[0]={" * 4000 + "\n", id="braces"),
-        pytest.param("NCCL INFO NET/OFI " + "failed " * 500 + "\n", id="ofi"),
-    ],
-)
-def test_hostile_input_takes_time_in_proportion(text: str) -> None:
-    """Two million characters of anything are read or refused in seconds."""
-    begun_s = process_time()
-    with suppress(ParseError):
-        parse_nccl_run(text)
-    assert process_time() - begun_s < LONG_S * slowness()
-
-
-def test_a_log_of_many_nodes_takes_time_in_proportion() -> None:
-    """A log of 3000 nodes is judged in seconds: no rule reads all of it for each node."""
-    said = [
-        "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
-        "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0",
-        "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE",
-        *(f"Channel 00/0 : {at}[0] -> 9[0] [send] via NET/IB/0/GDRDMA" for at in range(8)),
-    ]
-    text = "".join(f"n{at}:{at}:2 [0] NCCL INFO {one}\n" for at in range(3000) for one in said)
-    run = parse_nccl_run(text)
-    begun_s = process_time()
-    assert len(shortfall_findings(run)) == 3000
-    assert process_time() - begun_s < LONG_S * slowness()
 
 
 def test_what_is_left_out_of_an_endless_line_is_said() -> None:

@@ -6,7 +6,7 @@ from itertools import combinations
 from xml.etree import ElementTree as ET
 
 from defusedxml.ElementTree import fromstring
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from hpckit.core.findings import Finding
 from hpckit.decide.difference import differences, shape
@@ -22,7 +22,6 @@ from tests.svg_boxes import boxes
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = {f"{SVG}{tag}" for tag in ("svg", "title", "desc", "g", "rect", "path", "text", "circle")}
-any_node = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _moves_nothing(lines: list[Line], width: int) -> bool:
@@ -33,7 +32,6 @@ def _moves_nothing(lines: list[Line], width: int) -> bool:
     )
 
 
-@any_node
 @given(topologies, findings)
 def test_text_of_any_node_stays_in_its_lines(
     topology: NodeTopology, found: tuple[Finding, ...]
@@ -43,7 +41,6 @@ def test_text_of_any_node_stays_in_its_lines(
     assert _moves_nothing(node_lines(topology, found, width=40), 40)
 
 
-@any_node
 @given(topologies, findings)
 def test_picture_of_any_node_is_plain_svg(
     topology: NodeTopology, found: tuple[Finding, ...]
@@ -56,7 +53,6 @@ def test_picture_of_any_node_is_plain_svg(
         assert "nan" not in "".join(element.attrib.values()).replace("nano", "")
 
 
-@any_node
 @given(topologies)
 def test_boxes_of_any_node_do_not_overlap(topology: NodeTopology) -> None:
     """However many devices hang wherever, no box lies over another."""
@@ -64,7 +60,6 @@ def test_boxes_of_any_node_do_not_overlap(topology: NodeTopology) -> None:
     assert [pair for pair in combinations(found, 2) if pair[0].overlaps(pair[1])] == []
 
 
-@any_node
 @given(topologies, topologies)
 def test_a_node_does_not_differ_from_itself(a: NodeTopology, b: NodeTopology) -> None:
     """Differences of a node to itself are none, and every host is in one group."""

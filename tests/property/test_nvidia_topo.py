@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from time import process_time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +13,6 @@ from hpckit.model.index_list import IndexList, expand_indices, index_list
 from hpckit.model.path import PathTable
 from hpckit.parse.nvidia_topo import TOPO_MATRIX_FORMAT, is_topo_matrix, parse_topo_matrix
 from hpckit.report.matrix import matrix_text
-from tests.pace import slowness
 
 LONG_S = 20.0
 WORDS = ["NV1", "NV2", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", None]
@@ -172,29 +168,3 @@ def test_a_line_that_is_not_its_own_makes_no_cell_wrong(node: NodeTopology, junk
     lines = matrix_text(node).splitlines()
     for at in range(len(node.gpus) + len(node.nics) + 2):
         assert_nothing_is_wrong("\n".join([*lines[:at], junk, *lines[at:]]), node)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "GPU0 " * 40_000,
-        "GPU0 CPU Affinity\n" * 20_000,
-        "GPU0 CPU Affinity\nGPU0" + " NV1" * 50_000,
-        "GPU0 CPU Affinity NUMA Affinity\nGPU0 X " + "1" * 100_000,
-        "GPU0 CPU Affinity NUMA Affinity\nGPU0 X " + "1," * 100_000,
-        "GPU0 NIC0\n" + "NIC1 NIC2\n" * 20_000,
-        "GPU0 CPU Affinity\nGPU0\n" + "X\n" * 50_000,
-        "GPU0 GPU1\n" * 50_000,
-        "GPU0" + " " * 200_000 + "CPU" + " " * 200_000,
-        "\t" * 100_000 + "GPU0",
-        "GPU0 CPU Affinity\nGPU0 X 0-8191\nNIC Legend:\n" + "NIC0:" * 50_000,
-        "GPU0" * 50_000 + "CPU Affinity\nGPU0 X",
-    ],
-    ids=range(12),
-)
-def test_no_text_takes_long(text: str) -> None:
-    """The time does not grow with the square of a text: of these it would be minutes."""
-    begun_s = process_time()
-    with suppress(ParseError):
-        parse_topo_matrix(text)
-    assert process_time() - begun_s < LONG_S * slowness()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import Phase, given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
+from hpckit.decide.locality import locality_of
 from hpckit.decide.placement import SPREAD, STRADDLING, TIME, place
 from hpckit.decide.placement_order import order_of
 from hpckit.decide.placement_request import PlacementRequest
 from hpckit.model.locality import Domain
 from hpckit.model.mesh import Pattern
+from hpckit.parse.topology_conf import parse_topology_conf
+from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request, tree
+from tests.sizes import costly
 
-FEW = settings(max_examples=50)
+FEW = costly(0.2)
 """Each is searched with its whole budget, a quarter of a second."""
 _PODS = st.lists(
     st.lists(st.integers(1, 12), min_size=1, max_size=5), min_size=1, max_size=4
@@ -54,7 +59,6 @@ def _any_mesh(draw: st.DrawFn) -> PlacementRequest:
     return request(tree(pods, seed=draw(st.integers(0, 99))), mesh(*axes), per_node=per_node)
 
 
-@settings(max_examples=1000, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(_one_axis())
 def test_groups_of_one_axis_straddle_as_few_leaves_as_possible(wanted: PlacementRequest) -> None:
     """Of groups of one axis no more straddle a leaf than the lower bound says."""
@@ -62,29 +66,33 @@ def test_groups_of_one_axis_straddle_as_few_leaves_as_possible(wanted: Placement
     assert straddling.placed == straddling.lower_bound
 
 
+@pytest.mark.xfail(strict=True, reason="the search splits 9 groups on this fabric, where 6 do")
+def test_groups_of_seven_on_leaves_of_two_to_nine() -> None:
+    """The known case in which more groups of one axis straddle a leaf than have to."""
+    name = "placement/one-axis-77.conf"
+    locality = locality_of(parse_topology_conf(corpus_file(name).read_text(), name))
+    ring = mesh(("data", 7, Pattern.RING, 4e9), ("pipeline", 11, Pattern.CHAIN, 0.0))
+    straddling = place(request(locality, ring)).groups["data"].straddling
+    assert straddling.placed == straddling.lower_bound
+
+
 @FEW
 @given(_any_mesh())
-def test_no_known_order_is_better(wanted: PlacementRequest) -> None:
-    """No other order that is shown has less predicted time."""
-    slurm = tuple(sorted(wanted.nodes))
-    time = place(replace(wanted, slurm_order=slurm)).objectives[TIME]
+def test_an_order_is_whole_and_as_good_as_can_be_told(wanted: PlacementRequest) -> None:
+    """It is a permutation, no shown order has less predicted time, and none is below a bound."""
+    found = place(replace(wanted, slurm_order=tuple(sorted(wanted.nodes))))
+    assert sorted(found.orders.placed) == sorted(wanted.nodes)
+    time = found.objectives[TIME]
     assert time.slurm is not None
     assert time.placed <= min(time.hostname, time.slurm, time.random) * (1 + 1e-9)
-
-
-@FEW
-@given(_any_mesh())
-def test_nothing_is_below_its_bound(wanted: PlacementRequest) -> None:
-    """Of no order is a figure less than what is shown as its lower bound."""
-    found = place(wanted)
     compared = [*found.objectives.values()]
     compared += [
-        figures for one in found.groups.values() for figures in (one.straddling, one.time_s)
+        figures for axis in found.groups.values() for figures in (axis.straddling, axis.time_s)
     ]
-    for one in compared:
-        assert one.lower_bound is not None
-        least = min(one.placed, one.hostname, one.random)
-        assert one.lower_bound <= least * (1 + 1e-9) + 1e-12
+    for figures in compared:
+        assert figures.lower_bound is not None
+        least = min(figures.placed, figures.hostname, figures.random)
+        assert figures.lower_bound <= least * (1 + 1e-9) + 1e-12
 
 
 @st.composite
@@ -126,13 +134,6 @@ def test_the_order_of_the_node_list_does_not_matter(
     nodes = list(wanted.nodes)
     dice.shuffle(nodes)
     assert place(replace(wanted, nodes=tuple(nodes))).orders == place(wanted).orders
-
-
-@FEW
-@given(_any_mesh())
-def test_every_node_has_one_place(wanted: PlacementRequest) -> None:
-    """The order is a permutation of the nodes."""
-    assert sorted(place(wanted).orders.placed) == sorted(wanted.nodes)
 
 
 @FEW

@@ -8,14 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pytest
 
 from hpckit.decide.placement import TIME, place
 from hpckit.decide.placement_instance import LEVEL_LATENCY_S, NET_LATENCY_S
 from hpckit.model.mesh import Mesh, MeshAxis, Pattern
+from tests import sizes
 from tests.fakes.fabrics import NIC_BYTES_PER_S, mesh, request, tree
 
-INSTANCES = 200
+INSTANCES = sizes.size(quick=8, whole=200)
 MEAN_GAP, WORST_GAP = 0.01, 0.05
 SHAPES = (
     *((2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (3, 3), (2, 5), (5, 2), (2, 6), (6, 2)),
@@ -140,9 +140,8 @@ def _axis_s(axis: MeshAxis, hosts: int, edges: Edges, layers: list[tuple[Any, li
     return busy + steps * (NET_LATENCY_S + crossed * LEVEL_LATENCY_S)
 
 
-@pytest.mark.slow
 def test_the_order_is_near_the_optimum() -> None:
-    """On 200 instances of up to 12 nodes, of two and three axes, the mean gap is 1 % at most."""
+    """On instances of up to 12 nodes, of two and three axes, the mean gap is 1 % at most."""
     dice = random.Random(2026)  # noqa: S311  draws that can be repeated
     gaps = []
     for _ in range(INSTANCES):

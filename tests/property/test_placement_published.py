@@ -20,10 +20,11 @@ from hpckit.model.mesh import Pattern
 from hpckit.model.placement import Compared
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request
+from tests.sizes import size, some
 
 CAPTURE = "ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out"
 TRAYS = 119
-DRAWS = 300
+DRAWS = size(quick=40, whole=300)
 ROWS = (
     *((64, 2, 3.49, 1.99), (64, 4, 5.32, 2.95), (64, 8, 5.99, 3.44)),
     *((32, 4, 4.95, 3.04), (96, 4, 5.12, 2.91), (96, 8, 5.94, 3.76)),
@@ -53,8 +54,7 @@ def _draws(nodes: int, group: int) -> list[Compared]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "group", "hostname", "packed"), ROWS)
+@pytest.mark.parametrize(("nodes", "group", "hostname", "packed"), some(ROWS, 2))
 def test_the_published_figures(nodes: int, group: int, hostname: float, packed: float) -> None:
     """Every draw attains the bound, and the means are those published within three errors."""
     draws = _draws(nodes, group)

@@ -6,11 +6,12 @@ import subprocess
 import unicodedata
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpckit.errors import RenderError
 from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
+from tests.sizes import costly
 from tests.unit.render.hostile import HOSTILE
 from tests.unit.render.sbatch_reader import directives
 
@@ -39,7 +40,7 @@ def read_by_bash(line: str, env: dict[str, str] | None = None) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-@settings(max_examples=25)
+@costly(0.2)
 @given(st.lists(TEXTS, min_size=1, max_size=60))
 def test_bash_reads_words_back(texts: list[str]) -> None:
     """A line of words is one physical line, and bash reads exactly those words from it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.adapters.resources import FileResources, packaged_data
@@ -45,7 +45,6 @@ def elements(page: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 @given(words=st.lists(WORDS, min_size=1, max_size=9).map(tuple))
-@settings(max_examples=60)
 def test_words_make_no_elements(words: tuple[str, ...]) -> None:
     """Words of the job add no element and no attribute that plain words would not."""
     page = report_html(hostile_report(words), PARTS)

@@ -9,8 +9,11 @@ from hpckit.measure.compare import compared
 from hpckit.measure.spread import spread_of
 from hpckit.model.comparison import Verdict
 from tests.fakes.random_series import job_power
+from tests.sizes import some
 
 SEEDS = 300
+CASES = [(4, False, 0.5), (4, True, 0.0), (8, False, 0.9), (4, False, 0.9), (4, True, 0.5),
+         (8, False, 0.0), (4, False, 0.0), (8, False, 0.5), (4, True, 0.9)]  # fmt: skip
 
 
 def _coverage(
@@ -37,9 +40,7 @@ def _coverage(
     return covered / told, differs / told
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize(("gpus", "same"), [(4, False), (4, True), (8, False)])
+@pytest.mark.parametrize(("gpus", "same", "phi"), some(CASES, 2))
 def test_intervals_cover_and_identical_jobs_do_not_differ(
     phi: float, gpus: int, *, same: bool
 ) -> None:
@@ -49,7 +50,6 @@ def test_intervals_cover_and_identical_jobs_do_not_differ(
     assert differs <= 0.07
 
 
-@pytest.mark.slow
 def test_intervals_cover_a_real_difference() -> None:
     """Also where the jobs are 25 W apart, which is then mostly seen."""
     covered, differs = _coverage(4, 400, 0.7, same=True, apart=25.0)

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from hpckit.model.samples import GPU_COLUMNS, MISSING
 from hpckit.model.series import GPU_DTYPE
 from tests.fakes.measured import gpu, report, shares
 from tests.fakes.series import BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of
+from tests.sizes import costly
 
 STATES: tuple[dict[str, int], ...] = (
     BUSY,
@@ -69,7 +70,6 @@ def folded(
     return fold.result()
 
 
-@settings(max_examples=100)
 @given(series())
 def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]) -> None:
     """The classes add up to the held time, and none is negative."""
@@ -79,7 +79,6 @@ def test_seconds_are_conserved(made: tuple[NDArray[np.int64], NDArray[Any], int]
     assert abs(sum(parts) - made[2] / 1e9) < 1e-5
 
 
-@settings(max_examples=100)
 @given(series())
 def test_a_span_of_all_the_time_is_all_of_it(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
@@ -95,7 +94,6 @@ def test_a_span_of_all_the_time_is_all_of_it(
         assert abs(frac * known_s - found.waste.useful_gpu_s) < 1e-5
 
 
-@settings(max_examples=100)
 @given(series(), st.data())
 def test_cuts_do_not_matter(
     made: tuple[NDArray[np.int64], NDArray[Any], int], data: st.DataObject
@@ -105,7 +103,6 @@ def test_cuts_do_not_matter(
     assert folded(*made, cuts) == folded(*made)
 
 
-@settings(max_examples=100)
 @given(series())
 def test_throttling_fits_in_the_held_time(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
@@ -116,7 +113,6 @@ def test_throttling_fits_in_the_held_time(
     assert all(0 <= value <= made[2] / 1e9 for value in known)
 
 
-@settings(max_examples=100)
 @given(series())
 def test_windows_are_inside(made: tuple[NDArray[np.int64], NDArray[Any], int]) -> None:
     """Windows lie in the held time, in order and apart."""
@@ -126,7 +122,6 @@ def test_windows_are_inside(made: tuple[NDArray[np.int64], NDArray[Any], int]) -
     assert all(0 <= moment <= made[2] / 1e9 for moment in ends)
 
 
-@settings(max_examples=100)
 @given(series())
 def test_curves_are_in_their_envelopes(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
@@ -139,7 +134,7 @@ def test_curves_are_in_their_envelopes(
                 assert low - 1e-6 * abs(low) <= value <= high + 1e-6 * abs(high)
 
 
-@settings(max_examples=20)
+@costly(0.2)
 @given(st.integers(0, 2**32), st.integers(2, 5))
 def test_blocks_do_not_matter(seed: int, blocks: int) -> None:
     """Over more rows than a block has the seconds are those of the rows one by one."""
@@ -152,7 +147,6 @@ def test_blocks_do_not_matter(seed: int, blocks: int) -> None:
     assert waste.idle_gpu_s + waste.no_process_gpu_s == idle
 
 
-@settings(max_examples=100)
 @given(st.permutations([0, 20, 60, 300, 310, 700]))
 def test_the_order_of_gpus_does_not_matter(idle: list[int]) -> None:
     """Findings and stragglers are the same in whatever order the GPUs come."""

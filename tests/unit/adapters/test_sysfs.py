@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from hpckit.adapters.sysfs import MOST_BYTES, MOST_CHARS, read_tree
@@ -110,9 +109,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     """A FIFO, a folder and an unreadable file are absent."""
     write(tmp_path, {"a/x": "1"})
     os.mkfifo(tmp_path / "fifo")
-    begun_s = time.perf_counter()
     assert read_tree(tmp_path, ["fifo", "a", "a/x/y", "absent/*/x", "a/x"]).texts == {"a/x": "1"}
-    assert time.perf_counter() - begun_s < 60
 
 
 def test_long_files_and_bytes(tmp_path: Path) -> None:
@@ -143,10 +140,8 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    """The node that the tests run on has a CPU that they may use, and is read in little time."""
-    begun_s = time.perf_counter()
+    """The node that the tests run on has a CPU that they may use."""
     topology = parse_sysfs(read_tree(Path("/"), SYSFS_PATTERNS))
-    assert time.perf_counter() - begun_s < 30
     assert topology.cpu.cpus
     assert topology.cpu.allowed
 

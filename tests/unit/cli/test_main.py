@@ -161,11 +161,12 @@ def test_a_reader_that_has_gone_ends_it_quietly() -> None:
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
-def test_a_bug_says_that_it_is_one(run_hpckit: RunHpckit, tmp_path: Path) -> None:
+def test_a_bug_says_that_it_is_one(run_hpckit_process: RunHpckit, tmp_path: Path) -> None:
     """What nobody foresaw, here a broken library, is exit 70 with a traceback to report."""
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "jinja2.py").write_text("raise RuntimeError('broken library')\n")
-    ran = run_hpckit("render", "--", "true", env={"PYTHONPATH": str(tmp_path / "broken")})
+    broken = {"PYTHONPATH": str(tmp_path / "broken")}
+    ran = run_hpckit_process("render", "--", "true", env=broken)
     assert ran.returncode == 70
     assert "RuntimeError: broken library" in ran.stderr
     assert "this is a bug in hpckit" in ran.stderr

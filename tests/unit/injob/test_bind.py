@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hpckit.injob.allowed_cpus import SEEN_S, allowed_here, allowed_together
 from hpckit.injob.bind import (
     PLAN,
-    WAIT_S,
     _members,
     apply_binding,
     bind_rank,
@@ -189,9 +188,7 @@ def test_ranks_wait_two_seconds_for_a_plan(rank: Rank, job: dict[str, str]) -> N
     """Without the first local rank one of the others plans the CPUs alone, and says why; who comes
     last of all follows that plan, and removes it.
     """
-    begun_s = time.monotonic()
     one, other = bound(rank(1, 3), rank(2, 3))
-    assert time.monotonic() - begun_s < (WAIT_S + 3) * slowness()
     assert one
     assert other
     folder = Path(plan_folder(job, 3))

@@ -85,9 +85,7 @@ def test_a_counter_that_stands_still_after_the_end_is_noted_so() -> None:
     """The end waits a short while; a later reading has the end's energy."""
     watch = watching(ScriptedGpu([1]))
     watch.first()
-    begun_s = time.monotonic()
     last = watch.last()
-    assert time.monotonic() - begun_s < 5
     assert energies(last["readings"]) == energies(last["gpus"]) == [1]
     assert moment(last["readings"]) - moment(last["gpus"]) > 20e6
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from hpckit.measure.stragglers import stragglers
 from hpckit.model.account import GpuAccount, JobReport, Share, Throttling, Window
 from hpckit.model.report_finding import ReportFinding
 from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares
-from tests.pace import slowness
 
 DAY_S = 86_400.0
 ONE_LINE = 90
@@ -239,13 +237,3 @@ def test_the_gravest_first() -> None:
         gpus=gpus(waste=shares(idle=HELD_S), mem_peak_bytes=79 * GIB), nodes=(node(oom_kills=1),)
     )
     assert [one.severity for one in found(changed)] == ["error", "warning", "note"]
-
-
-def test_many_nodes_cost_their_number_alone() -> None:
-    """What is known of a node's GPUs is looked up, not searched for among all of the job's."""
-    names = [f"n{number:05d}" for number in range(4000)]
-    nodes = [node(name, psi_frac={"io_full": 0.5}) for name in names]
-    held = [replace(one, node=name) for name in names for one in gpus(1)]
-    begun_s = time.process_time()
-    report_findings(report(gpus=tuple(held), nodes=tuple(nodes)))
-    assert time.process_time() - begun_s < 5 * slowness()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.fakes.series import (
     rows_of,
     times_of,
 )
-from tests.pace import slowness
 
 Row = dict[str, int]
 MIB = 1 << 20
@@ -375,18 +373,6 @@ def test_a_gap_in_a_curve_is_none() -> None:
     fold = GpuUsageFold(H100, 1.0, 0, 50 * SECOND_NS)
     fold.add(times, rows_of([BUSY] * 20))
     assert fold.result().curves[0].values.count(None) == 1
-
-
-def test_speed() -> None:
-    """An hour of eight GPUs at 10 Hz takes a fraction of a second, its curves included."""
-    made = np.tile(rows_of([{**BUSY, **STANDING}, {**SPIN, **STANDING}, IDLE]), 12_000)
-    times = times_of(len(made), period_s=0.1, start_s=0.1)
-    began_s = time.process_time()
-    for _ in range(8):
-        fold = GpuUsageFold(H100, 0.1, 0, 3600 * SECOND_NS)
-        fold.add(times, made)
-        fold.result()
-    assert time.process_time() - began_s < 2.0 * slowness()
 
 
 def test_no_curves() -> None:

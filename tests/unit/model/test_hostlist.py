@@ -31,6 +31,13 @@ def test_names_that_differ_in_their_last_number_are_folded(names: list[str], fol
     assert fold_hosts(names) == folded
 
 
+@given(st.sets(st.from_regex(r"[a-z]{1,3}(-?[0-9]{1,4})?", fullmatch=True), min_size=1))
+def test_another_reader_of_host_lists_expands_them_alike(names: set[str]) -> None:
+    """What is folded here is read by ClusterShell, and here, as the same names."""
+    folded = fold_hosts(names)
+    assert set(NodeSet(folded)) == set(expand_hosts(folded)) == names
+
+
 def test_numbers_sort_by_value() -> None:
     """`c2` comes before `c10`."""
     assert sorted(["c10", "c2"], key=natural_order) == ["c2", "c10"]

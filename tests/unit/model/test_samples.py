@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from hpckit.model.samples import GPU, GPU_RECORD, MAGIC, Block, Damage, find_magic, read_blocks
 from tests.fakes.sample_file import gpu_block, sample_file
-from tests.pace import slowness
 
 
 def bogus(length: int) -> bytes:
@@ -19,11 +16,9 @@ def bogus(length: int) -> bytes:
     )
 
 
-def test_payloads_that_overlap_are_given_up_in_seconds() -> None:
+def test_payloads_that_overlap_are_given_up() -> None:
     """What is read again and again is bounded, and that there may be more is said."""
-    begun_s = time.process_time()
     *blocks, last = read_blocks(sample_file(20) + bogus(1 << 20))
-    assert time.process_time() - begun_s < 8 * slowness()
     assert all(isinstance(one, Block) for one in blocks)
     assert isinstance(last, Damage)
     assert (last.is_tail, last.is_given_up) == (True, True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-
 import pytest
 
 from hpckit.errors import ParseError
@@ -173,25 +170,6 @@ def test_a_text_without_a_switch_is_refused(text: str) -> None:
     """Nothing is made of nothing."""
     with pytest.raises(ParseError):
         parse_ibnetdiscover(text)
-
-
-@pytest.mark.parametrize("filler", [" ", '"', "[", "(", "# ", 'lid 1 "', "4xNDR "])
-def test_a_long_line_takes_no_long_time(filler: str) -> None:
-    """It is refused at once, or its blanks and quotes are a description's."""
-    text = record_text(VERSION, "synthetic-two-rails")
-    for start in ('[1]\t"S-0000000000000010"[33]', "Switch\t65", "vendid=0x1", "#"):
-        begun_s = time.process_time()
-        with contextlib.suppress(ParseError):
-            parse_ibnetdiscover(text.replace(start, start + filler * 50_000 + "x", 1))
-        assert time.process_time() - begun_s < 2
-
-
-def test_ten_thousand_nodes_are_read_in_about_a_second() -> None:
-    """A leaf for 32 of them, each leaf to 16 spines; three times the second is room for others."""
-    text = two_tier(1, 313, 32, 16, 1).text()
-    begun_s = time.process_time()
-    assert len(parse_ibnetdiscover(text).nodes) == 313 * 32
-    assert time.process_time() - begun_s < 3
 
 
 def test_cores_of_one_pod_are_no_empty_leaves() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from hpckit.errors import ParseError
 from hpckit.parse.ledger import read_ledger
 from tests.fakes.ledgers import whole_ledger
-from tests.pace import slowness
 
 AT = {"realtime_ns": 3, "monotonic_ns": 2, "boottime_ns": 2}
 GPU = {"uuid": "GPU-1", "monotonic_ns": 2, "energy_mj": 5, "refused": None}
@@ -76,14 +74,12 @@ def test_ends_without_a_process_are_read() -> None:
     assert [life.end and life.end.exit_code for life in lives] == [2, 1]
 
 
-def test_many_lives_at_once_are_read_in_a_time_by_their_number() -> None:
-    """That no end is searched for among all lives: 12,000 took 16 s so, and take half a one."""
-    starts = [{**START, "pid": pid, "gpus": []} for pid in range(12_000)]
-    ends = [{**END, "pid": pid, "gpus": []} for pid in range(12_000)]
+def test_many_lives_at_once_have_their_own_ends() -> None:
+    """Each end is that of the process that began."""
+    starts = [{**START, "pid": pid, "gpus": []} for pid in range(100)]
+    ends = [{**END, "pid": pid, "gpus": []} for pid in range(100)]
     text = lines(*starts, *ends)
-    begun_s = time.process_time()
     lives, _ = read_ledger(text)
-    assert time.process_time() - begun_s < 6 * slowness()
     assert all(life.end is not None and life.end.pid == life.start.pid for life in lives)
 
 

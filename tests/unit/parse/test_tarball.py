@@ -6,7 +6,6 @@ import bz2
 import gzip
 import lzma
 import tarfile
-import time
 import tracemalloc
 from pathlib import Path
 from xml.etree import ElementTree
@@ -141,7 +140,7 @@ def test_what_is_no_archive_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress], ids=["gz", "bz2"])
 def test_a_bomb_is_refused(pack: object) -> None:
-    """What unpacks to more than any node's tree is an error, in little memory and time."""
+    """What unpacks to more than any node's tree is an error, in little memory."""
     assert callable(pack)
     info = tarfile.TarInfo("sys/bomb")
     info.size = 2 * MOST_BYTES
@@ -149,10 +148,8 @@ def test_a_bomb_is_refused(pack: object) -> None:
     # The streams of a file follow one another: one of a MiB, many times.
     bomb = pack(info.tobuf()) + pack(mib) * (info.size // len(mib))
     tracemalloc.start()
-    begun_s = time.perf_counter()
     with pytest.raises(ParseError, match="more than a node's tree"):
         file_tree(bomb)
-    assert time.perf_counter() - begun_s < 60
     assert tracemalloc.get_traced_memory()[1] < 64 * 1024**2
     tracemalloc.stop()
 

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.decide.binding import bind_ranks
@@ -20,8 +20,6 @@ from hpckit.report.binding_text import binding_lines, binding_tree
 from tests.fakes.machines import cpu_only, dgx_h100
 from tests.property.bound_nodes import Request, cpus_of, requests
 from tests.property.node_values import topologies
-
-any_node = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def dgx() -> NodeBinding:
@@ -56,7 +54,6 @@ def test_reasons_that_differ_are_said_of_their_ranks() -> None:
     assert "GPU of rank 3: the GPU of its number, by PCI address" in lines
 
 
-@any_node
 @given(topologies, st.integers(1, 9), st.integers(40, 100))
 def test_lines_of_any_node_fit(node: NodeTopology, ranks: int, width: int) -> None:
     """No line is wider than asked for, and none holds what a terminal acts on."""
@@ -69,7 +66,6 @@ def test_lines_of_any_node_fit(node: NodeTopology, ranks: int, width: int) -> No
         assert columns(line.text) <= width
 
 
-@any_node
 @given(requests())
 def test_a_binding_is_read_back(request: Request) -> None:
     """The document of any binding is read back as it was."""
@@ -78,7 +74,6 @@ def test_a_binding_is_read_back(request: Request) -> None:
     assert msgspec.json.decode(text, type=NodeBinding) == binding
 
 
-@any_node
 @given(requests())
 def test_masks_are_the_cpus_of_ranks(request: Request) -> None:
     """The masks for srun, one a local rank in their order, are the CPUs of the binding."""

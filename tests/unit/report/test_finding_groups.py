@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +20,6 @@ from hpckit.model.report_finding import (
     share,
 )
 from hpckit.report.finding_groups import grouped
-from tests.pace import slowness
 
 
 def late(
@@ -122,11 +120,3 @@ def test_a_run_after_a_requeue_is_one_of_its_own() -> None:
     ]
     told = [one.subject for one in grouped([late("c1"), *again, late("c2")])]
     assert told == ["GPU0-7 on c[1-2]", "GPU0-7 on c[1-2] (restart 1)"]
-
-
-def test_many_nodes_cost_their_number_alone() -> None:
-    """A finding is held against one of its kind, not against those of all nodes."""
-    found = [late(f"n{number:05d}") for number in range(10_000)]
-    begun_s = time.process_time()
-    assert len(grouped(found)) == 1
-    assert time.process_time() - begun_s < 5 * slowness()
