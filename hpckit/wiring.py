@@ -149,7 +149,7 @@ def job_folders() -> FileJobFolders:
     """Job folders on the file system."""
     from hpckit.adapters.job_folder import FileJobFolders
 
-    return FileJobFolders(cache=_caches())
+    return FileJobFolders()
 
 
 def sample_store() -> SampleStore:
@@ -229,12 +229,13 @@ def _runner() -> Runner:
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     """Everything that a submission uses; without `checks` the cluster is not looked at first."""
     from hpckit.adapters.interrupts import interrupts_held
+    from hpckit.adapters.packed_folder import PackedJobFolders
     from hpckit.app.submit import SubmitTools
     from hpckit.model.site import SubmitterKind
 
     return SubmitTools(
         submitter=submitter(kind),
-        folders=job_folders(),
+        folders=PackedJobFolders(_caches()),
         index=job_index(),
         clock=clock(),
         interrupts_held=interrupts_held,

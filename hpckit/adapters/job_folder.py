@@ -15,7 +15,7 @@ from hpckit.adapters.dead_link import dead_link
 from hpckit.adapters.regular_file import read_regular
 from hpckit.adapters.whole_file import write_private
 from hpckit.errors import NoSuchFile, StorageFailed
-from hpckit.model.job_folder import AGENT_FILE, INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
+from hpckit.model.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
@@ -23,10 +23,7 @@ _ELSEWHERE = "choose another place with job_root in the site file"
 
 
 class FileJobFolders:
-    """Job folders below any root; `cache` is a folder that keeps what was packed for them."""
-
-    def __init__(self, cache: Path | None = None) -> None:
-        self._cache = cache
+    """Job folders below any root."""
 
     def create(self, root: Path, name: str) -> Path:
         """A new folder with its `logs/`, mode 0700. Raises StorageFailed."""
@@ -69,18 +66,6 @@ class FileJobFolders:
         if not isinstance(document, dict):
             raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
         return document
-
-    def pack_agent(self, folder: Path) -> None:
-        """Put the rank entry into the folder. Raises StorageFailed."""
-        # Most commands pack nothing.
-        from hpckit.adapters.injob_archive import pack_injob
-
-        try:
-            pack_injob(folder / AGENT_FILE, self._cache)
-        except OSError as error:
-            raise StorageFailed(
-                f"{folder / AGENT_FILE} cannot be written: {error.strerror}"
-            ) from error
 
     def probe(self, root: Path) -> None:
         """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""

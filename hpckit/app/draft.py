@@ -33,6 +33,7 @@ from hpckit.units import parse_slurm_time_s
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.adapters.packed_folder import PackedJobFolders
     from hpckit.model.hardware import NodeTopology
 
 INTENT_SCHEMA = "hpckit.intent/1"
@@ -87,7 +88,7 @@ class Draft:
         return () if self.place is None else self.place.after
 
 
-def write_folder(draft: Draft, folders: FileJobFolders) -> None:
+def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
     """Write all that is known before the start into the new job folder. Raises StorageFailed."""
     job, caller = draft.job, draft.caller
     intent = {

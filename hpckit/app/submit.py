@@ -51,6 +51,7 @@ from hpckit.model.xdg import xdg_folder
 if TYPE_CHECKING:
     from hpckit.adapters.clock import Clock
     from hpckit.adapters.job_folder import FileJobFolders
+    from hpckit.adapters.packed_folder import PackedJobFolders
     from hpckit.app.track import JobIndex
 
 
@@ -89,7 +90,7 @@ class SubmitTools:
     """
 
     submitter: Submitter
-    folders: FileJobFolders
+    folders: PackedJobFolders
     index: JobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]

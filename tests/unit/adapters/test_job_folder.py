@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.errors import StorageFailed
 
-FOLDERS = FileJobFolders()
+FOLDERS = PackedJobFolders()
 
 
 def test_a_new_folder_is_its_owners_alone(tmp_path: Path) -> None:
@@ -121,15 +121,15 @@ def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
     """Neither a probe nor a new folder says that there is a file."""
     (tmp_path / "jobs").symlink_to(tmp_path / "scratch")
     with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
-        FileJobFolders().probe(tmp_path / "jobs")
+        PackedJobFolders().probe(tmp_path / "jobs")
     with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
-        FileJobFolders().create(tmp_path / "jobs", "one")
+        PackedJobFolders().create(tmp_path / "jobs", "one")
 
 
 def test_a_root_whose_name_cannot_be_is_refused(tmp_path: Path) -> None:
     """What keeps it from being looked at keeps a folder from being made there."""
     with pytest.raises(StorageFailed, match=r"no job folder can be made in .*: File name too long"):
-        FileJobFolders().probe(tmp_path / ("x" * 300) / "jobs")
+        PackedJobFolders().probe(tmp_path / ("x" * 300) / "jobs")
 
 
 def test_what_is_a_folder(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click import unstyle
 
-from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.app.chain import (
     PreparedStage,
     chain_status,
@@ -188,10 +188,10 @@ def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> No
     assert "of the stages before it, what had not ended was cancelled" in str(refused)
 
 
-def full_at(slurm: Slurm, number: int) -> FileJobFolders:
+def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
     """Job folders without a place for what becomes of the numbered request."""
 
-    class Full(FileJobFolders):
+    class Full(PackedJobFolders):
         """No place for that record."""
 
         def write(self, folder: Path, name: str, text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.app.prepare import PreparedJob
 from hpckit.app.submit import Submission, expand_job_root, submit
 from hpckit.errors import (
@@ -57,7 +57,7 @@ class _Slurm(FakeSubmitter):
         )
 
 
-class _FullAfterStart(FileJobFolders):
+class _FullAfterStart(PackedJobFolders):
     """A disk that is full once the job was started."""
 
     def write(self, folder: Path, name: str, text: str) -> None:
@@ -67,7 +67,7 @@ class _FullAfterStart(FileJobFolders):
         super().write(folder, name, text)
 
 
-class _InterruptedPacking(FileJobFolders):
+class _InterruptedPacking(PackedJobFolders):
     """Somebody presses Ctrl-C while the folder is being written."""
 
     def pack_agent(self, folder: Path) -> None:

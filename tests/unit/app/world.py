@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpckit.adapters.job_folder import FileJobFolders
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.app.draft import Caller
 from hpckit.app.live_checks import ClusterProbe
 from hpckit.app.parts import Submitter
@@ -30,7 +30,7 @@ class World:
     """The parts of a test that a submission was given, to look at afterwards."""
 
     submitter: FakeSubmitter = field(default_factory=FakeSubmitter)
-    folders: FileJobFolders = field(default_factory=FileJobFolders)
+    folders: PackedJobFolders = field(default_factory=PackedJobFolders)
     index: MemoryJobIndex = field(default_factory=MemoryJobIndex)
     clock: FakeClock = field(default_factory=FakeClock)
     probe: ClusterProbe | None = None
@@ -54,13 +54,13 @@ def tracking(
     submitter: Submitter,
     index: JobIndex | None = None,
     clock: FakeClock | None = None,
-    folders: FileJobFolders | None = None,
+    folders: PackedJobFolders | None = None,
 ) -> TrackTools:
     """What tracking uses: one submitter for every job, real folders."""
     return TrackTools(
         submitter_of=lambda _: submitter,
         index=MemoryJobIndex() if index is None else index,
-        folders=folders or FileJobFolders(),
+        folders=folders or PackedJobFolders(),
         clock=clock or FakeClock(),
     )
 

@@ -63,7 +63,7 @@ def started_job(
     """A job in this user's folders and index that nothing runs."""
     tools = SubmitTools(
         submitter=FakeSubmitter(),
-        folders=wiring.job_folders(),
+        folders=PackedJobFolders(),
         index=wiring.job_index(),
         clock=wiring.clock(),
         interrupts_held=nothing_held,

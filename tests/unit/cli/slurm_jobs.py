@@ -63,7 +63,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str = "ech
 def _entry(root: Path, array: str | None) -> JobEntry:
     tools = SubmitTools(
         submitter=FakeSubmitter(),
-        folders=wiring.job_folders(),
+        folders=PackedJobFolders(),
         index=wiring.job_index(),
         clock=wiring.clock(),
         interrupts_held=nothing_held,
