@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from hpckit import wiring
 from hpckit.adapters.local_record import LocalResult, write_record
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.app.submit import Submission, SubmitTools, submit
 from hpckit.cli.main import cli
 from hpckit.model.advised import AdvisedJob

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpckit import wiring
+from hpckit.adapters.packed_folder import PackedJobFolders
 from hpckit.app.submit import SubmitTools, submit
 from hpckit.model.slurm import JobEntry, JobId, JobState
 from tests.fakes.submitter import FakeSubmitter
