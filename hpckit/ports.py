@@ -143,6 +143,10 @@ class Resources(Protocol):
         """Whether a file is one of hpckit's own."""
         ...
 
+    def runner_digest(self) -> str:
+        """The SHA-256 of the sources of what runs inside a job."""
+        ...
+
     def read(self, path: Path) -> str:
         """The text of one of these files. Raises StorageFailed."""
         ...

@@ -74,6 +74,8 @@ _NOT_A_RANKS: Final = (
     "bind_plan",
     "order",
     "probe",
+    "run",
+    "run_commands",
     "sample",
     "sample_parts",
     "topology",
@@ -100,18 +102,19 @@ _MAIN = (
 import os
 import signal
 
-what = "the probe" if sys.argv[1:2] == ["probe"] else "the rank entry"
+what = "the probe" if sys.argv[1:2] == ["probe"] else "hpckit's entry into the job"
 version = sys.version.split()[0]
 sys.stderr.write("hpckit: %s needs Python 3.11, this is %s\\n" % (what, version))
 sys.stderr.flush()
-if sys.argv[1:2] != ["rank"] or not sys.argv[5:]:
+command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+if not command:
     sys.exit(2)
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 try:
-    os.execvp(sys.argv[5], sys.argv[5:])
+    os.execvp(command[0], command)
 except OSError as error:
-    sys.stderr.write("hpckit: cannot run %s: %s\\n" % (sys.argv[5], error.strerror))
+    sys.stderr.write("hpckit: cannot run %s: %s\\n" % (command[0], error.strerror))
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
 )

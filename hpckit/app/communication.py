@@ -16,6 +16,7 @@ from hpckit.model.finding import Finding, Level
 from hpckit.model.job import JobSpec
 from hpckit.model.node_finding import Severity
 from hpckit.model.site import SiteSpec
+from hpckit.script.launchers import LAUNCHERS, Launchers
 
 if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
@@ -39,6 +40,7 @@ def communication(
     site: SiteSpec,
     topology: NodeTopology | None,
     found: NcclVersion | None = None,
+    launchers: Launchers = LAUNCHERS,
 ) -> Communication:
     """The communication environment of a job whose nodes look like `topology`.
 
@@ -51,7 +53,7 @@ def communication(
 
         seen = seen_node(topology)
     site = site_of_job(site, spec)
-    question = comm_question(spec)
+    question = comm_question(spec, launchers)
     question = replace(question, version=question.version or found)
     facts = comm_facts(question, site.platform, seen)
     choice = comm_choice(spec, settings_in_setup(spec))

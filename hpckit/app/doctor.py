@@ -19,6 +19,7 @@ from hpckit.ports import (
     JobFolders,
     JobIndex,
 )
+from hpckit.script.launchers import LAUNCHERS
 
 _TIMEOUT_S = 5.0
 
@@ -45,10 +46,11 @@ TOOLS = (
          hint="install the package bash"),
     Tool(argv=("sbatch", "--version"), serves="submitting to Slurm", needed=False,
          hint="work on a login node of a cluster, or use --local"),
-    Tool(argv=("torchrun", "--help"), serves='launch.kind = "torchrun" with --local', needed=False,
-         hint="pip install torch, in the environment of the job", says_what_it_is=False),
-    Tool(argv=("mpirun", "--version"), serves='launch.kind = "mpi" with --local', needed=False,
-         hint="install openmpi-bin, or module load openmpi"),
+    *(
+        Tool(argv=launcher.tool.argv, serves=f'launch.kind = "{launcher.kind}" with --local',
+             needed=False, hint=launcher.tool.hint, says_what_it_is=launcher.tool.says_what_it_is)
+        for launcher in reversed(LAUNCHERS.values()) if launcher.tool is not None
+    ),
 )  # fmt: skip
 SLURM_TOOLS = (
     TOOLS[0],

@@ -19,7 +19,7 @@ from hpckit.render.comm_lines import (
 )
 from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
 
-_RULE_WIDTH = 78
+_OPTIONS_WIDTH = 90
 
 
 def render_script(
@@ -105,6 +105,7 @@ def _environment(
         left_line=left_line,
         source_line=source_line,
         source_lines=source_lines,
+        starter=_starter,
         rule=_rule,
     )
     return environment
@@ -116,17 +117,28 @@ def _directive_line(option: Option) -> str:
 
 
 def _options(options: Sequence[Option]) -> str:
-    """Long options of srun, four a line."""
+    """Return long options of srun, filled into lines."""
     words = [
         sh_word(f"--{option.name}" + ("" if option.value is None else f"={option.value}"))
         for option in options
     ]
-    lines = [" ".join(words[at : at + 4]) for at in range(0, len(words), 4)]
-    return " \\\n  ".join(lines)
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > _OPTIONS_WIDTH:
+            lines.append("")
+        lines[-1] += f"{word} "
+    return " \\\n  ".join(line.rstrip() for line in lines)
+
+
+def _starter(words: Sequence[str]) -> str:
+    """Return a launcher's words; what a shell of its own reads stands on a line of its own."""
+    shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
+    parts = [part for part in (words[:shell], words[shell:]) if part]
+    return " \\\n  ".join(map(sh_line, parts))
 
 
 def _rule(name: str) -> str:
-    return f"# --- block: {comment_text(name)} ".ljust(_RULE_WIDTH, "-")
+    return f"# --- {comment_text(name)}"
 
 
 def _refuse_late_directives(text: str, template: str) -> None:
