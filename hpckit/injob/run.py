@@ -45,6 +45,8 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     runner = _Runner(options, env, agent, wake)
     code = runner.local(command) if options.local else runner.step(command)
+    # Python takes its handlers back as it ends: a late signal would end the job in its own name.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     return _first_failure(env) or code if code else 0
 
 
