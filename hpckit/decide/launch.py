@@ -5,9 +5,11 @@ Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
+from typing import Final
 
 from hpckit.decide.arrays import array_shape
 from hpckit.decide.container_env import closed_prefix, with_container_env
@@ -38,6 +40,9 @@ from hpckit.units import (
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
 )
+
+_MAY_TRAP: Final = re.compile(r"(^|[^\w-])(trap|source|eval|\.)\s", re.ASCII)
+"""What sets a trap, or reads a file that may."""
 
 
 def plan_launch(
@@ -83,6 +88,7 @@ def plan_launch(
             *_said("--kill-wait", kill_wait_s),
         ),
         local_ranks=local_ranks,
+        keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
         chdir=spec.chdir,
         array=array_shape(spec.slurm.array),
