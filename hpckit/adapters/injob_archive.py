@@ -102,7 +102,7 @@ _MAIN = (
 import os
 import signal
 
-what = "the probe" if sys.argv[1:2] == ["probe"] else "hpckit's entry into the job"
+what = "the probe" if sys.argv[1:2] == ["probe"] else "the job's entry"
 version = sys.version.split()[0]
 sys.stderr.write("hpckit: %s needs Python 3.11, this is %s\\n" % (what, version))
 sys.stderr.flush()

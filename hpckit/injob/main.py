@@ -9,7 +9,7 @@ import sys
 from hpckit import __version__
 
 USAGE = """\
-usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
+usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hpckit.injob.ledger import Ledger
 
 _COMMAND_INDEX = 3
+_COMMAS = 4  # between the five fields of an identity
 _OF_THE_STEP = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION", "HPCKIT_ORDERED")
 
 
@@ -31,7 +32,7 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     if words[:1] != ["--from"] or words[2:_COMMAND_INDEX] != ["--"]:
         return None
     source, command = words[1], words[_COMMAND_INDEX:]
-    if source not in SOURCES or not command:
+    if not (source in SOURCES or source.count(",") == _COMMAS) or not command:
         return None
     identity = identify(source, env)
     env = without_coerced_locale(env)
