@@ -89,7 +89,7 @@ def test_no_site_is_the_generic_one(name: str | None) -> None:
 
 def test_a_template_of_ones_own_overrides_one_block(tmp_path: Path) -> None:
     """A new template that extends hpckit's changes its block alone, and the script says whose."""
-    text = '{% extends "base.sbatch.j2" %}\n{% block directives %}\n{{ super() }}\necho mine\n{% endblock %}\n'
+    text = '{% extends "base.sbatch.j2" %}{% block array %}\necho mine\n{% endblock %}\n'
     plain = script(tmp_path / "none", {})
     own = script(tmp_path, {"mine.sbatch.j2": text}, "mine.sbatch.j2")
     added = [line for line in own.splitlines() if line not in plain.splitlines()]
