@@ -44,16 +44,16 @@ from hpckit.measure import judged, states
 from hpckit.model.account import REPORT_SCHEMA, JobReport
 from hpckit.model.cluster import SlurmVersion
 from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
-from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
+from hpckit.model.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
 from hpckit.model.node_answer import NodeAnswer
 from hpckit.model.report_finding import share
 from hpckit.model.rules import RULE, file_key
-from hpckit.model.rules import Rule as FieldRule
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, rows_of, table_of
 from hpckit.parse.mesh import parse_mesh, parse_volumes
 from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
+from hpckit.script.launchers import LAUNCHERS
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")
@@ -234,7 +234,7 @@ def _dataclasses(cls: type) -> Iterator[type]:
 
 
 def _property(made: dict[str, Any], field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
-    rule: FieldRule | None = field.metadata.get(RULE)
+    rule = _rule(field)
     made = _without_null(made)
     if rule is not None:
         made = {"description": rule.doc, **made, **rule.schema}
@@ -317,11 +317,25 @@ def _sentence(cls: type) -> str:
 
 def _key_table(cls: type) -> str:
     rows = [
-        (f"`{file_key(field)}`", _type_words(hint), _default_words(field), field.metadata[RULE].doc)
+        (f"`{file_key(field)}`", _type_of(rule, hint), _default_words(field), rule.doc)
         for field, hint in field_types(cls)
-        if RULE in field.metadata
+        if (rule := _rule(field)) is not None
     ]
     return _table(("key", "type", "default", "meaning"), rows)
+
+
+def _rule(field: dataclasses.Field[Any]) -> Rule | None:
+    """The rule of a key; what `launch.kind` may be is for the launchers to say."""
+    rule: Rule | None = field.metadata.get(RULE)
+    if field not in dataclasses.fields(LaunchRequest) or field.name != "kind":
+        return rule
+    kinds = "; ".join(f"`{kind}`: {launcher.summary}" for kind, launcher in LAUNCHERS.items())
+    return Rule(doc=f"{kinds}.", schema={"enum": list(LAUNCHERS)})
+
+
+def _type_of(rule: Rule, hint: Any) -> str:
+    words = rule.schema.get("enum")
+    return _type_words(hint) if words is None else ", ".join(f"`{word}`" for word in words)
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

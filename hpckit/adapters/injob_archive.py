@@ -61,18 +61,19 @@ if sys.version_info >= (3, 11):
 
 import signal
 
-what = "the probe" if sys.argv[1:2] == ["probe"] else "the rank entry"
+what = "the probe" if sys.argv[1:2] == ["probe"] else "the job's entry"
 version = sys.version.split()[0]
 sys.stderr.write("hpckit: %s needs Python 3.11, this is %s\\n" % (what, version))
 sys.stderr.flush()
-if sys.argv[1:2] != ["rank"] or not sys.argv[5:]:
+command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+if not command:
     sys.exit(2)
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 try:
-    os.execvp(sys.argv[5], sys.argv[5:])
+    os.execvp(command[0], command)
 except OSError as error:
-    sys.stderr.write("hpckit: cannot run %s: %s\\n" % (sys.argv[5], error.strerror))
+    sys.stderr.write("hpckit: cannot run %s: %s\\n" % (command[0], error.strerror))
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.

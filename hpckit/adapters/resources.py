@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -73,6 +74,13 @@ class FileResources:
         return path.is_relative_to(self._packaged / SITES) or path.is_relative_to(
             self._packaged / TEMPLATES
         )
+
+    def runner_digest(self) -> str:
+        """The SHA-256 of the sources of what runs inside a job, `hpckit/injob`."""
+        digest = hashlib.sha256()
+        for path in sorted((_PACKAGE / "injob").glob("*.py")):
+            digest.update(f"{path.name}\0".encode() + path.read_bytes())
+        return digest.hexdigest()
 
     def read(self, path: Path) -> str:
         """The text of one of these files. Raises StorageFailed."""

@@ -15,6 +15,7 @@ from hpckit.model.comm import CommEnv, CommSetting, NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.job import JobSpec
 from hpckit.model.site import SiteSpec
+from hpckit.script.launchers import LAUNCHERS, Launchers
 
 if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology
@@ -38,6 +39,7 @@ def communication(
     site: SiteSpec,
     topology: NodeTopology | None,
     found: NcclVersion | None = None,
+    launchers: Launchers = LAUNCHERS,
 ) -> Communication:
     """The communication environment of a job whose nodes look like `topology`.
 
@@ -50,7 +52,7 @@ def communication(
 
         seen = seen_node(topology)
     site = site_of_job(site, spec)
-    question = comm_question(spec)
+    question = comm_question(spec, launchers)
     question = replace(question, version=question.version or found)
     facts = comm_facts(question, site.platform, seen)
     choice = comm_choice(spec, settings_in_setup(spec))

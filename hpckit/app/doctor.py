@@ -16,6 +16,7 @@ from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable, ToolMissing
 from hpckit.model.cluster import ClusterView
 from hpckit.model.site import SiteSpec, SubmitterKind
+from hpckit.script.launchers import LAUNCHERS
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders
@@ -46,10 +47,11 @@ TOOLS = (
          hint="install the package bash"),
     Tool(argv=("sbatch", "--version"), serves="submitting to Slurm", needed=False,
          hint="work on a login node of a cluster, or use --local"),
-    Tool(argv=("torchrun", "--help"), serves='launch.kind = "torchrun" with --local', needed=False,
-         hint="pip install torch, in the environment of the job", says_what_it_is=False),
-    Tool(argv=("mpirun", "--version"), serves='launch.kind = "mpi" with --local', needed=False,
-         hint="install openmpi-bin, or module load openmpi"),
+    *(
+        Tool(argv=launcher.tool.argv, serves=f'launch.kind = "{launcher.kind}" with --local',
+             needed=False, hint=launcher.tool.hint, says_what_it_is=launcher.tool.says_what_it_is)
+        for launcher in reversed(list(LAUNCHERS.values())) if launcher.tool is not None
+    ),
 )  # fmt: skip
 SLURM_TOOLS = (
     TOOLS[0],

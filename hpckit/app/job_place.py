@@ -11,9 +11,10 @@ from hpckit.app.own_settings import settings_in_setup
 from hpckit.decide.comm_choice import comm_choice
 from hpckit.decide.comm_env import OwnSetting
 from hpckit.decide.shell_environment import submission_environment
-from hpckit.model.job import JobSpec, LauncherKind
+from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import NcclWhere
 from hpckit.parse.nccl_conf import is_told
+from hpckit.script.launchers import LAUNCHERS
 
 _IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
 _LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
@@ -124,8 +125,9 @@ def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
 
 def _program(spec: JobSpec) -> str | None:
     """What the job starts, where that is no Python itself."""
-    if spec.launch.kind is LauncherKind.TORCHRUN:
-        return "torchrun"
+    launcher = LAUNCHERS.get(spec.launch.kind)
+    if launcher is not None and launcher.starts_ranks:
+        return launcher.kind
     program = spec.command[0]
     return None if _is_python(program) else program
 

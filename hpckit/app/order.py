@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.findings import Level, Notice
 from hpckit.errors import AdapterError, ParseError, PlanError
 from hpckit.model.cluster import SlurmVersion
-from hpckit.model.job import JobSpec, LauncherKind, MeshAxis
+from hpckit.model.job import JobSpec, MeshAxis
 
 if TYPE_CHECKING:
     from hpckit.app.live_checks import ClusterProbe
@@ -37,7 +37,7 @@ def order_plan(
         chosen = _of_partition(probe.topologies(cluster), spec.slurm.partition or partition)
         if chosen is None or not chosen.nodes:
             return None, ()
-        _refuse_old_pmi2(spec, probe, cluster)
+        _refuse_old_pmi2(job, probe, cluster)
         return _plan(spec, chosen), ()
     except (AdapterError, ParseError) as error:
         said, _, _ = error.message.partition("\n")
@@ -48,15 +48,15 @@ def order_plan(
     return None, (Notice(level=Level.NOTE, subject="order", text=text),)
 
 
-def _refuse_old_pmi2(spec: JobSpec, probe: ClusterProbe, cluster: str | None) -> None:
+def _refuse_old_pmi2(job: PreparedJob, probe: ClusterProbe, cluster: str | None) -> None:
     """Raise PlanError where MPI would be told a wrong map of an order.
 
     It may then look for memory of a rank that is on another node. Source: Slurm's changes, 24.05.
     """
-    if spec.launch.kind is not LauncherKind.MPI:
+    if not job.launcher.is_mpi:
         return
     config = probe.look(cluster, needs_partitions=False).config
-    plugin = spec.launch.mpi or config.mpi_default or ""
+    plugin = job.effective.spec.launch.mpi or config.mpi_default or ""
     if plugin.startswith("pmi2") and (config.version is None or config.version < _MAPS_ORDERS):
         raise PlanError(
             "Slurm tells PMI-2 which ranks share a node",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from hpckit.parse.job_file import Layer, effective_job, option_layer, report_lay
 from hpckit.parse.launcher_command import job_name_of, read_launchers
 from hpckit.parse.stages import file_layers
 from hpckit.render.script import render_script
+from hpckit.script.launchers import LAUNCHERS, Launcher, Launchers, refuse_launch
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
@@ -77,22 +79,26 @@ class PreparedJob:
     plan: LaunchPlan
     script: Script
     comm: Communication
+    launcher: Launcher
     notes: tuple[Notice, ...] = ()
 
 
 def prepare(
-    source: JobSource, resources: FileResources, cache: BytecodeCache | None = None
+    source: JobSource,
+    resources: FileResources,
+    cache: BytecodeCache | None = None,
+    launchers: Launchers = LAUNCHERS,
 ) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)
-    layers = layers_of(source, site)
-    effective = effective_job(layers)
+    layers = layers_of(source, site, launchers)
+    effective = effective_job(layers, partial(refuse_launch, launchers=launchers))
     if source.advised is not None:
         check_advised(source.advised, layers)
-    check_job(effective.spec, site)
+    check_job(effective.spec, site, launchers)
     dialect = site_dialect(site, source.slurm_version)
-    comm = communication(effective.spec, site, source.topology)
-    plan = plan_launch(effective.spec, site, dialect, comm.env)
+    comm = communication(effective.spec, site, source.topology, launchers=launchers)
+    plan = plan_launch(effective.spec, site, dialect, comm.env, launchers)
     if source.advised is not None:
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
@@ -105,6 +111,7 @@ def prepare(
         template=source.template or site.template,
         template_digest=None,
         reproduce=_reproduce(source, site),
+        runner_digest=resources.runner_digest(),
     )
     script = render_script(plan, provenance, templates.texts, cache)
     digest = templates.own_digest(script.templates)
@@ -119,6 +126,7 @@ def prepare(
         script=script,
         notes=notes,
         comm=comm,
+        launcher=launchers[effective.spec.launch.kind],
     )
 
 
@@ -144,7 +152,7 @@ def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:
     return tuple(findings)
 
 
-def layers_of(source: JobSource, site: SiteSpec) -> list[Layer]:
+def layers_of(source: JobSource, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> list[Layer]:
     """Everything that says something of the job, the strongest first. Raises ConfigError."""
     options = dict(source.options)
     if source.command:
@@ -162,7 +170,7 @@ def layers_of(source: JobSource, site: SiteSpec) -> list[Layer]:
     if source.file_text is not None:
         layers += file_layers(source.file_text, source.file_name, source.stage)
     layers.append(site_layer(site.job, site.name))
-    return list(read_launchers(layers))
+    return read_launchers(layers, launchers)
 
 
 def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from hpckit.model.job_folder import SITE_FILE
 from hpckit.model.site import NO_SITE, SiteSpec, generic_site
 from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
+from hpckit.script.launchers import refuse_launch
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders
@@ -68,7 +69,7 @@ def load_site(resources: FileResources, name: str | None) -> SiteSpec:
             hint=f"{hint}sites found: {', '.join(sorted(files))} (hpckit sites list)",
         )
     path = files[name][0]
-    return parse_site_file(resources.read(path), str(path), name)
+    return parse_site_file(resources.read(path), str(path), name, refuse_launch)
 
 
 def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:

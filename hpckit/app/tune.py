@@ -25,6 +25,7 @@ from hpckit.model.nccl_found import FoundNccl
 from hpckit.model.site import SiteSpec
 from hpckit.model.slurm import JobEntry
 from hpckit.parse.job_file import effective_job, option_layer
+from hpckit.script.launchers import refuse_launch
 
 if TYPE_CHECKING:
     from hpckit.adapters.resources import FileResources
@@ -104,7 +105,7 @@ def tune(
     are_nodes_said = is_of_job or "resources.nodes" in source.options
     if not is_of_job:
         layers.append(option_layer(_PROBE))
-    spec = effective_job(layers).spec
+    spec = effective_job(layers, refuse_launch).spec
     looked = None if look is None else look(spec)
     found = None if looked is None else looked.found
     made = communication(spec, site, source.topology, None if found is None else found.version)

@@ -63,7 +63,7 @@ _OVERRIDES: Final = (
     _Override("--gpu-type", "resources.gpu_type", "Type of the GPUs, such as h100."),
     _Override("--mem", "resources.mem", "Memory of each node, such as 64G; 0 is all."),
     _Override("--time", "resources.time_limit", "Time limit, such as 8:00:00."),
-    _Override("--launch", "launch.kind", "plain, mpi or torchrun."),
+    _Override("--launch", "launch.kind", "What starts the ranks, such as torchrun."),
     _Override("--account", "slurm.account", "Slurm account to charge."),
     _Override("--partition", "slurm.partition", "Partition."),
     _Override("--qos", "slurm.qos", "Quality of service."),

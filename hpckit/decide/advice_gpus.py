@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hpckit.decide.advice_memory import MEM_MARGIN
 from hpckit.decide.advice_run import MeasuredRun, most_memory_bytes
 from hpckit.model.account import Advice, GpuAccount, Share
-from hpckit.model.job import LauncherKind
+from hpckit.model.job import PLAIN
 from hpckit.units import parse_slurm_mem_bytes
 
 NEVER_FRAC = 0.99
@@ -80,7 +80,7 @@ def may_drop_nodes(run: MeasuredRun) -> bool:
     last = run.last_restart
     ranks = [rank for rank in run.report.ranks if rank.restart == last]
     return (
-        run.spec.launch.kind is LauncherKind.PLAIN
+        run.spec.launch.kind == PLAIN
         and run.spec.mesh_ranks is None
         and bool(ranks)
         and not any(rank.node in idle for rank in ranks)

@@ -5,23 +5,18 @@ from __future__ import annotations
 from math import isqrt
 
 from hpckit.errors import PlanError
-from hpckit.model.job import JobSpec, LauncherKind
+from hpckit.model.job import JobSpec
 from hpckit.model.origin import EffectiveJob, OriginKind
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.model.words import counted
+from hpckit.script.launchers import LAUNCHERS, Launchers
 
 
-def check_job(spec: JobSpec, site: SiteSpec) -> None:
+def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> None:
     """Raise PlanError for a job that contradicts itself or its site."""
     local = site.submitter is SubmitterKind.LOCAL
     _check_mesh(spec, local=local)
-    if spec.slurm.signal is not None and spec.launch.kind is LauncherKind.TORCHRUN:
-        raise PlanError(
-            "torchrun dies of the signal in slurm.signal and takes its ranks with it",
-            have="a launcher that does not hand signals to its ranks",
-            need=f"slurm.signal {spec.slurm.signal}",
-            hint='leave slurm.signal out, or use launch.kind = "plain"',
-        )
+    launchers[spec.launch.kind].check(spec)
     _check_segment(spec)
     if local:
         _check_local(spec, site)

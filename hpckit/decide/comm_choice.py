@@ -10,21 +10,22 @@ from typing import Final
 from hpckit.decide.comm_env import CommChoice, OwnSetting
 from hpckit.model.comm import NcclVersion
 from hpckit.model.comm_facts import CommQuestion
-from hpckit.model.job import JobSpec, LauncherKind
+from hpckit.model.job import JobSpec
 from hpckit.model.platform import Platform
 from hpckit.model.site import SiteSpec
+from hpckit.script.launchers import LAUNCHERS, Launchers
 
 _READS: Final = re.compile(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
 
 
-def comm_question(spec: JobSpec) -> CommQuestion:
+def comm_question(spec: JobSpec, launchers: Launchers = LAUNCHERS) -> CommQuestion:
     """What is asked of the rules for a job."""
     tune = spec.tune
     return CommQuestion(
         nodes=spec.resources.nodes,
         version=None if tune.nccl is None else NcclVersion.of(tune.nccl),
         plugin=tune.plugin,
-        is_mpi=spec.launch.kind is LauncherKind.MPI,
+        is_mpi=launchers[spec.launch.kind].is_mpi,
     )
 
 

@@ -5,9 +5,11 @@ Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
+from typing import Final
 
 from hpckit.decide.arrays import array_shape
 from hpckit.decide.container_env import closed_prefix, with_container_env
@@ -19,12 +21,19 @@ from hpckit.decide.options import (
     extra_options,
 )
 from hpckit.decide.place_step import plan_place
-from hpckit.decide.sampler_step import plan_account
 from hpckit.model.comm import CommEnv
-from hpckit.model.job import JobSpec, LauncherKind, ResourceRequest
-from hpckit.model.plan import EnvironmentPlan, EnvSetting, LaunchPlan, Option
+from hpckit.model.job import JobSpec, ResourceRequest
+from hpckit.model.plan import (
+    AccountPlan,
+    EnvironmentPlan,
+    EnvSetting,
+    LaunchPlan,
+    Option,
+    PlacePlan,
+)
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.model.slurm_options import SlurmOptions
+from hpckit.script.launchers import LAUNCHERS, Launcher, Launchers
 from hpckit.units import (
     format_slurm_mem,
     format_slurm_time,
@@ -32,22 +41,34 @@ from hpckit.units import (
     parse_slurm_time_s,
 )
 
+_MAY_TRAP: Final = re.compile(r"(^|[^\w-])(trap|source|eval|\.)\s", re.ASCII)
+"""What sets a trap, or reads a file that may."""
 
-def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect, comm: CommEnv) -> LaunchPlan:
-    """Everything that the script of `spec` at `site` shows, said in the site's dialect.
+
+def plan_launch(
+    spec: JobSpec,
+    site: SiteSpec,
+    dialect: Dialect,
+    comm: CommEnv,
+    launchers: Launchers = LAUNCHERS,
+) -> LaunchPlan:
+    """Return everything that the script of `spec` at `site` shows, said in the site's dialect.
 
     `comm` is its communication environment.
 
     Raises ConfigError for an option in an open table that hpckit writes itself.
     """
     local = site.submitter is SubmitterKind.LOCAL
-    srun = with_container_env(_srun_options(spec), comm, site)
-    by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
+    launcher = launchers[spec.launch.kind]
+    place = plan_place(spec, launcher, local=local)
+    account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
+    kill_wait_s = ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None
+    local_ranks = launcher.local_ranks(spec) if local else None
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
-        directives=_directives(spec, dialect),
-        srun=srun,
+        directives=_directives(spec, dialect, launcher),
+        srun=with_container_env(_srun_options(spec, launcher), comm, site),
         environment=_environment(spec),
         communication=comm.settings,
         profile=comm.profile,
@@ -57,29 +78,48 @@ def plan_launch(spec: JobSpec, site: SiteSpec, dialect: Dialect, comm: CommEnv) 
         nodes=spec.resources.nodes,
         ntasks=spec.ntasks,
         ntasks_per_node=spec.ntasks_per_node,
-        rank_source=_rank_source(spec.launch.kind, local=local, by_torchrun=by_torchrun),
+        rank_source=launcher.local_identity if local else launcher.identity,
+        starter=launcher.local_words(spec) if local else launcher.words(spec),
+        runner=(
+            *(("--local",) if local else ()),
+            *_said("--ranks", local_ranks),
+            *_place_words(place),
+            *_said("--measure", account and account.hz),
+            *_said("--kill-wait", kill_wait_s),
+        ),
+        local_ranks=local_ranks,
+        keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
-        kill_wait_s=ceil(site.kill_wait_s),
         chdir=spec.chdir,
-        torchrun_args=spec.launch.torchrun_args,
         array=array_shape(spec.slurm.array),
-        account=plan_account(spec, local=local),
-        place=plan_place(spec, srun, local=local),
+        account=account,
+        place=place,
     )
 
 
-def _rank_source(kind: LauncherKind, *, local: bool, by_torchrun: bool) -> str:
-    if by_torchrun or (local and kind is LauncherKind.PLAIN):
-        return "env"
-    return "mpi" if kind is LauncherKind.MPI else "slurm"
+def _said(option: str, value: object) -> tuple[str, ...]:
+    return () if value is None else (option, str(value))
 
 
-def _directives(spec: JobSpec, dialect: Dialect) -> tuple[Option, ...]:
+def _place_words(place: PlacePlan | None) -> Iterator[str]:
+    if place is None:
+        return
+    if place.order:
+        yield "--order"
+        if not place.renumber:
+            yield "--keep-numbers"
+    if place.bind:
+        yield "--bind"
+    if place.strict:
+        yield "--strict"
+
+
+def _directives(spec: JobSpec, dialect: Dialect, launcher: Launcher) -> tuple[Option, ...]:
     options = [
         Option(name="job-name", value=spec.name),
         Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
         *_resource_options(spec.resources, dialect),
-        *_task_options(spec),
+        *_task_options(spec, launcher),
         *_slurm_options(spec.slurm),
     ]
     for extra in extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"):
@@ -121,22 +161,22 @@ def _memory_options(request: ResourceRequest) -> Iterator[Option]:
         yield Option(name="mem", value="0", because="--exclusive does not grant memory by itself")
 
 
-def _task_options(spec: JobSpec) -> Iterator[Option]:
+def _task_options(spec: JobSpec, launcher: Launcher) -> Iterator[Option]:
     request = spec.resources
-    if spec.launch.kind is LauncherKind.TORCHRUN:
+    if launcher.starts_ranks:
         yield Option(
             name="ntasks-per-node",
             value="1",
-            because=f"one torchrun a node, which starts {spec.ntasks_per_node} ranks",
+            because=f"one {launcher.kind} a node, which starts {spec.ntasks_per_node} ranks",
         )
-        yield from _torchrun_cpus(spec)
+        yield from _launcher_cpus(spec)
         return
     yield Option(name="ntasks-per-node", value=str(spec.ntasks_per_node))
     if request.cpus_per_task is not None:
         yield Option(name="cpus-per-task", value=str(request.cpus_per_task))
 
 
-def _torchrun_cpus(spec: JobSpec) -> Iterator[Option]:
+def _launcher_cpus(spec: JobSpec) -> Iterator[Option]:
     """One CPU a rank at least; a whole node is not narrowed, as srun's -c implies --exact."""
     if spec.resources.cpus_per_task is None and spec.resources.exclusive:
         return
@@ -144,7 +184,7 @@ def _torchrun_cpus(spec: JobSpec) -> Iterator[Option]:
     yield Option(
         name="cpus-per-task",
         value=str(cpus_per_task * spec.ntasks_per_node),
-        because=f"{cpus_per_task} for each of the ranks under one torchrun",
+        because=f"{cpus_per_task} for each of the ranks under one {spec.launch.kind}",
     )
 
 
@@ -167,11 +207,11 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         yield Option(name="no-requeue", because="stated: the cluster's JobRequeue would decide")
 
 
-def _srun_options(spec: JobSpec) -> tuple[Option, ...]:
+def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
     launch = spec.launch
     options = [
         Option(name="nodes", value=str(spec.resources.nodes)),
-        *_step_tasks(spec),
+        *_step_tasks(spec, launcher),
         Option(name="distribution", value=launch.distribution),
         Option(name="export", value="ALL"),
     ]
@@ -184,13 +224,12 @@ def _srun_options(spec: JobSpec) -> tuple[Option, ...]:
     return tuple(options)
 
 
-def _step_tasks(spec: JobSpec) -> Iterator[Option]:
-    by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
-    per_node = 1 if by_torchrun else spec.ntasks_per_node
+def _step_tasks(spec: JobSpec, launcher: Launcher) -> Iterator[Option]:
+    per_node = 1 if launcher.starts_ranks else spec.ntasks_per_node
     yield Option(name="ntasks", value=str(spec.resources.nodes * per_node))
     yield Option(name="ntasks-per-node", value=str(per_node))
-    if by_torchrun:
-        yield from (replace(option, because=None) for option in _torchrun_cpus(spec))
+    if launcher.starts_ranks:
+        yield from (replace(option, because=None) for option in _launcher_cpus(spec))
     elif spec.resources.cpus_per_task is not None:
         yield Option(name="cpus-per-task", value=str(spec.resources.cpus_per_task))
 

@@ -1,24 +1,19 @@
-"""What a script does about places: whether nodes are ordered and ranks are bound."""
+"""What a job does about places: whether nodes are ordered and ranks are bound."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from hpckit.model.job import JobSpec, LauncherKind
-from hpckit.model.plan import Option, PlacePlan
+from hpckit.model.job import JobSpec
+from hpckit.model.plan import PlacePlan
+from hpckit.script.launchers import Launcher
 
-_NOT_ORDERED: Final = frozenset({"nodes", "distribution"})
-"""What srun does not take beside an order, or what the order is in place of. Tried with 22.05,
-24.11 and 26.05, trees and blocks: --nodes is refused from 24.11 on."""
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
 """Options of srun by which a job chooses among its nodes itself."""
-_MAPPED: Final = "ranks are numbered by hpckit's own map"
-_PLAIN: Final = "ranks are in Slurm's own order"
 
 
-def plan_place(spec: JobSpec, srun: Sequence[Option], *, local: bool) -> PlacePlan | None:
-    """What is to be done, None where nothing is; `srun` are the options of the command's step.
+def plan_place(spec: JobSpec, launcher: Launcher, *, local: bool) -> PlacePlan | None:
+    """Return what is to be done, None where nothing is.
 
     Nodes are ordered where there are several, and the job wants its ranks node by node; ranks are
     bound where a node has several, and only by the rank entry of a job that Slurm started.
@@ -27,17 +22,8 @@ def plan_place(spec: JobSpec, srun: Sequence[Option], *, local: bool) -> PlacePl
     bind = not local and _is_bound(spec)
     if not (order or bind):
         return None
-    by_torchrun = spec.launch.kind is LauncherKind.TORCHRUN
     return PlacePlan(
-        order=order,
-        bind=bind,
-        strict=spec.place.strict,
-        tasks_per_node=1 if by_torchrun else spec.ntasks_per_node,
-        srun=tuple(option for option in srun if option.name not in _NOT_ORDERED),
-        # srun takes no second level here (`arbitrary:block` is refused): ranks bind themselves.
-        ordered=(Option(name="distribution", value="arbitrary"),),
-        plain=tuple(option for option in srun if option.name in _NOT_ORDERED),
-        fallback=_PLAIN if spec.launch.kind is LauncherKind.MPI else _MAPPED,
+        order=order, bind=bind, strict=spec.place.strict, renumber=launcher.can_renumber
     )
 
 

@@ -47,8 +47,11 @@ class Identity:
 def identify(source: str, env: dict[str, str]) -> Identity:
     """Read the rank's identity from `env` as the launcher named by `source` leaves it there.
 
-    `source` is one of `SOURCES`. Slurm's variables: srun(1), OUTPUT ENVIRONMENT VARIABLES.
+    `source` is one of `SOURCES`, or the names of the variables of the five fields, separated by
+    commas. Slurm's variables: srun(1), OUTPUT ENVIRONMENT VARIABLES.
     """
+    if "," in source:
+        return Identity(*(_number(env, name) for name in source.split(",")))
     if source == "env":
         return _from_env(env)
     if source == "mpi":

@@ -9,7 +9,10 @@ import sys
 from hpckit import __version__
 
 USAGE = """\
-usage: hpckit-injob rank --from slurm|env|mpi -- COMMAND [ARGUMENT...]
+usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAND [ARGUMENT...]
+       hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
+                        [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
+       hpckit-injob node -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N] [--step N]
        hpckit-injob probe [SECONDS]
        hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
@@ -37,6 +40,19 @@ def _run(words: list[str]) -> int | None:
         from hpckit.injob.rank import rank
 
         return rank(rest, dict(os.environ))
+    if verb == "run":
+        from hpckit.injob.run import run
+
+        return run(rest, dict(os.environ))
+    if verb == "node":
+        from hpckit.injob.rank import node
+
+        return node(rest, dict(os.environ))
+    return _prepare(verb, rest)
+
+
+def _prepare(verb: str, rest: list[str]) -> int | None:
+    """The verbs of what the runner does before the command."""
     if verb == "port":
         from hpckit.injob.port import port
 

@@ -31,13 +31,29 @@ def order(words: list[str]) -> int | None:
     if len(words) != _WORDS or not _is_count(words[1]):
         return None
     plan_file, tasks, folder = words[0], int(words[1]), words[2]
-    code = 1
     try:
         nodes = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split()
+    except OSError as error:
+        say(f"warning: ranks are in Slurm's own order: {reason(error)}")
+        return 1
+    path, code = order_file(plan_file, nodes, tasks, folder)
+    if path is not None:
+        sys.stdout.write(f"{path}\n")
+    return code
+
+
+def order_file(
+    plan_file: str, nodes: Sequence[str], tasks: int, folder: str
+) -> tuple[str | None, int]:
+    """Write the order of `nodes` into `folder`; return the file, None without one, and the code.
+
+    It never raises: what went wrong is one line, and a file for the proof.
+    """
+    code = 1
+    try:
         ordered, why = _ordered(plan_file, nodes)
         if ordered:
-            sys.stdout.write(f"{_write(folder, ordered, tasks)}\n")
-            return 0
+            return _write(folder, ordered, tasks), 0
         code = 0
     except OSError as error:
         why = f"{error.filename or folder}: {reason(error)}"
@@ -45,7 +61,7 @@ def order(words: list[str]) -> int | None:
         why = f"{type(error).__name__}: {error}"
     say(f"warning: ranks are in Slurm's own order: {why}")
     _leave(folder, why)
-    return code
+    return None, code
 
 
 def _leave(folder: str, why: str) -> None:

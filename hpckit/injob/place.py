@@ -34,7 +34,7 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     try:
         _make(folder)
         if local_rank == 0:
-            _begin(folder)
+            _say_begun(folder)
         if env.get("HPCKIT_BIND") == "1" and ranks > 1:
             from hpckit.injob.bind import bind_rank
 
@@ -56,8 +56,17 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     return env
 
 
-def _begin(folder: str) -> None:
-    """Say that a rank began: where the disk is full a file can be removed still."""
+def begin(folder: str) -> None:
+    """Say that a rank began, or a launcher of ranks, as well as that can be said."""
+    try:
+        _make(folder)
+        _say_begun(folder)
+    except OSError as error:
+        say(f"warning: {folder}: {reason(error)}")
+
+
+def _say_begun(folder: str) -> None:
+    # Where the disk is full a file can be removed still.
     try:  # noqa: SIM105  contextlib would cost each rank its loading
         os.unlink(f"{folder}/{WAITING_FILE}")
     except OSError:

@@ -29,19 +29,26 @@ def port(words: list[str]) -> int | None:
     ordinals = _is_ordinal(array_task or "0") and _is_ordinal(step or "0")
     if not (well_formed and ordinals and options.get("--job-id")):
         return None
+    number = free_port(options["--job-id"], array_task, int(step or "0"))
+    if number is None:
+        return 1
+    sys.stdout.write(f"{number}\n")
+    return 0
+
+
+def free_port(job_id: str, array_task: str, step: int = 0) -> int | None:
+    """Return the first free port of a job's three candidates, None when others hold all of them."""
     candidates = port_candidates(
-        job_number(options["--job-id"]),
-        array_task=int(array_task) if array_task else None,
-        step=int(step or "0"),
+        job_number(job_id),
+        array_task=int(array_task) if _is_ordinal(array_task) else None,
+        step=step,
         ephemeral=ephemeral_range(_RANGE_FILE),
     )
-    for candidate in candidates:
-        if is_free(candidate):
-            sys.stdout.write(f"{candidate}\n")
-            return 0
-    listed = ", ".join(map(str, candidates))
-    say(f"none of the job's three candidate ports is free on this host: {listed}")
-    return 1
+    number = next((candidate for candidate in candidates if is_free(candidate)), None)
+    if number is None:
+        listed = ", ".join(map(str, candidates))
+        say(f"none of the job's three candidate ports is free on this host: {listed}")
+    return number
 
 
 def ephemeral_range(path: str) -> tuple[int, int]:

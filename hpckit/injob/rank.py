@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hpckit.injob.ledger import Ledger
 
 _COMMAND_INDEX = 3
+_COMMAS = 4  # between the five fields of an identity
 _OF_THE_STEP = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION", "HPCKIT_ORDERED")
 
 
@@ -30,10 +31,10 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     if words[:1] != ["--from"] or words[2:_COMMAND_INDEX] != ["--"]:
         return None
     source, command = words[1], words[_COMMAND_INDEX:]
-    if source not in SOURCES or not command:
+    if not (source in SOURCES or source.count(",") == _COMMAS) or not command:
         return None
     identity = identify(source, env)
-    env = _without_coerced_locale(env)
+    env = without_coerced_locale(env)
     if source != "env":
         env = {**env, **identity.exports()}
     path = _rank_log_path(source, identity.rank, env)
@@ -50,11 +51,31 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     try:
         return _run(command, env, log, failed, ledger)
     except OSError as error:
-        code = _not_started(command[0], identity.rank, error, log)
+        code = not_started(command[0], identity.rank, error, log)
         failed(code)
         if ledger is not None:
             ledger.finish(code)
         return code
+
+
+def node(words: list[str], env: dict[str, str]) -> int | None:
+    """Become a launcher that starts the ranks of one node; None when `words` is no command line.
+
+    It is the first thing that the step runs on this node: that it began is said here. Where
+    hpckit's own map numbers the nodes, SLURM_PROCID is the node's number in it.
+    """
+    if words[:1] != ["--"] or not words[1:]:
+        return None
+    from hpckit.injob.place import begin
+    from hpckit.injob.supervise import replace
+
+    if env.get("HPCKIT_PLACE"):
+        begin(env["HPCKIT_PLACE"])
+    env = _own_steps(without_coerced_locale(env), "slurm", identify("slurm", env))
+    try:
+        replace(words[1:], env)
+    except OSError as error:
+        return not_started(words[1], None, error, None)
 
 
 def _own_steps(env: dict[str, str], source: str, identity: Identity) -> dict[str, str]:
@@ -171,7 +192,8 @@ def _run(
     return supervise(command, env, log, failed, ledger)
 
 
-def _not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:
+def not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:
+    """Say why a command could not be started, and return the exit code that a shell gives."""
     who = "" if rank is None else f"rank {rank}: "
     # The system reports a script's missing interpreter as a missing file.
     missing = isinstance(error, FileNotFoundError)
@@ -184,7 +206,8 @@ def _not_started(name: str, rank: int | None, error: OSError, log: int | None) -
     return code
 
 
-def _without_coerced_locale(env: dict[str, str]) -> dict[str, str]:
+def without_coerced_locale(env: dict[str, str]) -> dict[str, str]:
+    """Return the environment that this process was started with."""
     # Python sets LC_CTYPE when it starts in the C locale (PEP 538), isolated or not; the command
     # must see the environment that the launcher gave.
     if not env.get("LC_CTYPE", "").startswith(("C.", "UTF-8")):

@@ -253,6 +253,20 @@ def spawn(command: list[str], env: dict[str, str], out: int, err: int) -> int:
     )
 
 
+def spawn_quietly(command: list[str], env: dict[str, str], out: int | None = None) -> int:
+    """Start the command without input, with both outputs to `out` or as they are; raise OSError."""
+    quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    outputs = () if out is None else tuple((os.POSIX_SPAWN_DUP2, out, fd) for fd in (1, 2))
+    return os.posix_spawnp(
+        command[0],
+        command,
+        env,
+        file_actions=[quiet, *outputs],
+        setsigdef=_resettable_signals(),
+        setsigmask=(),
+    )
+
+
 def end_as(status: int) -> int:
     """Give the exit code of a wait status, or die of the signal that it names.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
+from typing import Final
 
 from hpckit.model.comm import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
 from hpckit.model.rules import (
@@ -61,14 +62,6 @@ def _module_name(value: str) -> str | None:
     if value.startswith("-"):
         return "a module to load (a leading - would unload it)"
     return one_line(value)
-
-
-class LauncherKind(StrEnum):
-    """How the ranks are started."""
-
-    PLAIN = "plain"
-    MPI = "mpi"
-    TORCHRUN = "torchrun"
 
 
 class EnvInherit(StrEnum):
@@ -142,15 +135,15 @@ class ResourceRequest:
             raise InvalidValue(said[1], getattr(self, said[1]), f"only one of {', '.join(said)}")
 
 
+PLAIN: Final = "plain"
+"""The launcher of a job that says none; the launchers themselves are hpckit.script.launchers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """`[launch]`: how the ranks are started."""
+    """`[launch]`: how the ranks are started; `kind` is one of the launchers."""
 
-    kind: LauncherKind = key(
-        "`plain`: srun starts every rank; `mpi`: the same with an MPI plugin; `torchrun`: one "
-        "torchrun a node starts its ranks.",
-        default=LauncherKind.PLAIN,
-    )
+    kind: str = key("", default=PLAIN)
     mpi: str | None = key(
         "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: the cluster's MpiDefault.",
         default=None,
@@ -183,10 +176,6 @@ class LaunchRequest:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.torchrun_args and self.kind is not LauncherKind.TORCHRUN:
-            raise InvalidValue("torchrun_args", list(self.torchrun_args), 'kind = "torchrun"')
-        if self.mpi is not None and self.kind is LauncherKind.TORCHRUN:
-            raise InvalidValue("mpi", self.mpi, 'kind = "mpi" or "plain"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +369,7 @@ class JobSpec:
         """Ranks on each node, after the default of the launch kind."""
         if self.resources.ntasks_per_node is not None:
             return self.resources.ntasks_per_node
-        if self.launch.kind is LauncherKind.PLAIN:
+        if self.launch.kind == PLAIN:
             return 1
         return self.resources.gpus_per_node or 1
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from hpckit.model.array import ArrayShape
 from hpckit.model.comm import CommLeft, CommProfile, CommSetting
-from hpckit.model.job import LauncherKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,50 +42,43 @@ class EnvironmentPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountPlan:
-    """How the job is measured: the sampler's readings in a second, as text, and its own step.
-
-    `srun` are the options of that step, empty where there is no Slurm.
-    """
+    """How the job is measured: the sampler's readings in a second, as text."""
 
     hz: str
-    srun: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacePlan:
-    """What the script does about places: each False is left out of it.
+    """What the runner does about places.
 
-    `order`: the nodes are ordered when the job starts, for tasks of `tasks_per_node` on each.
-    `bind`: each rank binds itself. `strict`: a rank that is elsewhere ends the job. The step's
-    options are `srun`, and with an order `ordered`, without one `plain`; `fallback` says what is
-    done where srun takes no order, which it says within `refused_within_s` seconds.
+    `order`: the nodes are ordered when the job starts; `renumber`: where srun takes no order, ranks
+    are numbered by hpckit's own map. `bind`: each rank binds itself. `strict`: a rank that is
+    elsewhere ends the job.
     """
 
     order: bool
     bind: bool
     strict: bool
-    tasks_per_node: int
-    srun: tuple[Option, ...] = ()
-    ordered: tuple[Option, ...] = ()
-    plain: tuple[Option, ...] = ()
-    fallback: str = ""
-    refused_within_s: int = 60
+    renumber: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything that a script template shows, already decided.
 
-    `directives` are sbatch's, `srun` the options of the step that starts the command; `ntasks`
-    and `ntasks_per_node` count ranks. `rank_source` is where a rank reads its number from
-    (`injob rank --from`). `account` is None for a job that is not to be measured, `place` where
-    nothing is ordered or bound. `communication` are the variables of the communication block,
-    `profile` the provider's file that comes before them, `left` what is not set and why;
-    `container_prefix` is how a variable is called that is let into the command's closed container.
+    `directives` are sbatch's, `srun` the options of the step that starts the command, `starter` the
+    words of a launcher in front of the ranks; `ntasks` and `ntasks_per_node` count ranks.
+    `rank_source` is where a rank reads its number from (`injob rank --from`), `runner` the options
+    of `injob run`; `local_ranks` how many ranks that starts without Slurm; `keeps_shell` that lines
+    of `setup` may have set traps, so that the shell outlives the command. `account` is None for a
+    job that is not to be measured, `place` where nothing is ordered or bound. `communication` are
+    the variables of the communication block, `profile` the provider's file that comes before them,
+    `left` what is not set and why; `container_prefix` is how a variable is called that is let into
+    the command's closed container.
     """
 
     name: str
-    kind: LauncherKind
+    kind: str
     directives: tuple[Option, ...]
     srun: tuple[Option, ...]
     environment: EnvironmentPlan
@@ -96,10 +88,12 @@ class LaunchPlan:
     ntasks: int
     ntasks_per_node: int
     rank_source: str
+    starter: tuple[str, ...] = ()
+    runner: tuple[str, ...] = ()
+    local_ranks: int | None = None
+    keeps_shell: bool = False
     kill_on_bad_exit: bool = True
-    kill_wait_s: int = 30
     chdir: str | None = None
-    torchrun_args: tuple[str, ...] = ()
     array: ArrayShape | None = None
     account: AccountPlan | None = None
     place: PlacePlan | None = None
@@ -113,7 +107,8 @@ class Provenance:
     """What produced a script, in words that are the same on every machine.
 
     `template_digest` is None for the packaged template, else the SHA-256 of the texts used.
-    `reproduce` is the command line, each word still unquoted.
+    `reproduce` is the command line, each word still unquoted. `runner_digest` is the SHA-256 of the
+    sources that run inside the job.
     """
 
     version: str
@@ -122,6 +117,7 @@ class Provenance:
     template: str
     template_digest: str | None
     reproduce: tuple[str, ...]
+    runner_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -90,10 +90,13 @@ def report_layer(values: Mapping[str, object], report_id: str) -> Layer:
     )
 
 
-def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
+def effective_job(
+    layers: Sequence[Layer], refuse: Callable[[JobSpec], None] | None = None
+) -> EffectiveJob:
     """Merge layers, strongest first, into a job whose every value knows its origin.
 
-    Raises ConfigError naming the layer that a bad value came from.
+    `refuse` raises ConfigError for a launch that is none (hpckit.script.launchers). Raises
+    ConfigError naming the layer that a bad value came from.
     """
     merged: Tree = {"schema": JOB_SCHEMA}
     owner: dict[str, Layer] = {}
@@ -107,7 +110,7 @@ def effective_job(layers: Sequence[Layer]) -> EffectiveJob:
             else:
                 _put(merged, key, value, layer.source)
             owner[key] = layer
-    said = _convert_blaming(merged, owner, layers)
+    said = _convert_blaming(merged, owner, layers, refuse)
     ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
     spec = replace(said, resources=ranks)
     tree = to_tree(spec)
@@ -132,9 +135,15 @@ def digest_of(tree: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[Layer]) -> JobSpec:
+def _convert_blaming(
+    merged: Tree,
+    owner: Mapping[str, Layer],
+    layers: Sequence[Layer],
+    refuse: Callable[[JobSpec], None] | None,
+) -> JobSpec:
     try:
-        return convert(merged, JobSpec, layers[0].source if layers else "job")
+        spec = convert(merged, JobSpec, layers[0].source if layers else "job")
+        (refuse or _accept)(spec)
     except ConfigError as error:
         layer = owner.get((error.key or "").split("[")[0])
         if layer is None:
@@ -144,6 +153,11 @@ def _convert_blaming(merged: Tree, owner: Mapping[str, Layer], layers: Sequence[
         source = layer.details.get(error.key or "", layer.source)
         key = error.key and f"{layer.prefix}{error.key}"
         raise _blaming(error, source, key) from error.__cause__
+    return spec
+
+
+def _accept(_spec: JobSpec) -> None:
+    """Refuse nothing."""
 
 
 def _blaming(error: ConfigError, source: str, key: str | None) -> ConfigError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hpckit.errors import ConfigError
-from hpckit.model.job import JOB_SCHEMA
+from hpckit.model.job import JOB_SCHEMA, JobSpec
 from hpckit.model.site import SITE_SCHEMA, SiteSpec
 from hpckit.parse.document import convert, parse_toml, refuse_other_document
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
@@ -11,7 +13,12 @@ from hpckit.parse.job_file import effective_job, option_layer, site_layer
 _PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
 
 
-def parse_site_file(text: str, source: str, expected_name: str | None = None) -> SiteSpec:
+def parse_site_file(
+    text: str,
+    source: str,
+    expected_name: str | None = None,
+    refuse: Callable[[JobSpec], None] | None = None,
+) -> SiteSpec:
     """The site in TOML `text`; its `[job]` defaults are checked as a job file would be.
 
     Raises ConfigError with `source`, the key, what was got and what was expected.
@@ -33,7 +40,7 @@ def parse_site_file(text: str, source: str, expected_name: str | None = None) ->
                 key=f"job.{key}",
             )
     try:
-        effective_job([option_layer(_PROBE), site_layer(site.job, site.name)])
+        effective_job([option_layer(_PROBE), site_layer(site.job, site.name)], refuse)
     except ConfigError as error:
         raise ConfigError(
             error.reason, source=source, key=f"job.{error.key}", hint=error.hint

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, MutableMapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import jinja2
@@ -19,7 +20,9 @@ from hpckit.render.comm_lines import (
 )
 from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
 
-_RULE_WIDTH = 78
+_OPTIONS_WIDTH = 90
+_GONE_FILE = re.compile(r"launch/(plain|mpi|torchrun)\.(srun|local)\.j2")
+_GONE_BLOCKS = frozenset(("placement", "sampler"))
 
 
 def render_script(
@@ -35,13 +38,18 @@ def render_script(
     and the variable or value at fault.
     """
     loader = _RecordingLoader(templates)
-    text = _rendered(_environment(loader, cache), plan, provenance).rstrip("\n") + "\n"
+    environment = _environment(loader, cache)
+    text = _rendered(environment, plan, provenance).rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
+    used = tuple(loader.used)
+    for name in used:
+        _refuse_gone_blocks(name, environment.get_template(name).blocks)
+    _refuse_gone_files(name for name in templates if name not in used)
     try:
         digest = hashlib.sha256(text.encode()).hexdigest()
     except UnicodeEncodeError as error:
         raise RenderError(str(error), template=provenance.template) from error
-    return Script(text=text, sha256=digest, templates=tuple(loader.used))
+    return Script(text=text, sha256=digest, templates=used)
 
 
 def _rendered(environment: jinja2.Environment, plan: LaunchPlan, provenance: Provenance) -> str:
@@ -105,6 +113,7 @@ def _environment(
         left_line=left_line,
         source_line=source_line,
         source_lines=source_lines,
+        starter=_starter,
         rule=_rule,
     )
     return environment
@@ -116,17 +125,48 @@ def _directive_line(option: Option) -> str:
 
 
 def _options(options: Sequence[Option]) -> str:
-    """Long options of srun, four a line."""
+    """Return long options of srun, filled into lines."""
     words = [
         sh_word(f"--{option.name}" + ("" if option.value is None else f"={option.value}"))
         for option in options
     ]
-    lines = [" ".join(words[at : at + 4]) for at in range(0, len(words), 4)]
-    return " \\\n  ".join(lines)
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > _OPTIONS_WIDTH:
+            lines.append("")
+        lines[-1] += f"{word} "
+    return " \\\n  ".join(line.rstrip() for line in lines)
+
+
+def _starter(words: Sequence[str]) -> str:
+    """Return a launcher's words; what a shell of its own reads stands on a line of its own."""
+    shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
+    parts = [part for part in (words[:shell], words[shell:]) if part]
+    return " \\\n  ".join(map(sh_line, parts))
 
 
 def _rule(name: str) -> str:
-    return f"# --- block: {comment_text(name)} ".ljust(_RULE_WIDTH, "-")
+    return f"# --- {comment_text(name)}"
+
+
+def _refuse_gone_blocks(template: str, blocks: Iterable[str]) -> None:
+    """What a template of somebody's has in a block that is no more would be left out in silence."""
+    for block in _GONE_BLOCKS & set(blocks):
+        raise RenderError(
+            f"there is no block {block} any more: the runner does what it did; "
+            "docs/howto/override-a-block.md says which blocks there are",
+            template=template,
+        )
+
+
+def _refuse_gone_files(names: Iterable[str]) -> None:
+    for name in names:
+        if _GONE_FILE.fullmatch(name):
+            raise RenderError(
+                "no script includes this any more: override the block launch instead "
+                "(docs/howto/override-a-block.md)",
+                template=name,
+            )
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpckit.parse.launcher_command import TORCHRUN_OPTIONS, TORCHRUN_OWNED, TORCHRUN_VALUED
+from hpckit.script.launchers.torchrun import OPTIONS, OWNED, VALUED
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status, submit
@@ -91,9 +91,9 @@ def test_every_option_of_torchrun_is_known(cluster: Cluster) -> None:
     usage = cluster.check(["torchrun", "--help"]).partition("Torch Distributed")[0]
     valued = {name: bool(value) for name, value in re.findall(r"\[--?([a-z-]+)( [^]]+)?\]", usage)}
     assert len(valued) > 20
-    assert {name for name in valued if name not in TORCHRUN_OPTIONS} == set()
-    ours = {name: value for name, value in valued.items() if name not in TORCHRUN_OWNED}
-    assert ours == {name: name in TORCHRUN_VALUED for name in ours}
+    assert {name for name in valued if name not in OPTIONS} == set()
+    ours = {name: value for name, value in valued.items() if name not in OWNED}
+    assert ours == {name: name in VALUED for name in ours}
 
 
 def test_the_example_over_gloo(cluster: Cluster) -> None:

@@ -58,7 +58,7 @@ def golden(name: str) -> str:
 
 def exported(script: str) -> dict[str, str]:
     """Variable → value, as the communication block exports them."""
-    block = script.partition("# --- block: communication")[2].partition("# --- block: ")[0]
+    block = script.partition("# --- communication")[2].partition("# --- ")[0]
     pairs = re.findall(r"^export (\w+)=('[^']*'|\"[^\"]*\"|\S*)", block, re.MULTILINE)
     return {name: value.strip("'\"") for name, value in pairs}
 
@@ -78,7 +78,7 @@ def test_every_variable_has_its_reason_and_source_in_the_script(name: str) -> No
 @pytest.mark.parametrize("name", sorted(NOTHING))
 def test_a_textbook_platform_sets_nothing(name: str) -> None:
     """Where NCCL finds everything the script has no communication block."""
-    assert "# --- block: communication" not in golden(name)
+    assert "# --- communication" not in golden(name)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -188,7 +188,7 @@ def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
     words = [python, "-I", str(archive), *RANK]
     done = subprocess.run([*words, "sh", "-c", "exit 3"], env=env, capture_output=True, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith(b"hpckit: the rank entry needs Python 3.11, this is 3.")
+    assert done.stderr.startswith(b"hpckit: the job's entry needs Python 3.11, this is 3.")
     assert done.stderr.count(b"\n") == 1
     missing = subprocess.run([*words, "no-such"], env=env, capture_output=True, check=False)
     assert missing.returncode == 127

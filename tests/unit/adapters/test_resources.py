@@ -46,9 +46,9 @@ def test_the_first_file_of_a_name_wins(tmp_path: Path) -> None:
 
 def test_templates_are_named_by_their_path(tmp_path: Path) -> None:
     """A template in a subfolder is called by its path, and template dirs come first."""
-    own = put(tmp_path, "t/launch/plain.srun.j2")
+    own = put(tmp_path, "t/report/styles.js")
     resources = FileResources([packaged_data()], template_dirs=[tmp_path / "t"])
-    found = resources.template_files()["launch/plain.srun.j2"]
+    found = resources.template_files()["report/styles.js"]
     assert found[0] == own
     assert [resources.is_packaged(path) for path in found] == [False, True]
 

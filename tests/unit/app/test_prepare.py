@@ -143,11 +143,11 @@ def test_ones_own_site_wins(own: Path) -> None:
 
 def test_a_template_that_shadows_hpckits(own: Path) -> None:
     """A file of hpckit's own name can extend hpckit's; the script says so."""
-    text = '{% extends "hpckit/base.sbatch.j2" %}{% block sampler %}\necho mine\n{% endblock %}'
+    text = '{% extends "hpckit/base.sbatch.j2" %}{% block rendezvous %}\necho mine\n{% endblock %}'
     (own / "templates" / "base.sbatch.j2").write_text(text)
     script = prepared(BASE, resources=resources(own)).script.text
     assert "\necho mine\n" in script
-    assert "# --- this template is not hpckit's own: sha256 " in script
+    assert "# this template is not hpckit's own: sha256 " in script
 
 
 def test_an_unused_template_changes_nothing(own: Path) -> None:

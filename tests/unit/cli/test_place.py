@@ -348,14 +348,11 @@ def test_the_nodes_of_the_surrounding_job(run_hpckit: RunHpckit, tree: Path) -> 
 def test_options_of_a_job_stand_over_its_file(run_hpckit: RunHpckit, job: Path) -> None:
     """--no-order, --no-bind and --strict-placement are those of [place]."""
     script = run_hpckit("render", job).stdout
-    assert "SLURM_HOSTFILE=$hpckit_hostfile" in script
-    assert "HPCKIT_BIND=1" in script
-    assert "HPCKIT_STRICT=1" not in script
+    assert " run --order --bind --measure 1 --)" in script
     script = run_hpckit("render", job, "--no-order", "--strict-placement").stdout
-    assert "SLURM_HOSTFILE=$hpckit_hostfile" not in script
-    assert "HPCKIT_STRICT=1" in script
+    assert " run --bind --strict --measure 1 --)" in script
     script = run_hpckit("render", job, "--no-order", "--no-bind").stdout
-    assert "HPCKIT_PLACE" not in script
+    assert " run --measure 1 --)" in script
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_tune_and_render_agree(run_hpckit: RunHpckit, site: str, nodes: str, ncc
     values = {one["name"]: one["value"] for one in document(run_hpckit, *words)["env"]}
     script = run_hpckit("render", *words, "--", "true")
     assert script.returncode == 0, script.stderr
-    block = script.stdout.partition("# --- block: communication")[2].partition("# --- block")[0]
+    block = script.stdout.partition("# --- communication")[2].partition("# --- ")[0]
     lines = "\n".join(line for line in block.splitlines() if line.startswith("export "))
     names = [line.removeprefix("export ").partition("=")[0] for line in lines.splitlines()]
     assert names == list(values)

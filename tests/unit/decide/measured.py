@@ -20,13 +20,13 @@ from hpckit.model.account import (
     Share,
 )
 from hpckit.model.cost import Cost
-from hpckit.model.job import JOB_SCHEMA, JobSpec, LauncherKind, LaunchRequest, ResourceRequest
+from hpckit.model.job import JOB_SCHEMA, JobSpec, LaunchRequest, ResourceRequest
 
 GIB = 1024**3
 STARTED_S = 1_760_000_000.0
 
 
-def job(kind: LauncherKind = LauncherKind.PLAIN, more: Any = None, **resources: Any) -> JobSpec:
+def job(kind: str = "plain", more: Any = None, **resources: Any) -> JobSpec:
     """A job that asks for these resources; `more` are fields of the job itself."""
     return JobSpec(
         schema=JOB_SCHEMA,

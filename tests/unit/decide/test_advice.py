@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hpckit.decide.advice import advise, values_of, with_advice
 from hpckit.decide.advice_time import sensible_limit_s
 from hpckit.model.account import Advice, JobReport, ReportedJob, Share
-from hpckit.model.job import JobSpec, LauncherKind, MeshAxis
+from hpckit.model.job import JobSpec, MeshAxis
 from hpckit.model.slurm_options import SlurmOptions
 from tests.unit.decide.measured import (
     GIB,
@@ -310,7 +310,7 @@ def test_gpus_without_a_process_are_dropped() -> None:
 
 def test_ranks_as_many_as_gpus_keep_them() -> None:
     """Fewer GPUs would leave a rank without one."""
-    spec = job(LauncherKind.TORCHRUN, gpus_per_node=4)
+    spec = job("torchrun", gpus_per_node=4)
     assert advise(report(gpus=_HALF_USED), spec) == ()
 
 
@@ -349,7 +349,7 @@ def test_a_node_without_ranks_is_dropped() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        job(LauncherKind.TORCHRUN, nodes=2, gpus_per_node=1),
+        job("torchrun", nodes=2, gpus_per_node=1),
         job(nodes=2, gpus_per_node=1, more={"parallel": {MeshAxis.DATA: 2}}),
     ],
 )

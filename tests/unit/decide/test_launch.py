@@ -113,20 +113,35 @@ def test_kill_on_bad_exit_is_always_stated(said: str, value: str) -> None:
     assert step(made)["wait"] == "5"
 
 
+FOUR = "resources = { nodes = 4, ntasks_per_node = 2 }\n"
+
+
 @pytest.mark.parametrize(
-    ("site", "kind", "source"),
+    ("site", "kind", "source", "runner"),
     [
-        ("docker", "plain", "slurm"),
-        ("docker", "mpi", "mpi"),
-        ("docker", "torchrun", "env"),
-        ("local", "plain", "env"),
-        ("local", "mpi", "mpi"),
-        ("local", "torchrun", "env"),
+        ("docker", "plain", "slurm", "--order --bind --measure 1"),
+        ("docker", "mpi", "mpi", "--order --keep-numbers --bind --measure 1"),
+        ("docker", "torchrun", "env", "--order --bind --measure 1"),
+        ("local", "plain", "env", "--local --ranks 2 --measure 1 --kill-wait 10"),
+        ("local", "mpi", "mpi", "--local --measure 1 --kill-wait 10"),
+        ("local", "torchrun", "env", "--local --measure 1 --kill-wait 10"),
     ],
 )
-def test_where_a_rank_reads_its_number(site: str, kind: str, source: str) -> None:
-    """A rank's number comes from what starts it."""
-    assert plan(f"launch.kind = '{kind}'", site).rank_source == source
+def test_what_the_runner_is_told(site: str, kind: str, source: str, runner: str) -> None:
+    """A rank's number comes from what starts it; an MPI library takes the ranks that srun gave."""
+    text = FOUR.replace("nodes = 4, ", "") if site == "local" else FOUR
+    made = plan(f"{text}launch.kind = '{kind}'", site)
+    assert made.rank_source == source
+    assert " ".join(made.runner) == runner
+
+
+@pytest.mark.parametrize(
+    ("line", "keeps"),
+    [("export A=1", False), ("trap 'x' EXIT", True), (". ./env.sh", True), ("cp a.b c", False)],
+)
+def test_the_shell_stays_for_traps(line: str, keeps: bool) -> None:
+    """The batch shell becomes the runner, unless a line of setup may have set a trap."""
+    assert plan(f'environment.setup = ["{line}"]').keeps_shell == keeps
 
 
 def test_the_order_is_of_names() -> None:

@@ -1,4 +1,4 @@
-"""What a script does about places."""
+"""What a job does about places."""
 
 from __future__ import annotations
 
@@ -52,31 +52,6 @@ def test_nothing_is_left_out_of_the_script(text: str) -> None:
 def test_a_job_of_this_machine_has_none() -> None:
     """Its ranks share a machine that other programs use too."""
     assert plan("[resources]\nntasks_per_node = 4\n", "local").place is None
-
-
-def test_an_order_takes_the_place_of_two_options() -> None:
-    """`--nodes` is refused beside it from 24.11 on; what else the step has stays, in its order."""
-    made = plan(FOUR)
-    found = made.place
-    assert found is not None
-    assert [option.name for option in found.plain] == ["nodes", "distribution"]
-    assert [(option.name, option.value) for option in found.ordered] == [
-        ("distribution", "arbitrary")
-    ]
-    assert sorted((*found.srun, *found.plain), key=made.srun.index) == list(made.srun)
-
-
-@pytest.mark.parametrize(("kind", "tasks"), [("plain", 2), ("mpi", 2), ("torchrun", 1)])
-def test_a_line_of_the_order_is_a_task(kind: str, tasks: int) -> None:
-    """One torchrun a node is one task, whatever ranks it starts."""
-    assert placed(f"launch.kind = '{kind}'\n{FOUR}").tasks_per_node == tasks
-
-
-def test_an_mpi_has_no_map_above_slurms() -> None:
-    """Its library takes the ranks that srun gave; the others read hpckit's own map."""
-    words = {kind: placed(f"launch.kind = '{kind}'\n{FOUR}").fallback for kind in ("mpi", "plain")}
-    assert "Slurm's own order" in words["mpi"]
-    assert "hpckit's own map" in words["plain"]
 
 
 def test_strict_is_the_jobs_word() -> None:

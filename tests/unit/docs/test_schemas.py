@@ -20,6 +20,7 @@ from hpckit.errors import ConfigError
 from hpckit.model.job import JobSpec
 from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
+from hpckit.script.launchers import refuse_launch
 from tests.unit.parse.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,7 +129,7 @@ def test_unknown_key_is_refused_at_any_depth(table: str) -> None:
     """One unknown key in any table makes a job invalid for the schema as for the parser."""
     tree = dict(with_unknown_keys(tomllib.loads(FULL_JOB)))[table]
     with pytest.raises(ConfigError, match="nodez"):
-        convert(tree, JobSpec, "full")
+        refuse_launch(convert(tree, JobSpec, "full"))
     assert not job_validator().is_valid(tree)
 
 

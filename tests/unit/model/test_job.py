@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from hpckit.model.job import JOB_SCHEMA, JobSpec, LauncherKind, LaunchRequest, MeshAxis
+from hpckit.model.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
 from hpckit.model.job import ResourceRequest as Resources
 from hpckit.model.rules import InvalidValue, check_fields, file_key
 from hpckit.model.site import generic_site
@@ -31,7 +31,7 @@ def test_ranks() -> None:
     """Ranks are nodes times ranks a node, by default one a GPU where a launcher starts them."""
     resources = Resources(nodes=2, gpus_per_node=4)
     assert spec(resources=resources).ntasks == 2
-    assert spec(resources=resources, launch=LaunchRequest(kind=LauncherKind.MPI)).ntasks == 8
+    assert spec(resources=resources, launch=LaunchRequest(kind="mpi")).ntasks == 8
 
 
 def test_a_value_is_frozen() -> None:

@@ -10,6 +10,7 @@ from hpckit.model.tree import to_tree
 from hpckit.parse.document import parse_toml, refuse_unknown_keys
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
+from hpckit.script.launchers import refuse_launch
 from tests.unit.parse.layers import job_layer
 
 HEAD = 'schema = "hpckit.job/1"\nname = "x"\ncommand = ["true"]\n'
@@ -18,7 +19,7 @@ HEAD = 'schema = "hpckit.job/1"\nname = "x"\ncommand = ["true"]\n'
 def refusal(text: str, head: str = HEAD) -> ConfigError:
     """The error of a job file."""
     with pytest.raises(ConfigError) as caught:
-        effective_job([option_layer({}), job_layer(head + text, "job.toml")])
+        effective_job([option_layer({}), job_layer(head + text, "job.toml")], refuse_launch)
     return caught.value
 
 

@@ -14,6 +14,7 @@ from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.model.advised import AdvisedJob
 from hpckit.parse.document import Tree
+from hpckit.script.launchers import LAUNCHERS, Launchers
 
 RESOURCES = FileResources([packaged_data()])
 
@@ -47,6 +48,7 @@ def prepared(
     template: str | None = None,
     advised: AdvisedJob | None = None,
     option_words: Sequence[str] = (),
+    launchers: Launchers = LAUNCHERS,
 ) -> PreparedJob:
     """The job of a file's `text` without its schema line, with `options` (dotted keys) over it."""
     source = JobSource(
@@ -60,7 +62,7 @@ def prepared(
         folder=Path("jobs"),
         advised=advised,
     )
-    return prepare(source, resources, _COMPILED)
+    return prepare(source, resources, _COMPILED, launchers)
 
 
 def script_of(text: str, *, site: str | None = "docker") -> str:

@@ -5,13 +5,18 @@ Each stand-in writes its words, NUL-separated, to `$SAW/<name>`, and then starts
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from hpckit.adapters.injob_archive import pack_injob
 
 RECORD = """\
 #!/bin/bash
@@ -52,7 +57,22 @@ STAND_INS = {
     "mpirun": _MPIRUN,
     "show": _SHOW,
 }
-IN_A_JOB = {"SLURM_JOB_ID": "771234", "SLURM_JOB_NODELIST": "node[1-2]"}
+IN_A_JOB = {
+    "SLURM_JOB_ID": "771234",
+    "SLURM_JOB_NODELIST": "node[1-2]",
+    "SLURMD_NODENAME": "node1",
+}
+
+
+@functools.cache
+def with_runner() -> Mapping[str, str]:
+    """The variables by which a script finds the runner, packed once."""
+    entry = Path(tempfile.mkdtemp(prefix="hpckit-runner-")) / "entry.pyz"
+    pack_injob(entry)
+    return {"HPCKIT_INJOB": str(entry), "HPCKIT_PYTHON": sys.executable}
+
+
+WITHOUT_RUNNER = {"HPCKIT_INJOB": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +132,7 @@ class Stage:
                 "HOME": str(self.folder / "home"),
                 "SAW": str(self.saw),
                 **IN_A_JOB,
+                **with_runner(),
                 **(env or {}),
             },
             stdin=subprocess.DEVNULL,

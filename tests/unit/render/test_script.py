@@ -49,6 +49,7 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
             "true\n#SBATCH --nodes=2\n",
             "line 2 of the script is a directive after the first command",
         ),
+        ("{% extends 'base.sbatch.j2' %}{% block sampler %}x{% endblock %}", "no block sampler"),
         ("#SBATCH --a\n\n# x\n  true\n# y\n#SBATCH --b\n", "line 6"),
     ],
 )
@@ -66,20 +67,26 @@ def test_a_missing_template() -> None:
         render_script(PLAN, PROVENANCE, {})
 
 
+def test_a_template_that_nothing_includes_any_more() -> None:
+    """A file of a former release that would be left out in silence is refused."""
+    with pytest.raises(RenderError, match="no script includes this any more"):
+        rendered("x", {"launch/mpi.srun.j2": ""})
+
+
 def test_a_block_is_replaced() -> None:
     """A template of one's own replaces one block, and the script says that it is not hpckit's."""
     text = rendered(
-        '{% extends "base.sbatch.j2" %}{% block placement %}\necho here\n{% endblock %}'
+        '{% extends "base.sbatch.j2" %}{% block rendezvous %}\necho here\n{% endblock %}'
     )
     assert "\necho here\n" in text
-    assert "# --- this template is not hpckit's own: sha256 eeeeeeeeeeee\n" in text
+    assert "# this template is not hpckit's own: sha256 eeeeeeeeeeee\n" in text
     assert "srun " in text
 
 
 def test_every_line_of_the_head_is_a_comment() -> None:
     """Nothing in the provenance can begin a line of its own."""
     text = rendered('{% extends "base.sbatch.j2" %}')
-    head = text[: text.index("# --- block: prelude")]
+    head = text[: text.index("hpckit_fail")]
     assert all(line.startswith("#") for line in head.strip().split("\n"))
     assert r"render $'a\nb'" in head
 
@@ -93,7 +100,7 @@ def test_the_digest_and_the_templates_used() -> None:
     """The script knows its digest and which templates went into it."""
     script = render_script(PLAN, PROVENANCE, {**PACKAGED, "t.j2": '{% extends "base.sbatch.j2" %}'})
     assert len(script.sha256) == 64
-    assert set(script.templates) == {"t.j2", "base.sbatch.j2", "launch/plain.srun.j2"}
+    assert set(script.templates) == {"t.j2", "base.sbatch.j2"}
 
 
 def test_a_reason_stands_beside_its_line() -> None:

@@ -1,0 +1,269 @@
+"""The runner: the process between the batch script and the srun that starts a job's ranks.
+
+The batch script becomes this process, so it gets the signals that are meant for the batch shell.
+What it does besides running the command never fails the job.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from hpckit.injob import run_commands
+from hpckit.injob.rank import not_started, without_coerced_locale
+from hpckit.injob.run_commands import RunOptions, read_options
+from hpckit.injob.supervise import spawn_quietly
+from hpckit.injob.talk import reason, say
+from hpckit.model.place_files import BEGAN_FILE, WAITING_FILE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_REFUSED_WITHIN_S = 60
+_REFUSALS = (1, 255)  # srun's own codes: 255 is for an option
+_SIGNAL_BASE = 128
+_ASK_S = 60
+
+
+def run(words: list[str], env: dict[str, str]) -> int | None:
+    """Run the command behind `--` as the options say; None when `words` is no command line.
+
+    Returns the code of the first rank that failed where one left it, else the command's own, 128+N
+    after signal N; with `--local --ranks` the first of its ranks that failed gives the code.
+    """
+    read = read_options(words)
+    if read is None:
+        return None
+    options, command = read
+    wake = _catch_signals(options)
+    env = without_coerced_locale(env)
+    agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    runner = _Runner(options, env, agent, wake)
+    code = runner.local(command) if options.local else runner.step(command)
+    # Python takes its handlers back as it ends: a late signal would end the job in its own name.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return _first_failure(env) or code if code else 0
+
+
+def _catch_signals(options: RunOptions) -> int:
+    """Turn signals into bytes of a pipe, where one that comes before the command waits for it."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_read, False)
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    more = (signal.SIGINT, signal.SIGHUP) if options.local else ()
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, *more):
+        signal.signal(number, lambda _number, _frame: None)
+    return wake_read
+
+
+def _first_failure(env: dict[str, str]) -> int:
+    """Return the code that the first failing rank left, 0 without one.
+
+    The ranks that a failing one took with it end by signals; the first failure is the answer.
+    """
+    if not env.get("HPCKIT_JOB_FOLDER"):
+        return 0
+    try:
+        with open(run_commands.failure_file(env), encoding="utf-8") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class _Runner:
+    """One run of a command."""
+
+    def __init__(
+        self, options: RunOptions, env: dict[str, str], agent: Sequence[str], wake: int
+    ) -> None:
+        self._options = options
+        self._env = env
+        self._agent = agent
+        self._wake = wake
+        self._folder = env.get("HPCKIT_JOB_FOLDER", "")
+        # scancel sends TERM to the step itself; the runner stays to return the program's code.
+        self._forwarded = {signal.SIGUSR1, signal.SIGUSR2}
+        if options.local:
+            self._forwarded |= {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+    def step(self, command: list[str]) -> int:
+        """Run an srun command in the order of nodes that was decided, if there is one."""
+        nodes = _hostnames(self._env)
+        hosts = self._place(nodes, command)
+        if nodes:
+            # The first node of the allocation; rank 0 is there too, also in an order of nodes.
+            self._env["MASTER_ADDR"] = nodes[0]
+        self._meet(self._env.get("SLURM_JOB_ID", ""))
+        count = run_commands.option_of(command, "--nodes") or self._env.get("SLURM_JOB_NUM_NODES")
+        self._sample(count, None)
+        if hosts is None:
+            return self._wait([self._start(command, self._env)])
+        return self._ordered(hosts, run_commands.through_entry(command, self._agent))
+
+    def local(self, command: list[str]) -> int:
+        """Start the ranks on this machine, or once what starts them itself."""
+        self._env["MASTER_ADDR"] = "127.0.0.1"
+        self._meet(self._env.get("HPCKIT_JOB_ID") or str(os.getpid()))
+        self._sample(None, os.getpid())
+        ranks = self._options.ranks
+        if ranks is None:
+            return self._wait([self._start(command, self._env)])
+        identity = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "NODE_RANK": "0"}
+        pids: list[int] = []
+        for rank in map(str, range(ranks)):
+            of_rank = {**self._env, **identity, "RANK": rank, "LOCAL_RANK": rank}
+            pids.append(self._start(command, of_rank))
+        return self._wait(pids)
+
+    def _ordered(self, hosts: str, command: list[str]) -> int:
+        """Run the step in the order of the file `hosts`, and once more without where srun refuses.
+
+        srun does so at once, and no rank has begun, which each would have said twice: by a file
+        that it makes, and by one that it removes. srun reads the file of SLURM_HOSTFILE whatever
+        the step is, so no other step has it.
+        """
+        began_s = time.monotonic()
+        order = {"SLURM_HOSTFILE": hosts, "HPCKIT_ORDERED": "1"}
+        code = self._wait([self._start(run_commands.ordered(command), {**self._env, **order})])
+        place = self._env["HPCKIT_PLACE"]
+        refused = (
+            code in _REFUSALS
+            and not os.path.exists(f"{place}/{BEGAN_FILE}")
+            and os.access(f"{place}/{WAITING_FILE}", os.R_OK)
+            and time.monotonic() - began_s <= _REFUSED_WITHIN_S
+        )
+        if not refused:
+            return code
+        numbers = "ranks are in Slurm's own order"
+        if not self._options.keep_numbers:
+            numbers = "ranks are numbered by hpckit's own map"
+            self._env["HPCKIT_RANK_MAP"] = hosts
+        say(f"warning: srun took no order of nodes: {numbers}")
+        return self._wait([self._start(command, self._env)])
+
+    def _place(self, nodes: Sequence[str], command: Sequence[str]) -> str | None:
+        """Tell the ranks what is to be done about places; return the file of the order of nodes."""
+        options = self._options
+        if not (self._folder and (options.order or options.bind)):
+            return None
+        self._env["HPCKIT_PLACE"] = run_commands.place_folder(self._env)
+        self._env |= {"HPCKIT_BIND": "1"} if options.bind else {}
+        self._env |= {"HPCKIT_STRICT": "1"} if options.strict else {}
+        plan = f"{self._folder}/order.json"
+        tasks = run_commands.option_of(command, "--ntasks-per-node") or ""
+        if not (options.order and nodes and tasks.isdigit() and os.access(plan, os.R_OK)):
+            return None
+        from hpckit.injob.order import order_file
+
+        return order_file(plan, nodes, int(tasks), self._env["HPCKIT_PLACE"])[0]
+
+    def _meet(self, job: str) -> None:
+        """Let the ranks meet at a port that is free here."""
+        from hpckit.injob.port import free_port
+
+        port = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", "")) if job else None
+        if port is None:
+            say("warning: no free port found for the ranks to meet at")
+        else:
+            self._env["MASTER_PORT"] = str(port)
+
+    def _sample(self, nodes: str | None, parent: int | None) -> None:
+        """Start the sampler, for `hpckit report`. The job goes on without it."""
+        if self._options.hz is None:
+            return
+        self._env["HPCKIT_LEDGER"] = "1"
+        logs = f"{self._folder}/logs"
+        if not self._folder or not os.path.isdir(logs):
+            return
+        command = run_commands.sampler_command(
+            self._agent, nodes, self._folder, self._options.hz, parent
+        )
+        env = run_commands.sampler_environment(self._env)
+        try:
+            fd = os.open(
+                f"{logs}/sampler.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
+            )
+            spawn_quietly(command, env, fd)
+            os.close(fd)
+        except OSError as error:
+            say(f"warning: no sampler: {reason(error)}")
+
+    def _start(self, command: list[str], env: dict[str, str]) -> int:
+        try:
+            return spawn_quietly(command, env)
+        except OSError as error:
+            raise SystemExit(not_started(command[0], None, error, None)) from None
+
+    def _wait(self, pids: Sequence[int]) -> int:
+        """Forward signals until all have ended; return the code of the first that failed.
+
+        With `--kill-wait` it ends the others: TERM, and KILL after so many seconds.
+        """
+        alive, code, kill_s = set(pids), 0, float("inf")
+        while alive:
+            for number in self._arrived(kill_s - time.monotonic()):
+                if number in self._forwarded:
+                    _send(alive, number)
+            for pid, status in _ended():
+                if pid not in alive:
+                    continue
+                alive.remove(pid)
+                ended = os.waitstatus_to_exitcode(status)
+                ended = ended if ended >= 0 else _SIGNAL_BASE - ended
+                if ended and not code and self._options.kill_wait_s is not None:
+                    kill_s = time.monotonic() + self._options.kill_wait_s
+                    _send(alive, signal.SIGTERM)
+                code = code or ended
+            if time.monotonic() >= kill_s:
+                _send(alive, signal.SIGKILL)
+                kill_s = float("inf")
+        return code
+
+    def _arrived(self, timeout_s: float) -> bytes:
+        timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
+        ready, _, _ = select.select([self._wake], [], [], timeout)
+        return os.read(self._wake, 512) if ready else b""
+
+
+def _hostnames(env: dict[str, str]) -> Sequence[str]:
+    """Return the names of the job's nodes, none where Slurm does not say them."""
+    words = ["scontrol", "show", "hostnames", env.get("SLURM_JOB_NODELIST", "")]
+    try:
+        answer = subprocess.run(
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=_ASK_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"warning: ranks are in Slurm's own order: scontrol show hostnames: {error}")
+        return ()
+    return answer.stdout.decode("utf-8", "surrogateescape").split()
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Give each child that has ended, and its wait status."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status

@@ -1,0 +1,1 @@
+"""What is run: the launchers that start the ranks of a job."""

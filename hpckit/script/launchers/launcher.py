@@ -1,0 +1,86 @@
+"""What hpckit has to know of a way to start ranks; a kind overrides what is different about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hpckit.model.job import JobSpec, LaunchRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCommand:
+    """A command line that began with a launcher: the launcher's options, and what a rank runs."""
+
+    options: tuple[str, ...]
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherTool:
+    """The launcher's own program: how `hpckit doctor` asks it, and how to get it."""
+
+    argv: tuple[str, ...]
+    hint: str
+    says_what_it_is: bool = True
+
+
+class Launcher:
+    """One value of `launch.kind`. As it stands srun starts one task for each rank.
+
+    `identity` is where a rank reads its number from (`injob rank --from`): `slurm`, `mpi`, `env`
+    (torch's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), or the names of the
+    variables that hold these five, separated by commas. `starts_ranks`: srun starts one launcher
+    a node, and that starts the node's ranks. `can_renumber`: ranks take the number that
+    hpckit gives them where srun takes no order of nodes. `is_mpi`: ranks talk by MPI.
+    """
+
+    kind: str
+    summary: str
+    identity: str = "slurm"
+    local_identity: str = "slurm"
+    starts_ranks: bool = False
+    can_renumber: bool = True
+    is_mpi: bool = False
+    tool: LauncherTool | None = None
+    options_key: str = ""
+    """The key of `[launch]` that holds the launcher's own options."""
+    refused_programs: Mapping[str, str] = {}
+    """Programs that a command does not begin with, because hpckit starts them, and what to say."""
+
+    def read_command(self, words: Sequence[str]) -> SplitCommand | None:
+        """Return the parts of a command line that begins with this launcher, None for any other.
+
+        Raises ConfigError for an option that hpckit writes itself.
+        """
+        del words
+        return None
+
+    def refuse(self, launch: LaunchRequest) -> None:
+        """Raise InvalidValue for a key of `[launch]` that this launcher has no use for."""
+        if launch.torchrun_args:
+            from hpckit.model.rules import InvalidValue  # noqa: PLC0415  cheap, and seldom needed
+
+            raise InvalidValue("torchrun_args", list(launch.torchrun_args), 'kind = "torchrun"')
+
+    def check(self, spec: JobSpec) -> None:
+        """Raise PlanError for a job that this launcher cannot do."""
+        del spec
+
+    def words(self, spec: JobSpec) -> tuple[str, ...]:
+        """Return the words between srun's options and the rank entry."""
+        del spec
+        return ()
+
+    def local_words(self, spec: JobSpec) -> tuple[str, ...]:
+        """Return the words before the rank entry on a machine without Slurm."""
+        del spec
+        return ()
+
+    def local_ranks(self, spec: JobSpec) -> int | None:
+        """Return how many ranks the runner starts there itself, None where the launcher does."""
+        del spec
+        return None
