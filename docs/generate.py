@@ -53,7 +53,7 @@ from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
 from hpckit.parse.document import dataclass_of, field_types, rows_of, table_of
 from hpckit.parse.mesh import parse_mesh, parse_volumes
 from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
-from hpckit.script.launchers import LAUNCHERS
+from hpckit.script.launchers.registry import LAUNCHERS
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")

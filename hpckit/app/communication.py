@@ -15,7 +15,7 @@ from hpckit.model.comm import CommEnv, CommSetting, NcclVersion
 from hpckit.model.comm_facts import CommFacts
 from hpckit.model.job import JobSpec
 from hpckit.model.site import SiteSpec
-from hpckit.script.launchers import LAUNCHERS, Launchers
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 
 if TYPE_CHECKING:
     from hpckit.model.hardware import NodeTopology

@@ -16,7 +16,7 @@ from hpckit.decide.dialect import is_another_cluster, release_note
 from hpckit.errors import AdapterError, HpckitError, ParseError, SchedulerUnreachable, ToolMissing
 from hpckit.model.cluster import ClusterView
 from hpckit.model.site import SiteSpec, SubmitterKind
-from hpckit.script.launchers import LAUNCHERS
+from hpckit.script.launchers.registry import LAUNCHERS
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders

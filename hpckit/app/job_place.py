@@ -14,7 +14,7 @@ from hpckit.decide.shell_environment import submission_environment
 from hpckit.model.job import JobSpec
 from hpckit.model.nccl_found import NcclWhere
 from hpckit.parse.nccl_conf import is_told
-from hpckit.script.launchers import LAUNCHERS
+from hpckit.script.launchers.registry import LAUNCHERS
 
 _IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
 _LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))

@@ -29,7 +29,7 @@ from hpckit.parse.job_file import Layer, effective_job, option_layer, report_lay
 from hpckit.parse.launcher_command import job_name_of, read_launchers
 from hpckit.parse.stages import file_layers
 from hpckit.render.script import render_script
-from hpckit.script.launchers import LAUNCHERS, Launcher, Launchers, refuse_launch
+from hpckit.script.launchers.registry import LAUNCHERS, Launcher, Launchers, refuse_launch
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache

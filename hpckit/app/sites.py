@@ -13,7 +13,7 @@ from hpckit.model.job_folder import SITE_FILE
 from hpckit.model.site import NO_SITE, SiteSpec, generic_site
 from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
-from hpckit.script.launchers import refuse_launch
+from hpckit.script.launchers.registry import refuse_launch
 
 if TYPE_CHECKING:
     from hpckit.adapters.job_folder import FileJobFolders

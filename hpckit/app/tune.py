@@ -25,7 +25,7 @@ from hpckit.model.nccl_found import FoundNccl
 from hpckit.model.site import SiteSpec
 from hpckit.model.slurm import JobEntry
 from hpckit.parse.job_file import effective_job, option_layer
-from hpckit.script.launchers import refuse_launch
+from hpckit.script.launchers.registry import refuse_launch
 
 if TYPE_CHECKING:
     from hpckit.adapters.resources import FileResources

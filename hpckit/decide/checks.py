@@ -9,7 +9,7 @@ from hpckit.model.job import JobSpec
 from hpckit.model.origin import EffectiveJob, OriginKind
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.model.words import counted
-from hpckit.script.launchers import LAUNCHERS, Launchers
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 
 
 def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> None:

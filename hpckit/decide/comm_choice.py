@@ -13,7 +13,7 @@ from hpckit.model.comm_facts import CommQuestion
 from hpckit.model.job import JobSpec
 from hpckit.model.platform import Platform
 from hpckit.model.site import SiteSpec
-from hpckit.script.launchers import LAUNCHERS, Launchers
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 
 _READS: Final = re.compile(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
 

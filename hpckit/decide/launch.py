@@ -33,7 +33,7 @@ from hpckit.model.plan import (
 )
 from hpckit.model.site import SiteSpec, SubmitterKind
 from hpckit.model.slurm_options import SlurmOptions
-from hpckit.script.launchers import LAUNCHERS, Launcher, Launchers
+from hpckit.script.launchers.registry import LAUNCHERS, Launcher, Launchers
 from hpckit.units import (
     format_slurm_mem,
     format_slurm_time,

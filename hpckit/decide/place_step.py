@@ -6,7 +6,7 @@ from typing import Final
 
 from hpckit.model.job import JobSpec
 from hpckit.model.plan import PlacePlan
-from hpckit.script.launchers import Launcher
+from hpckit.script.launchers.registry import Launcher
 
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
 """Options of srun by which a job chooses among its nodes itself."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from hpckit.errors import ConfigError
 from hpckit.parse.job_file import Layer
-from hpckit.script.launchers import LAUNCHERS, Launcher, Launchers, SplitCommand
+from hpckit.script.launchers.registry import LAUNCHERS, Launcher, Launchers, SplitCommand
 
 
 def read_launchers(layers: Sequence[Layer], launchers: Launchers = LAUNCHERS) -> list[Layer]:

@@ -20,7 +20,7 @@ from hpckit.errors import ConfigError
 from hpckit.model.job import JobSpec
 from hpckit.parse.document import convert
 from hpckit.parse.site_file import parse_site_file
-from hpckit.script.launchers import refuse_launch
+from hpckit.script.launchers.registry import refuse_launch
 from tests.unit.parse.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]

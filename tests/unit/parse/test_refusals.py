@@ -10,7 +10,7 @@ from hpckit.model.tree import to_tree
 from hpckit.parse.document import parse_toml, refuse_unknown_keys
 from hpckit.parse.job_file import effective_job, option_layer, site_layer
 from hpckit.parse.site_file import parse_site_file
-from hpckit.script.launchers import refuse_launch
+from hpckit.script.launchers.registry import refuse_launch
 from tests.unit.parse.layers import job_layer
 
 HEAD = 'schema = "hpckit.job/1"\nname = "x"\ncommand = ["true"]\n'

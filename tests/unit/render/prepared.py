@@ -14,7 +14,7 @@ from hpckit.adapters.resources import FileResources, packaged_data
 from hpckit.app.prepare import JobSource, PreparedJob, prepare
 from hpckit.model.advised import AdvisedJob
 from hpckit.parse.document import Tree
-from hpckit.script.launchers import LAUNCHERS, Launchers
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 
 RESOURCES = FileResources([packaged_data()])
 

@@ -9,7 +9,7 @@ import pytest
 from hpckit.errors import ConfigError
 from hpckit.injob.identity import identify
 from hpckit.model.job import JobSpec
-from hpckit.script.launchers import LAUNCHERS, Launcher, SplitCommand, launchers_of
+from hpckit.script.launchers.registry import LAUNCHERS, Launcher, SplitCommand, launchers_of
 from hpckit.script.launchers.torchrun import Torchrun
 from tests.unit.render.prepared import prepared
 
