@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ def _side(
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
-    made = made_report(replace(options, job_id=job_id, from_=place), progress)
+    made = made_report(dataclasses.replace(options, job_id=job_id, from_=place), progress)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 

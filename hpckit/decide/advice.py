@@ -8,8 +8,8 @@ one tells.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -33,11 +33,11 @@ def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     """
     run = MeasuredRun(report=report, spec=spec)
     found = [*gpu_advice(run)]
-    smaller = replace(run, spec=with_advice(spec, found))
+    smaller = dataclasses.replace(run, spec=with_advice(spec, found))
     cpus, time = _one_at_a_time(cpu_advice(smaller), time_advice(run))
     found += cpus
     # Memory per GPU or CPU is per one of those that are left.
-    smaller = replace(run, spec=with_advice(spec, found))
+    smaller = dataclasses.replace(run, spec=with_advice(spec, found))
     return (*found, *memory_advice(smaller), *time)
 
 
@@ -62,7 +62,7 @@ def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
     changes: dict[str, Any] = {
         key.removeprefix("resources."): value for key, value in values_of(advice).items()
     }
-    return replace(spec, resources=replace(spec.resources, **changes))
+    return dataclasses.replace(spec, resources=dataclasses.replace(spec.resources, **changes))
 
 
 def _value(advice: Advice) -> str | int:
