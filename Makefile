@@ -21,7 +21,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup
 FAULTS = tests/property tests/local $(sort $(shell grep -rlE --include='test_*.py' 'tests.sizes|mark.slow' tests/unit tests/cluster))
 CLUSTER_IMAGE = --suite $(RELEASE) --target $(TARGET) --pip '$(PIP)'
 SCRIPTS := .ci/run docker/base-image docker/cluster docker/conf/task-prolog docker/conf/unkillable docker/engine docker/entrypoint docker/reserve docker/wheelhouse
-PURE_CORE := hpckit/units.py,hpckit/model/*,hpckit/parse/*,hpckit/decide/*,hpckit/render/*,hpckit/draw/*,hpckit/measure/*,hpckit/report/*
+PURE_CORE := $(addprefix hpckit/,core/units.py core/hostlist.py core/findings.py slurm/[!a]*.py spec/[!s]*.py script/*.py node/* fabric/* placement/* binding/* comm/* account/*)
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 

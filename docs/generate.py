@@ -22,38 +22,39 @@ from typing import Any
 import click
 import msgspec
 
-from hpckit.app.captured import inspect_capture
-from hpckit.app.fabric import read_fabric
-from hpckit.app.place import PlaceQuestion, place_on
-from hpckit.cli.fabric_options import nodes_of
+from hpckit.account import activity as states
+from hpckit.account import rules as report_rules
+from hpckit.account import usage as judged
+from hpckit.account.finding import share
+from hpckit.account.page.exports import COLUMNS as CSV_COLUMNS
+from hpckit.account.values import REPORT_SCHEMA, JobReport
+from hpckit.cli.fabric import nodes_of
 from hpckit.cli.main import COMMANDS, cli
-from hpckit.cli.place_svg import svg as placement_svg
+from hpckit.cli.place import svg as placement_svg
+from hpckit.comm import environment as comm_env
+from hpckit.comm.explain import when_words
+from hpckit.comm.lint import FAMILIES, lint_faults
+from hpckit.comm.run import rules as nccl_rules
+from hpckit.core.document import dataclass_of, field_types, rows_of, table_of
+from hpckit.core.fields import RULE, file_key
 from hpckit.core.findings import Finding, Rule
-from hpckit.decide import comm_env, finding_rules, nccl_rules
-from hpckit.decide.comm_lint import FAMILIES, lint_faults
-from hpckit.decide.comm_words import when_words
-from hpckit.decide.fabric_rules import FABRIC_RULES
-from hpckit.decide.findings import node_findings
-from hpckit.decide.grouping import silent_node
-from hpckit.decide.pending import explain_pending
-from hpckit.decide.pending_reasons import TEXTS, WORDS
-from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS
-from hpckit.draw.node import node_svg
-from hpckit.measure import finding_rules as report_rules
-from hpckit.measure import judged, states
-from hpckit.model.account import REPORT_SCHEMA, JobReport
-from hpckit.model.cluster import SlurmVersion
-from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
-from hpckit.model.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
-from hpckit.model.node_answer import NodeAnswer
-from hpckit.model.report_finding import share
-from hpckit.model.rules import RULE, file_key
-from hpckit.model.site import SITE_SCHEMA, SiteSpec
-from hpckit.model.stage import STAGE_NAME_PATTERN, STAGES_KEY
-from hpckit.parse.document import dataclass_of, field_types, rows_of, table_of
-from hpckit.parse.mesh import parse_mesh, parse_volumes
-from hpckit.report.account_csv import COLUMNS as CSV_COLUMNS
+from hpckit.fabric.file import read_fabric
+from hpckit.fabric.rules import FABRIC_RULES
+from hpckit.node.answers import NodeAnswer, silent_node
+from hpckit.node.capture.snapshot import inspect_capture
+from hpckit.node.picture.picture import node_svg
+from hpckit.node.rules import rules as finding_rules
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+from hpckit.placement.place import PlaceQuestion, place_on
 from hpckit.script.launchers.registry import LAUNCHERS
+from hpckit.script.releases import OPTION_FACTS, PAIR_FACTS
+from hpckit.slurm.pending import explain_pending
+from hpckit.slurm.pending_reasons import TEXTS, WORDS
+from hpckit.slurm.values import SlurmVersion
+from hpckit.spec.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
+from hpckit.spec.options import STAGE_NAME_PATTERN, STAGES_KEY, parse_mesh, parse_volumes
+from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOT_A_SITE_DEFAULT = ("schema", "command")

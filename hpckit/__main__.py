@@ -15,7 +15,7 @@ def main() -> None:
     """
     try:
         gc.set_threshold(_GC_THRESHOLD)
-        from hpckit.cli.main import main as run  # noqa: PLC0415  click is a third of these objects
+        from hpckit.cli.main import main as run
 
         run()
     except KeyboardInterrupt:

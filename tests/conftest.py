@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import settings
 
-from hpckit.adapters.injob_archive import pack_injob
 from hpckit.cli.main import main
+from hpckit.injob.archive import pack_injob
 from tests.sizes import IS_WHOLE, PROFILE
 
 settings.load_profile(PROFILE)

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from hpckit.model.fabric import ClusterTopology
-from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.topology import ClusterTopology
 
 SWITCH_PORTS = 129
 _SWITCH_GUID = 0x2C5EAB0300000000

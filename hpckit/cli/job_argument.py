@@ -3,20 +3,90 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli.tasks import id_of
+from hpckit.cli import output
+from hpckit.core.errors import HpckitError, SchedulerUnreachable
+from hpckit.core.units import format_duration
+from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from hpckit.decide.pending import PendingExplanation
-    from hpckit.model.site import SiteSpec
-    from hpckit.model.slurm import JobDetail, JobEntry, JobStatus
+    from hpckit.jobs.parts import Submitter
+    from hpckit.jobs.track import TrackTools
+    from hpckit.slurm.pending import PendingExplanation
+    from hpckit.slurm.values import JobDetail, JobEntry, JobStatus
+    from hpckit.spec.site import SiteSpec
+
+
+# --- One task of a job array, as the commands about jobs take it: 4242_7.
+
+
+def id_of(job_id: str, task: int | None) -> str:
+    """A job, or a task of it, as one types it."""
+    return job_id if task is None else f"{job_id}_{task}"
+
+
+def log_task(status: JobStatus) -> int | None:
+    """The task of an array whose log says most: one that failed, one that runs, the first.
+
+    None where there are no tasks: then the job has a log of its own.
+    """
+    from hpckit.slurm.values import JobState
+
+    tasks = [task for task in status.tasks if task.task_index is not None]
+    if status.state.is_final:
+        first = [
+            task
+            for task in tasks
+            if task.state is not JobState.COMPLETED and task.started_s is not None
+        ]
+    else:
+        first = [task for task in tasks if task.state is JobState.RUNNING]
+    return next((task.task_index for task in (*first, *tasks)), None)
+
+
+def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
+    """How one task of an array is. Raises HpckitError when Slurm does not list it.
+
+    What is not known of the job is not known of its tasks either.
+    """
+    from hpckit.core.units import format_indices
+    from hpckit.jobs.status import status_of_records
+    from hpckit.slurm.values import JobState
+
+    found = next((record for record in status.tasks if record.task_index == task), None)
+    if found is not None:
+        return status_of_records(entry, [replace(found, task_index=None)])
+    listed = [record.task_index for record in status.tasks if record.task_index is not None]
+    if not listed and status.state in (JobState.UNKNOWN, JobState.NOT_SUBMITTED):
+        return status
+    if not listed:
+        raise no_array(entry, task, f"hpckit status {entry.job_id}")
+    raise HpckitError(
+        f"Slurm lists no task {task} of job {entry.job_id}",
+        hint=f"it lists: {format_indices(listed)}",
+    )
+
+
+def no_array(entry: JobEntry, task: int, hint: str) -> HpckitError:
+    """The error about a task of a job that has none; `hint` is the command for the whole job."""
+    return HpckitError(f"job {entry.job_id} is no job array and has no task {task}", hint=hint)
+
+
+def task_has_ended(status: JobStatus, task: int | None) -> bool:
+    """Whether nothing more comes from a job, or from one task of it."""
+    for record in status.tasks:
+        if task is not None and record.task_index == task:
+            return record.state.is_final
+    return status.state.is_final
 
 
 def job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,9 +113,9 @@ def _complete(
 ) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    from hpckit import wiring
+    from hpckit.cli import wiring
     from hpckit.cli.output import one_line
-    from hpckit.errors import HpckitError
+    from hpckit.core.errors import HpckitError
 
     try:
         entries = wiring.job_index().find(incomplete)
@@ -63,8 +133,8 @@ def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
-    from hpckit import wiring
-    from hpckit.app.sites import recorded_site
+    from hpckit.cli import wiring
+    from hpckit.jobs.prepare import recorded_site
 
     return recorded_site(entry, wiring.job_folders())
 
@@ -73,7 +143,7 @@ def help_for(status: JobStatus, shown: str) -> PendingExplanation | None:
     """Why a job waits, explained; the commands that help name it as it is `shown`."""
     if status.slurm_reason is None:
         return None
-    from hpckit.decide.pending import explain_pending
+    from hpckit.slurm.pending import explain_pending
 
     told = explain_pending(status.slurm_reason)
     return replace(told, help=told.help and re.sub(r"\bID\b", shown, told.help))
@@ -144,3 +214,109 @@ def _detail_document(detail: JobDetail) -> dict[str, object]:
             for step in detail.steps
         ],
     }
+
+
+# --- The options that say a job: shared by `render` and `submit`, each standing over a file's key.
+
+
+def complete_site(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the sites whose name begins so."""
+    from click.shell_completion import CompletionItem
+
+    from hpckit.cli import wiring
+
+    names = sorted(wiring.resources().site_files())
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+# --- Waiting for jobs at a terminal: a progress line, and an interrupt that loses nothing.
+
+
+ASKING = "asking Slurm …"
+_LOCAL_PREFIX = "L"
+
+
+@contextmanager
+def asking(tools: TrackTools) -> Iterator[TrackTools]:
+    """The same tools; on a terminal a line says so from when Slurm is asked to the block's end."""
+    line = output.Progress()
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        if not entry.job_id.startswith(_LOCAL_PREFIX):
+            line.show(ASKING)
+        return tools.submitter_of(entry)
+
+    try:
+        yield replace(tools, submitter_of=submitter_of)
+    finally:
+        line.clear()
+
+
+def wait_at_terminal(
+    entries: Sequence[JobEntry], tools: TrackTools, *, timeout_s: float | None = None
+) -> Sequence[JobStatus]:
+    """Wait for the jobs' end with a progress line; Ctrl-C ends the waiting, not the jobs."""
+    from hpckit.jobs.track import wait_for
+
+    line = output.Progress()
+
+    def progress(statuses: Sequence[JobStatus], waited_s: float) -> None:
+        line.show(f"{_progress(statuses)} · waiting {format_duration(waited_s)}")
+
+    sites = [site_of(entry) for entry in entries]
+    try:
+        return wait_for(
+            entries,
+            tools,
+            poll_interval_s=max(site.poll_interval_s for site in sites),
+            back_off=any(site.submitter is SubmitterKind.SLURM for site in sites),
+            timeout_s=timeout_s,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        ids = " ".join(entry.job_id for entry in entries[:1])
+        more = "" if len(entries) == 1 else " …"
+        raise KeyboardInterrupt(
+            f"the job goes on: hpckit wait {ids}{more} · hpckit cancel {ids}{more}"
+        ) from None
+    finally:
+        line.clear()
+
+
+def say_open(jobs: Sequence[tuple[JobEntry, JobStatus]], timed_out_s: float | None) -> int:
+    """Say on stderr why waiting ended before these jobs did; gives the exit code of the command.
+
+    `timed_out_s` is the time limit that ran out, None where none did.
+    """
+    code = 0 if all(status.state == "COMPLETED" for _, status in jobs) else 1
+    for entry, status in jobs:
+        if status.state.is_final:
+            continue
+        if timed_out_s is not None:
+            output.talk(f" {entry.job_id} has not ended within {timed_out_s:g} s")
+        elif status.is_lost:
+            output.talk(f" {not_known(entry, status)}")
+        else:
+            output.talk(f" {entry.job_id}: Slurm has not answered for an hour: {status.reason}")
+            code = SchedulerUnreachable.exit_code
+    return code
+
+
+def not_known(entry: JobEntry, status: JobStatus) -> str:
+    """The sentence about a job of which nobody will know more."""
+    return f"what became of {entry.job_id} is not known: {status.reason}"
+
+
+def _progress(statuses: Sequence[JobStatus]) -> str:
+    if len(statuses) > 1:
+        counts = Counter(str(status.state) for status in statuses)
+        return f"{len(statuses)} jobs: " + ", ".join(
+            f"{count} {state}" for state, count in counts.most_common()
+        )
+    status = statuses[0]
+    why = status.slurm_reason or (status.reason if status.tasks else None)
+    if status.state == "UNKNOWN":
+        why = status.reason
+    return f"{status.job_id} {status.state}" + (f" · {why}" if why else "")

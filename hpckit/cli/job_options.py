@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from hpckit.cli.job_argument import complete_site
 
-    from hpckit.app.prepare import JobSource
-    from hpckit.model.cluster import SlurmVersion
-    from hpckit.model.hardware import NodeTopology
+if TYPE_CHECKING:
+    from hpckit.account.advice.outcome import AdvisedJob
+    from hpckit.jobs.prepare import JobSource
+    from hpckit.node.topology import NodeTopology
+    from hpckit.slurm.values import SlurmVersion
+
 
 _COMMAND = "hpckit.command"
 _PROGRAMS = {".py": "python3", ".sh": "bash", ".sbatch": "bash"}
@@ -121,22 +123,10 @@ class JobOptions:
         return cls(values=values, words=tuple(words), command=command, **own)
 
 
-def complete_site(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the sites whose name begins so."""
-    from click.shell_completion import CompletionItem
-
-    from hpckit import wiring
-
-    names = sorted(wiring.resources().site_files())
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
 def _slurm_version(
     _ctx: click.Context, _param: click.Parameter, text: str | None
 ) -> SlurmVersion | None:
-    from hpckit.model.cluster import SlurmVersion
+    from hpckit.slurm.values import SlurmVersion
 
     try:
         return None if text is None else SlurmVersion.of(text)
@@ -200,15 +190,13 @@ def job_source(ctx: click.Context, options: JobOptions) -> JobSource:
 
 def given_source(options: JobOptions) -> JobSource:
     """Return the job that is asked for, where there need not be one. Raises as `job_source`."""
-    from hpckit import wiring
-    from hpckit.app.prepare import JobSource
+    from hpckit.cli import wiring
+    from hpckit.jobs.prepare import JobSource
 
     job = options.job
     text = None if job is None else read_job(job)
     advice = None
     if options.from_report is not None:
-        from hpckit.cli.from_report import advised
-
         advice = advised(options.from_report)
     return JobSource(
         file_text=text,
@@ -247,8 +235,8 @@ def _topology(file: str | None, job: str | None) -> NodeTopology | None:
         return None
     if file == job == "-":
         raise click.UsageError("only one of JOB and --topology can be standard input")
-    from hpckit import wiring
-    from hpckit.app.captured import inspect_capture
+    from hpckit.cli import wiring
+    from hpckit.node.capture.snapshot import inspect_capture
 
     return inspect_capture(*wiring.read_capture(file))[0]
 
@@ -259,7 +247,7 @@ def _parameter(item: _Override) -> str:
 
 def read_job(job: str) -> str:
     """Return the text of a job file; `-` is standard input. Raises ConfigError."""
-    from hpckit.errors import ConfigError
+    from hpckit.core.errors import ConfigError
 
     if Path(job).suffix in _PROGRAMS:
         raise ConfigError(
@@ -329,7 +317,7 @@ def _settings(
 
 def _is_bare_text(key: str, value: str) -> bool:
     """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
-    from hpckit.parse.job_file import is_text_key
+    from hpckit.spec.files import is_text_key
 
     is_variable = key.rpartition(".")[0] in _OF_VARIABLES
     return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))
@@ -355,3 +343,39 @@ def _toml_value(text: str) -> object:
         return text
     value = read["value"] if len(read) == 1 else None
     return value if isinstance(value, str | int | float | list | dict) else text
+
+
+# --- `--from-report`: the advice of a measured job for the one that is asked for.
+
+
+def advised(wanted: str) -> AdvisedJob:
+    """Return the advice of the job with this id, or that a job folder has in its `advice.json`.
+
+    Raises HpckitError for a job that is not known or has no accounts, ConfigError for a file that
+    is no advice.
+    """
+    from hpckit.account.advice.advice import advised_job
+    from hpckit.cli import wiring
+    from hpckit.cli.report import ReportOptions, made_report
+
+    if wanted.endswith(".json"):
+        return _read(wanted)
+    report = made_report(ReportOptions(job_id=wanted), lambda _done, _of: None).report
+    return advised_job(report, Path(report.job.folder or "."), wiring.job_folders())
+
+
+def _read(wanted: str) -> AdvisedJob:
+    from hpckit.account.advice.advice import read_advice
+    from hpckit.core.errors import ConfigError
+
+    try:
+        with Path(wanted).open("rb") as file:
+            return read_advice(file.read(_MOST_BYTES).decode(), wanted)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text: {error}", source=wanted) from error
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read: {error.strerror}",
+            source=wanted,
+            hint="give the id of a job, or the advice.json of a job folder",
+        ) from error

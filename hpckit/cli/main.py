@@ -11,9 +11,10 @@ import sys
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 import hpckit
-from hpckit.errors import AdapterError, HpckitError
+from hpckit.core.errors import AdapterError, HpckitError
 
 BUG_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
@@ -39,6 +40,12 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
 }
 """Command → its one line of help, kept here so that `--help` loads no command."""
+MODULES = {
+    "render": "submit",
+    **dict.fromkeys(("show", "status", "wait", "cancel"), "jobs"),
+    "completion": "main",
+}
+"""Command → its module of hpckit.cli, where that has another name."""
 
 
 ALIASES = {
@@ -54,7 +61,7 @@ ALIASES = {
 
 
 class _LazyGroup(click.Group):
-    """Commands are imported when called; each lives in `hpckit.cli.cmd_<name>`."""
+    """Commands are imported when called: `<name>_command` of the module that `MODULES` says."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -62,8 +69,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             self._suggest(ctx, cmd_name)
-        module = importlib.import_module(f"hpckit.cli.cmd_{cmd_name}")
-        command: click.Command = module.command
+        module = importlib.import_module(f"hpckit.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def _suggest(self, ctx: click.Context, cmd_name: str) -> NoReturn:
@@ -174,3 +181,16 @@ def _say(text: str) -> None:
 
 def _color() -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
+
+
+# --- `hpckit completion`: the completion script of a shell.
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the completion script of SHELL; for bash: eval "$(hpckit completion bash)"."""
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(completion(cli, {}, "hpckit", "_HPCKIT_COMPLETE").source())

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpckit.units import format_duration
+from hpckit.core.units import format_duration
 
 if TYPE_CHECKING:
     from hpckit.core.findings import Notice
-    from hpckit.model.slurm import JobState, JobStatus
+    from hpckit.slurm.values import JobState, JobStatus
+
 
 _SHELL_SIGNAL_BASE = 128
 _LAST_SIGNAL = 64

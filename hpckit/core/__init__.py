@@ -1,1 +1,1 @@
-"""What no capability owns and all of them use."""
+"""What has no noun of its own: errors, quantities, text, documents, files, processes."""

@@ -11,17 +11,19 @@ import errno
 import os
 import time
 
-from hpckit.injob.counter_track import GpuWatch, Refused, visible_devices
-from hpckit.injob.talk import json_text, reason, say
-from hpckit.model.account_files import LEDGER_SCHEMA, account_folder, ledger_file
+from hpckit.core.talk import json_text, reason, say
+from hpckit.injob.counter import GpuWatch, Refused, visible_devices
+from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     import resource
 
-    from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
-    from hpckit.injob.counter_track import Find, Gpu
-    from hpckit.injob.identity import Identity
+    from hpckit.core.identity import Identity
+    from hpckit.injob.counter import Find, Gpu
+    from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+
 
 WRITE_LIMIT_S = 1.0
 """How long the end of a rank waits for the file system, at most."""
@@ -260,8 +262,6 @@ def _text(path: str) -> str:
 
 
 # --- the GPUs that this process may open ----------------------------------------------------------
-
-
 class _NvidiaGpu:
     __slots__ = ("_handle", "uuid")
 
@@ -270,7 +270,7 @@ class _NvidiaGpu:
         self.uuid = handle.text("nvmlDeviceGetUUID")
 
     def energy_mj(self) -> int:
-        from hpckit.adapters.nvml_calls import NvmlRefused
+        from hpckit.sampler.nvml_calls import NvmlRefused
 
         try:
             return self._handle.energy_mj()
@@ -304,7 +304,7 @@ def find_gpus(
     AMD is there either.
     """
     try:
-        from hpckit.adapters.nvml_calls import NvmlCalls, NvmlRefused
+        from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
     except ImportError as error:
         raise Refused("this Python has no ctypes") from error
     try:
@@ -312,7 +312,7 @@ def find_gpus(
         return _openable(nvml, nvml.count(), dev), _without_slices(nvml, visible)
     except NvmlRefused as error:
         if error.reason == "LibraryNotFound":
-            from hpckit.adapters.amd_energy import amd_gpus
+            from hpckit.sampler.amd_energy import amd_gpus
 
             found: list[Gpu] = [*amd_gpus(drm)]
             if found:
@@ -322,7 +322,7 @@ def find_gpus(
 
 def _openable(nvml: NvmlCalls, count: int, dev: str) -> list[Gpu]:
     # The count includes GPUs that a job without them may not open: nvml.h.
-    from hpckit.adapters.nvml_calls import NvmlRefused
+    from hpckit.sampler.nvml_calls import NvmlRefused
 
     found: list[Gpu] = []
     answering, lost = [], []
@@ -341,8 +341,8 @@ def _openable(nvml: NvmlCalls, count: int, dev: str) -> list[Gpu]:
 
 
 def _opens_others(answering: list[NvmlHandle], dev: str) -> bool:
-    from hpckit.adapters.nvml_calls import NvmlRefused
-    from hpckit.adapters.nvml_devices import opens_others
+    from hpckit.sampler.nvml_calls import NvmlRefused
+    from hpckit.sampler.nvml_devices import opens_others
 
     try:
         known = {handle.number("nvmlDeviceGetMinorNumber") for handle in answering}
@@ -359,7 +359,7 @@ def _without_slices(nvml: NvmlCalls, visible: str | None) -> str | None:
 
 def _whole(nvml: NvmlCalls, word: str) -> str:
     """The UUID of the GPU that a slice is of; any other word as it is."""
-    from hpckit.adapters.nvml_calls import NvmlRefused
+    from hpckit.sampler.nvml_calls import NvmlRefused
 
     if not word.startswith("MIG-"):
         return word

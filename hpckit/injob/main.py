@@ -37,7 +37,7 @@ def _run(words: list[str]) -> int | None:
     """Run a verb, which loads only its own modules: the start of a rank is on the job's clock."""
     verb, rest = (words[0], words[1:]) if words else ("", [])
     if verb == "rank":
-        from hpckit.injob.rank import rank
+        from hpckit.injob.entry import rank
 
         return rank(rest, dict(os.environ))
     if verb == "run":
@@ -45,7 +45,7 @@ def _run(words: list[str]) -> int | None:
 
         return run(rest, dict(os.environ))
     if verb == "node":
-        from hpckit.injob.rank import node
+        from hpckit.injob.entry import node
 
         return node(rest, dict(os.environ))
     return _prepare(verb, rest)
@@ -58,7 +58,7 @@ def _prepare(verb: str, rest: list[str]) -> int | None:
 
         return port(rest)
     if verb == "order":
-        from hpckit.injob.order import order
+        from hpckit.placement.in_job import order
 
         return order(rest)
     return _look(verb, rest)
@@ -67,16 +67,16 @@ def _prepare(verb: str, rest: list[str]) -> int | None:
 def _look(verb: str, rest: list[str]) -> int | None:
     """The verbs that look at a node."""
     if verb == "probe":
-        from hpckit.injob.probe import probe
+        from hpckit.node.probe import probe
 
         return probe(rest, dict(os.environ))
     if verb == "sample":
         # The collector stays off: nothing that a tick makes is part of a cycle.
-        from hpckit.injob.sample import sample
+        from hpckit.sampler.main import sample
 
         return sample(rest, dict(os.environ))
     if verb == "topology":
-        from hpckit.injob.topology import topology
+        from hpckit.sampler.topology import topology
 
         return topology(rest, dict(os.environ))
     if verb == "--version" and not rest:

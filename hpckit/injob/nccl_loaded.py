@@ -7,9 +7,12 @@ import os
 import time
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+if TYPE_CHECKING:
     Write = Callable[[dict[str, object]], None]
 
 LOOKS_AFTER_S = (20, 60, 240, 960)

@@ -8,9 +8,11 @@ import os
 import select
 import stat
 
-from hpckit.injob.talk import reason, say
+from hpckit.core.talk import reason, say
 
 TYPE_CHECKING = False
+
+
 if TYPE_CHECKING:
     import resource
     import signal
@@ -227,8 +229,6 @@ def _reserve_standard_descriptors() -> None:
 
 
 # --- how the command starts and ends --------------------------------------------------------------
-
-
 def replace(command: list[str], env: dict[str, str]) -> NoReturn:
     """Become the command, with default signal dispositions; raise OSError when it cannot run."""
     for number in _resettable_signals():
@@ -311,8 +311,6 @@ def _resettable_signals() -> set[int]:
 
 
 # --- its output -----------------------------------------------------------------------------------
-
-
 class RankLog:
     """An open rank log, given up with one warning at the first write that fails."""
 

@@ -1,1 +1,1 @@
-"""What is run: the launchers that start the ranks of a job."""
+"""What is run: the launch plan, and the batch script that a person reviews."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from hpckit.model.samples import GPU, HEADER_BYTES, Block, read_blocks
+from hpckit.account.sample_format import GPU, HEADER_BYTES, Block, read_blocks
 from tests.bench.account_cost import jumped
 from tests.bench.account_figures import Bench, Figure, Step, missing
 from tests.bench.account_processes import ran

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from hpckit.errors import ParseError
-from hpckit.model.samples import GPU, GPU_RECORD, Block, read_blocks
-from hpckit.parse.samples import SampleReader
+from hpckit.account.sample_format import GPU, GPU_RECORD, Block, read_blocks
+from hpckit.account.samples import SampleReader
+from hpckit.core.errors import ParseError
 from tests.bench.account_figures import ROOT, Bench, CannotMeasure, Figure, Step, passed
 from tests.bench.cli import ASK
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.adapters.injob_archive import pack_injob
+from hpckit.injob.archive import pack_injob
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -18,12 +18,12 @@ import sys
 import time
 from pathlib import Path
 
-from hpckit.adapters.sample_guard import Beat
-from hpckit.adapters.sample_spool import SampleSpool
-from hpckit.app.sample import SampleLoop, SamplePlan, SampleTools
-from hpckit.injob.sample_parts import Node
-from hpckit.model.account_files import account_folder, samples_file
-from hpckit.model.samples import Moment
+from hpckit.account.sample_format import Moment
+from hpckit.sampler.guard import Beat
+from hpckit.sampler.loop import SampleLoop, SamplePlan, SampleTools
+from hpckit.sampler.parts import Node
+from hpckit.sampler.spool import SampleSpool
+from hpckit.spec.folder import account_folder, samples_file
 
 WARM_UP_S = 30.0
 _NS = 1_000_000_000

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.account import Energy
+from hpckit.account.values import Energy
 from tests.bench.account_figures import PROFILES, Bench, Figure, Step
 from tests.fakes.energy_faults import FAULTS, faulty_job
 from tests.fakes.energy_truth import SENSINGS, counter_job, integrated_job

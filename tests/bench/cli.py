@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpckit.adapters.injob_archive import pack_injob
+from hpckit.injob.archive import pack_injob
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -22,16 +22,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from hpckit.adapters.sysfs import read_tree
-from hpckit.decide.complete import complete
-from hpckit.decide.findings import node_findings
-from hpckit.decide.grouping import group_alike
-from hpckit.model.node_answer import NodeAnswer
-from hpckit.model.tree import to_tree
-from hpckit.parse.probe_answer import AnswerReader, answer_lines
-from hpckit.parse.snapshot import decode_snapshot
-from hpckit.parse.sysfs import parse_sysfs
-from hpckit.parse.sysfs_patterns import RECORDED_PATTERNS, SYSFS_PATTERNS
+from hpckit.core.fields import to_tree
+from hpckit.node.answers import NodeAnswer, group_alike
+from hpckit.node.capture.snapshot import decode_snapshot
+from hpckit.node.capture.sysfs import read_tree
+from hpckit.node.capture.sysfs_files import RECORDED_PATTERNS, SYSFS_PATTERNS, parse_sysfs
+from hpckit.node.merge import complete
+from hpckit.node.probe import AnswerReader, answer_lines
+from hpckit.node.rules.rules import node_findings
 from tests.bench.cli import ASK, ROOT, Figure, medians_ms, table
 from tests.fakes.machines import dgx_h100
 from tests.fakes.sysfs_tree import forty_nics, write_machine
@@ -51,11 +49,11 @@ gc.set_threshold(50_000)  # as the command line does
 begun_s = time.perf_counter()
 from pathlib import Path
 import pynvml
-from hpckit.adapters.nvml import NvmlDriver
-from hpckit.adapters.sysfs import SysfsFiles
-from hpckit.app.inspect import inspect_here
-from hpckit.decide.findings import node_findings
-from hpckit.report.node_text import node_lines
+from hpckit.node.capture.nvml import NvmlDriver
+from hpckit.node.capture.sysfs import SysfsFiles
+from hpckit.node.inspect import inspect_here
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.show import node_lines
 imported_s = time.perf_counter()
 node = inspect_here(SysfsFiles(Path(sys.argv[1])), NvmlDriver(), stands_in="c1")
 lines = node_lines(node, node_findings(node))

@@ -13,21 +13,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from hpckit.adapters.account_store import FileSampleStore
-from hpckit.app.accounts import NodeEvidence
-from hpckit.app.lint import lint_text
-from hpckit.app.rank_claims import claims_of
-from hpckit.decide.nccl_shortfall import shortfall_findings
-from hpckit.errors import ParseError
-from hpckit.model.comm import NcclVersion
-from hpckit.model.comm_lint import LintFacts
-from hpckit.model.hardware import Nic, NodeTopology, Source
-from hpckit.model.ledger import EnergyReading, Moment, RankLedger, RankStart
-from hpckit.model.node_places import places
-from hpckit.parse.fabric_file import parse_fabric
-from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
-from hpckit.parse.nccl_run import parse_nccl_run
-from hpckit.parse.nvidia_topo import parse_topo_matrix
+from hpckit.account.gather import NodeEvidence, claims_of
+from hpckit.account.ledger import EnergyReading, Moment, RankLedger, RankStart
+from hpckit.account.store import FileSampleStore
+from hpckit.comm.lint import lint_text
+from hpckit.comm.lint_rule import LintFacts
+from hpckit.comm.run.nccl_tests import parse_nccl_run
+from hpckit.comm.run.rules import shortfall_findings
+from hpckit.core.errors import ParseError
+from hpckit.fabric.file import parse_fabric
+from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.node.capture.nvidia_smi import parse_topo_matrix
+from hpckit.node.places import places
+from hpckit.node.topology import Nic, NodeTopology, Source
+from hpckit.spec.platform import NcclVersion
 from tests.ib_fabrics import two_tier
 
 MOST = 3.0

@@ -23,15 +23,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.app.place import PlaceQuestion, place_on, speeds_of
-from hpckit.decide.locality import locality_of
-from hpckit.decide.mesh import mesh_of
-from hpckit.decide.placement_instance import Instance
-from hpckit.decide.placement_loads import Loads
-from hpckit.decide.placement_request import PlacementRequest, instance_of
-from hpckit.model.hostlist import fold_hosts
-from hpckit.model.job import MeshAxis
-from hpckit.parse.fabric_file import parse_fabric
+from hpckit.core.hostlist import fold_hosts
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.file import parse_fabric
+from hpckit.placement.instance import Instance
+from hpckit.placement.loads import Loads
+from hpckit.placement.order import PlacementRequest, instance_of
+from hpckit.placement.place import PlaceQuestion, place_on, speeds_of
+from hpckit.placement.request import mesh_of
+from hpckit.spec.job import MeshAxis
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpckit.adapters.bokeh_plots import bokeh_plots
-from hpckit.adapters.resources import FileResources, packaged_data
-from hpckit.app.report_pictures import node_pictures
-from hpckit.app.sites import load_templates
-from hpckit.model.account import JobReport
-from hpckit.model.report_page import PageParts
-from hpckit.report.html import report_html
+from hpckit.account.gpu_claims import node_pictures
+from hpckit.account.page.bokeh import bokeh_plots
+from hpckit.account.page.html import PageParts, report_html
+from hpckit.account.values import JobReport
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.jobs.prepare import load_templates
 from tests.browser.chromium import Chromium
 from tests.fakes.machines import dgx_h100
 from tests.fakes.report_values import Shape, hostile_report, training_report

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import (
+from hpckit.core.fields import to_tree
+from hpckit.fabric.topology import (
     FABRIC_SCHEMA,
     Cable,
     ClusterTopology,
@@ -23,7 +23,7 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.model.tree import to_tree
+from hpckit.slurm.values import TopologyKind
 from tests.cluster.cluster import CHECKOUT, Cluster
 
 HOSTNAME_ORDER = tuple(f"c{number}" for number in range(1, 9))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpckit.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
+from hpckit.core.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
 
 BLOCK = 16
 AMPLE: Mapping[str, Any] = {"nodes": 64, "cpus_per_node": 256, "mem_per_node": "2048G"}

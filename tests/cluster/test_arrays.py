@@ -202,7 +202,7 @@ def test_sbatch_takes_every_part_of_2500_tasks(cluster: Cluster) -> None:
     cluster.run(["tee", f"{folder}/job.sbatch"], input=rendered)
     assert cluster.run(["sbatch", "--test-only", f"{folder}/job.sbatch"]).returncode != 0
     program = (
-        "from hpckit.decide.arrays import array_parts\n"
+        "from hpckit.spec.options import array_parts\n"
         f"for part in array_parts('0-2499:7,2499%8', {SIZE}): print(part.expression)"
     )
     parts = cluster.check(["/opt/hpckit/bin/python", "-c", program]).split()

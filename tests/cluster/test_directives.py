@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from hpckit.render.quoting import directive_value
+from hpckit.script.quoting import directive_value
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.traps import MIDDLE, NEW, OLD
-from tests.unit.render.sbatch_reader import directives
+from tests.fakes.sbatch_reader import directives
 
 VALUES = (
     "plain",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hpckit.decide.job_status import CONFIRM_S
-from hpckit.model.job_folder import submission_in
+from hpckit.jobs.status import CONFIRM_S
+from hpckit.slurm.values import submission_in
 from tests.cluster.cluster import Cluster
 from tests.sizes import size
 

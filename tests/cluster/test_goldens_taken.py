@@ -19,8 +19,8 @@ from tests.cluster.conftest import ClusterOf
 from tests.cluster.controller import controller
 from tests.cluster.hpckit_on import new_path
 from tests.cluster.made_up_slurm import NodeKind, kinds_conf
+from tests.fakes.sbatch_reader import directives
 from tests.golden.test_goldens import expected, steps, words
-from tests.unit.render.sbatch_reader import directives
 
 CASES = CHECKOUT / "tests" / "golden" / "cases"
 VERSIONS = {"trixie": "24.11.5", "bookworm": "22.05.8", "forky": "26.05."}

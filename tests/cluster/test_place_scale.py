@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from hpckit.model.hostlist import expand_hosts
+from hpckit.core.hostlist import expand_hosts
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.controller import AT_SITE, Controller, controller
 from tests.cluster.hpckit_on import document, hpckit, reached, submit

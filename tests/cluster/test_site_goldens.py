@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpckit.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_mem_mib_ceil
+from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_mem_mib_ceil
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.controller import Controller, controller
 from tests.cluster.made_up_slurm import conf_of_site

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from hpckit.decide.lint import excludes, takes
-from hpckit.decide.slurm_facts import OPTION_FACTS, PAIR_FACTS, Program
-from hpckit.model.cluster import SlurmVersion
+from hpckit.script.releases import OPTION_FACTS, PAIR_FACTS, Program, excludes, takes
+from hpckit.slurm.values import SlurmVersion
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
 

@@ -9,18 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import ClusterTopology, FabricSource
-from hpckit.parse.scontrol_topology import parse_scontrol_topology
-from hpckit.parse.topology_conf import parse_topology_conf
-from hpckit.parse.topology_yaml import parse_topology_yaml
-from hpckit.render.topology_conf import topology_conf_text
-from hpckit.render.topology_yaml import topology_yaml_text
+from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
+from hpckit.fabric.slurm_live import parse_scontrol_topology
+from hpckit.fabric.slurm_writer import topology_conf_text, topology_yaml_text
+from hpckit.fabric.topology import ClusterTopology, FabricSource
+from hpckit.slurm.values import TopologyKind
 from tests.cluster.cluster import Cluster, Containers
 from tests.cluster.conftest import ClusterOf
-from tests.unit.parse.slurm_records import RECORDS
-from tests.unit.parse.slurmctld_verdicts import LATELY, REFUSED, TAKEN
-from tests.unit.render.fabrics import FABRICS, as_slurm_sees
+from tests.fakes.fabric_scenes import FABRICS, as_slurm_sees
+from tests.fakes.slurm_records import RECORDS
+from tests.fakes.slurmctld_verdicts import LATELY, REFUSED, TAKEN
 
 TRIALS = Path(__file__).with_name("slurmctld_trials.py")
 SUITES = ("bookworm", "trixie", "forky")

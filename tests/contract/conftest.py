@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.clock import Clock, SystemClock
-from hpckit.adapters.job_index import SqliteJobIndex
-from hpckit.adapters.listener import CommandListener, ListeningRunner
-from hpckit.adapters.local_submitter import LocalSubmitter
-from hpckit.adapters.process import CommandResult, CommandRunner, ProcessRunner
-from hpckit.adapters.slurm_submitter import SlurmSubmitter
-from hpckit.app.parts import Submitter
-from hpckit.app.track import JobIndex
+from hpckit.core.files import Clock, SystemClock
+from hpckit.core.process import (
+    CommandListener,
+    CommandResult,
+    CommandRunner,
+    ListeningRunner,
+    ProcessRunner,
+)
+from hpckit.jobs.index import SqliteJobIndex
+from hpckit.jobs.local import LocalSubmitter
+from hpckit.jobs.parts import Submitter
+from hpckit.jobs.slurm_submit import SlurmSubmitter
+from hpckit.jobs.track import JobIndex
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
 from tests.fakes.job_index import MemoryJobIndex

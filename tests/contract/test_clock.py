@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpckit.adapters.clock import Clock
+from hpckit.core.files import Clock
 
 
 def test_sleeping_passes_time(clock: Clock) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.adapters.listener import CommandListener, HeardCommand
-from hpckit.adapters.process import CommandResult, CommandRunner
-from hpckit.errors import ToolMissing, ToolTimeout
+from hpckit.core.errors import ToolMissing, ToolTimeout
+from hpckit.core.process import CommandListener, CommandResult, CommandRunner, HeardCommand
 
 SPEAKING = ("sh", "-c", "echo out; echo err >&2; exit 3")
 SLEEPING = ("sleep", "60")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.nvml_calls import NvmlCalls, NvmlRefused
-from hpckit.adapters.nvml_fields import ALL_LINKS, NvmlFields
+from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.sampler.nvml_counters import ALL_LINKS, NvmlFields
 from tests.fakes.nvml_library import HEAD, PROFILES, build_fake_nvml
 from tests.fakes.virtual_nvml import EPOCH_S, NS_PER_S, VirtualNvml, open_virtual
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.app.track import JobIndex
-from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState
+from hpckit.core.errors import StorageFailed
+from hpckit.jobs.track import JobIndex
+from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
 
 def key(text: str) -> str:

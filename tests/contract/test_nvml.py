@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.model.path import PathKind, link_count, path_kind
+from hpckit.node.path import PathKind, link_count, path_kind
 from tests.fakes.nvml_library import PROFILES, Look, NvmlHost, build_fake_nvml
 
 FAKES = sorted(path.stem for path in PROFILES.glob("*.toml"))

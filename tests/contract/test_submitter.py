@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.app.parts import Submitter
-from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import JobEntry, JobId, JobPart, JobState, JobStatus, SubmitRequest
+from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.jobs.parts import Submitter
+from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState, JobStatus, SubmitRequest
 from tests.contract.conftest import SCHEDULERS
 from tests.fakes.local_job import entry_of_request, job_request, processes_of, until
 from tests.fakes.submitter import FakeSubmitter

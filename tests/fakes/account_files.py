@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.account_files import (
-    account_folder,
-    ledger_file,
-    samples_file,
-    topology_file,
-)
-from hpckit.model.hardware import TOPOLOGY_SCHEMA, NodeTopology
-from hpckit.model.samples import (
+from hpckit.account.sample_format import (
     EVENTS,
     GPU,
     GPU_RECORD,
@@ -28,8 +21,10 @@ from hpckit.model.samples import (
     BlockHeader,
     encode_block,
 )
-from hpckit.model.series import GPU_DTYPE
-from hpckit.model.tree import to_tree
+from hpckit.account.samples import GPU_DTYPE
+from hpckit.core.fields import to_tree
+from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+from hpckit.spec.folder import account_folder, ledger_file, samples_file, topology_file
 
 EPOCH_NS = 1_780_000_000 * 10**9
 """CLOCK_REALTIME where the made-up jobs begin."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpckit.decide.grouping import group_alike
-from hpckit.model.hardware import NodeTopology
-from hpckit.model.node_answer import AlikeNodes, NodeAnswer
+from hpckit.node.answers import AlikeNodes, NodeAnswer, group_alike
+from hpckit.node.topology import NodeTopology
 
 
 def grouped(nodes: Sequence[tuple[str, NodeTopology]]) -> tuple[AlikeNodes, ...]:

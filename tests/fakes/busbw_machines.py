@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpckit.model.busbw import CommCpu, CommMachine, CommNic, PcieRate, PcieRing, RingLinks
-from hpckit.model.hardware import LinkKind
-from hpckit.model.path import PathKind
+from hpckit.comm.bandwidth.values import (
+    CommCpu,
+    CommMachine,
+    CommNic,
+    PcieRate,
+    PcieRing,
+    RingLinks,
+)
+from hpckit.node.path import PathKind
+from hpckit.node.topology import LinkKind
 
 GEN4 = PcieRate(speed_gt_per_s=16.0, width=16)
 GEN5 = PcieRate(speed_gt_per_s=32.0, width=16)

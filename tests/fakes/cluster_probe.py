@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpckit.model.cluster import ClusterView
-from hpckit.model.fabric import ClusterTopology
+from hpckit.fabric.topology import ClusterTopology
+from hpckit.slurm.values import ClusterView
 
 
 class FakeClusterProbe:

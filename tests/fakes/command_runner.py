@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hpckit.adapters.listener import HeardCommand
-from hpckit.adapters.process import CommandResult
-from hpckit.errors import ToolMissing, ToolTimeout
+from hpckit.core.errors import ToolMissing, ToolTimeout
+from hpckit.core.process import CommandResult, HeardCommand
 
 
 class FakeCommandRunner:

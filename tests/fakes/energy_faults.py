@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.measure.energy import GpuEnergyFold
-from hpckit.measure.gpu_energy import GpuEnergy
-from hpckit.model.series import SampledGpu
+from hpckit.account.energy import GpuEnergyFold
+from hpckit.account.gpu_energy import GpuEnergy
+from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
 
 MOST_LENGTH_S: Final = 120.0

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from hpckit.measure.energy import GpuEnergyFold
-from hpckit.measure.gpu_energy import GAIN_FRAC
-from hpckit.model.account import Energy
-from hpckit.model.series import SampledGpu
+from hpckit.account.energy import GpuEnergyFold
+from hpckit.account.gpu_energy import GAIN_FRAC
+from hpckit.account.samples import SampledGpu
+from hpckit.account.values import Energy
 from tests.fakes import sensors as fake
 
 

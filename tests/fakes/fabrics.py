@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from hpckit.decide.placement_instance import Speeds
-from hpckit.decide.placement_request import PlacementRequest
-from hpckit.model.locality import ROOT, Domain, Locality
-from hpckit.model.mesh import Mesh, MeshAxis, Pattern
+from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.placement.instance import Speeds
+from hpckit.placement.order import PlacementRequest
+from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 
 NIC_BYTES_PER_S = 4e11
 SPEEDS = Speeds(nic_bytes_per_s=NIC_BYTES_PER_S, nvlink_bytes_per_s=3.6e12, oversubscription=2.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpckit.errors import StorageFailed
-from hpckit.model.slurm import JobEntry
+from hpckit.core.errors import StorageFailed
+from hpckit.slurm.values import JobEntry
 
 
 class MemoryJobIndex:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hpckit.model.ledger import RankLedger
-from hpckit.parse.ledger import read_ledger
+from hpckit.account.ledger import RankLedger, read_ledger
 
 
 def whole_ledger(text: str) -> tuple[RankLedger, ...]:

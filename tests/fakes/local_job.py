@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from hpckit.adapters.process_tree import kill_tree
-from hpckit.app.parts import Submitter
-from hpckit.model.slurm import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
+from hpckit.jobs.parts import Submitter
+from hpckit.jobs.process_tree import kill_tree
+from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
 
 
 def job_request(

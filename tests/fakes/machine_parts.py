@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hpckit.model.hardware import (
+from hpckit.core.index_list import IndexList
+from hpckit.node.path import PathTable
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.places import Branch, Place, places
+from hpckit.node.topology import (
     CpuPackage,
     CpuTopology,
     Gpu,
@@ -23,15 +27,7 @@ from hpckit.model.hardware import (
     NvLinkRemote,
     Source,
 )
-from hpckit.model.index_list import IndexList
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_places import Branch, Place, places
-from hpckit.model.path import PathTable
-from hpckit.model.pci import (
-    PciAddress,
-    PciDevice,
-    PcieLink,
-)
+from hpckit.spec.nic_kind import NicKind
 
 GIB = 1024**3
 GBIT_PER_S = 1e9 / 8

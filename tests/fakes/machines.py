@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpckit.model.hardware import (
+from hpckit.core.index_list import IndexList
+from hpckit.node.path import PathTable
+from hpckit.node.pci import (
+    CLASS_3D,
+    CLASS_ETHERNET,
+    CLASS_INFINIBAND,
+    CLASS_OTHER_BRIDGE,
+    PciAddress,
+)
+from hpckit.node.topology import (
     CpuLink,
     CpuPackage,
     CpuTopology,
@@ -22,16 +31,7 @@ from hpckit.model.hardware import (
     NumaNode,
     Unknown,
 )
-from hpckit.model.index_list import IndexList
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.path import PathTable
-from hpckit.model.pci import (
-    CLASS_3D,
-    CLASS_ETHERNET,
-    CLASS_INFINIBAND,
-    CLASS_OTHER_BRIDGE,
-    PciAddress,
-)
+from hpckit.spec.nic_kind import NicKind
 from tests.fakes.machine_parts import (
     GB_PER_S,
     GBIT_PER_S,

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hpckit.model.account import (
+from hpckit.account.values import (
+    Cost,
     Energy,
     GpuAccount,
     Incarnation,
@@ -18,7 +19,6 @@ from hpckit.model.account import (
     Share,
     Throttling,
 )
-from hpckit.model.cost import Cost
 
 HELD_S: Final = 1000.0
 GIB: Final = 1 << 30

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from hpckit.model.hardware import (
+from hpckit.node.path import PathTable
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.topology import (
     Gpu,
     GpuHealth,
     GpuVendor,
@@ -16,9 +18,7 @@ from hpckit.model.hardware import (
     NvLinkRemote,
     Source,
 )
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+from hpckit.spec.nic_kind import NicKind
 
 SOURCE = Source(format="synthetic", is_synthetic=True)
 X16 = PcieLink(speed_gt_per_s=32.0, width=16, max_speed_gt_per_s=32.0, max_width=16)

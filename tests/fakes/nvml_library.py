@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hpckit.model.hardware import NodeTopology
+from hpckit.node.topology import NodeTopology
 
 SOURCE = Path(__file__).resolve().parents[2] / "docker" / "fake-nvml"
 PROFILES = SOURCE / "profiles"
@@ -31,8 +31,8 @@ _NOWHERE = "/nonexistent/nvml-profile.toml"
 _LOOK = """
 import sys
 import msgspec
-from hpckit.adapters.nvml import read_nvml
-from hpckit.parse.nvml import parse_nvml
+from hpckit.node.capture.nvml import read_nvml
+from hpckit.node.capture.nvml_node import parse_nvml
 reading = read_nvml(float(sys.argv[1]))
 sys.stdout.buffer.write(msgspec.json.encode({"reading": reading, "topology": parse_nvml(reading)}))
 """

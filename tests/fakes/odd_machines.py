@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hpckit.model.hardware import Accelerator, Host, LinkKind, NodeTopology
-from hpckit.model.pci import CLASS_ACCELERATOR
+from hpckit.node.pci import CLASS_ACCELERATOR
+from hpckit.node.topology import Accelerator, Host, LinkKind, NodeTopology
 from tests.fakes.machine_parts import (
     GEN4,
     GIB,

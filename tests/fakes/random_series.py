@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.samples import GPU_COLUMNS, MISSING
-from hpckit.model.series import GPU_DTYPE, SampleChunk, SampledGpu, SampleMeta
+from hpckit.account.sample_format import GPU_COLUMNS, MISSING
+from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampledGpu, SampleMeta
 
 Floats = NDArray[np.float64]
 STARTED_S = 1_760_000_000.0

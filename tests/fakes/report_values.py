@@ -12,10 +12,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hpckit.core.findings import Severity
-from hpckit.model.account import (
+from hpckit.account.finding import ReportFinding, Subject, finding, said, seconds, share
+from hpckit.account.values import (
     Advice,
     Conservation,
+    Cost,
     Curve,
     Energy,
     EnergySource,
@@ -30,8 +31,7 @@ from hpckit.model.account import (
     Throttling,
     Window,
 )
-from hpckit.model.cost import Cost
-from hpckit.model.report_finding import ReportFinding, Subject, finding, said, seconds, share
+from hpckit.core.findings import Severity
 
 STARTED_S: Final = 1_795_000_000.0
 _POINTS: Final = 2000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hpckit.core.findings import Severity
-from hpckit.model.account import (
+from hpckit.account.finding import ReportFinding
+from hpckit.account.values import (
     Advice,
     Conservation,
+    Cost,
     Curve,
     Energy,
     EnergySource,
@@ -22,8 +23,7 @@ from hpckit.model.account import (
     Throttling,
     Window,
 )
-from hpckit.model.cost import Cost
-from hpckit.model.report_finding import ReportFinding
+from hpckit.core.findings import Severity
 
 KWH_J = 3.6e6
 STARTED_S = 1_780_000_000.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.model.samples import (
+from hpckit.account.sample_format import (
     EVENTS,
     GPU,
     HOST,
@@ -17,7 +17,7 @@ from hpckit.model.samples import (
     BlockHeader,
     encode_block,
 )
-from hpckit.model.series import GPU_DTYPE
+from hpckit.account.samples import GPU_DTYPE
 
 MONOTONIC_NS = 7_000_000_000
 REALTIME_NS = 1_700_000_000_000_000_000

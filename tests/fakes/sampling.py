@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hpckit.model.samples import EVENTS, GPU, GPU_RECORD, HOST, META, HostColumn, Moment
+from hpckit.account.sample_format import EVENTS, GPU, GPU_RECORD, HOST, META, HostColumn, Moment
 
 NS = 1_000_000_000
 BEGIN_NS = 50 * NS

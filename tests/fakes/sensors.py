@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.injob.counter_track import (
+from hpckit.account.ledger import EnergyReading
+from hpckit.account.sample_format import GPU_COLUMNS, MISSING
+from hpckit.account.samples import GPU_DTYPE
+from hpckit.injob.counter import (
     AFTER_NS,
     AFTER_STEP_NS,
     AfterEnd,
@@ -22,12 +25,9 @@ from hpckit.injob.counter_track import (
     readings_of,
     updates_of,
 )
-from hpckit.model.ledger import EnergyReading
-from hpckit.model.samples import GPU_COLUMNS, MISSING
-from hpckit.model.series import GPU_DTYPE
 
 if TYPE_CHECKING:
-    from hpckit.injob.counter_track import Reading
+    from hpckit.injob.counter import Reading
 
 Floats = NDArray[np.float64]
 
@@ -221,7 +221,7 @@ class FakeCounter:
 
         The driver takes `took_ns` for each but the first and the last, and answers at the end.
 
-        It asks as the real one does: hpckit/injob/counter_track.py.
+        It asks as the real one does: hpckit/injob/counter.py.
         """
         now_ns = moment_ns(begin_s)
 

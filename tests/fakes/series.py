@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hpckit.model.samples import GPU_COLUMNS, MISSING
-from hpckit.model.series import GPU_DTYPE, SampledGpu
+from hpckit.account.sample_format import GPU_COLUMNS, MISSING
+from hpckit.account.samples import GPU_DTYPE, SampledGpu
 
 SECOND_NS: Final = 1_000_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.errors import AdapterError, HpckitError, StorageFailed
-from hpckit.model.slurm import (
+from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.slurm.values import (
     JobDetail,
     JobEntry,
     JobId,

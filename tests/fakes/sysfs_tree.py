@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from hpckit.model.index_list import index_list
+from hpckit.core.index_list import index_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

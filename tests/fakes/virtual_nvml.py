@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from hpckit.adapters.nvml_calls import NvmlCalls, NvmlHandle
-from hpckit.adapters.nvml_fields import NvmlFields
+from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+from hpckit.sampler.nvml_counters import NvmlFields
 from tests.fakes.nvml_library import HEAD
 
 EPOCH_S = 1704067200

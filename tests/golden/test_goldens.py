@@ -17,7 +17,7 @@ import pytest
 
 from hpckit.cli.main import cli
 from tests.conftest import RunHpckit
-from tests.unit.render.sbatch_reader import directives
+from tests.fakes.sbatch_reader import directives
 
 CASES = sorted((Path(__file__).parent / "cases").iterdir())
 NAMES = [case.name for case in CASES]

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.adapters.resources import FileResources, packaged_data
-from hpckit.app.lint import lint_text
-from hpckit.app.sites import load_site
-from hpckit.decide.comm_env import RULES, CommChoice, comm_env
-from hpckit.decide.comm_facts import comm_facts
-from hpckit.decide.comm_rule import applies
-from hpckit.model.comm_facts import CommQuestion
-from hpckit.model.comm_lint import LintFacts
-from hpckit.model.site import SiteSpec
+from hpckit.comm.environment import RULES, CommChoice, comm_env
+from hpckit.comm.facts import CommQuestion, comm_facts
+from hpckit.comm.lint import lint_text
+from hpckit.comm.lint_rule import LintFacts
+from hpckit.comm.rules import applies
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.jobs.prepare import load_site
+from hpckit.spec.site import SiteSpec
 
 CASES = Path(__file__).parent / "cases"
 CASE = "{}-torchrun-many-nodes"

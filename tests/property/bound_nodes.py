@@ -7,8 +7,11 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from hpckit.model.binding import NodeBinding
-from hpckit.model.hardware import (
+from hpckit.binding.bind import NodeBinding
+from hpckit.core.index_list import expand_indices, index_list
+from hpckit.node.path import PathTable
+from hpckit.node.pci import PciAddress
+from hpckit.node.topology import (
     CpuTopology,
     Gpu,
     L3Group,
@@ -19,10 +22,7 @@ from hpckit.model.hardware import (
     NumaNode,
     Source,
 )
-from hpckit.model.index_list import expand_indices, index_list
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress
+from hpckit.spec.nic_kind import NicKind
 
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
 

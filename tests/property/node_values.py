@@ -8,7 +8,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hpckit.core.findings import Finding, Severity
-from hpckit.model.hardware import (
+from hpckit.core.index_list import IndexList
+from hpckit.node.path import PathTable
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.topology import (
+    MOST_BYTES_PER_S,
     Accelerator,
     CpuLink,
     CpuPackage,
@@ -27,11 +31,7 @@ from hpckit.model.hardware import (
     Source,
     Unknown,
 )
-from hpckit.model.index_list import IndexList
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_limits import MOST_BYTES_PER_S
-from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+from hpckit.spec.nic_kind import NicKind
 
 HOSTILE = (
     "</text><script>alert(1)</script>",

@@ -12,17 +12,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.adapters.account_store import FileSampleStore
-from hpckit.app.accounts import gather
-from hpckit.app.report import JobFacts, ReportTools, report_of
-from hpckit.errors import HpckitError
-from hpckit.model.account import JobReport
-from hpckit.model.energy_site import EnergySite
-from hpckit.model.hostlist import expand_hosts, fold_hosts
-from hpckit.report.account_csv import report_csv
-from hpckit.report.account_json import report_document
-from hpckit.report.account_openmetrics import report_openmetrics
-from hpckit.report.account_text import report_lines
+from hpckit.account.gather import gather
+from hpckit.account.page.exports import report_csv, report_document, report_openmetrics
+from hpckit.account.page.screen import report_lines
+from hpckit.account.report import JobFacts, ReportTools, report_of
+from hpckit.account.store import FileSampleStore
+from hpckit.account.values import JobReport
+from hpckit.core.errors import HpckitError
+from hpckit.core.hostlist import expand_hosts, fold_hosts
+from hpckit.spec.site import EnergySite
 from tests.fakes.account_files import MadeJob, write_accounts
 
 _JOB = MadeJob(gpus=2, duration_s=20.0)

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hpckit.decide.advice import advise, with_advice
-from hpckit.decide.advice_patch import patched
-from hpckit.model.account import Advice
-from hpckit.units import format_slurm_time, parse_slurm_mem_bytes, parse_slurm_time_s
-from tests.unit.decide.measured import GIB, incarnation, job, node, report
+from hpckit.account.advice.advice import advise, patched, with_advice
+from hpckit.account.values import Advice
+from hpckit.core.units import format_slurm_time, parse_slurm_mem_bytes, parse_slurm_time_s
+from tests.fakes.measured_jobs import GIB, incarnation, job, node, report
 
 _NAMES = st.sampled_from(["nodes", "gpus_per_node", "cpus_per_task", "mem", "time_limit"])
 _SPACE = st.sampled_from(["", " ", "  ", "\t"])

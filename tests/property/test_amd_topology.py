@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.file_tree import FileTree
-from hpckit.parse.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
-from hpckit.parse.kfd import parse_kfd
-from hpckit.parse.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
+from hpckit.core.errors import ParseError
+from hpckit.core.file_tree import FileTree
+from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
+from hpckit.node.capture.kfd import parse_kfd
+from hpckit.node.capture.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
 
 RECORDS = Path(__file__).resolve().parents[1] / "records"
 TEXTS = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.arrays import array_parts
-from hpckit.model.array import array_ranges
+from hpckit.spec.options import array_parts, array_ranges
 
 INDEXES = st.integers(0, 3000)
 

@@ -9,14 +9,11 @@ from itertools import chain, permutations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpckit.decide.binding import bind_ranks
-from hpckit.decide.binding_gpus import ordered_gpus
-from hpckit.decide.binding_shares import apportion
-from hpckit.decide.least_cost import assign
-from hpckit.errors import PlanError
-from hpckit.model.binding import NodeBinding
-from hpckit.model.hardware import NicRole, NodeTopology
-from hpckit.model.index_list import expand_indices, index_list
+from hpckit.binding.bind import NodeBinding, assign, bind_ranks
+from hpckit.binding.gpus import apportion, ordered_gpus
+from hpckit.core.errors import PlanError
+from hpckit.core.index_list import expand_indices, index_list
+from hpckit.node.topology import NicRole, NodeTopology
 from tests.property.bound_nodes import Request, core_of, cpus_of, faults, requests
 from tests.property.node_values import topologies
 

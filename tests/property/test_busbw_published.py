@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from hpckit.decide.busbw import predict
-from hpckit.model.busbw import (
+from hpckit.comm.bandwidth.predict import predict
+from hpckit.comm.bandwidth.values import (
     Algorithm,
     Collective,
     CommCpu,
@@ -31,8 +31,8 @@ from hpckit.model.busbw import (
     PcieRing,
     RingLinks,
 )
-from hpckit.model.hardware import LinkKind
-from hpckit.model.path import PathKind
+from hpckit.node.path import PathKind
+from hpckit.node.topology import LinkKind
 from tests.corpus import corpus_file
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.app.captured import inspect_capture
-from hpckit.decide.findings import node_findings
-from hpckit.draw.node import node_svg
-from hpckit.errors import HpckitError, ParseError
-from hpckit.report.matrix import matrix_text
-from hpckit.report.node_text import node_lines
+from hpckit.core.errors import HpckitError, ParseError
+from hpckit.node.capture.snapshot import inspect_capture
+from hpckit.node.picture.picture import node_svg
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.show import node_lines
+from hpckit.node.tree_text import matrix_text
 from tests.sizes import costly
 
 RECORDS = Path(__file__).resolve().parents[1] / "records"

@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.app.captured import inspect_capture
-from hpckit.decide.comm_env import CommChoice, comm_env
-from hpckit.decide.comm_facts import comm_facts
-from hpckit.decide.comm_seen import seen_node
-from hpckit.decide.finding_rule import gpu_cells
-from hpckit.decide.nic_nearness import close_nics
-from hpckit.errors import ParseError
-from hpckit.model.comm import CommSetting, NcclVersion
-from hpckit.model.comm_facts import CommQuestion
-from hpckit.model.hardware import GpuVendor, NodeTopology
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.platform import Platform
-from hpckit.model.site import generic_site
+from hpckit.comm.environment import CommChoice, comm_env
+from hpckit.comm.facts import CommQuestion, comm_facts, seen_node
+from hpckit.core.errors import ParseError
+from hpckit.node.capture.snapshot import inspect_capture
+from hpckit.node.nics import close_nics
+from hpckit.node.rules.rule import gpu_cells
+from hpckit.node.topology import GpuVendor, NodeTopology
+from hpckit.spec.nic_kind import NicKind
+from hpckit.spec.platform import CommSetting, NcclVersion, Platform
+from hpckit.spec.site import generic_site
 from tests.corpus import corpus_file, corpus_files
 
 MACHINES = corpus_files(

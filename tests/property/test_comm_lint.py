@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.app.lint import lint_text
-from hpckit.errors import ParseError
-from hpckit.model.comm import NcclVersion
-from hpckit.model.comm_lint import LintFacts
-from hpckit.parse.settings_file import parse_settings
+from hpckit.comm.lint import lint_text
+from hpckit.comm.lint_rule import LintFacts
+from hpckit.comm.settings_files import parse_settings
+from hpckit.core.errors import ParseError
+from hpckit.spec.platform import NcclVersion
 
 NAMES = st.sampled_from(["job.sh", "x", "nccl.conf", "job.toml", "env.txt"])
 PIECES = st.lists(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpckit.measure.cpu_need import LONGER_FRAC, CpuNeed
+from hpckit.account.host import LONGER_FRAC, CpuNeed
 
 _BUSY = st.lists(st.floats(0.01, 128), min_size=1, max_size=50)
 

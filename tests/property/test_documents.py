@@ -11,17 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.decide.checks import check_job
-from hpckit.errors import ConfigError, PlanError
-from hpckit.model.job import JOB_SCHEMA, JobSpec, MeshAxis
-from hpckit.model.origin import OriginKind
-from hpckit.model.site import SITE_SCHEMA, SiteSpec, generic_site
-from hpckit.model.tree import to_tree
-from hpckit.parse.document import Tree, dataclass_of, field_types
-from hpckit.parse.job_file import effective_job, option_layer, site_layer
-from hpckit.parse.site_file import parse_site_file
-from tests.unit.parse.layers import job_layer
-from tests.unit.render.prepared import toml
+from hpckit.core.document import Tree, dataclass_of, field_types
+from hpckit.core.errors import ConfigError, PlanError
+from hpckit.core.fields import to_tree
+from hpckit.script.checks import check_job
+from hpckit.spec.files import OriginKind, effective_job, option_layer, parse_site_file, site_layer
+from hpckit.spec.job import JOB_SCHEMA, JobSpec, MeshAxis
+from hpckit.spec.site import SITE_SCHEMA, SiteSpec, generic_site
+from tests.fakes.layers import job_layer
+from tests.fakes.prepared import toml
 
 BASE: Tree = {"name": "x", "command": ["true"]}
 HEAD = f'schema = "{JOB_SCHEMA}"\nname = "x"\ncommand = ["true"]\n'

@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.measure.attribution import RankClaim, attribute, marks_of
-from hpckit.measure.energy import GpuEnergyFold
-from hpckit.measure.gpu_energy import GpuEnergy
-from hpckit.model.ledger import EnergyReading
-from hpckit.model.series import SampledGpu
+from hpckit.account.energy import GpuEnergyFold
+from hpckit.account.gpu_energy import GpuEnergy, RankClaim, attribute, marks_of
+from hpckit.account.ledger import EnergyReading
+from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
 
 WINDOW = (fake.moment_ns(0), fake.moment_ns(60))

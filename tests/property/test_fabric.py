@@ -7,12 +7,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.fabric_findings import fabric_findings
-from hpckit.decide.rails import with_rails
-from hpckit.errors import ParseError
-from hpckit.parse.ibnetdiscover import parse_ibnetdiscover
+from hpckit.core.errors import ParseError
+from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.rails import with_rails
+from hpckit.fabric.rules import fabric_findings
+from tests.fakes.slurm_records import record_text
 from tests.ib_fabrics import MadeFabric, leaf, two_tier
-from tests.unit.parse.slurm_records import record_text
 
 RECORD = record_text("ibnetdiscover-rdma-core-50", "synthetic-two-rails")
 LINES = RECORD.splitlines()

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.cluster import TopologyKind
-from hpckit.model.fabric import (
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import to_tree
+from hpckit.fabric.file import parse_fabric
+from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
+from hpckit.fabric.slurm_live import parse_scontrol_topology, parse_topology_addr
+from hpckit.fabric.topology import (
     FABRIC_SCHEMA,
     HIGHEST_LEVEL,
     Block,
@@ -25,12 +28,7 @@ from hpckit.model.fabric import (
     Switch,
     SwitchLink,
 )
-from hpckit.model.tree import to_tree
-from hpckit.parse.fabric_file import parse_fabric
-from hpckit.parse.scontrol_topology import parse_scontrol_topology
-from hpckit.parse.topology_addr import parse_topology_addr
-from hpckit.parse.topology_conf import parse_topology_conf
-from hpckit.parse.topology_yaml import parse_topology_yaml
+from hpckit.slurm.values import TopologyKind
 
 NAME = "fabric"
 WORDS = st.sampled_from(

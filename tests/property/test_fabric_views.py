@@ -9,18 +9,18 @@ from defusedxml.ElementTree import fromstring
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.placement_groups import straddling
-from hpckit.decide.placement_request import instance_of
-from hpckit.draw.fabric import fabric_svg
-from hpckit.draw.placement import placement_svg
-from hpckit.model.domain_words import short_names
-from hpckit.model.fabric import ClusterTopology, FabricSource
-from hpckit.model.hostlist import expand_hosts
-from hpckit.model.locality import ROOT, Domain, Locality
-from hpckit.model.locality_fold import Branch, branches
-from hpckit.model.mesh import Pattern
-from hpckit.model.text_width import columns
-from hpckit.report.fabric_text import fabric_lines
+from hpckit.core.hostlist import expand_hosts
+from hpckit.core.text import columns
+from hpckit.fabric.domain_names import short_names
+from hpckit.fabric.domains import Branch, branches
+from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.picture import fabric_svg
+from hpckit.fabric.show import fabric_lines
+from hpckit.fabric.topology import ClusterTopology, FabricSource
+from hpckit.placement.instance import straddling
+from hpckit.placement.order import instance_of
+from hpckit.placement.order_plan import Pattern
+from hpckit.placement.picture import placement_svg
 from tests.fakes.fabrics import mesh, request
 from tests.svg_boxes import SVG
 

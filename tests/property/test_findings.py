@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.core.findings import Severity
-from hpckit.decide.findings import node_findings
-from hpckit.decide.merge import merge
-from hpckit.decide.nic_roles import with_nic_roles
-from hpckit.model.hardware import (
+from hpckit.node.merge import merge
+from hpckit.node.nics import with_nic_roles
+from hpckit.node.path import PathTable
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import (
+    MOST_BYTES_PER_S,
     Disagreement,
     Gpu,
     GpuFabric,
@@ -27,10 +30,7 @@ from hpckit.model.hardware import (
     Source,
     Unknown,
 )
-from hpckit.model.nic_kind import NicKind
-from hpckit.model.node_limits import MOST_BYTES_PER_S
-from hpckit.model.path import PathTable
-from hpckit.model.pci import PciAddress, PciDevice, PcieLink
+from hpckit.spec.nic_kind import NicKind
 from tests.fakes.node import healthy_node
 
 NAMES = ("GPU0", "GPU1", "GPU2", "GPU3", "GPU9", "NIC0", "NIC1", "mlx5_0", "GPUs", "", "x{9}")

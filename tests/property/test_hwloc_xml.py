@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.hardware import NodeTopology
-from hpckit.model.rules import InvalidValue
-from hpckit.parse.hwloc_xml import parse_hwloc_xml
-from hpckit.parse.xml_elements import parse_xml
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import InvalidValue
+from hpckit.core.foreign_text import parse_xml
+from hpckit.node.capture.hwloc import parse_hwloc_xml
+from hpckit.node.topology import NodeTopology
 
 RECORDS = Path(__file__).resolve().parents[1] / "records"
 DOCUMENTS = [

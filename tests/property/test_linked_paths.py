@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.parse.linked_paths import LinkedPaths
+from hpckit.core.file_tree import LinkedPaths
 
 names = st.sampled_from(["a", "b", "c", "..", "."])
 paths = st.lists(names, min_size=1, max_size=5).map("/".join)

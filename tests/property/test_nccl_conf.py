@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.model.comm import NcclVersion
-from hpckit.parse.nccl_conf import already_set, conf_remarks, parse_nccl_conf
+from hpckit.comm.settings_files import already_set, conf_remarks, parse_nccl_conf
+from hpckit.spec.platform import NcclVersion
 from tests.fakes.nccl_wheels import LIBRARY, wheel_sites
 
 VERSIONS = st.sampled_from([None, NcclVersion(2, 21, 5), NcclVersion(2, 30, 7)])

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.nccl_shortfall import shortfall_findings
-from hpckit.errors import ParseError
-from hpckit.model.nccl_run import NcclRun
-from hpckit.model.tree import to_tree
-from hpckit.parse.nccl_line import MOST_CHARS
-from hpckit.parse.nccl_run import parse_nccl_run
-from hpckit.report.nccl_run_text import nccl_run_lines
-from tests.unit.parse.slurm_records import record_text
+from hpckit.comm.run.log_lines import MOST_CHARS
+from hpckit.comm.run.nccl_tests import parse_nccl_run
+from hpckit.comm.run.result import NcclRun
+from hpckit.comm.run.rules import shortfall_findings
+from hpckit.comm.run.show import nccl_run_lines
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import to_tree
+from tests.fakes.slurm_records import record_text
 
 LOG = record_text("nccl-log-2.27.7", "synthetic-two-nodes")
 TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")

@@ -9,12 +9,12 @@ from xml.sax.saxutils import quoteattr
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.decide.paths import with_paths
-from hpckit.errors import ParseError
-from hpckit.model.hardware import NodeTopology
-from hpckit.model.rules import InvalidValue
-from hpckit.parse.nccl_xml import parse_nccl_xml
-from hpckit.parse.xml_elements import parse_xml
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import InvalidValue
+from hpckit.core.foreign_text import parse_xml
+from hpckit.node.capture.nccl_xml import parse_nccl_xml
+from hpckit.node.paths import with_paths
+from hpckit.node.topology import NodeTopology
 
 RECORDS = Path(__file__).parents[1] / "records"
 TEXTS = [path.read_text("utf-8") for path in sorted(RECORDS.glob("nccl-topo-xml-*/*/topo.xml"))]

@@ -9,13 +9,11 @@ from defusedxml.ElementTree import fromstring
 from hypothesis import given
 
 from hpckit.core.findings import Finding
-from hpckit.decide.difference import differences, shape
-from hpckit.draw.node import node_svg
-from hpckit.model.hardware import NodeTopology
-from hpckit.model.text_width import columns
-from hpckit.report.line import Line
-from hpckit.report.node_group_text import group_lines
-from hpckit.report.node_text import node_lines
+from hpckit.core.text import Line, columns
+from hpckit.node.answers import differences, shape
+from hpckit.node.picture.picture import node_svg
+from hpckit.node.show import group_lines, node_lines
+from hpckit.node.topology import NodeTopology
 from tests.fakes.answers import grouped
 from tests.property.node_values import findings, topologies
 from tests.svg_boxes import boxes

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.hardware import Gpu, GpuVendor, Nic, NodeTopology, Source
-from hpckit.model.index_list import IndexList, expand_indices, index_list
-from hpckit.model.path import PathTable
-from hpckit.parse.nvidia_topo import TOPO_MATRIX_FORMAT, is_topo_matrix, parse_topo_matrix
-from hpckit.report.matrix import matrix_text
+from hpckit.core.errors import ParseError
+from hpckit.core.index_list import IndexList, expand_indices, index_list
+from hpckit.node.capture.nvidia_smi import TOPO_MATRIX_FORMAT, is_topo_matrix, parse_topo_matrix
+from hpckit.node.path import PathTable
+from hpckit.node.topology import Gpu, GpuVendor, Nic, NodeTopology, Source
+from hpckit.node.tree_text import matrix_text
 
 LONG_S = 20.0
 WORDS = ["NV1", "NV2", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", None]

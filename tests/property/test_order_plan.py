@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.model.locality import Domain, Locality
-from hpckit.model.mesh import Mesh, MeshAxis, Pattern
-from hpckit.model.order_plan import ORDER_SCHEMA, OrderPlan, order_of_tree, order_tree
+from hpckit.fabric.locality import Domain, Locality
+from hpckit.placement.order_plan import (
+    ORDER_SCHEMA,
+    Mesh,
+    MeshAxis,
+    OrderPlan,
+    Pattern,
+    order_of_tree,
+    order_tree,
+)
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,6}[0-9]{0,4}", fullmatch=True)
 SPEEDS = st.floats(min_value=1.0, max_value=1e15)

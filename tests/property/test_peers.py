@@ -1,4 +1,4 @@
-"""hpckit.measure.peers against the definitions: medians of the others, one by one."""
+"""hpckit.account.stragglers against the definitions: medians of the others, one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.measure.peers import SIGMA_OF_MAD, Ordered
+from hpckit.account.stragglers import SIGMA_OF_MAD, Ordered
 
 VALUES = st.lists(st.floats(0, 1e6) | st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=30)
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.locality import locality_of
-from hpckit.decide.placement import SPREAD, STRADDLING, TIME, place
-from hpckit.decide.placement_order import order_of
-from hpckit.decide.placement_request import PlacementRequest
-from hpckit.model.locality import Domain
-from hpckit.model.mesh import Pattern
-from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.locality import Domain
+from hpckit.fabric.slurm_files import parse_topology_conf
+from hpckit.placement.compare import SPREAD, STRADDLING, TIME, place
+from hpckit.placement.order import PlacementRequest, order_of
+from hpckit.placement.order_plan import Pattern
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request, tree
 from tests.sizes import costly

@@ -12,12 +12,12 @@ from functools import cache
 
 import pytest
 
-from hpckit.app.fabric import read_fabric
-from hpckit.decide.locality import locality_of
-from hpckit.decide.placement import place
-from hpckit.model.locality import Locality
-from hpckit.model.mesh import Pattern
-from hpckit.model.placement import Compared
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.file import read_fabric
+from hpckit.fabric.locality import Locality
+from hpckit.placement.compare import place
+from hpckit.placement.order_plan import Pattern
+from hpckit.placement.request import Compared
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request
 from tests.sizes import size, some

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.decide.placement import TIME, place
-from hpckit.decide.placement_bounds import least_hop_bytes, least_straddling, least_time_s
-from hpckit.decide.placement_groups import sending_axes, straddling
-from hpckit.decide.placement_instance import Instance
-from hpckit.decide.placement_loads import Loads
-from hpckit.decide.placement_order import order_of
-from hpckit.decide.placement_request import PlacementRequest, instance_of
-from hpckit.model.locality import ROOT, Domain, Locality
-from hpckit.model.mesh import Mesh, MeshAxis, Pattern
+from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.placement.bounds import least_hop_bytes, least_straddling, least_time_s
+from hpckit.placement.compare import TIME, place
+from hpckit.placement.instance import Instance, sending_axes, straddling
+from hpckit.placement.loads import Loads
+from hpckit.placement.order import PlacementRequest, instance_of, order_of
+from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 from tests.fakes.fabrics import SPEEDS, mesh, request
 from tests.sizes import costly
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.errors import RenderError
-from hpckit.render.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
+from hpckit.core.errors import RenderError
+from hpckit.script.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
+from tests.fakes.hostile import HOSTILE
+from tests.fakes.sbatch_reader import directives
 from tests.sizes import costly
-from tests.unit.render.hostile import HOSTILE
-from tests.unit.render.sbatch_reader import directives
 
 SHELL_CHARS = st.sampled_from(list("'\"\\$`!*?[]{}()<>|&;#~ \t\n\r=%^-ab\u202e\u0301é\x07\x1b"))
 TEXTS = st.text() | st.text(SHELL_CHARS)

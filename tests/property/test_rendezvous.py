@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.decide.rendezvous import job_number, port_candidates
+from hpckit.injob.port import job_number, port_candidates
 
 JOB_IDS = st.integers(0, 2**32)
 STEPS = st.integers(0, 10_000)

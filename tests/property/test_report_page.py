@@ -7,10 +7,9 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.adapters.resources import FileResources, packaged_data
-from hpckit.app.sites import load_templates
-from hpckit.model.report_page import PageParts, PlotLibrary
-from hpckit.report.html import report_html
+from hpckit.account.page.html import PageParts, PlotLibrary, report_html
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.jobs.prepare import load_templates
 from tests.fakes.report_values import HOSTILE, hostile_report
 
 TEXTS = load_templates(FileResources([packaged_data()])).texts

@@ -7,9 +7,9 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.slurm import JobDetail
-from hpckit.parse.sacct_json import parse_sacct_json
+from hpckit.core.errors import ParseError
+from hpckit.slurm.sacct import parse_sacct_json
+from hpckit.slurm.values import JobDetail
 
 KEYS = [
     *("jobs", "job_id", "state", "current", "reason", "array", "task", "task_id", "het", "time"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.parse.samples import SampleReader
+from hpckit.account.samples import SampleReader
+from hpckit.core.errors import ParseError
 from tests.fakes.sample_file import sample_file
 
 WHOLE = sample_file(60, gpus=2)  # long enough for runs of equal blocks

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.app.sample import Schedule
+from hpckit.sampler.loop import Schedule
 
 NS = 1_000_000_000
 

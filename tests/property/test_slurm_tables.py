@@ -11,18 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.cluster import NodeGroup, Partition
-from hpckit.model.job_folder import submission_file
-from hpckit.model.slurm import JobId, JobRecord, JobState
-from hpckit.parse.sacct import parse_sacct
-from hpckit.parse.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
-from hpckit.parse.scontrol_config import parse_scontrol_config
-from hpckit.parse.scontrol_job import parse_scontrol_job
-from hpckit.parse.sinfo import parse_sinfo
-from hpckit.parse.slurm_text import SEPARATOR, array_tasks
-from hpckit.parse.squeue import parse_squeue
-from hpckit.units import format_slurm_time
+from hpckit.core.errors import ParseError
+from hpckit.core.units import format_slurm_time
+from hpckit.slurm.sacct import parse_sacct
+from hpckit.slurm.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.slurm.scontrol import parse_scontrol_config, parse_scontrol_job
+from hpckit.slurm.squeue import parse_sinfo, parse_squeue
+from hpckit.slurm.text import SEPARATOR, array_tasks
+from hpckit.slurm.values import JobId, JobRecord, JobState, NodeGroup, Partition, submission_file
 
 Parser = Callable[[str], tuple[JobRecord, ...]]
 PARSERS: list[Parser] = [parse_squeue, parse_sacct, parse_scontrol_job]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.measure.compare import compared
-from hpckit.measure.spread import spread_of
-from hpckit.model.comparison import Verdict
+from hpckit.account.compare.compare import compared
+from hpckit.account.compare.show import Verdict
+from hpckit.account.compare.spread import spread_of
 from tests.fakes.random_series import job_power
 from tests.sizes import some
 

@@ -7,13 +7,12 @@ import gzip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.errors import ParseError
-from hpckit.model.file_tree import FileTree
-from hpckit.model.rules import InvalidValue
-from hpckit.parse.sysfs import parse_sysfs
-from hpckit.parse.sysfs_patterns import sysfs_wanted
-from hpckit.parse.tarball import file_tree, find_kfd, parse_tarball_sysfs
-from tests.unit.parse.sysfs_records import packed, record_tree
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import InvalidValue
+from hpckit.core.file_tree import FileTree
+from hpckit.node.capture.sysfs_files import parse_sysfs, sysfs_wanted
+from hpckit.node.capture.tarball import file_tree, find_kfd, parse_tarball_sysfs
+from tests.fakes.sysfs_records import packed, record_tree
 
 RECORDS = (
     record_tree("sysfs-6.8", "synthetic-two-sockets"),

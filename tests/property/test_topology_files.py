@@ -7,14 +7,12 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.decide.slurm_order import slurm_order
-from hpckit.model.cluster import SlurmVersion
-from hpckit.model.fabric import ClusterTopology
-from hpckit.parse.topology_conf import parse_topology_conf
-from hpckit.parse.topology_yaml import parse_topology_yaml
-from hpckit.render.topology_conf import topology_conf_text
-from hpckit.render.topology_yaml import topology_yaml_text
-from tests.unit.render.fabrics import as_slurm_sees, blocks, tree
+from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
+from hpckit.fabric.slurm_writer import topology_conf_text, topology_yaml_text
+from hpckit.fabric.topology import ClusterTopology
+from hpckit.placement.request import slurm_order
+from hpckit.slurm.values import SlurmVersion
+from tests.fakes.fabric_scenes import as_slurm_sees, blocks, tree
 
 NAME = "x"
 HOSTS = st.from_regex(r"[a-z]{1,3}(-?[0-9]{1,4}){0,2}(-ib)?", fullmatch=True)

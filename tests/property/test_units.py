@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.units import (
+from hpckit.core.units import (
     MEM_EXPECTED,
     TIME_EXPECTED,
     format_duration,

@@ -1,4 +1,4 @@
-"""Laws of hpckit.measure.usage: GPU-seconds are conserved, whatever is sampled or how it is cut."""
+"""Laws of hpckit.account.usage: GPU-seconds are conserved, whatever is sampled or how it is cut."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 from numpy.typing import NDArray
 
-import hpckit.measure.rows as rows_module
-from hpckit.measure.findings import report_findings
-from hpckit.measure.stragglers import stragglers
-from hpckit.measure.usage import GpuUsage, GpuUsageFold
-from hpckit.model.samples import GPU_COLUMNS, MISSING
-from hpckit.model.series import GPU_DTYPE
+import hpckit.account.rows as rows_module
+from hpckit.account.rules import report_findings
+from hpckit.account.sample_format import GPU_COLUMNS, MISSING
+from hpckit.account.samples import GPU_DTYPE
+from hpckit.account.stragglers import stragglers
+from hpckit.account.usage import GpuUsage, GpuUsageFold
 from tests.fakes.measured import gpu, report, shares
 from tests.fakes.series import BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of
 from tests.sizes import costly

@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from hpckit.adapters.resources import FileResources, packaged_data
-from hpckit.app.sites import load_site
-from hpckit.model.cluster import TopologyKind
-from hpckit.model.comm import NetPlugin
-from hpckit.model.site import SiteSpec
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.jobs.prepare import load_site
+from hpckit.slurm.values import TopologyKind
+from hpckit.spec.platform import NetPlugin
+from hpckit.spec.site import SiteSpec
 
 PLATFORMS: Final = (
     *("alps", "aws-p4d", "aws-p5", "aws-p5en", "azure-ndv4", "azure-ndv5"),

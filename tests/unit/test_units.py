@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.units import (
+from hpckit.core.units import (
     format_duration,
     format_indices,
     format_slurm_mem,

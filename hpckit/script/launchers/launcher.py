@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hpckit.model.job import JobSpec, LaunchRequest
+    from hpckit.spec.job import JobSpec, LaunchRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Launcher:
     def refuse(self, launch: LaunchRequest) -> None:
         """Raise InvalidValue for a key of `[launch]` that this launcher has no use for."""
         if launch.torchrun_args:
-            from hpckit.model.rules import InvalidValue  # noqa: PLC0415  cheap, and seldom needed
+            from hpckit.core.fields import InvalidValue
 
             raise InvalidValue("torchrun_args", list(launch.torchrun_args), 'kind = "torchrun"')
 

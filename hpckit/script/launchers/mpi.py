@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hpckit.script.launchers.launcher import Launcher, LauncherTool
 
 if TYPE_CHECKING:
-    from hpckit.model.job import JobSpec
+    from hpckit.spec.job import JobSpec
+
 
 _HINT = 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"'
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hpckit.script.launchers.launcher import Launcher
 
 if TYPE_CHECKING:
-    from hpckit.model.job import JobSpec
+    from hpckit.spec.job import JobSpec
 
 
 class Plain(Launcher):

@@ -6,25 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hpckit.errors import ConfigError
-from hpckit.model.rules import InvalidValue
-from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
+from hpckit.core.errors import ConfigError
+from hpckit.core.fields import InvalidValue
+from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.mpi import Mpi
 from hpckit.script.launchers.plain import Plain
 from hpckit.script.launchers.torchrun import Torchrun
 
 if TYPE_CHECKING:
-    from hpckit.model.job import JobSpec
+    from hpckit.spec.job import JobSpec
 
-__all__ = [
-    "LAUNCHERS",
-    "Launcher",
-    "LauncherTool",
-    "Launchers",
-    "SplitCommand",
-    "launchers_of",
-    "refuse_launch",
-]
 
 Launchers: TypeAlias = Mapping[str, Launcher]
 
@@ -42,7 +33,7 @@ def refuse_launch(spec: JobSpec, launchers: Launchers = LAUNCHERS) -> None:
     kind = spec.launch.kind
     launcher = launchers.get(kind)
     if launcher is None:
-        import difflib  # noqa: PLC0415  only an error needs it
+        import difflib
 
         near = difflib.get_close_matches(kind, launchers, n=1, cutoff=0.5)
         raise ConfigError(

@@ -9,14 +9,15 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from hpckit.errors import ConfigError, PlanError
-from hpckit.model.rules import InvalidValue
+from hpckit.core.errors import ConfigError, PlanError
+from hpckit.core.fields import InvalidValue
 from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpckit.model.job import JobSpec, LaunchRequest
+    from hpckit.spec.job import JobSpec, LaunchRequest
+
 
 OWNED = {
     "nnodes": "resources.nodes (--nodes)",

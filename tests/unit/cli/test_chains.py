@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hpckit import wiring
-from hpckit.errors import ConfigError
-from hpckit.model.slurm import JobEntry
-from tests.unit.cli.jobs import call, document, words, write_site
-from tests.unit.cli.slurm_jobs import commands
+from hpckit.cli import wiring
+from hpckit.core.errors import ConfigError
+from hpckit.slurm.values import JobEntry
+from tests.fakes.cli_jobs import call, document, words, write_site
+from tests.fakes.slurm_jobs import commands
 
 CHAIN = """\
 schema = "hpckit.job/1"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.fabric.slurm_files import parse_topology_conf
 from tests.conftest import RunHpckit
+from tests.fakes.slurm_records import RECORDS
 from tests.ib_fabrics import two_tier
-from tests.unit.parse.slurm_records import RECORDS
 
 IBNET = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
 TOPOCONF = RECORDS / "topology-yaml-26.05.5" / "topoconf" / "output.txt"

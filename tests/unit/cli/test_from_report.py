@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.app.submit import Submission
-from hpckit.cli.from_report import advised
-from hpckit.cli.submission import advice_words
-from hpckit.errors import ConfigError, HpckitError
-from hpckit.model.job_folder import RESULT_FILE
+from hpckit.cli.job_options import advised
+from hpckit.cli.submit import advice_words
+from hpckit.core.errors import ConfigError, HpckitError
+from hpckit.jobs.submit import Submission
+from hpckit.spec.job_folder import RESULT_FILE
 from tests.fakes.account_files import EPOCH_NS, MadeJob, write_accounts
-from tests.unit.cli.jobs import call, document, ended, ended_job, started_job, words
-from tests.unit.render.prepared import prepared
+from tests.fakes.cli_jobs import call, document, ended, ended_job, started_job, words
+from tests.fakes.prepared import prepared
 
 JOB = """\
 schema = "hpckit.job/1"

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from hpckit.cli.cmd_inspect import document
-from hpckit.decide.complete import complete
-from hpckit.decide.findings import node_findings
-from hpckit.model.hardware import NodeTopology
+from hpckit.cli.inspect import document
+from hpckit.node.merge import complete
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import NodeTopology
 from tests.conftest import RunHpckit
 from tests.fakes.machine_parts import with_dead_link
 from tests.fakes.machines import dgx_h100

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from hpckit import wiring
-from hpckit.cli import output
-from hpckit.errors import HpckitError
-from tests.unit.cli.jobs import call, document, ended_job, started_job, words
+from hpckit.cli import output, wiring
+from hpckit.core.errors import HpckitError
+from tests.fakes.cli_jobs import call, document, ended_job, started_job, words
 
 
 def message(*args: str | Path) -> str:

@@ -10,8 +10,8 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from hpckit.cli.main import cli
-from hpckit.errors import ConfigError
-from tests.unit.cli.jobs import call, document, ended_job, write_site
+from hpckit.core.errors import ConfigError
+from tests.fakes.cli_jobs import call, document, ended_job, write_site
 
 JOB = 'schema = "hpckit.job/1"\nname = "n"\ncommand = ["true"]\n'
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
-from hpckit.cli.main import ALIASES, COMMANDS, cli
+from hpckit.cli.main import ALIASES, COMMANDS, MODULES, cli
 from tests.begun import begun
 from tests.conftest import RunHpckit
-from tests.unit.cli.jobs import call, config_home, started_job, write_site
+from tests.fakes.cli_jobs import call, config_home, started_job, write_site
 
 
 def terms(text: str) -> set[str]:
@@ -29,7 +29,7 @@ def terms(text: str) -> set[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_loads_and_means_what_help_says(name: str) -> None:
     """The line in `hpckit --help` and the command's own help are about the same thing."""
-    module = importlib.import_module(f"hpckit.cli.cmd_{name}")
+    module = importlib.import_module(f"hpckit.cli.{MODULES.get(name, name)}")
     command: click.Command = module.command
     own = f"{module.__doc__} {command.get_short_help_str(200)}"
     assert command.name == name

@@ -13,13 +13,13 @@ import click
 import pytest
 
 import hpckit
+from hpckit.account.rules import RULES
 from hpckit.cli.main import COMMANDS
-from hpckit.decide.finding_rules import RULES as NODE_RULES
-from hpckit.decide.pending import explain_pending
-from hpckit.decide.pending_reasons import TEXTS, WORDS
-from hpckit.measure.finding_rules import RULES
-from hpckit.model.job import ResourceRequest
-from hpckit.model.slurm_options import SlurmOptions
+from hpckit.node.rules.rules import RULES as NODE_RULES
+from hpckit.slurm.pending import explain_pending
+from hpckit.slurm.pending_reasons import TEXTS, WORDS
+from hpckit.spec.job import ResourceRequest
+from hpckit.spec.slurm_options import SlurmOptions
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _OTHERS = re.compile(

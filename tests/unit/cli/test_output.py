@@ -11,7 +11,7 @@ import click
 import pytest
 
 from hpckit.cli import output
-from hpckit.model.slurm import JobId, JobState, JobStatus
+from hpckit.slurm.values import JobId, JobState, JobStatus
 
 
 class _Terminal(io.StringIO):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 import pytest
 
-from hpckit.app.place import PlaceQuestion, place_on
-from hpckit.cli.place_svg import svg
-from hpckit.model.fabric import ClusterTopology
-from hpckit.model.job import MeshAxis
-from hpckit.model.placement import Placement
-from hpckit.parse.topology_conf import parse_topology_conf
-from hpckit.units import short_time
+from hpckit.cli.place import svg
+from hpckit.core.units import short_time
+from hpckit.fabric.slurm_files import parse_topology_conf
+from hpckit.fabric.topology import ClusterTopology
+from hpckit.placement.place import PlaceQuestion, place_on
+from hpckit.placement.request import Placement
+from hpckit.spec.job import MeshAxis
 
 CONF = """\
 SwitchName=a Nodes=n[1,3,5,7,9,11,13,15]

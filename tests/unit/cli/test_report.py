@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import pytest
 
-from hpckit import wiring
-from hpckit.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.cli import wiring
+from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
 from tests.fakes.account_files import MadeJob, write_accounts, write_topology
+from tests.fakes.cli_jobs import call, document, ended_job, started_job, words
 from tests.fakes.machines import dgx_h100
-from tests.unit.cli.jobs import call, document, ended_job, started_job, words
 
 NOT_MEASURED = 'name = "n"\ncommand = ["true"]\n[account]\nenabled = false\n'
 

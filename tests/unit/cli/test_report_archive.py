@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.account_files import MadeJob, write_accounts
-from tests.unit.cli.jobs import call, document, ended_job
+from tests.fakes.cli_jobs import call, document, ended_job
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 

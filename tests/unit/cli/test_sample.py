@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.model.samples import Block, read_blocks
+from hpckit.account.sample_format import Block, read_blocks
 
 FILE = "account/restart-0/node-n1.samples"
 LIMIT_S = 120.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from hpckit.adapters.resources import packaged_data
 from hpckit.cli.main import cli
-from hpckit.errors import ConfigError
-from tests.unit.cli.jobs import call, config_home, document, words, write_site
+from hpckit.core.errors import ConfigError
+from hpckit.core.files import packaged_data
+from tests.fakes.cli_jobs import call, config_home, document, words, write_site
 
 PACKAGED = packaged_data() / "site_configs" / "docker.toml"
 

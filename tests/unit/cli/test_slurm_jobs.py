@@ -14,16 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from hpckit import wiring
-from hpckit.cli.waiting import asking, say_open
-from hpckit.errors import HpckitError
-from hpckit.model.slurm import JobState, JobStatus
-from tests.fakes.submitter import FakeSubmitter
-from tests.unit.app.tracked import LOST, UNSEEN
-from tests.unit.app.tracked import RUNS as RUNS_ON
-from tests.unit.app.world import entry_of, tracking
-from tests.unit.cli.jobs import call, config_home, document, words, write_site
-from tests.unit.cli.slurm_jobs import (
+from hpckit.cli import wiring
+from hpckit.cli.job_argument import asking, say_open
+from hpckit.core.errors import HpckitError
+from hpckit.slurm.values import JobState, JobStatus
+from tests.fakes.cli_jobs import call, config_home, document, words, write_site
+from tests.fakes.slurm_jobs import (
     CANCELLED,
     COMPLETED,
     FAILED,
@@ -34,6 +30,10 @@ from tests.unit.cli.slurm_jobs import (
     commands,
     slurm_job,
 )
+from tests.fakes.submitter import FakeSubmitter
+from tests.fakes.tracked import LOST, UNSEEN
+from tests.fakes.tracked import RUNS as RUNS_ON
+from tests.fakes.world import entry_of, tracking
 
 __all__ = ["slurm_job"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.jobs import call, document, words
-from tests.unit.cli.slurm_jobs import CANCELLED, COMPLETED, FAILED, RUNS, SlurmJob, slurm_job
-from tests.unit.parse.slurm_records import RECORDS
+from tests.fakes.cli_jobs import call, document, words
+from tests.fakes.slurm_jobs import CANCELLED, COMPLETED, FAILED, RUNS, SlurmJob, slurm_job
+from tests.fakes.slurm_records import RECORDS
 
 __all__ = ["slurm_job"]
 

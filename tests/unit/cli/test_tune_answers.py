@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpckit.adapters.resources import packaged_data
+from hpckit.core.files import packaged_data
 from tests.conftest import RunHpckit
 
 CHECKOUT = Path(__file__).resolve().parents[3]

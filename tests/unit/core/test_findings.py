@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import (
     Check,
     Evidence,
@@ -12,7 +13,6 @@ from hpckit.core.findings import (
     group_findings,
     judge,
 )
-from hpckit.model.finding_group import sentence
 
 
 def finding(subject: str, because: str, remedy: str = "none") -> Finding:

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.conftest import RunHpckit
-from tests.unit.cli.jobs import config_home
+from tests.fakes.cli_jobs import config_home
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGES: Final = (

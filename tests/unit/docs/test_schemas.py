@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from hpckit.errors import ConfigError
-from hpckit.model.job import JobSpec
-from hpckit.parse.document import convert
-from hpckit.parse.site_file import parse_site_file
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError
 from hpckit.script.launchers.registry import refuse_launch
-from tests.unit.parse.layers import job_layer
+from hpckit.spec.files import parse_site_file
+from hpckit.spec.job import JobSpec
+from tests.fakes.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference"

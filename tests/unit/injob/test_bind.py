@@ -19,19 +19,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.injob.allowed_cpus import SEEN_S, allowed_here, allowed_together
-from hpckit.injob.bind import (
+from hpckit.binding.affinity import (
     PLAN,
+    SEEN_S,
     _members,
+    allowed_here,
+    allowed_together,
     apply_binding,
     bind_rank,
     plan_folder,
     prefer_memory,
 )
-from hpckit.injob.bind_plan import document_of, document_or_less, plan_here, publish
-from hpckit.model.binding import NodeBinding
-from hpckit.model.index_list import expand_indices, index_list
-from hpckit.parse.node_file import NodeSettings
+from hpckit.binding.bind import NodeBinding
+from hpckit.binding.plan_in_job import document_of, document_or_less, plan_here, publish
+from hpckit.core.index_list import expand_indices, index_list
+from hpckit.node.node_file import NodeSettings
 from tests.fakes.nvml_library import HEAD, build_fake_nvml
 from tests.fakes.sysfs_tree import dgx_h100, write_machine
 from tests.pace import slowness
@@ -48,7 +50,7 @@ import os, sys
 os.sched_setaffinity(0, {held})
 sys.path.insert(0, {root!r})
 sys.stdin.readline()
-from hpckit.injob.bind import bind_rank
+from hpckit.binding.affinity import bind_rank
 env, part = bind_rank(dict(os.environ), {rank}, {ranks})
 print(part.get("unbound"))
 print(part.get("cpus"))
@@ -353,7 +355,7 @@ def test_nics_that_are_none_are_left_out(nics: object) -> None:
 def test_memory_comes_from_the_nodes_of_the_plan() -> None:
     """Where Linux takes the policy, the mappings of the process say so."""
     code = (
-        "from hpckit.injob.bind import prefer_memory; took = prefer_memory({0})\n"
+        "from hpckit.binding.affinity import prefer_memory; took = prefer_memory({0})\n"
         "print(took, 'prefer' in open('/proc/self/numa_maps').read())"
     )
     maps = Path("/proc/self/numa_maps")
@@ -391,8 +393,8 @@ def test_the_node_is_read_with_its_gpus(tmp_path: Path) -> None:
     library = build_fake_nvml(tmp_path / "nvml")
     code = (
         "import json\n"
-        "from hpckit.injob.bind_plan import document_of, plan_here\n"
-        "from hpckit.parse.node_file import NodeSettings\n"
+        "from hpckit.binding.plan_in_job import document_of, plan_here\n"
+        "from hpckit.node.node_file import NodeSettings\n"
         f"settings = NodeSettings(sysroot={str(tmp_path / 'machine')!r})\n"
         "print(json.dumps(document_of(plan_here(2, range(8), settings=settings), range(8))))"
     )

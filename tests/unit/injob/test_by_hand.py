@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpckit.injob.by_hand import Place, last_words
+from hpckit.sampler.main import Place, last_words
 
 TARGET = "account/restart-0/node-n1.samples"
 PATH = f"run/{TARGET}"

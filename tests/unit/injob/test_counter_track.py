@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hpckit.injob.counter_track import (
-    NEVER_NS,
-    AfterEnd,
-    CounterTrack,
-    readings_of,
-    updates_of,
-)
+from hpckit.injob.counter import NEVER_NS, AfterEnd, CounterTrack, readings_of, updates_of
 from tests.fakes.sensors import late_by_chance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hpckit.injob.counter_track import Reading
+    from hpckit.injob.counter import Reading
 
 MS = 1_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.injob.counter_track import claim, may_have_gpus, visible_devices
-from hpckit.injob.identity import Identity
+from hpckit.core.identity import Identity
+from hpckit.injob.counter import claim, may_have_gpus, visible_devices
 
 EIGHT = [f"GPU-{index}a000000-0000-0000-0000-000000000000" for index in range(8)]
 

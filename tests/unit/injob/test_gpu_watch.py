@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpckit.injob.counter_track import START_LIMIT_S, GpuWatch, Refused, read
-from hpckit.injob.identity import Identity
+from hpckit.core.identity import Identity
+from hpckit.injob.counter import START_LIMIT_S, GpuWatch, Refused, read
 
 if TYPE_CHECKING:
-    from hpckit.injob.counter_track import Find, Gpu
+    from hpckit.injob.counter import Find, Gpu
 
 ONLY = Identity(0, 1, 0, 1, 0)
 

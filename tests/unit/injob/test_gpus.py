@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpckit.injob.counter_track import Refused, read
+from hpckit.injob.counter import Refused, read
 from hpckit.injob.ledger import find_gpus
 from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
 if TYPE_CHECKING:
-    from hpckit.injob.counter_track import Gpu
+    from hpckit.injob.counter import Gpu
 
 Found = Callable[..., "list[Gpu]"]
 THREE = '[gpu]\nname = "Synthetic"\npower_w = 300\n'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.injob.identity import identify, tasks_on_node
+from hpckit.core.identity import identify, tasks_on_node
 
 SLURM = {
     "SLURM_PROCID": "5",

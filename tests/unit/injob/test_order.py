@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.app.place import speeds_of
-from hpckit.decide.locality import locality_of
-from hpckit.decide.mesh import mesh_of
-from hpckit.model.job import MeshAxis as JobAxis
-from hpckit.model.locality import Domain, Locality
-from hpckit.model.mesh import Mesh, MeshAxis, Pattern
-from hpckit.model.order_plan import OrderPlan, order_tree
-from hpckit.parse.topology_conf import parse_topology_conf
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.locality import Domain, Locality
+from hpckit.fabric.slurm_files import parse_topology_conf
+from hpckit.placement.order_plan import Mesh, MeshAxis, OrderPlan, Pattern, order_tree
+from hpckit.placement.place import speeds_of
+from hpckit.placement.request import mesh_of
+from hpckit.spec.job import MeshAxis as JobAxis
 from tests.conftest import RunHpckit
 from tests.unit.injob.conftest import Run
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from hpckit.injob import proof
-from hpckit.injob.place import start_of
-from hpckit.injob.proof import prove
-from hpckit.injob.proof_lines import Lines
-from hpckit.injob.proof_verdicts import (
+from hpckit.binding import proof
+from hpckit.binding.proof import prove
+from hpckit.binding.verdicts import (
     AS_PLANNED,
     DIFFERS,
     NOT_ENFORCEABLE,
+    Lines,
     environment_verdict,
     nodes_verdict,
     ranks_verdict,
 )
+from hpckit.spec.folder import start_of
 from tests.unit.injob.conftest import Run, Start
 
 RANKS = 64

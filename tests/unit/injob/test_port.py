@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.decide.rendezvous import job_number, port_candidates
-from hpckit.injob.port import ephemeral_range, is_free, port
+from hpckit.injob.port import ephemeral_range, is_free, job_number, port, port_candidates
 
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.injob import run_commands
+from hpckit.injob import run as run_commands
+from tests.fakes.running import Ended, Stage, until, with_runner
 from tests.unit.injob.test_order import NODES, written
-from tests.unit.render.running import Ended, Stage, until, with_runner
 
 ENTRY = with_runner()["HPCKIT_INJOB"]
 AGENT = [sys.executable, "-I", ENTRY]

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hpckit.injob.sample import wish_of
-from hpckit.model.samples import EVENTS, GPU, HOST, META, Block, Damage, read_blocks
+from hpckit.account.sample_format import EVENTS, GPU, HOST, META, Block, Damage, read_blocks
+from hpckit.sampler.main import wish_of
 from tests.fakes.nvml_library import HEAD, build_fake_nvml
 from tests.sizes import size
 

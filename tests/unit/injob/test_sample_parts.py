@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.injob.sample_parts import SeenCpus, has_node_alone
+from hpckit.sampler.parts import SeenCpus, has_node_alone
 
 THREADS = 128
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.injob.talk import json_text
+from hpckit.core.talk import json_text
 
 SCALARS = (
     st.none()

@@ -13,11 +13,11 @@ from typing import Final
 
 import pytest
 
-from hpckit.injob.topology import write_topology
-from hpckit.injob.topology_process import TopologyProcess
-from hpckit.model.hardware import NodeTopology
-from hpckit.parse.node_file import NodeSettings
-from hpckit.parse.snapshot import parse_snapshot, read_snapshot
+from hpckit.node.capture.snapshot import parse_snapshot, read_snapshot
+from hpckit.node.node_file import NodeSettings
+from hpckit.node.topology import NodeTopology
+from hpckit.sampler.main import TopologyProcess
+from hpckit.sampler.topology import write_topology
 from tests.begun import unmeasured
 from tests.fakes.nvml_library import HEAD, build_fake_nvml
 from tests.fakes.sysfs_tree import dgx_h100, write_machine
@@ -56,8 +56,8 @@ def wait_for(path: Path) -> None:
 
 def in_a_process(folder: Path, settings: str, env: Mapping[str, str] = {}) -> NodeTopology:
     """The topology that is written by a process of its own: nvidia-ml-py loads one library."""
-    code = "from hpckit.injob.topology import write_topology as w\n"
-    code += "from hpckit.parse.node_file import NodeSettings\n"
+    code = "from hpckit.sampler.topology import write_topology as w\n"
+    code += "from hpckit.node.node_file import NodeSettings\n"
     code += f"w({str(folder)!r}, {TARGET!r}, 'n1', NodeSettings({settings}))"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **env}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=LIMIT_S)
@@ -108,7 +108,7 @@ def test_a_file_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     """On a full disk the samples need what half of it would take."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-        "from hpckit.injob.topology import write_topology; "
+        "from hpckit.sampler.topology import write_topology; "
         f"write_topology({str(tmp_path)!r}, {TARGET!r}, 'n1')"
     )
     # Not measured: the limit would cut the file of its coverage too.

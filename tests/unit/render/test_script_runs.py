@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.render.prepared import script_of, toml
-from tests.unit.render.running import WITHOUT_RUNNER, Stage, until
+from tests.fakes.prepared import script_of, toml
+from tests.fakes.running import WITHOUT_RUNNER, Stage, until
 
 PROGRAM_WORDS = [
     "",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from hpckit.errors import ConfigError
-from hpckit.injob.identity import identify
-from hpckit.model.job import JobSpec
-from hpckit.script.launchers.registry import LAUNCHERS, Launcher, SplitCommand, launchers_of
+from hpckit.core.errors import ConfigError
+from hpckit.core.identity import identify
+from hpckit.script.launchers.launcher import Launcher, SplitCommand
+from hpckit.script.launchers.registry import LAUNCHERS, launchers_of
 from hpckit.script.launchers.torchrun import Torchrun
-from tests.unit.render.prepared import prepared
+from hpckit.spec.job import JobSpec
+from tests.fakes.prepared import prepared
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What a job used: samples and ledgers into energy, usage, waste and advice."""

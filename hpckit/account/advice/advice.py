@@ -1,0 +1,416 @@
+"""What a measured job says about the next one: changes to the job file, each with its evidence.
+
+Less is advised only from a run that completed, and only where it saves enough to be worth a
+change; more where the run shows that it was too little. What was not measured advises nothing.
+`gpu_type` is never advised: another type changes how long the job takes, which no report of this
+one tells.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+from msgspec.structs import replace
+
+from hpckit.account.advice.outcome import (
+    AdvisedJob,
+    MeasuredRun,
+    advice_document,
+    advice_findings,
+    outcomes,
+)
+from hpckit.account.advice.rules import cpu_advice, gpu_advice, memory_advice, time_advice
+from hpckit.account.values import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError, HpckitError, NoSuchFile, StorageFailed
+from hpckit.spec.job import JobSpec
+from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_FILE, INTENT_FILE, JOB_FILE, SCRIPT_FILE
+
+if TYPE_CHECKING:
+    from hpckit.spec.store import FileJobFolders
+
+
+_NUMBERS = frozenset({"nodes", "gpus_per_node", "cpus_per_task"})
+
+
+def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
+    """The changes to the job file that a report speaks for, in the order of the file's keys.
+
+    `spec` is the effective job that was measured. A job without faults that asks for what it
+    needs gets none.
+    """
+    run = MeasuredRun(report=report, spec=spec)
+    found = [*gpu_advice(run)]
+    smaller = dataclasses.replace(run, spec=with_advice(spec, found))
+    cpus, time = _one_at_a_time(cpu_advice(smaller), time_advice(run))
+    found += cpus
+    # Memory per GPU or CPU is per one of those that are left.
+    smaller = dataclasses.replace(run, spec=with_advice(spec, found))
+    return (*found, *memory_advice(smaller), *time)
+
+
+def _one_at_a_time(
+    cpus: tuple[Advice, ...], time: tuple[Advice, ...]
+) -> tuple[tuple[Advice, ...], tuple[Advice, ...]]:
+    """Both, but no time limit from this run for one on fewer CPUs, which may take longer."""
+    are_fewer = any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus)
+    if not are_fewer or not time:
+        return cpus, time
+    words = "the time limit stays until a run on these has shown its time"
+    return tuple(structs.replace(one, because=f"{one.because}; {words}") for one in cpus), ()
+
+
+def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:
+    """Each key that is advised about and its new value, typed as the job file types it."""
+    return {one.key: _value(one) for one in advice}
+
+
+def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
+    """The job with these changes; they are all of `[resources]`."""
+    changes: dict[str, Any] = {
+        key.removeprefix("resources."): value for key, value in values_of(advice).items()
+    }
+    return dataclasses.replace(spec, resources=dataclasses.replace(spec.resources, **changes))
+
+
+def _value(advice: Advice) -> str | int:
+    is_number = advice.key.removeprefix("resources.") in _NUMBERS
+    return int(advice.proposed) if is_number else advice.proposed
+
+
+# --- Advice as a change of the job file's text: the lines that it concerns, and no other.
+#
+# The text is edited, not written anew, so that comments, order and spelling stay. Every edit that
+# could be right is tried and the first that TOML reads as the intended change is taken: what a
+# line
+# looks like (in a string of many lines, say) is no proof of what it is.
+
+
+OPTION_OF: Final[Mapping[str, str]] = {
+    "resources.nodes": "--nodes",
+    "resources.gpus_per_node": "--gpus-per-node",
+    "resources.cpus_per_task": "--cpus-per-task",
+    "resources.mem": "--mem",
+    "resources.time_limit": "--time",
+}
+"""The option of `hpckit submit` for each key that has its own; any other goes with `--set`."""
+_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_\"'-]+)\s*\]\s*(#.*)?", re.ASCII)
+_ANY_HEADER = re.compile(r"\s*\[")
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[0-9A-Za-z_+.:-]+)"""
+_MOST_TRIES = 1000
+
+
+def patch_text(advice: Sequence[Advice], toml_text: str, name: str = "job.toml") -> str | None:
+    """The advice as a unified diff of the job file; empty where the file says all of it already.
+
+    None where the file cannot be edited by lines: it has stages, or spells the key in a way that
+    only a person should change. `options_text` then says the same.
+    """
+    changed = patched(advice, toml_text)
+    if changed is None:
+        return None
+    diff = unified_diff(
+        _lines(toml_text), _lines(changed), fromfile=name, tofile=f"{name} (advised)"
+    )
+    ended = [
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff
+    ]
+    return "".join(ended)
+
+
+def options_text(advice: Sequence[Advice]) -> str:
+    """The advice as options of `hpckit submit`."""
+    words = []
+    for one in advice:
+        option = OPTION_OF.get(one.key)
+        words.append(
+            f"--set {one.key}={one.proposed}" if option is None else f"{option} {one.proposed}"
+        )
+    return " ".join(words)
+
+
+def patched(advice: Sequence[Advice], toml_text: str) -> str | None:
+    """The job file's text with the advice in it, None where that takes a person."""
+    text = toml_text
+    for key, value in values_of(advice).items():
+        edited = _with_value(text, key, value)
+        if edited is None:
+            return None
+        text = edited
+    return text
+
+
+def _with_value(text: str, key: str, value: str | int) -> str | None:
+    before = _read(text)
+    table, _, name = key.partition(".")
+    if before is None or "stages" in before or not isinstance(before.get(table, {}), dict):
+        return None
+    wanted = copy.deepcopy(before)
+    wanted.setdefault(table, {})[name] = value
+    if wanted == before:
+        return text
+    spelled = f'"{value}"' if isinstance(value, str) else str(value)
+    for tried, edit in enumerate(_edits(text, table, name, spelled)):
+        if tried > _MOST_TRIES:
+            return None
+        if _read(edit) == wanted:
+            return edit
+    return None
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends; TOML ends them with LF or CRLF alone, unlike `splitlines`."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _edits(text: str, table: str, name: str, spelled: str) -> Iterator[str]:
+    """Texts that may be the intended one, the likeliest first."""
+    lines = _lines(text)
+    yield from _replaced(lines, name, spelled)
+    yield from _added(lines, table, name, spelled)
+
+
+def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
+    """Another value for the key, wherever a line seems to give it one."""
+    given = re.compile(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?[ \t]*=[ \t]*({_VALUE})", re.ASCII)
+    for at, line in enumerate(lines):
+        for match in given.finditer(line):
+            edited = line[: match.start(1)] + spelled + line[match.end(1) :]
+            yield _joined(lines[:at], edited, lines[at + 1 :])
+
+
+def _added(lines: Sequence[str], table: str, name: str, spelled: str) -> Iterator[str]:
+    """The key where its table is: under its header, beside its dotted keys, in its braces."""
+    end = _line_end(lines)
+    for at, line in enumerate(lines):
+        header = _TABLE.fullmatch(line.rstrip("\r\n"))
+        if header is not None and header[1].strip("\"'") == table:
+            last = _last_of_table(lines, at)
+            indent = re.match(r"[ \t]*", lines[last])
+            new = f"{indent[0] if indent and last > at else ''}{name} = {spelled}{end}"
+            yield _joined(_closed(lines[: last + 1], end), new, lines[last + 1 :])
+    for at, line in enumerate(lines):
+        if re.match(rf"[ \t]*{table}[ \t]*\.", line):
+            new = f"{table}.{name} = {spelled}{end}"
+            yield _joined(_closed(lines[: at + 1], end), new, lines[at + 1 :])
+        for match in re.finditer(rf"{table}[ \t]*=[ \t]*\{{[ \t]*", line):
+            comma = "" if line[match.end() :].startswith("}") else ", "
+            edited = f"{line[: match.end()]}{name} = {spelled}{comma}{line[match.end() :]}"
+            yield _joined(lines[:at], edited, lines[at + 1 :])
+    blank = [end] if lines and lines[-1].strip() else []
+    yield _joined([*_closed(lines, end), *blank], f"[{table}]{end}{name} = {spelled}{end}", ())
+
+
+def _last_of_table(lines: Sequence[str], header: int) -> int:
+    """The last line of a table that says something: before blank lines, comments, the next one."""
+    last = header
+    for at in range(header + 1, len(lines)):
+        if _ANY_HEADER.match(lines[at]):
+            break
+        if lines[at].strip() and not lines[at].lstrip().startswith("#"):
+            last = at
+    return last
+
+
+def _closed(lines: Sequence[str], end: str) -> list[str]:
+    """The lines, the last of them with an end."""
+    if not lines or lines[-1].endswith("\n"):
+        return list(lines)
+    return [*lines[:-1], lines[-1] + end]
+
+
+def _line_end(lines: Sequence[str]) -> str:
+    return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+
+
+def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
+    return "".join((*before, line, *after))
+
+
+# --- The closed loop: a report's advice, its way into the next job, and what became of it.
+
+
+REPRODUCE = "reproduce:"
+_REPRODUCE_LINE = re.compile(r"^# --- reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
+"""In the header of a script: templates/base.sbatch.j2."""
+_MOST_TYPED = 200
+"""Characters of a command that is shown whole."""
+
+
+def with_advice_of(report: JobReport, folder: Path, folders: FileJobFolders) -> JobReport:
+    """The report with its advice, and with what became of the advice that its job had taken.
+
+    `folder` is the job's. One that does not say what the job was gives no advice, and says so in
+    `missing`.
+    """
+    try:
+        spec = measured_job(folder, folders)
+    except HpckitError:
+        sentence = "no advice: the job's folder does not say what it asked for"
+        return replace(report, missing=(*report.missing, sentence))
+    advice = advise(report, spec)
+    told, missing = _outcomes(report, spec, folder, folders)
+    return replace(
+        report,
+        missing=(*report.missing, *missing),
+        advice=advice,
+        advice_patch=_patch(advice, folder, folders),
+        advice_options=options_text(advice),
+        outcomes=told,
+        findings=(*report.findings, *advice_findings(report, spec)),
+    )
+
+
+def measured_job(folder: Path, folders: FileJobFolders) -> JobSpec:
+    """The effective job of a job folder. Raises StorageFailed, ConfigError."""
+    job = folders.read_json(folder, EFFECTIVE_FILE).get("job")
+    if not isinstance(job, dict):
+        raise StorageFailed(f"{folder / EFFECTIVE_FILE} does not say what the job was")
+    return convert(dict(job), JobSpec, str(folder / EFFECTIVE_FILE))
+
+
+def advised_job(report: JobReport, folder: Path, folders: FileJobFolders) -> AdvisedJob:
+    """The advice of a report for the next job. Raises HpckitError where it cannot have any."""
+    if not report.nodes and not report.gpus:
+        raise HpckitError(
+            f"job {report.job.job_id} has no accounts to advise from",
+            hint=f"hpckit report {report.job.job_id} says what is missing",
+        )
+    spec = measured_job(folder, folders)
+    advice = advise(report, spec)
+    return AdvisedJob(
+        report_id=report.job.job_id or folder.name,
+        values=values_of(advice),
+        document=advice_document(report, spec, advice, ()),
+    )
+
+
+def next_submission(
+    folder: Path, folders: FileJobFolders, report_id: str, advice: Sequence[Advice]
+) -> str:
+    """The command that submits a job like this one with the advice of its report.
+
+    It is the line of the job's script that reproduces it: with the job file as it was given, its
+    options and its command, but without options that would stand over the advice. Where that is
+    too long to be typed, or is not there, it is named.
+    """
+    begin, end = "hpckit submit", f"--from-report {report_id}"
+    reproduced = _reproduced(folder, folders)
+    if reproduced is None:
+        return f"{begin} … {end}"
+    typed, command = reproduced
+    options = _without(typed, [one.key for one in advice])
+    after = ["--", *command] if command else []
+    shown = " ".join([begin, *map(shlex.quote, options), end, *map(shlex.quote, after)])
+    if len(shown) <= _MOST_TYPED:
+        return shown
+    but = "" if options == typed else ", without the options that are advised"
+    return f"{begin} … {end} (… as at {REPRODUCE} in: hpckit show {report_id} --script{but})"
+
+
+def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
+    """Options as hpckit writes them in a script, less those that set one of these keys."""
+    names = {OPTION_OF.get(key) for key in keys}
+    left, words = [], iter(options)
+    for word in words:
+        if word in names:
+            next(words, None)
+        elif word == "--set":
+            value = next(words, "")
+            left += [] if value.partition("=")[0] in keys else [word, value]
+        else:
+            left.append(word)
+    return left
+
+
+def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[str]] | None:
+    """What was typed after `hpckit submit`: job file and options, and the command."""
+    try:
+        lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
+        file = folders.read_json(folder, INTENT_FILE).get("file")
+        words = shlex.split(lines[0])
+    except (StorageFailed, ValueError, IndexError):
+        return None
+    at = words.index("--") if "--" in words else len(words)
+    options, command = words[:at], words[at + 1 :]
+    if "--from-report" in options:
+        taken = options.index("--from-report")
+        del options[taken : taken + 2]
+    if options[:1] == [JOB_FILE]:
+        if not isinstance(file, str) or file in ("", "-") or not file.isprintable():
+            return None
+        options[0] = file
+    return options, command
+
+
+def read_advice(text: str, source: str) -> AdvisedJob:
+    """The advice that a job folder has in `advice.json`. Raises ConfigError for anything else."""
+    try:
+        document: Any = json.loads(text)
+        if document["schema"] != ADVICE_SCHEMA:
+            raise ConfigError(
+                f"got schema {document['schema']!r}, expected {ADVICE_SCHEMA!r}", source=source
+            )
+        advice = [
+            Advice(key=one["key"], now=one["now"], proposed=one["proposed"], because=one["because"])
+            for one in document["advice"]
+        ]
+        values = values_of(advice)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"is no advice of hpckit: {error!r}",
+            source=source,
+            hint="give the id of a job, or the advice.json of a job folder",
+        ) from error
+    return AdvisedJob(report_id=str(document.get("job_id")), values=values, document=document)
+
+
+def _outcomes(
+    report: JobReport, spec: JobSpec, folder: Path, folders: FileJobFolders
+) -> tuple[tuple[AdviceOutcome, ...], tuple[str, ...]]:
+    """What became of earlier advice, and that it cannot be told where its file is none."""
+    try:
+        document: Mapping[str, Any] = folders.read_json(folder, ADVICE_FILE)
+        if document.get("schema") == ADVICE_SCHEMA:
+            return outcomes(document, report, spec), ()
+    except NoSuchFile:
+        return (), ()
+    except StorageFailed as error:
+        why = error.message.removeprefix(f"{folder}/")
+        return (), (f"what became of earlier advice: {why}",)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
+
+
+def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) -> str | None:
+    """The advice as a diff of the job file, None without one."""
+    if not advice:
+        return None
+    try:
+        text = folders.read(folder, JOB_FILE)
+    except StorageFailed:
+        return None
+    try:
+        given = folders.read_json(folder, INTENT_FILE).get("file")
+    except StorageFailed:
+        given = None
+    is_name = isinstance(given, str) and given not in ("", "-") and given.isprintable()
+    return patch_text(advice, text, str(given) if is_name else JOB_FILE)

@@ -1,0 +1,1 @@
+"""Two jobs beside each other."""

@@ -1,0 +1,548 @@
+"""One node's files, read once: energy and use of each of its GPUs, and what its host did."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hpckit.account.energy import GpuEnergyFold
+from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
+from hpckit.account.gpu_energy import (
+    Attribution,
+    GpuEnergy,
+    Part,
+    RankClaim,
+    attribute,
+    from_slurm,
+    marks_of,
+    reasons_of,
+    sum_of_boards,
+    sum_of_gpus,
+    sum_of_parts,
+)
+from hpckit.account.host import HostFold, HostUsage
+from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
+from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu
+from hpckit.account.sample_format import HOST_PERIOD_S
+from hpckit.account.samples import FileCondition, SampleChunk, SampledGpu, SampleMeta, SampleReader
+from hpckit.account.usage import GpuUsage, GpuUsageFold
+from hpckit.account.values import (
+    MODEL_KEYS,
+    SPLIT_GPU,
+    Conservation,
+    Energy,
+    EnergyLack,
+    EnergyReason,
+    EnergySource,
+    GpuAccount,
+    Incarnation,
+    NodeAccount,
+    RankAccount,
+    Share,
+    SlurmEnergy,
+    Throttling,
+)
+from hpckit.core.errors import ParseError, StorageFailed
+from hpckit.spec.site import EnergySite
+
+_SAME_OFFSET_NS = 1_000_000
+"""Clocks that are read one after the other differ by less; a machine that slept by more."""
+_UNKNOWN_INDEX = -1
+_MOST_TOLD = 8
+"""Of the GPUs that a node lost: a node has so many."""
+
+
+class GpuFold(Struct, frozen=True, kw_only=True):
+    """What was found of one GPU; `usage` None where no samples are of it."""
+
+    gpu: SampledGpu
+    energy: GpuEnergy
+    usage: GpuUsage | None
+
+    @property
+    def index(self) -> int | None:
+        """The driver's index, None where only a ledger names the GPU."""
+        return None if self.gpu.index == _UNKNOWN_INDEX else self.gpu.index
+
+
+class NodeFold(Struct, frozen=True, kw_only=True):
+    """What was found of one node in one incarnation; `meta` None where no sampler ran."""
+
+    evidence: NodeEvidence
+    attribution: Attribution
+    claims: tuple[RankClaim, ...] = ()
+    gpus: tuple[GpuFold, ...] = ()
+    meta: SampleMeta | None = None
+    host: HostUsage | None = None
+    samples: int = 0
+    missing: tuple[str, ...] = ()
+
+
+class FoldRequest(Struct, frozen=True, kw_only=True):
+    """A node to be folded; curves of `points` points begin where `origin_s` (epoch) is.
+
+    `is_running` is whether a rank without an end may go on.
+    """
+
+    store: SampleStore
+    evidence: NodeEvidence
+    origin_s: float
+    points: int = 0
+    is_running: bool = False
+
+
+class _Folds(Struct):
+    """The folds of a node's GPUs, made when a GPU is first seen.
+
+    Rows of a GPU wait in a block of its own: copied together once, both folds pass through them
+    in a core's own cache.
+    """
+
+    request: FoldRequest
+    claims: Sequence[RankClaim]
+    marks_ns: Sequence[int]
+    readings: dict[str, list[EnergyReading]]
+    updates: dict[str, list[EnergyReading]]
+    gpus: dict[str, SampledGpu] = field(default_factory=dict)
+    energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
+    usage: dict[str, GpuUsageFold] = field(default_factory=dict)
+    waiting: dict[str, RowBlock] = field(default_factory=dict)
+    boottime_offset_ns: int = 0
+    host: HostFold | None = None
+    samples: int = 0
+    onward: Onward = field(default_factory=Onward)
+
+    def take(self, chunk: SampleChunk, shift_ns: int) -> None:
+        """Add a chunk whose clock is `shift_ns` behind the node's, but what others had already."""
+        chunk = self.onward.of(chunk, shift_ns)
+        if abs(chunk.boottime_offset_ns - self.boottime_offset_ns) > _SAME_OFFSET_NS:
+            self._fold_rest()
+        self.boottime_offset_ns = chunk.boottime_offset_ns
+        for place, times_ns, rows in rows_by_gpu(chunk):
+            gpu = chunk.meta.gpus[place]
+            if gpu.uuid not in self.gpus:
+                self._begin(gpu, chunk.meta.hz)
+            at_ns = times_ns + shift_ns if shift_ns else times_ns
+            for block in self.waiting[gpu.uuid].filled(at_ns, rows):
+                self._fold(gpu.uuid, *block)
+            self.samples += len(rows)
+        if self.host is None:
+            evidence = self.request.evidence
+            period_s = max(1 / chunk.meta.hz, HOST_PERIOD_S)
+            self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
+        self.host.add(chunk, shift_ns)
+
+    def _fold(self, uuid: str, times_ns: Times, rows: Rows) -> None:
+        self.energy[uuid].add(times_ns, rows, boottime_offset_ns=self.boottime_offset_ns)
+        self.usage[uuid].add(times_ns, rows)
+
+    def _fold_rest(self) -> None:
+        """Fold what waits, before the clocks are others and at the end."""
+        for uuid, waiting in self.waiting.items():
+            for block in waiting.rest():
+                self._fold(uuid, *block)
+
+    def _begin(self, gpu: SampledGpu, hz: float) -> None:
+        evidence = self.request.evidence
+        period_s = 1 / hz
+        self._begin_energy(gpu, period_s)
+        self.waiting[gpu.uuid] = RowBlock()
+        self.usage[gpu.uuid] = GpuUsageFold(
+            gpu,
+            period_s,
+            evidence.begin_ns,
+            evidence.end_ns,
+            realtime_offset_ns=evidence.realtime_offset_ns,
+            origin_s=evidence.started_s - self.request.origin_s,
+            points=self.request.points,
+        )
+        mine = [one for one in self.claims if gpu.uuid in one.gpus]
+        self.usage[gpu.uuid].watch((one.started_ns, one.ended_ns) for one in mine)
+
+    def _begin_energy(self, gpu: SampledGpu, period_s: float | None) -> None:
+        self.gpus[gpu.uuid] = gpu
+        self.energy[gpu.uuid] = GpuEnergyFold(
+            gpu,
+            self.readings.get(gpu.uuid, []),
+            self.marks_ns,
+            updates=self.updates.get(gpu.uuid, []),
+            period_s=period_s,
+        )
+
+    def results(self) -> tuple[GpuFold, ...]:
+        """All GPUs, also those that only ledgers name."""
+        self._fold_rest()
+        for uuid, readings in self.readings.items():
+            if uuid not in self.gpus:
+                has_counter = any(one.energy_mj is not None for one in readings)
+                energy = "counter" if has_counter else None
+                refused = {one.refused for one in readings if one.refused}
+                why = {"energy_mj": sorted(refused)[0]} if refused else {}
+                gpu = SampledGpu(
+                    uuid=uuid, index=_UNKNOWN_INDEX, energy=energy, refused=why,
+                    mig=_is_split(self.request.evidence.lives, uuid),
+                )  # fmt: skip
+                self._begin_energy(gpu, None)
+        return tuple(
+            GpuFold(
+                gpu=gpu,
+                energy=self.energy[uuid].result(),
+                usage=self.usage[uuid].result() if uuid in self.usage else None,
+            )
+            for uuid, gpu in self.gpus.items()
+        )
+
+
+def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
+    """Whether a rank saw a slice of this GPU."""
+    starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
+    return any(one.uuid == uuid for start in starts for one in start.gpus)
+
+
+def fold_node(request: FoldRequest) -> NodeFold:
+    """Read the files of a node, in bounded memory; once where no rank was killed.
+
+    Damage is told in `missing`.
+    """
+    evidence = request.evidence
+    readings, updates = _readings(evidence)
+    claims = claims_of(request.store, evidence, is_running=request.is_running)
+    window_ns = (evidence.begin_ns, evidence.end_ns)
+    folds = _Folds(request, claims, marks_of(claims, window_ns), readings, updates)
+    missing: list[str] = []
+    for span in evidence.spans:
+        missing += _fold_file(folds, span)
+    if not evidence.spans:
+        missing.append("no samples: only what its ranks wrote when they began and ended")
+    left_out = folds.onward.left_out
+    if left_out:
+        missing.append(
+            f"{left_out:,} samples go back in time and are left out: they repeat others, or were "
+            "put into the file late"
+        )
+    gpus = folds.results()
+    return NodeFold(
+        evidence=evidence,
+        gpus=gpus,
+        claims=claims,
+        attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
+        meta=evidence.spans[0].meta if evidence.spans else None,
+        host=None if folds.host is None else folds.host.result(),
+        samples=folds.samples,
+        missing=tuple(missing),
+    )
+
+
+def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
+    evidence = folds.request.evidence
+    reader = SampleReader(folds.request.store.pieces(span.path))
+    lost: dict[str, None] = {}
+    try:
+        for chunk in reader:
+            folds.take(chunk, shift_ns(chunk, evidence))
+            lost |= dict.fromkeys(_lost_gpus(chunk))
+    except (StorageFailed, ParseError) as error:
+        line = error.message.split("\n", 1)[0]
+        yield f"{span.path.name} could be read in part only: {line}"
+    yield from [*lost][:_MOST_TOLD]
+    if len(lost) > _MOST_TOLD:
+        yield f"and {len(lost) - _MOST_TOLD} more GPUs were lost"
+    yield from _damage(reader.condition)
+
+
+def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
+    for event in chunk.events:
+        if event.get("event") != "gpu-lost":
+            continue
+        if "gpu" in event:
+            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
+        else:
+            which = event.get("index", event.get("uuid"))
+            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
+
+
+def _damage(condition: FileCondition) -> Iterator[str]:
+    if condition.lost_blocks:
+        yield f"blocks of samples that are lost: {condition.lost_blocks}"
+    elif condition.lost_bytes and not condition.is_cut_short:
+        yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
+
+
+def _readings(
+    evidence: NodeEvidence,
+) -> tuple[dict[str, list[EnergyReading]], dict[str, list[EnergyReading]]]:
+    """What ranks read of each GPU's counter, and the changes that they saw."""
+    readings: dict[str, list[EnergyReading]] = {}
+    updates: dict[str, list[EnergyReading]] = {}
+    for life in evidence.lives:
+        ended = () if life.end is None else (*life.end.readings, *life.end.gpus)
+        for one in evidence.readings_of(life, [*life.start.gpus, *ended]):
+            readings.setdefault(one.uuid, []).append(one)
+        seen = () if life.end is None else life.end.updates
+        for one in evidence.readings_of(life, seen):
+            updates.setdefault(one.uuid, []).append(one)
+    return readings, updates
+
+
+# --- What was folded of each node, put together as the accounts of GPUs, ranks, nodes and runs.
+
+
+_USAGE = frozenset(GpuUsage.__struct_fields__)
+_TAKEN = tuple(
+    name
+    for name in GpuAccount.__struct_fields__
+    if name in _USAGE and name not in ("held_s", "waste", "throttling", "refused")
+)
+
+
+def gpu_accounts(fold: NodeFold) -> list[GpuAccount]:
+    """The GPUs of a node."""
+    evidence, idle_j = fold.evidence, fold.attribution.idle_remainder_j
+    held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
+    return [_gpu(fold, one, held_s, idle_j.get(one.gpu.uuid)) for one in fold.gpus]
+
+
+def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> GpuAccount:
+    usage, gpu = one.usage, one.gpu
+    taken: dict[str, Any] = {} if usage is None else {name: getattr(usage, name) for name in _TAKEN}
+    refused = dict(gpu.refused) | ({} if usage is None else dict(usage.refused))
+    energy = one.energy.energy
+    return GpuAccount(
+        uuid=gpu.uuid,
+        node=fold.evidence.node,
+        index=one.index,
+        name=gpu.name,
+        restart=fold.evidence.restart,
+        held_s=held_s,
+        energy=energy,
+        waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
+        throttling=Throttling() if usage is None else usage.throttling,
+        idle_remainder_j=None if energy.value_j is None else idle_j,
+        counter_j=one.energy.counter_j,
+        integral_j=one.energy.integral_j,
+        power_limit_w=gpu.power_limit_w,
+        mem_bytes=gpu.memory_bytes,
+        refused=refused,
+        **taken,
+    )
+
+
+def rank_accounts(fold: NodeFold) -> list[RankAccount]:
+    """The ranks of a node; energy of a GPU that several had at once is split equally."""
+    of_each = zip(fold.evidence.lives, fold.claims, fold.attribution.ranks, strict=True)
+    usages = {one.gpu.uuid: one.usage for one in fold.gpus if one.usage is not None}
+    return [
+        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, usages))
+        for life, claim, energy in of_each
+    ]
+
+
+def _busy_frac(claim: RankClaim, usages: Mapping[str, GpuUsage]) -> float | None:
+    """The useful part of the time in which it had its GPUs, None where nothing is known of it."""
+    span = claim.started_ns, claim.ended_ns
+    fracs = [usages[uuid].useful_fracs.get(span) for uuid in claim.gpus if uuid in usages]
+    known = [frac for frac in fracs if frac is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _rank(
+    evidence: NodeEvidence,
+    life: RankLedger,
+    claim: RankClaim,
+    energy: Energy,
+    busy_frac: float | None,
+) -> RankAccount:
+    start, end = life.start, life.end or RankEnd(at=life.start.at)
+    cpu_s = None if end.cpu_user_s is None else end.cpu_user_s + (end.cpu_system_s or 0.0)
+    offset_ns, is_running = evidence.realtime_offset_ns, claim.ended_by == "running"
+    return RankAccount(
+        rank=start.rank,
+        node=evidence.node,
+        restart=evidence.restart,
+        gpus=claim.gpus,
+        claim=start.claim,
+        started_s=(claim.started_ns + offset_ns) / 1e9,
+        ended_s=None if is_running else (claim.ended_ns + offset_ns) / 1e9,
+        ended_by=claim.ended_by,
+        exit_code=end.exit_code,
+        energy=energy,
+        busy_frac=busy_frac,
+        cpu_s=cpu_s,
+        max_rss_bytes=end.max_rss_bytes,
+        read_bytes=end.read_bytes,
+        write_bytes=end.write_bytes,
+    )
+
+
+def conservation(folds: Sequence[NodeFold]) -> Conservation:
+    """Σ ranks + idle remainder against Σ GPUs, over all nodes."""
+    parts = [fold.attribution.conservation for fold in folds]
+    return Conservation(
+        ranks_j=math.fsum(one.ranks_j for one in parts),
+        idle_remainder_j=math.fsum(one.idle_remainder_j for one in parts),
+        gpus_j=math.fsum(one.gpus_j for one in parts),
+    )
+
+
+def incarnations(folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> list[Incarnation]:
+    """The runs of the job, in order; all but the last began again."""
+    restarts = sorted({fold.evidence.restart for fold in folds})
+    return [_incarnation(restart, restarts[-1], folds, gpus) for restart in restarts]
+
+
+def _incarnation(
+    restart: int, last: int, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]
+) -> Incarnation:
+    nodes = [fold.evidence for fold in folds if fold.evidence.restart == restart]
+    held = [one for one in gpus if one.restart == restart]
+    is_lost = restart != last
+    return Incarnation(
+        restart=restart,
+        started_s=min(one.started_s for one in nodes),
+        ended_s=max(one.ended_s for one in nodes),
+        gpu_energy=sum_of_gpus(held),
+        gpu_s=math.fsum(one.held_s for one in held),
+        is_lost=is_lost,
+        because="the job was requeued; what a checkpoint kept of it is not known"
+        if is_lost
+        else "",
+    )
+
+
+# --- One node's account: what its meters say, or what the site's figures make of it.
+
+
+_WHOLE = ("node", "module")
+_HOST = (
+    "cpus_enough",
+    "cpu_throttled_s",
+    "mem_peak_bytes",
+    "mem_kernel_peak_bytes",
+    "mem_limit_bytes",
+    "oom_kills",
+    "psi_frac",
+    "network_bytes",
+    "sampler_cpu_s",
+)
+
+
+def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
+    """The account of a folded node; `gpus` are its own, in this incarnation."""
+    evidence, meta, host = fold.evidence, fold.meta, fold.host
+    gpu = sum_of_boards(one.energy for one in gpus)
+    from_host = {} if host is None else {name: getattr(host, name) for name in _HOST}
+    cpu_s = _cpu_s(fold)
+    return NodeAccount(
+        node=evidence.node,
+        restart=evidence.restart,
+        started_s=evidence.started_s,
+        ended_s=evidence.ended_s,
+        gpu_energy=gpu,
+        energy=_energy(fold, gpu if gpus else None, cpu_s, site),
+        samples=fold.samples,
+        cpus=None if meta is None else meta.cpus,
+        cpu_s=cpu_s,
+        missing=(*fold.missing, *(() if host is None else host.missing)),
+        **from_host,
+    )
+
+
+def _cpu_s(fold: NodeFold) -> float | None:
+    """The job's CPU seconds by its cgroup, else those of its ranks, None where one has no end."""
+    if fold.host is not None and fold.host.cpu_s is not None:
+        return fold.host.cpu_s
+    ends = [life.end for life in fold.evidence.lives]
+    times = [
+        None if one is None or one.cpu_user_s is None else one.cpu_user_s + (one.cpu_system_s or 0)
+        for one in ends
+    ]
+    known = [one for one in times if one is not None]
+    return math.fsum(known) if known and len(known) == len(times) else None
+
+
+def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
+    """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
+    metered = None if fold.host is None else metered_energy(fold.host.energy, gpu)
+    if metered is not None and metered.value_j is not None:
+        return metered
+    reasons: tuple[EnergyReason, ...] = (EnergyReason(kind=EnergyLack.SAMPLES),)
+    if fold.host is not None:
+        reasons = (metered or fold.host.energy).reasons
+    absent = tuple(key for key in MODEL_KEYS if getattr(site, key) is None)
+    if fold.meta is not None and fold.meta.exclusive is False:
+        reasons = (*reasons, EnergyReason(kind=EnergyLack.OWN_SHARE))
+    elif absent:
+        reasons = (*reasons, EnergyReason(kind=EnergyLack.SITE_KEYS, keys=absent))
+    elif gpu is not None and gpu.value_j is None:
+        reasons = (EnergyReason(text=f"that of its GPUs: {gpu.because}"),)
+    else:
+        return _modelled(fold, gpu, cpu_s, site)
+    return Energy.unknown_of_node(*reasons)
+
+
+def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
+    """What a meter says of a whole node or all of them, None where there is none.
+
+    A meter of the CPUs lacks the GPUs, whose energy is added; one of the node or of modules has
+    them, and a GPU's figure that is its module's has the CPUs: neither is added to the other.
+    """
+    if meter.value_j is None:
+        return None
+    if meter.scope in _WHOLE or gpu is None:
+        return replace(meter, scope="node")
+    if gpu.value_j is None:
+        text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
+        return Energy.unknown_of_node(EnergyReason(text=text))
+    if gpu.scope == "module":
+        words = "the GPUs' modules, which have the CPUs in them"
+        return replace(gpu, scope="node", because=words)
+    words = f"{meter.because}, and the {_gpus(gpu)}; without NICs, disks, fans and losses"
+    return replace(sum_of_boards([meter, gpu], because=words), scope="node")
+
+
+def _gpus(gpu: Energy | None) -> str:
+    return "GPUs" if gpu is None or gpu.scope != SPLIT_GPU else "GPUs, those that MIG splits whole"
+
+
+def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
+    """GPUs as measured, and the site's figures for the rest."""
+    evidence = fold.evidence
+    held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
+    busy_s = 0.0 if cpu_s is None or (gpu is not None and gpu.scope == "module") else cpu_s
+    idle_j = (site.node_idle_w or 0.0) * held_s
+    words = f"node_idle_w × time + cpu_core_w × CPU seconds + {_gpus(gpu)}"
+    return Energy(
+        value_j=(0.0 if gpu is None else gpu.value_j or 0.0)
+        + idle_j
+        + (site.cpu_core_w or 0.0) * busy_s,
+        source=EnergySource.MODELLED,
+        coverage_frac=1.0 if gpu is None else gpu.coverage_frac,
+        scope="node",
+        because=words if cpu_s is not None else f"{words}; the CPU seconds are not known",
+    )
+
+
+def node_energy(nodes: Sequence[NodeAccount]) -> Energy:
+    """The energy of all nodes, for as long as they were held; not known where one's is not."""
+    for one in nodes:
+        if one.energy.value_j is None:
+            return one.energy
+    parts = [Part(one.energy, one.node, (one.span_s or 0.0) + one.unseen_s) for one in nodes]
+    return replace(sum_of_parts(parts), scope="node")
+
+
+def with_slurms(
+    energy: Energy, gpu: Energy | None, told: SlurmEnergy, metas: Iterable[SampleMeta | None]
+) -> Energy:
+    """The nodes' energy where nothing of hpckit's told it: Slurm's, where that is the job's."""
+    if told.value_j is None or told.plugin is None:
+        return Energy.unknown_of_node(*reasons_of(energy), *told.reasons)
+    alone = {None if meta is None else meta.exclusive for meta in metas}
+    is_exclusive = False if False in alone else None if None in alone else True
+    found = from_slurm(told.value_j, told.plugin, is_exclusive=is_exclusive)
+    return metered_energy(found, gpu) or found

@@ -1,0 +1,558 @@
+"""What lies there of a job, brought together by node: ledgers, sample files, and from when to when.
+
+Times of different nodes meet on CLOCK_REALTIME; those of one node stay on the CLOCK_MONOTONIC of
+its sampler, or of its ranks where there was none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hpckit.account.gpu_energy import RankClaim
+from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
+from hpckit.account.rows import Rows, Times, rows_by_gpu
+from hpckit.account.sample_format import GPU, HOST, BlockHeader, read_blocks
+from hpckit.account.sample_format import Block as SampleBlock
+from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
+from hpckit.account.usage import LastUse, Use
+from hpckit.core.errors import ParseError, StorageFailed
+from hpckit.node.capture.snapshot import read_snapshot
+from hpckit.node.topology import NodeTopology
+from hpckit.spec.folder import node_of_topology
+
+if TYPE_CHECKING:
+    from hpckit.account.store import AccountFiles, FoundAccounts
+
+
+_MOST_TOLD = 4
+_MOST_SHOWN = 16
+_DT_BYTES = 4
+
+T = TypeVar("T")
+
+
+class SampleStore(Protocol):
+    """The accounts in job folders: what ranks and samplers wrote."""
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        ...
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        ...
+
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises as `ledger`."""
+        ...
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        ...
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        ...
+
+
+class SampleSpan(Struct, frozen=True, kw_only=True):
+    """A sample file, and from when to when it goes, on the clock of its first boot."""
+
+    path: Path
+    meta: SampleMeta
+    first_ns: int
+    last_ns: int
+    realtime_offset_ns: int
+
+    @property
+    def node(self) -> str:
+        """The node that the sampler ran on."""
+        return self.meta.node
+
+    @property
+    def identity(self) -> tuple[str, str | None, int, int, int]:
+        """What no other sampler's file has: the moment of its first sample on one boot."""
+        meta = self.meta
+        return meta.node, meta.boot_id, meta.restart, self.first_ns, self.realtime_offset_ns
+
+
+class NodeEvidence(Struct, frozen=True, kw_only=True):
+    """All that is known of one node in one incarnation.
+
+    `begin_ns` and `end_ns` are the first and last evidence on CLOCK_MONOTONIC, `realtime_offset_ns`
+    makes it CLOCK_REALTIME. `lives` are the ranks there, in order; `spans` its sample files.
+    """
+
+    node: str
+    restart: int
+    begin_ns: int
+    end_ns: int
+    realtime_offset_ns: int
+    boot_id: str | None
+    lives: tuple[RankLedger, ...] = ()
+    spans: tuple[SampleSpan, ...] = ()
+
+    @property
+    def expected_rows(self) -> float:
+        """About how many rows its sample files have."""
+        return sum(
+            (one.last_ns - one.first_ns) / 1e9 * one.meta.hz * len(one.meta.gpus)
+            for one in self.spans
+        )
+
+    @property
+    def started_s(self) -> float:
+        """The first evidence, seconds since the epoch."""
+        return (self.begin_ns + self.realtime_offset_ns) / 1e9
+
+    @property
+    def ended_s(self) -> float:
+        """The last evidence."""
+        return (self.end_ns + self.realtime_offset_ns) / 1e9
+
+    def ns_of(self, life: RankLedger, at: Moment) -> int:
+        """A moment of a rank on this node's clock."""
+        same_boot = self.boot_id is None or life.start.boot_id in (None, self.boot_id)
+        return at.monotonic_ns if same_boot else at.realtime_ns - self.realtime_offset_ns
+
+    def readings_of(
+        self, life: RankLedger, readings: Iterable[EnergyReading]
+    ) -> list[EnergyReading]:
+        """Readings of a rank with their times on this node's clock."""
+        shift_ns = self.ns_of(life, life.start.at) - life.start.at.monotonic_ns
+        return [
+            EnergyReading(
+                uuid=one.uuid,
+                monotonic_ns=one.monotonic_ns + shift_ns,
+                energy_mj=one.energy_mj,
+                refused=one.refused,
+            )
+            for one in readings
+        ]
+
+
+class _Once(Struct, Generic[T]):
+    """What is found of a kind, by restart and node; what files repeat of it counts once.
+
+    `repeats` counts by the file, and the one that had it before.
+    """
+
+    found: dict[tuple[int, str], list[T]] = field(default_factory=dict)
+    places: dict[Hashable, tuple[list[T], int, Path]] = field(default_factory=dict)
+    repeats: Counter[tuple[Path, Path]] = field(default_factory=Counter)
+
+    def take(self, key: tuple[int, str], identity: Hashable, path: Path, one: T) -> T | None:
+        """Add one of a file; where it is there already, that one, and nothing is added."""
+        if identity in self.places:
+            held, at, first = self.places[identity]
+            self.repeats[path, first] += 1
+            return held[at]
+        held = self.found.setdefault(key, [])
+        self.places[identity] = held, len(held), path
+        held.append(one)
+        return None
+
+    def put(self, identity: Hashable, one: T) -> None:
+        """Have another in the place of what is there already."""
+        held, at, _ = self.places[identity]
+        held[at] = one
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """The evidence by incarnation and node, and a sentence for what could not be read.
+
+    `empty` are the sentences for ledgers in which nothing is: those of a running job another node
+    may only have begun.
+    """
+
+    found: FoundAccounts
+    evidence: tuple[NodeEvidence, ...]
+    unread: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+
+
+class _Gathering(Struct):
+    """Evidence while it is gathered."""
+
+    lives: _Once[RankLedger] = field(default_factory=_Once)
+    spans: _Once[SampleSpan] = field(default_factory=_Once)
+    refused: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
+    """What lies in the files that were found."""
+    gathering = _Gathering()
+    for files in found.incarnations:
+        _take_ledgers(store, files, gathering)
+        _take_samples(store, files, gathering)
+    evidence = []
+    all_lives, all_spans = gathering.lives.found, gathering.spans.found
+    for restart, node in sorted({*all_lives, *all_spans}):
+        lives = all_lives.get((restart, node), [])
+        spans = all_spans.get((restart, node), [])
+        evidence.append(_evidence(restart, node, lives, spans))
+    told = _first_of(gathering.refused, "more files could not be read")
+    told += _first_of(gathering.left_out, "more ends of ledgers are left out")
+    told += _first_of([*_repeated(gathering)], "more files repeat what others have")
+    return Gathered(
+        found=found,
+        evidence=tuple(evidence),
+        unread=(*found.missing, *told),
+        empty=tuple(_first_of(gathering.empty, "more ledgers are empty")),
+    )
+
+
+def _first_of(sentences: list[str], more: str) -> list[str]:
+    """The first of many sentences, and how many more there are."""
+    told = sentences[:_MOST_TOLD]
+    rest = len(sentences) - len(told)
+    return [*told, f"and {rest} {more}"] if rest else told
+
+
+def _repeated(gathering: _Gathering) -> Iterator[str]:
+    for (path, first), times in gathering.lives.repeats.items():
+        what = "a life of a rank" if times == 1 else f"{times:,} lives of ranks"
+        yield _repeat(path, first, what, "it counts" if times == 1 else "each counts")
+    for path, first in gathering.spans.repeats:
+        yield _repeat(path, first, "the samples", "they count")
+
+
+def _repeat(path: Path, first: Path, what: str, counts: str) -> str:
+    here, there = (f"{one.parent.name}/{one.name}" for one in (path, first))
+    return f"{here} repeats {what} of {'its own' if path == first else there}: {counts} once"
+
+
+def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
+    for path in files.ledgers:
+        try:
+            text = store.ledger(path).decode("utf-8", "replace")
+            lives, error = read_ledger(text)
+        except StorageFailed as refused:
+            gathering.refused.append(refused.message)
+            continue
+        if error is not None:
+            what = "could be read in part only" if lives else "is no ledger"
+            gathering.refused.append(f"{path.name} {what}: {_first_line(error)}")
+        elif not text:
+            gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
+        elif not lives:
+            gathering.refused.append(f"{path.name} {_nothing_in(text)}")
+        for life in lives:
+            _take_life(gathering, files.restart or 0, life, path)
+
+
+def _nothing_in(text: str) -> str:
+    """What a ledger is of which no line is whole."""
+    if not text.strip("\0"):
+        return f"is no ledger: it is {len(text):,} bytes of 0"
+    return f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
+
+
+def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path) -> None:
+    if not _can_be(life):
+        gathering.refused.append(f"{path.name} has times that cannot be")
+        return
+    identity = life.start.identity
+    before = gathering.lives.take((restart, life.start.node), identity, path, life)
+    if before is None:
+        gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
+    elif before.end is None and life.end is not None:  # of a copy that was made in between
+        gathering.lives.put(identity, life)
+
+
+def _can_be(life: RankLedger) -> bool:
+    moments = [life.start.at] + ([life.end.at] if life.end is not None else [])
+    return moments[-1].monotonic_ns >= moments[0].monotonic_ns
+
+
+def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
+    for path in files.samples:
+        try:
+            span = span_of(store, path)
+        except StorageFailed as error:
+            gathering.refused.append(error.message)
+            continue
+        except ParseError as error:
+            gathering.refused.append(f"{path.name} is no sample file: {_first_line(error)}")
+            continue
+        if span is None:
+            gathering.refused.append(f"{path.name} has no samples")
+            continue
+        restart = span.meta.restart if files.restart is None else files.restart
+        before = gathering.spans.take((restart, span.node), span.identity, path, span)
+        if before is not None and before.last_ns < span.last_ns:
+            gathering.spans.put(span.identity, span)
+
+
+def _first_line(error: ParseError) -> str:
+    return error.message.split("\n", 1)[0]
+
+
+def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
+    """From when to when a sample file goes, by its ends alone where these are whole.
+
+    None for one without samples. Raises StorageFailed, ParseError.
+    """
+    head, tail = store.ends(path)
+    first = next(_with_times(SampleReader(head)), None)
+    last_ns = None if first is None else _last_ns(tail, first)
+    if first is not None and last_ns is not None:
+        return _span(path, first, last_ns)
+    chunks = [(one, _times(one)) for one in SampleReader(store.pieces(path)) if _times(one)]
+    return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
+
+
+def _with_times(chunks: Iterable[SampleChunk]) -> Iterator[SampleChunk]:
+    return (one for one in chunks if _times(one))
+
+
+def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
+    return SampleSpan(
+        path=path,
+        meta=first.meta,
+        first_ns=min(_times(first)),
+        last_ns=max(last_ns, *_times(first)),
+        realtime_offset_ns=first.realtime_offset_ns,
+    )
+
+
+def _times(chunk: SampleChunk) -> list[int]:
+    """First and last time of the rows of a chunk, if it has any."""
+    return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
+
+
+def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
+    """The time of the last record, on the clock of the first chunk; None where it is not clear."""
+    last: SampleBlock | None = None
+    for block in read_blocks(tail):
+        if not isinstance(block, SampleBlock):
+            last = None if block.is_given_up else last
+        elif _has_rows(block.header):
+            last = block
+    return None if last is None else _end_of(last, first)
+
+
+def _has_rows(header: BlockHeader) -> bool:
+    """Whether the reader takes samples from the block, whose times then are the file's."""
+    rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
+    return header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
+
+
+def _end_of(block: SampleBlock, first: SampleChunk) -> int:
+    header, payload = block
+    at_ns = header.monotonic_ns
+    if at_ns < min(_times(first)):  # another boot
+        at_ns = header.realtime_ns - first.realtime_offset_ns
+    last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
+    return at_ns + int.from_bytes(last, "little") * 1000
+
+
+def _evidence(
+    restart: int, node: str, lives: list[RankLedger], spans: list[SampleSpan]
+) -> NodeEvidence:
+    spans.sort(key=lambda span: span.first_ns + span.realtime_offset_ns)
+    if spans:
+        offset_ns, boot_id = spans[0].realtime_offset_ns, spans[0].meta.boot_id
+    else:
+        start = lives[0].start
+        offset_ns, boot_id = start.at.realtime_ns - start.at.monotonic_ns, start.boot_id
+    found = NodeEvidence(
+        node=node,
+        restart=restart,
+        begin_ns=0,
+        end_ns=0,
+        realtime_offset_ns=offset_ns,
+        boot_id=boot_id,
+        lives=tuple(sorted(lives, key=lambda life: (life.start.rank, life.start.at.realtime_ns))),
+        spans=tuple(spans),
+    )
+    times = [ns for span in spans for ns in _span_ns(span, offset_ns, boot_id)]
+    for life in lives:
+        times += [found.ns_of(life, at) for at in _moments(life)]
+    return _between(found, min(times), max(times))
+
+
+def _span_ns(span: SampleSpan, offset_ns: int, boot_id: str | None) -> tuple[int, int]:
+    shift_ns = 0 if span.meta.boot_id == boot_id else span.realtime_offset_ns - offset_ns
+    return span.first_ns + shift_ns, span.last_ns + shift_ns
+
+
+def _moments(life: RankLedger) -> list[Moment]:
+    return [life.start.at] if life.end is None else [life.start.at, life.end.at]
+
+
+def _between(found: NodeEvidence, begin_ns: int, end_ns: int) -> NodeEvidence:
+    return NodeEvidence(
+        node=found.node,
+        restart=found.restart,
+        begin_ns=begin_ns,
+        end_ns=max(end_ns, begin_ns + 1),
+        realtime_offset_ns=found.realtime_offset_ns,
+        boot_id=found.boot_id,
+        lives=found.lives,
+        spans=found.spans,
+    )
+
+
+# --- From when to when each life of a rank held its GPUs, also where it was killed.
+
+
+Beginnings = Mapping[tuple[int, str], Sequence[int]]
+"""When the lives of a rank began that had a GPU, by the rank and the GPU, in order."""
+
+
+def claims_of(
+    store: SampleStore, evidence: NodeEvidence, *, is_running: bool
+) -> tuple[RankClaim, ...]:
+    """The claims of a node's lives, in their order.
+
+    One without an end holds its GPUs until the next life of its rank takes one of them, at most to
+    the node's last evidence; and only until its GPUs are seen without a process and a kernel for
+    good, unless it may still run. `is_running` is whether it may.
+    """
+    begun_ns = _beginnings(evidence)
+    claims = [_claim(evidence, life, begun_ns, is_running=is_running) for life in evidence.lives]
+    cut = [at for at, one in enumerate(claims) if one.ended_by in ("sample", "next-life")]
+    uses = _uses(store, evidence, [claims[at] for at in cut])
+    for at in cut:
+        claims[at] = _until_gone(claims[at], uses)
+    return tuple(claims)
+
+
+def shift_ns(chunk: SampleChunk, evidence: NodeEvidence) -> int:
+    """By how much the chunk's clock is behind the node's: that of another boot begins anew."""
+    if chunk.meta.boot_id == evidence.boot_id:
+        return 0
+    return chunk.realtime_offset_ns - evidence.realtime_offset_ns
+
+
+def _claim(
+    evidence: NodeEvidence, life: RankLedger, begun_ns: Beginnings, *, is_running: bool
+) -> RankClaim:
+    begin_ns = evidence.ns_of(life, life.start.at)
+    if life.end is not None:
+        end_ns, ended_by = evidence.ns_of(life, life.end.at), "ledger"
+    else:
+        end_ns, ended_by = evidence.end_ns, "running" if is_running else "sample"
+        next_ns = _next_ns(life, begin_ns, begun_ns)
+        if next_ns is not None:
+            end_ns, ended_by = next_ns, "next-life"
+    begin_ns = min(max(begin_ns, evidence.begin_ns), evidence.end_ns)
+    return RankClaim(
+        rank=life.start.rank,
+        gpus=_gpus(life),
+        started_ns=begin_ns,
+        ended_ns=min(max(end_ns, begin_ns), evidence.end_ns),
+        ended_by=ended_by,
+    )
+
+
+def _gpus(life: RankLedger) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.uuid for one in life.start.gpus))
+
+
+def _beginnings(evidence: NodeEvidence) -> Beginnings:
+    found: dict[tuple[int, str], list[int]] = {}
+    for life in evidence.lives:
+        for uuid in _gpus(life):
+            at_ns = evidence.ns_of(life, life.start.at)
+            found.setdefault((life.start.rank, uuid), []).append(at_ns)
+    return {key: sorted(each) for key, each in found.items()}
+
+
+def _next_ns(life: RankLedger, begin_ns: int, begun_ns: Beginnings) -> int | None:
+    """When the rank began again on one of its GPUs; steps at once have others."""
+    following: list[int] = []
+    for uuid in _gpus(life):
+        times_ns = begun_ns[life.start.rank, uuid]
+        following += times_ns[(at := bisect_right(times_ns, begin_ns)) : at + 1]
+    return min(following, default=None)
+
+
+def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> RankClaim:
+    seen = [uses.get((uuid, claim.started_ns, claim.ended_ns)) for uuid in claim.gpus]
+    used = [one.gone_ns for one in seen if one is not None and one.was_used]
+    gone = [at_ns for at_ns in used if at_ns is not None]
+    if not gone or len(gone) < len(used) or None in seen:
+        return claim
+    return replace(claim, ended_ns=max(gone), ended_by="processes")
+
+
+def _uses(
+    store: SampleStore, evidence: NodeEvidence, claims: Sequence[RankClaim]
+) -> dict[tuple[str, int, int], Use]:
+    """How the GPUs of some claims were used in them; the files are read only if there are any."""
+    stretches: dict[str, list[tuple[int, int]]] = {}
+    for claim in claims:
+        for uuid in claim.gpus:
+            stretches.setdefault(uuid, []).append((claim.started_ns, claim.ended_ns))
+    folds = {uuid: LastUse(each) for uuid, each in stretches.items()}
+    for span in evidence.spans if folds else ():
+        for uuid, times_ns, rows in _rows_of(store, span, evidence):
+            if uuid in folds:
+                folds[uuid].add(times_ns, rows)
+    return {
+        (uuid, *stretch): use
+        for uuid, fold in folds.items()
+        for stretch, use in zip(stretches[uuid], fold.found(), strict=True)
+    }
+
+
+def _rows_of(
+    store: SampleStore, span: SampleSpan, evidence: NodeEvidence
+) -> Iterator[tuple[str, Times, Rows]]:
+    """The rows of a file by GPU; what cannot be read is told by who reads all of it."""
+    try:
+        for chunk in SampleReader(store.pieces(span.path)):
+            for place, times_ns, rows in rows_by_gpu(chunk):
+                yield chunk.meta.gpus[place].uuid, times_ns + shift_ns(chunk, evidence), rows
+    except (StorageFailed, ParseError):
+        return
+
+
+# --- What a job's nodes look like, from the files that their samplers wrote.
+
+
+_MOST_TOPOLOGIES_TOLD: Final = 4
+
+
+def node_topologies(
+    store: SampleStore, found: FoundAccounts, nodes: Collection[str] | None = None
+) -> tuple[dict[str, NodeTopology], list[str]]:
+    """The topologies by node, of the last incarnation; a sentence for what cannot be read.
+
+    Those of `nodes` alone where these are named. A node without such a file is none of them, and
+    nothing is said of it.
+    """
+    topologies: dict[str, NodeTopology] = {}
+    refused = []
+    for path in (path for files in found.incarnations for path in files.topologies):
+        node = node_of_topology(path.name)
+        if nodes is not None and node not in nodes:
+            continue
+        try:
+            topology = read_snapshot(store.topology(path))
+        except StorageFailed as error:
+            refused.append(error.message)
+        except ParseError as error:
+            why = error.message.split("\n", 1)[0]
+            refused.append(f"{path.name} is no topology of a node: {why}")
+        else:
+            if node is not None:
+                topologies[node] = topology
+    told = refused[:_MOST_TOPOLOGIES_TOLD]
+    if len(refused) > len(told):
+        told.append(f"and {len(refused) - len(told)} more topologies could not be read")
+    return topologies, told

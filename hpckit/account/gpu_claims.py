@@ -1,0 +1,105 @@
+"""GPUs that two nodes claim: a UUID is one GPU's, so a name is wrong, or a file is a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hpckit.account.fold import NodeFold
+from hpckit.account.page.html import NodePicture
+from hpckit.account.values import GpuAccount
+from hpckit.node.answers import NodeAnswer, group_alike
+from hpckit.node.picture.picture import node_svg
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import NodeTopology
+
+_MOST_TOLD: Final = 4
+
+
+def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
+    """A sentence for the GPUs that count on the same nodes of one incarnation, of many the first.
+
+    A node under two names has all of its GPUs twice: that is one thing to say, not eight.
+    """
+    nodes: dict[tuple[int, str], dict[str, None]] = {}
+    for gpu in gpus:
+        nodes.setdefault((gpu.restart, gpu.uuid), {})[gpu.node] = None
+    alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (restart, uuid), names in nodes.items():
+        if len(names) > 1:
+            alike.setdefault((restart, tuple(names)), []).append(uuid)
+    found = [_sentence(uuids, names, restart) for (restart, names), uuids in alike.items()]
+    rest = sum(len(uuids) for uuids in [*alike.values()][_MOST_TOLD:])
+    return [*found[:_MOST_TOLD], f"and {rest} more GPUs likewise"] if rest else found
+
+
+def _sentence(uuids: Sequence[str], names: Sequence[str], restart: int) -> str:
+    where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_TOLD])})"
+    where += f" of restart {restart}" if restart else ""
+    if len(uuids) == 1:
+        return (
+            f"GPU {uuids[0]} is {where} and counts on each: it is one GPU, or its UUID is not its"
+            " own"
+        )
+    return (
+        f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each is one GPU, or its"
+        " UUID is not its own"
+    )
+
+
+# --- Why no GPU of a node was measured: what the driver answered to its ranks and its sampler.
+
+
+_MOST_NAMED = 4
+_VENDOR = "nvidia"
+
+
+def gpus_refused(folds: Sequence[NodeFold], asked: int | None) -> dict[str, str]:
+    """The reason by node, of nodes on which no GPU was seen; none for a job that asked for none."""
+    if asked == 0:
+        return {}
+    found = {fold.evidence.node: reason for fold in folds if (reason := _reason(fold))}
+    seen = {fold.evidence.node for fold in folds if fold.gpus}
+    return {node: reason for node, reason in found.items() if node not in seen}
+
+
+def refusal_words(refused: dict[str, str]) -> str:
+    """`NVML DriverNotLoaded on n1, n2`; the reason of the most nodes where they differ."""
+    if not refused:
+        return ""
+    reasons = list(refused.values())
+    reason = max(dict.fromkeys(reasons), key=reasons.count)
+    nodes = [node for node, one in refused.items() if one == reason]
+    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
+    return f"{reason} on {', '.join(nodes[:_MOST_NAMED])}{more}"
+
+
+def _reason(fold: NodeFold) -> str | None:
+    """NVML's error by its name, or a sentence of the sampler's."""
+    told = None if fold.meta is None else fold.meta.host_refused.get(_VENDOR)
+    ranks = (life.start.nvml_refused for life in fold.evidence.lives)
+    reason = told or next(filter(None, ranks), None)
+    if reason is None or fold.gpus:
+        return None
+    return reason if " " in reason else f"NVML {reason}"
+
+
+# --- The kinds of nodes that a job ran on, each drawn once.
+
+
+_MOST: Final = 4
+
+
+def node_pictures(topologies: Mapping[str, NodeTopology]) -> tuple[NodePicture, ...]:
+    """A picture of each kind of node, by the names of the nodes; the largest kinds, at most four.
+
+    Odd findings of a node are marked in it as `hpckit inspect` marks them.
+    """
+    answers = [
+        NodeAnswer(node=node, topology=topology, findings=tuple(node_findings(topology)))
+        for node, topology in topologies.items()
+    ]
+    return tuple(
+        NodePicture(nodes=group.nodes, svg=node_svg(group.topology, group.findings))
+        for group in group_alike(answers)[:_MOST]
+    )

@@ -1,0 +1,434 @@
+"""What a node's host did for the job: CPU, memory, pressure, network and its own energy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from hpckit.account.sample_format import MISSING
+from hpckit.account.sample_time import GAP_PERIODS
+from hpckit.account.samples import HostColumn, SampleChunk, SampleMeta
+from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource
+
+# --- How much a host's counter has grown, whatever its size, and a gauge over time.
+
+
+Unsigned = NDArray[np.uint64]
+Times = NDArray[np.int64]
+
+NOT_MEASURED: Final = MISSING[8]
+_WHOLE: Final = 1 << 64
+
+
+class HostCounter:
+    """The growth of a counter that begins again from 0 at `wraps_at` (None: 2^64).
+
+    A counter that shows less than before has wrapped if that means less than half of its range;
+    else it was set back, and what it shows since counts. `total` is None until two readings.
+    """
+
+    def __init__(self, wraps_at: int | None) -> None:
+        self._size = _WHOLE if wraps_at is None else wraps_at
+        self._last: tuple[int, int] | None = None
+        self.total: int | None = None
+        self.counted_ns = 0
+
+    def add(self, times_ns: Times, values: Unsigned) -> None:
+        """More readings in their order; those that say "not measured" are left out."""
+        is_there = values != NOT_MEASURED
+        if not is_there.all():
+            values, times_ns = values[is_there], times_ns[is_there]
+        if not len(values):
+            return
+        first, last = int(values[0]), (int(values[-1]), int(times_ns[-1]))
+        if self._last is not None:
+            self._grow(self._step(self._last[0], first), int(times_ns[0]) - self._last[1])
+        if len(values) > 1:
+            self._grow(self._inside(values), last[1] - int(times_ns[0]))
+        self._last = last
+
+    def _grow(self, growth: int, ns: int) -> None:
+        self.total = (self.total or 0) + growth
+        self.counted_ns += max(0, ns)
+
+    def _inside(self, values: Unsigned) -> int:
+        """Last less first, and what each of the falls between them hides."""
+        falls = np.flatnonzero(values[1:] < values[:-1])
+        growth = int(values[-1]) - int(values[0])
+        for at in falls.tolist():
+            before, after = int(values[at]), int(values[at + 1])
+            growth += self._step(before, after) - (after - before)
+        return growth
+
+    def _step(self, before: int, after: int) -> int:
+        if after >= before:
+            return after - before
+        wrapped = after + self._size - before
+        return wrapped if 0 <= wrapped < self._size // 2 else after
+
+
+class HostGauge:
+    """The integral over time of a gauge, by trapezoids, and its extremes.
+
+    What lies between samples further apart than `gap_ns` is not measured.
+    """
+
+    def __init__(self, gap_ns: int) -> None:
+        self._gap_ns = gap_ns
+        self._last: tuple[float, int] | None = None
+        self._integral = 0.0
+        self.counted_ns = 0
+        self.most: float | None = None
+
+    def add(self, times_ns: Times, values: Unsigned) -> None:
+        """More readings in their order."""
+        is_there = values != NOT_MEASURED
+        numbers, times_ns = values[is_there].astype(np.float64), times_ns[is_there]
+        if not len(numbers):
+            return
+        most = float(numbers.max())
+        self.most = most if self.most is None else max(self.most, most)
+        if self._last is not None:
+            numbers = np.concatenate([[self._last[0]], numbers])
+            times_ns = np.concatenate([[self._last[1]], times_ns])
+        self._last = float(numbers[-1]), int(times_ns[-1])
+        apart = np.diff(times_ns)
+        is_near = (apart <= self._gap_ns) & (apart > 0)
+        between = (numbers[1:] + numbers[:-1]) / 2
+        self._integral += float((between * apart)[is_near].sum()) / 1e9
+        self.counted_ns += int(apart[is_near].sum())
+
+    @property
+    def integral(self) -> float | None:
+        """In the gauge's unit × seconds; None where two readings were never near each other."""
+        return self._integral if self.counted_ns else None
+
+
+# --- How many CPUs a job's work on a node needs, from how fast its CPU time grew.
+#
+# A mean over the run hides that a twentieth of it kept all CPUs busy; the most of any moment hides
+# that it was one moment. So: the fewest CPUs on which the run would have been hardly longer.
+
+
+WINDOW_NS: Final = 5_000_000_000
+"""As often as the host is read in a long job (docs/reference/account-files.md)."""
+_EARLY_FRAC: Final = 0.1
+"""Readings are that much of a window late or early."""
+LONGER_FRAC: Final = 0.01
+"""So much longer may the run be on the CPUs that count as enough."""
+
+
+class CpuNeed:
+    """Takes the readings of a counter of CPU time, in µs, a chunk at a time."""
+
+    def __init__(self) -> None:
+        self._begin_ns: int | None = None
+        self._times: list[Times] = []
+        self._values: list[Unsigned] = []
+
+    def add(self, times_ns: Times, values: Unsigned) -> None:
+        """More readings in their order; those that say "not measured" are left out."""
+        is_there = values != NOT_MEASURED
+        times_ns, values = times_ns[is_there], values[is_there]
+        if not len(values):
+            return
+        if self._begin_ns is None:
+            self._begin_ns = int(times_ns[0])
+        last = self._last_of_windows(times_ns, self._begin_ns)
+        self._times.append(times_ns[last])
+        self._values.append(values[last])
+
+    def enough(self) -> float | None:
+        """The fewest CPUs on which it would have been 1 % longer at most; None without a window.
+
+        What was done in a window in which more were busy takes longer in proportion. With the
+        windows ordered by how many were busy, W the CPU time and D the length of the first of
+        them, and T of all, it is the largest W / (D + T / 100) over all "first of them".
+        """
+        if self._begin_ns is None:
+            return None
+        times_ns, values = np.concatenate(self._times), np.concatenate(self._values)
+        last = self._last_of_windows(times_ns, self._begin_ns)
+        times_ns, values = _without_repeats(times_ns[last], values[last])
+        length_s = np.diff(times_ns) / 1e9
+        # One that fell was set back: what it counted meanwhile is not known, and no less than 0.
+        work_s = np.where(values[1:] > values[:-1], values[1:] - values[:-1], 0) / 1e6
+        work_s, length_s = work_s[length_s > 0], length_s[length_s > 0]
+        if not len(length_s):
+            return None
+        order = np.argsort(-work_s / length_s, kind="stable")
+        first_s = np.cumsum(length_s[order])
+        most = np.cumsum(work_s[order]) / (first_s + LONGER_FRAC * first_s[-1])
+        return float(most.max())
+
+    def _last_of_windows(self, times_ns: Times, begin_ns: int) -> Times:
+        """Where the last reading of each window is; the first of all is one by itself."""
+        windows = np.ceil((times_ns - begin_ns) / WINDOW_NS - _EARLY_FRAC)
+        return np.flatnonzero(np.append(np.diff(windows) > 0, True))
+
+
+def _without_repeats(times_ns: Times, values: Unsigned) -> tuple[Times, Unsigned]:
+    """Without readings that repeat the one before, where both neighbours moved on.
+
+    Processes are counted every 5 s, and now and then a moment after the reading: its time is then
+    in the next one's.
+    """
+    repeats = np.append(False, values[1:] == values[:-1])
+    after, before = np.append(repeats[1:], True), np.append(True, repeats[:-1])
+    is_kept = ~(repeats & ~after & ~before)
+    return times_ns[is_kept], values[is_kept]
+
+
+# --- What the names of host columns mean: which of them is the job's CPU time, which a NIC's
+# traffic.
+#
+# The names are those of docs/reference/account-files.md. Two spellings are known: `job_cpu_us` and
+# `cgroup.cpu_usage_us`.
+
+
+CPU: Final = ("job_cpu_us", "cgroup.cpu_usage_us")
+CPU_THROTTLED: Final = ("job_cpu_throttled_us", "cgroup.cpu_throttled_us")
+SAMPLER_CPU: Final = ("sampler_step_cpu_us", "sampler_cpu_us", "sampler.cpu_us")
+OOM_KILLS: Final = ("job_oom_kills", "cgroup.oom_kills")
+
+MEMORY: Final = ("job_memory_bytes", "cgroup.memory_working_bytes", "job_rss_bytes")
+"""Without the page cache, which fills every limit: the working set, else resident sets."""
+
+MEMORY_PEAK: Final = ("job_memory_peak_bytes", "cgroup.memory_peak_bytes")
+"""memory.peak, memory.max_usage_in_bytes: with the page cache."""
+
+_PSI = re.compile(r"(?:(?P<whose>job|node)_psi_|psi\.)(?P<what>(?:cpu|memory|io)_(?:some|full))_us")
+_NIC = re.compile(
+    r"(?:ib_(?P<device>\w+?)_(?P<port>\d+)_|ib\.(?P<device2>[^.]+)\.(?P<port2>\d+)\.)"
+    r"(?P<what>tx_bytes|rx_bytes)"
+)
+_RAPL = re.compile(r"rapl[_.](?P<zone>[\w.-]+?)[_.](?:energy_)?uj")
+_HWMON = re.compile(r"hwmon[_.](?P<label>[\w.-]+?)[_.](?:power_)?uw")
+_CRAY_NODE: Final = ("node_energy_j", "cray.node.energy_j", "cray.energy_j", "cray.node_energy_j")
+_CRAY_PARTS: Final = (
+    ("node_cpu_energy_j", "cray.cpu.energy_j"),
+    ("node_memory_energy_j", "cray.memory.energy_j"),
+)
+_US: Final = 1e-6
+
+
+class Meter(NamedTuple):
+    """Columns whose energies add up; `factor` makes joules (or watts, of a gauge) of them.
+
+    `scope` is `node`, `module` or `cpu`, as in hpckit.account.values.Energy; `what` says which.
+    """
+
+    names: tuple[str, ...]
+    factor: float
+    scope: str
+    is_gauge: bool
+    what: str
+
+
+def first_of(known: Iterable[str], there: Iterable[str]) -> str | None:
+    """The first of these names that is there."""
+    names = frozenset(there)
+    return next((name for name in known if name in names), None)
+
+
+def psi_of(name: str) -> tuple[str, str] | None:
+    """Whose pressure a column is (`job` or `node`) and of what: `memory_full`."""
+    match = _PSI.fullmatch(name)
+    return None if match is None else (match["whose"] or "job", match["what"])
+
+
+def traffic_of(name: str) -> str | None:
+    """What a column of a NIC's traffic is called in a report: `mlx5_0.1.tx_bytes`."""
+    match = _NIC.fullmatch(name)
+    if match is None:
+        return None
+    device, port = match["device"] or match["device2"], match["port"] or match["port2"]
+    return f"{device}.{port}.{match['what']}"
+
+
+def meters_of(names: Iterable[str]) -> tuple[Meter, ...]:
+    """The meters of a node, the best first: a whole node, a module, its CPUs.
+
+    Cray's node counter is the whole node. On Grace, hwmon's module includes the GPU; its Grace
+    socket includes CPU, SysIO and memory. RAPL's packages include cores and uncore, not DRAM;
+    `psys` (the platform of a client) is left out, as it includes packages.
+    """
+    ordered = tuple(names)
+    zones = {name: match["zone"] for name in ordered if (match := _RAPL.fullmatch(name))}
+    labels = {name: match["label"] for name in ordered if (match := _HWMON.fullmatch(name))}
+    node = first_of(_CRAY_NODE, ordered)
+    parts = tuple(one for one in (first_of(some, ordered) for some in _CRAY_PARTS) if one)
+    rapl = tuple(name for name, zone in zones.items() if "package" in zone or "dram" in zone)
+    found = [
+        Meter((node,) if node else (), 1.0, "node", False, "Cray pm_counters"),
+        Meter(_labelled(labels, "module"), _US, "module", True, "hwmon, module"),
+        Meter(parts, 1.0, "cpu", False, "Cray pm_counters, CPU and memory"),
+        Meter(_labelled(labels, "grace"), _US, "cpu", True, "hwmon, Grace"),
+        Meter(rapl, _US, "cpu", False, "RAPL, packages and DRAM"),
+        Meter(_labelled(labels, "cpu", "package", "socket"), _US, "cpu", True, "hwmon, CPU"),
+    ]
+    return tuple(meter for meter in found if meter.names)
+
+
+def _labelled(labels: dict[str, str], *words: str) -> tuple[str, ...]:
+    return tuple(name for name, label in labels.items() if any(one in label for one in words))
+
+
+METER_FRAC: Final = 0.1
+"""Half the width of the interval that is stated for these meters: an assumption, as the makers of
+RAPL, hwmon sensors and pm_counters state none in the files that are read."""
+
+_NO_SAMPLES: Final = EnergyReason(kind=EnergyLack.SAMPLES)
+_NO_METER: Final = EnergyReason(kind=EnergyLack.METER)
+_SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
+
+
+class HostUsage(Struct, frozen=True, kw_only=True):
+    """What the host columns say; names and units as in NodeAccount.
+
+    `energy` is of the best meter that there is, and its `scope` says what that includes: `node`
+    (all), `module` (CPU, memory and GPU of Grace Hopper), `cpu` (CPUs and memory, to which the
+    GPUs' energy is to be added). `psi_frac` has the keys `cpu_some`, `io_full` …; those of the
+    node, where the job's are not there, begin with `node_`. `network_bytes` has
+    `mlx5_0.1.tx_bytes`.
+    """
+
+    energy: Energy
+    cpus: int | None = None
+    cpu_s: float | None = None
+    cpus_enough: float | None = None
+    cpu_throttled_s: float | None = None
+    mem_peak_bytes: int | None = None
+    mem_kernel_peak_bytes: int | None = None
+    mem_limit_bytes: int | None = None
+    oom_kills: int | None = None
+    psi_frac: Mapping[str, float] = field(default_factory=dict)
+    network_bytes: Mapping[str, int] = field(default_factory=dict)
+    sampler_cpu_s: float | None = None
+    missing: tuple[str, ...] = ()
+
+
+class HostFold:
+    """Folds the host's samples of one node, in order, a chunk at a time."""
+
+    def __init__(self, period_s: float, begin_ns: int, end_ns: int) -> None:
+        self._begin_ns, self._end_ns = begin_ns, end_ns
+        self._gap_ns = max(1, round(GAP_PERIODS * period_s * 1e9))
+        self._counters: dict[str, HostCounter] = {}
+        self._gauges: dict[str, HostGauge] = {}
+        self._cpu_need = CpuNeed()
+        self._meta: SampleMeta | None = None
+
+    def add(self, chunk: SampleChunk, shift_ns: int = 0) -> None:
+        """The next chunk; `shift_ns` is added to its times."""
+        self._meta = chunk.meta
+        times = chunk.host_ns + shift_ns
+        inside = slice(
+            int(np.searchsorted(times, self._begin_ns)),
+            int(np.searchsorted(times, self._end_ns, "right")),
+        )
+        for place, column in enumerate(chunk.meta.host_columns):
+            if place < chunk.host.shape[1] and len(times[inside]):
+                self._add(column, times[inside], chunk.host[inside, place])
+
+    def result(self) -> HostUsage:
+        """What it was; all None without a sample."""
+        cpu_s, own_s = self._seconds(CPU), self._seconds(SAMPLER_CPU)
+        meta = self._meta
+        return HostUsage(
+            energy=self._energy(),
+            cpus=None if meta is None else meta.cpus,
+            cpu_s=None if cpu_s is None else max(0.0, cpu_s - (own_s or 0.0)),
+            cpus_enough=self._cpu_need.enough(),
+            cpu_throttled_s=self._seconds(CPU_THROTTLED),
+            mem_peak_bytes=self._most(MEMORY),
+            mem_kernel_peak_bytes=self._most(MEMORY_PEAK),
+            mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
+            oom_kills=self._grown(OOM_KILLS),
+            psi_frac=self._psi(),
+            network_bytes=self._network(),
+            sampler_cpu_s=own_s,
+            missing=self._missing(),
+        )
+
+    def _add(self, column: HostColumn, times: Times, values: Unsigned) -> None:
+        if column.kind == "counter":
+            counter = self._counters.setdefault(column.name, HostCounter(column.wraps_at))
+            counter.add(times, values)
+            if column.name in CPU:
+                self._cpu_need.add(times, values)
+        else:
+            self._gauges.setdefault(column.name, HostGauge(self._gap_ns)).add(times, values)
+
+    def _grown(self, known: tuple[str, ...]) -> int | None:
+        totals = (self._counters[name].total for name in known if name in self._counters)
+        return next((total for total in totals if total is not None), None)
+
+    def _seconds(self, known: tuple[str, ...]) -> float | None:
+        grown_us = self._grown(known)
+        return None if grown_us is None else grown_us / 1e6
+
+    def _most(self, known: tuple[str, ...]) -> int | None:
+        for name in known:
+            gauge = self._gauges.get(name)
+            if gauge is not None and gauge.most is not None:
+                return int(gauge.most)
+        return None
+
+    def _psi(self) -> dict[str, float]:
+        """The job's; of the node what is not known of the job."""
+        found: dict[str, dict[str, float]] = {"job": {}, "node": {}}
+        for name, counter in self._counters.items():
+            of = psi_of(name)
+            if of is not None and counter.total is not None and counter.counted_ns:
+                found[of[0]][of[1]] = min(1.0, counter.total * 1000 / counter.counted_ns)
+        of_node = {f"node_{what}": frac for what, frac in found["node"].items()}
+        return found["job"] or of_node
+
+    def _network(self) -> dict[str, int]:
+        named = ((traffic_of(name), one.total) for name, one in self._counters.items())
+        return {name: total for name, total in named if name is not None and total is not None}
+
+    def _energy(self) -> Energy:
+        if self._meta is None:
+            return Energy.unknown_of_node(_NO_SAMPLES)
+        there = [
+            *(name for name, one in self._counters.items() if one.total is not None),
+            *(name for name, one in self._gauges.items() if one.integral is not None),
+        ]
+        meters = meters_of(there)
+        if not meters:
+            return Energy.unknown_of_node(_NO_METER)
+        if self._meta.exclusive is False:
+            return Energy.unknown_of_node(_SHARED)
+        return self._metered(meters[0])
+
+    def _metered(self, meter: Meter) -> Energy:
+        """What a meter counted in its time; nothing is made up for the rest."""
+        joules, counted = [], []
+        for name in meter.names:
+            one = self._gauges[name] if meter.is_gauge else self._counters[name]
+            grown = one.integral if isinstance(one, HostGauge) else one.total
+            joules.append((grown or 0.0) * meter.factor)
+            counted.append(one.counted_ns)
+        value_j = sum(joules)
+        held_ns = max(1, self._end_ns - self._begin_ns)
+        is_whole = self._meta is not None and self._meta.exclusive is True
+        return Energy(
+            value_j=value_j,
+            plus_minus_j=value_j * METER_FRAC,
+            source=EnergySource.INTEGRATED if meter.is_gauge else EnergySource.COUNTER,
+            coverage_frac=min(1.0, min(counted) / held_ns),
+            scope=meter.scope,
+            because=meter.what if is_whole else f"{meter.what}; {_SHARED}",
+        )
+
+    def _missing(self) -> tuple[str, ...]:
+        if self._meta is None:
+            return (str(_NO_SAMPLES),)
+        return tuple(f"{what}: {why}" for what, why in sorted(self._meta.host_refused.items()))

@@ -1,0 +1,359 @@
+"""A job's report as OpenMetrics 1.0 text, for a push gateway or a file that a collector reads.
+
+https://github.com/prometheus/OpenMetrics, "Text format"; units are those it recommends: joules,
+seconds, bytes, ratios.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from hpckit.account.values import (
+    REPORT_SCHEMA,
+    SPLIT_GPU,
+    Energy,
+    GpuAccount,
+    GpuPlace,
+    JobReport,
+    NodeAccount,
+    RankAccount,
+    Share,
+    ranks_by_gpu,
+)
+from hpckit.core.fields import to_tree
+from hpckit.core.text import without_steering
+
+# --- A job's report as CSV: a row for each GPU in each incarnation of the job.
+
+
+COLUMNS: Final = (
+    "job_id",
+    "array_task",
+    "restart",
+    "node",
+    "gpu_index",
+    "gpu_uuid",
+    "gpu_name",
+    "ranks",
+    "held_s",
+    "energy_j",
+    "energy_plus_minus_j",
+    "energy_source",
+    "energy_coverage_frac",
+    "energy_scope",
+    "idle_remainder_j",
+    "no_process_gpu_s",
+    "idle_gpu_s",
+    "spin_gpu_s",
+    "useful_gpu_s",
+    "unknown_gpu_s",
+    "util_mean_pct",
+    "power_mean_w",
+    "power_max_w",
+    "power_limit_w",
+    "temp_max_c",
+    "sm_mean_mhz",
+    "mem_peak_bytes",
+    "mem_bytes",
+    "sm_active_frac",
+    "tensor_active_frac",
+    "dram_active_frac",
+    "mfu_proxy_frac",
+    "power_cap_s",
+    "thermal_s",
+    "power_brake_s",
+    "nvlink_tx_bytes",
+    "nvlink_rx_bytes",
+    "pcie_tx_bytes",
+    "pcie_rx_bytes",
+    "synthetic",
+)
+"""The columns, in their order; new ones come at the end."""
+_CLASSES: Final = ("no_process_gpu_s", "idle_gpu_s", "spin_gpu_s", "useful_gpu_s")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def report_csv(report: JobReport) -> str:
+    """RFC 4180 with a header; an empty field is "not measured", 0 a measured zero."""
+    ranks = ranks_by_gpu(report)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for gpu in report.gpus:
+        row = _row(report, gpu, ranks.get((gpu.restart, gpu.node, gpu.uuid), ()))
+        writer.writerow([_field(row[column]) for column in COLUMNS])
+    return file.getvalue()
+
+
+def _row(report: JobReport, gpu: GpuAccount, ranks: Sequence[int]) -> dict[str, object]:
+    job, energy = report.job, gpu.energy
+    row: dict[str, object] = {
+        column: getattr(part, column)
+        for part in (gpu, gpu.waste, gpu.throttling)
+        for column in COLUMNS
+        if hasattr(part, column)
+    }
+    return (
+        row
+        | {
+            "job_id": job.job_id,
+            "array_task": job.array_task,
+            "gpu_index": gpu.index,
+            "gpu_uuid": gpu.uuid,
+            "gpu_name": gpu.name,
+            "ranks": " ".join(map(str, ranks)),
+            "energy_j": energy.value_j,
+            "energy_plus_minus_j": energy.plus_minus_j,
+            "energy_source": energy.source,
+            "energy_coverage_frac": energy.coverage_frac,
+            "energy_scope": energy.scope,
+            "synthetic": job.synthetic,
+        }
+        | ({} if gpu.waste.is_measured else dict.fromkeys(_CLASSES))
+    )
+
+
+def _field(value: object) -> object:
+    """A field that no spreadsheet takes for a formula, and no terminal for an order."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = without_steering(value)
+        return f"'{text}" if value.startswith(_FORMULA) else text
+    return value
+
+
+# --- A job's report as the document `hpckit.report/1`.
+
+
+def report_document(report: JobReport, version: str, *, curves: bool = False) -> dict[str, Any]:
+    """The document, as docs/reference/report.md describes it; curves only where they are wanted.
+
+    A number that JSON has no word for (no such may come out of a measurement) is null.
+    """
+    if not curves:
+        gpus = tuple(replace(one, curves=()) for one in report.gpus)
+        report = replace(report, gpus=gpus)
+    return {"schema": REPORT_SCHEMA, "hpckit": version, **_finite(to_tree(report))}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+Labels = dict[str, str]
+Sample = tuple[Mapping[str, str], float | None]
+_METRIC_CLASSES: Final = ("no_process", "idle", "spin", "useful", "unknown")
+
+
+class _Gpu(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[GpuAccount], float | None]
+
+
+class _Rank(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[RankAccount], float | None]
+    of_lives: Callable[[Sequence[float]], float]
+
+
+class _Node(NamedTuple):
+    name: str
+    unit: str
+    help: str
+    value: Callable[[NodeAccount], float | None]
+
+
+_GPU: Final = (
+    _Gpu("gpu_energy", "joules", "Energy of the GPU.", lambda g: g.energy.value_j),
+    _Gpu(
+        "gpu_energy_uncertainty", "joules", "Half of its 95 % interval.",
+        lambda g: g.energy.plus_minus_j,
+    ),
+    _Gpu(
+        "gpu_energy_coverage", "ratio", "Share of the time that was measured.",
+        lambda g: g.energy.coverage_frac,
+    ),
+    _Gpu("gpu_held", "seconds", "How long the job held the GPU.", lambda g: g.held_s),
+    _Gpu(
+        "gpu_utilization", "ratio", "Time in which a kernel ran.",
+        lambda g: None if g.util_mean_pct is None else g.util_mean_pct / 100,
+    ),
+    _Gpu("gpu_power_mean", "watts", "Mean power.", lambda g: g.power_mean_w),
+    _Gpu("gpu_temperature_max", "celsius", "Highest temperature.", lambda g: g.temp_max_c),
+    _Gpu("gpu_memory_peak", "bytes", "Most memory in use.", lambda g: g.mem_peak_bytes),
+    _Gpu(
+        "gpu_tensor_active", "ratio", "Time in which the tensor pipes were active.",
+        lambda g: g.tensor_active_frac,
+    ),
+    _Gpu(
+        "gpu_slowed_by_heat", "seconds", "Time in which heat held the clocks down.",
+        lambda g: g.throttling.thermal_s,
+    ),
+    _Gpu(
+        "gpu_slowed_by_power_cap", "seconds", "Time at the power limit.",
+        lambda g: g.throttling.power_cap_s,
+    ),
+)  # fmt: skip
+_RANK: Final = (
+    _Rank(
+        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+        lambda r: r.energy.value_j, math.fsum,
+    ),
+    _Rank("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s, math.fsum),
+    _Rank(
+        "rank_memory_peak", "bytes", "Largest resident set of its processes.",
+        lambda r: r.max_rss_bytes, max,
+    ),
+    _Rank(
+        "rank_behind", "ratio", "By how much it is behind the others.",
+        lambda r: r.behind_frac, max,
+    ),
+)  # fmt: skip
+_NODE: Final = (
+    _Node("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
+    _Node("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
+    _Node("node_memory_peak", "bytes", "Most memory of the job there.", lambda n: n.mem_peak_bytes),
+)
+
+
+def report_openmetrics(report: JobReport) -> str:
+    """The text, with `# EOF` at its end; what was not measured has no sample."""
+    lines: list[str] = []
+    for name, unit, told, samples in _families(report):
+        known = {_labels(labels): value for labels, value in samples if _is_number(value)}
+        if not known:
+            continue
+        full = f"hpckit_{name}_{unit}"
+        lines += [f"# TYPE {full} gauge", f"# UNIT {full} {unit}", f"# HELP {full} {_text(told)}"]
+        lines += [f"{full}{labels} {float(value or 0.0)!r}" for labels, value in known.items()]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sample]]]:
+    job = _job_labels(report)
+    ranks = ranks_by_gpu(report)
+    yield (
+        "job_duration",
+        "seconds",
+        "From its first to its last moment.",
+        iter([(job, report.ended_s - report.started_s)]),
+    )
+    yield "job_energy", "joules", "Energy of all incarnations, by scope.", _job_energy(report, job)
+    yield (
+        "job_gpu_time",
+        "seconds",
+        "GPU-seconds by what they were spent on.",
+        _shares(report.waste, job),
+    )
+    for gpu in _GPU:
+        yield (
+            gpu.name,
+            gpu.unit,
+            gpu.help,
+            ((job | _gpu_labels(one, ranks), gpu.value(one)) for one in report.gpus),
+        )
+    for rank in _RANK:
+        yield (
+            rank.name,
+            rank.unit,
+            rank.help,
+            _rank_samples(report, rank, job),
+        )
+    for node in _NODE:
+        yield (
+            node.name,
+            node.unit,
+            node.help,
+            (
+                (job | {"node": one.node, "restart": str(one.restart)}, node.value(one))
+                for one in report.nodes
+            ),
+        )
+
+
+def _job_labels(report: JobReport) -> Labels:
+    job = report.job
+    labels = {"job": job.job_id or "", "name": job.name or ""}
+    labels |= {} if job.array_task is None else {"task": str(job.array_task)}
+    return labels | ({"synthetic": "true"} if job.synthetic else {})
+
+
+def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
+    yield job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j
+    yield job | {"scope": "node"}, report.energy.node.value_j
+    yield job | {"scope": "facility"}, report.cost.facility_j
+
+
+def _shares(share: Share, job: Labels) -> Iterator[Sample]:
+    for word in _METRIC_CLASSES:
+        is_told = share.is_measured or word == "unknown"
+        yield job | {"class": word}, getattr(share, f"{word}_gpu_s") if is_told else None
+
+
+def _gpu_labels(gpu: GpuAccount, ranks: Mapping[GpuPlace, Sequence[int]]) -> Labels:
+    """The label of a GPU with several ranks names them all."""
+    its = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+    return {
+        "node": gpu.node,
+        "gpu": "" if gpu.index is None else str(gpu.index),
+        "uuid": gpu.uuid,
+        "restart": str(gpu.restart),
+        "rank": ",".join(map(str, its)),
+        **_mig(gpu.energy),
+    }
+
+
+def _rank_labels(rank: RankAccount) -> Labels:
+    labels = {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
+    return labels | _mig(rank.energy)
+
+
+def _mig(energy: Energy) -> Labels:
+    """What marks the energy of a whole GPU that MIG splits."""
+    return {"mig": "true"} if energy.scope == SPLIT_GPU else {}
+
+
+def _rank_samples(report: JobReport, rank: _Rank, job: Labels) -> Iterator[Sample]:
+    """One sample of all lives of a rank in an incarnation; none where one of them is not known."""
+    lives: dict[tuple[int, str, int], list[RankAccount]] = {}
+    for one in report.ranks:
+        lives.setdefault((one.restart, one.node, one.rank), []).append(one)
+    for mine in lives.values():
+        values = [rank.value(one) for one in mine]
+        known = [value for value in values if value is not None]
+        whole = rank.of_lives(known) if len(known) == len(values) else None
+        yield job | _rank_labels(mine[0]), whole
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """Labels between braces; an empty one is the same as none."""
+    told = [f'{name}="{_text(value, quoted=True)}"' for name, value in labels.items() if value]
+    return f"{{{','.join(told)}}}" if told else ""
+
+
+def _text(text: str, *, quoted: bool = False) -> str:
+    escaped = without_steering(text).replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quoted else escaped

@@ -1,0 +1,1 @@
+"""The accounts of jobs as Parquet."""

@@ -1,0 +1,361 @@
+"""All accounts of a job in one file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from hpckit.account.gather import Gathered, SampleStore
+from hpckit.account.rows import Onward
+from hpckit.account.sample_format import GPU_COLUMNS, MISSING, SAMPLES_SCHEMA
+from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta, SampleReader
+from hpckit.core.errors import ParseError, StorageFailed, ToolMissing
+from hpckit.core.fields import to_tree
+from hpckit.core.files import pip_line, whole_file
+from hpckit.spec.folder import account_folder
+
+# --- How samples lie in a Parquet file: which column holds what, and how it is encoded.
+
+
+ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
+METADATA_KEY: Final = "hpckit"
+HOST_PREFIX: Final = "host."
+_DROPPED: Final = frozenset({"dt_us", "gpu", "reserved"})
+KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _DROPPED)
+HOST_GPU: Final = 0xFF
+"""`gpu_index` of the rows of a host: no GPU has it."""
+ROWS_A_GROUP: Final = 1 << 20
+"""76 MB of records: enough to compress well, little to hold."""
+
+Times = NDArray[np.int64]
+
+
+def arrow() -> tuple[Any, Any]:
+    """Pyarrow and its Parquet part. Raises ToolMissing where it is absent or too old."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ToolMissing(
+            "Parquet files need pyarrow, which is not installed",
+            hint=pip_line("pyarrow>=16"),
+        ) from error
+    if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
+        raise ToolMissing(
+            f"pyarrow {pa.__version__} is too old to describe the file that it writes",
+            hint=pip_line("--upgrade", "pyarrow>=16"),
+        )
+    return pa, pq
+
+
+def schema_of(pa: Any, host_columns: tuple[str, ...]) -> Any:
+    """The columns of a file. Times are CLOCK_REALTIME, what was not measured is null."""
+    words = pa.dictionary(pa.int32(), pa.string())
+    kinds: list[tuple[str, Any]] = [
+        ("segment", pa.int32()),
+        ("node", words),
+        ("gpu_index", pa.uint8()),
+        ("gpu_uuid", words),
+        ("time_ns", pa.timestamp("ns", tz="UTC")),
+    ]
+    kinds += [(name, pa.from_numpy_dtype(GPU_DTYPE[name])) for name in KEPT]
+    kinds += [(HOST_PREFIX + name, pa.uint64()) for name in host_columns]
+    return pa.schema(kinds)
+
+
+def encodings(host_columns: tuple[str, ...]) -> dict[str, Any]:
+    """Options of the writer: differences, then zstd; words by number."""
+    deltas = ["time_ns", *KEPT, *(HOST_PREFIX + name for name in host_columns)]
+    return {
+        "compression": "zstd",
+        "compression_level": 3,
+        "use_dictionary": ["segment", "node", "gpu_index", "gpu_uuid"],
+        "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        "write_statistics": ["segment", "time_ns"],
+    }
+
+
+def gpu_table(
+    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.void]
+) -> Any:
+    """Rows of GPUs, sorted by GPU and time; `times` are CLOCK_REALTIME."""
+    order = np.lexsort((times, rows["gpu"]))
+    times, rows = times[order], rows[order]
+    uuids = pa.DictionaryArray.from_arrays(
+        pa.array(rows["gpu"].astype(np.int32)), pa.array([one.uuid for one in meta.gpus])
+    )
+    columns = _keys(pa, segment, meta, places=rows["gpu"], uuids=uuids, times=times)
+    for name in KEPT:
+        values = np.ascontiguousarray(rows[name])
+        columns[name] = pa.array(values, mask=values == MISSING[values.itemsize])
+    return _table(pa, schema, columns, len(rows))
+
+
+def host_table(
+    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.uint64]
+) -> Any:
+    """Rows of a host."""
+    places = np.full(len(times), HOST_GPU, np.uint8)
+    uuids = pa.nulls(len(times), pa.dictionary(pa.int32(), pa.string()))
+    columns = _keys(pa, segment, meta, places=places, uuids=uuids, times=times)
+    for place, column in enumerate(meta.host_columns):
+        values = np.ascontiguousarray(rows[:, place])
+        columns[HOST_PREFIX + column.name] = pa.array(values, mask=values == MISSING[8])
+    return _table(pa, schema, columns, len(times))
+
+
+def _keys(
+    pa: Any, segment: int, meta: SampleMeta, *, places: Any, uuids: Any, times: Times
+) -> dict[str, Any]:
+    nothing = np.zeros(len(times), np.int32)
+    return {
+        "segment": pa.array(nothing + segment),
+        "node": pa.DictionaryArray.from_arrays(pa.array(nothing), pa.array([meta.node])),
+        "gpu_index": pa.array(places),
+        "gpu_uuid": uuids,
+        "time_ns": pa.array(times).cast(pa.timestamp("ns", tz="UTC")),
+    }
+
+
+def _table(pa: Any, schema: Any, columns: dict[str, Any], rows: int) -> Any:
+    """A table of the whole schema: a column that these rows do not have is null."""
+    arrays = [
+        columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+# --- The accounts of a job in one Parquet file, which other tools read, and `report --from` too.
+#
+# A row is one GPU at one moment, or one host at one moment. `segment` names the META block that
+# holds
+# for a row; these blocks, the events and the ledgers are in the file's metadata.
+
+
+class ArchivedFile(Struct, frozen=True, kw_only=True):
+    """A sample file for an archive: the incarnation that it is of (None: its META says).
+
+    `pieces` reads it anew each time that it is called.
+    """
+
+    name: str
+    restart: int | None
+    pieces: Callable[[], Iterable[bytes]]
+
+
+class ParquetArchive:
+    """Accounts as Parquet."""
+
+    def write(
+        self,
+        path: Path,
+        ledgers: Mapping[str, str],
+        files: Sequence[ArchivedFile],
+        topologies: Mapping[str, str] = {},
+    ) -> tuple[int, int]:
+        """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
+
+        `ledgers` is text by `restart-<n>/rank-<n>.ledger`, `topologies` the same by
+        `restart-<n>/node-<name>.topology.json`. A file that is damaged gives what can be read of
+        it, and rows that go back in time are left out. Raises StorageFailed, ToolMissing.
+        """
+        pa, _ = arrow()
+        with whole_file(path) as file:
+            try:
+                texts = {"ledgers": dict(ledgers), "topologies": dict(topologies)}
+                samples = _write(file, texts, files)
+            except pa.ArrowException as error:
+                raise StorageFailed(f"{path} cannot be written: {error}") from error
+            return samples, file.tell()
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Rows under one META block; their times are those of its first chunk's clock."""
+
+    number: int
+    restart: int | None
+    file: str
+    meta: SampleMeta
+    realtime_offset_ns: int
+    boottime_offset_ns: int
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    waiting: list[SampleChunk] = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """As the file's metadata has it."""
+        known = to_tree(self.meta)
+        rest = known.pop("rest")
+        return {
+            "restart": self.restart,
+            "file": self.file,
+            "realtime_offset_ns": self.realtime_offset_ns,
+            "boottime_offset_ns": self.boottime_offset_ns,
+            "meta": {"schema": SAMPLES_SCHEMA, **rest, **known},
+            "events": self.events,
+        }
+
+
+class _Writer:
+    """A Parquet file while it is written, a segment after the other."""
+
+    def __init__(self, file: IO[bytes], host_columns: tuple[str, ...]) -> None:
+        self._pa, pq = arrow()
+        self._schema = schema_of(self._pa, host_columns)
+        self._writer = pq.ParquetWriter(file, self._schema, **encodings(host_columns))
+        self.segments: list[_Segment] = []
+        self.samples = 0
+
+    def take(self, source: ArchivedFile, chunk: SampleChunk) -> None:
+        """Add a chunk; its rows are written when they are a row group."""
+        now = self.segments[-1] if self.segments else None
+        if now is None or now.meta != chunk.meta or now.file != source.name:
+            self.flush()
+            now = _Segment(
+                len(self.segments),
+                source.restart,
+                source.name,
+                chunk.meta,
+                chunk.realtime_offset_ns,
+                chunk.boottime_offset_ns,
+            )
+            self.segments.append(now)
+        now.events += chunk.events
+        now.waiting.append(chunk)
+        now.rows += len(chunk.gpu) + len(chunk.host)
+        self.samples += len(chunk.gpu)
+        if now.rows >= ROWS_A_GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait, those of GPUs and those of the host."""
+        now = self.segments[-1] if self.segments else None
+        if now is None or not now.waiting:
+            return
+        chunks, now.waiting, now.rows = now.waiting, [], 0
+        what = (self._pa, self._schema, now.number, now.meta)
+        times = np.concatenate([one.gpu_ns for one in chunks]) + now.realtime_offset_ns
+        if len(times):
+            rows = np.concatenate([one.gpu for one in chunks])
+            self._writer.write_table(
+                gpu_table(*what, times=times, rows=rows), row_group_size=len(rows)
+            )
+        times = np.concatenate([one.host_ns for one in chunks]) + now.realtime_offset_ns
+        if len(times) and now.meta.host_columns:
+            host = np.concatenate([one.host for one in chunks])
+            self._writer.write_table(
+                host_table(*what, times=times, rows=host), row_group_size=len(host)
+            )
+
+    def close(self, texts: Mapping[str, Mapping[str, str]]) -> None:
+        """Write what is left, and the description."""
+        self.flush()
+        document = {
+            "schema": ARCHIVE_SCHEMA,
+            "segments": [one.tree for one in self.segments],
+            **texts,
+        }
+        self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(document)})
+        self._writer.close()
+
+
+def _write(
+    file: IO[bytes], texts: Mapping[str, Mapping[str, str]], files: Sequence[ArchivedFile]
+) -> int:
+    first = [chunk for one in files for chunk in itertools.islice(_readable(one), 1)]
+    names = {column.name: None for chunk in first for column in chunk.meta.host_columns}
+    writer = _Writer(file, tuple(names))
+    for source in files:
+        for chunk in _readable(source):
+            writer.take(source, chunk)
+    writer.close(texts)
+    return writer.samples
+
+
+def _readable(source: ArchivedFile) -> Iterator[SampleChunk]:
+    """What a report counts of a file: rows that go back in time are left out."""
+    onward = Onward()
+    first: SampleChunk | None = None
+    try:
+        for chunk in SampleReader(source.pieces()):
+            first = first or chunk
+            is_same_boot = chunk.meta.boot_id == first.meta.boot_id
+            behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
+            yield onward.of(chunk, 0 if is_same_boot else behind_ns)
+    except ParseError:
+        return
+
+
+def archive(
+    gathered: Gathered,
+    store: SampleStore,
+    writer: ParquetArchive,
+    path: Path,
+    progress: Callable[[int, int], None],
+) -> tuple[int, int]:
+    """Write the archive; gives the GPU samples in it, and its bytes.
+
+    A file that cannot be read, or repeats another, is left out, as the report says. Raises
+    StorageFailed where there is none at all, and what `writer` raises.
+    """
+    ledgers: dict[str, str] = {}
+    topologies: dict[str, str] = {}
+    incarnations = gathered.found.incarnations
+    for files in incarnations:
+        folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
+        ledgers |= _texts(store.ledger, files.ledgers, folder)
+        topologies |= _texts(store.topology, files.topologies, folder)
+    kept = {span.path for one in gathered.evidence for span in one.spans}
+    named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
+    if not named:
+        raise StorageFailed("there are no samples to be written as Parquet")
+    sources = [
+        ArchivedFile(
+            name=one.name if restart is None else f"restart-{restart}/{one.name}",
+            restart=restart,
+            pieces=partial(_pieces, store, one),
+        )
+        for restart, one in named
+    ]
+    return writer.write(path, ledgers, _told(sources, progress), topologies)
+
+
+def _texts(read: Callable[[Path], bytes], paths: Sequence[Path], folder: str) -> dict[str, str]:
+    texts = {}
+    for one in paths:
+        try:
+            texts[f"{folder}/{one.name}"] = read(one).decode("utf-8", "replace")
+        except StorageFailed:
+            continue
+    return texts
+
+
+def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:
+    try:
+        yield from store.pieces(path)
+    except StorageFailed:
+        return
+
+
+def _told(sources: list[ArchivedFile], progress: Callable[[int, int], None]) -> list[ArchivedFile]:
+    """The files, which say when they are begun."""
+
+    def pieces(place: int, one: ArchivedFile) -> Iterator[bytes]:
+        progress(place, len(sources))
+        yield from one.pieces()
+
+    return [
+        ArchivedFile(name=one.name, restart=one.restart, pieces=partial(pieces, place, one))
+        for place, one in enumerate(sources)
+    ]

@@ -1,0 +1,629 @@
+"""The report of a job: what its ranks and samplers left, folded and put together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hpckit.account.energy import cost_of, share_sum
+from hpckit.account.fold import (
+    FoldRequest,
+    NodeFold,
+    conservation,
+    fold_node,
+    gpu_accounts,
+    incarnations,
+    node_account,
+    node_energy,
+    rank_accounts,
+    with_slurms,
+)
+from hpckit.account.gather import Gathered, NodeEvidence, SampleStore
+from hpckit.account.gpu_claims import gpus_refused, refusal_words, twice_named
+from hpckit.account.gpu_energy import Part, sum_of_boards, sum_of_parts
+from hpckit.account.rows import points_for
+from hpckit.account.rules import report_findings
+from hpckit.account.stragglers import Straggler, Surroundings, stragglers, with_behind
+from hpckit.account.values import (
+    Cost,
+    Energy,
+    EnergyReason,
+    GpuAccount,
+    Incarnation,
+    JobEnergy,
+    JobReport,
+    NodeAccount,
+    ReportedJob,
+    Share,
+    SlurmEnergy,
+)
+from hpckit.core.errors import HpckitError
+from hpckit.core.units import format_duration, format_indices
+from hpckit.spec.site import EnergySite
+
+if TYPE_CHECKING:
+    from hpckit.account.store import FoundAccounts
+
+
+# --- The time and the GPUs that a job held and of which nothing was measured: they are counted
+# too.
+#
+# A node is held for as long as its incarnation: from Slurm's start to Slurm's end where these are
+# of
+# it (those of the last are known), and from the first to the last evidence of any of its nodes.
+
+
+GRACE_S: Final = 5.0
+"""At each end of a node's evidence so much is not counted as held: Slurm starts the script, this
+the sampler and the ranks; Slurm's times are whole seconds, and its clock is another's."""
+RUNNING_GRACE_S: Final = 60.0
+"""… at the end of a job that runs: samplers write every few seconds, and a shared file system shows
+that later."""
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """From when to when an incarnation held its nodes, seconds since the epoch.
+
+    `is_running` is whether there may be more of it.
+    """
+
+    started_s: float
+    ended_s: float
+    is_running: bool = False
+
+    @property
+    def held_s(self) -> float:
+        """For how long."""
+        return self.ended_s - self.started_s
+
+    def unseen_s(self, evidence: NodeEvidence) -> float:
+        """For how long a node was held before its first evidence and after its last."""
+        before_s = evidence.started_s - self.started_s
+        after_s = self.ended_s - evidence.ended_s
+        before_s = before_s if before_s > GRACE_S else 0.0
+        return before_s + (after_s if after_s > self._end_grace_s else 0.0)
+
+    @property
+    def shows_lost(self) -> bool:
+        """Whether a node of which there is nothing by now is lost."""
+        return not self.is_running or self.held_s > RUNNING_GRACE_S
+
+    @property
+    def _end_grace_s(self) -> float:
+        return RUNNING_GRACE_S if self.is_running else GRACE_S
+
+
+def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Holding]:
+    """By incarnation. Slurm's times are of the last one, if that left accounts at all."""
+    found: dict[int, Holding] = {}
+    for one in evidence:
+        known = found.get(one.restart, Holding(started_s=one.started_s, ended_s=one.ended_s))
+        started_s = min(known.started_s, one.started_s)
+        found[one.restart] = Holding(started_s=started_s, ended_s=max(known.ended_s, one.ended_s))
+    last = max(found)
+    is_over = later_run_s(found, facts) is not None
+    found[last] = replace(found[last], is_running=facts.is_running and not is_over)
+    if facts.started_s is not None and facts.started_s < found[last].ended_s:
+        found[last] = _as_slurm_has_it(found[last], facts.started_s, facts)
+    return found
+
+
+def later_run_s(held: Mapping[int, Holding], facts: JobFacts) -> float | None:
+    """How long after all evidence Slurm began a run that left none; None where it did not."""
+    if facts.started_s is None:
+        return None
+    after_s = facts.started_s - max(one.ended_s for one in held.values())
+    return after_s if after_s > GRACE_S else None
+
+
+def _as_slurm_has_it(found: Holding, started_s: float, facts: JobFacts) -> Holding:
+    is_over = facts.ended_s is not None and not facts.is_running
+    ended_s = facts.ended_s if facts.ended_s is not None and is_over else found.ended_s
+    return replace(
+        found, started_s=min(found.started_s, started_s), ended_s=max(found.ended_s, ended_s)
+    )
+
+
+# --- time of nodes that are there ----------------------------------------------------------------
+def with_unseen_time(
+    gpus: Sequence[GpuAccount], node: NodeAccount, fold: NodeFold, holding: Holding
+) -> tuple[list[GpuAccount], NodeAccount]:
+    """A node and its GPUs, for all of the time that they were held."""
+    evidence = fold.evidence
+    unseen_s = holding.unseen_s(evidence)
+    if not unseen_s:
+        return list(gpus), node
+    held_s = evidence.ended_s - evidence.started_s + unseen_s
+    held = [_gpu_longer(one, unseen_s) for one in gpus]
+    return held, replace(
+        node,
+        gpu_energy=sum_of_boards(one.energy for one in held),
+        energy=_covered(node.energy, 1 - unseen_s / held_s),
+        unseen_s=unseen_s,
+        missing=(*node.missing, _of_time(unseen_s, held_s)),
+    )
+
+
+def _gpu_longer(gpu: GpuAccount, unseen_s: float) -> GpuAccount:
+    held_s = gpu.held_s + unseen_s
+    unknown_s = gpu.waste.unknown_gpu_s + unseen_s
+    return replace(
+        gpu,
+        held_s=held_s,
+        energy=_covered(gpu.energy, gpu.held_s / held_s),
+        waste=replace(gpu.waste, unknown_gpu_s=unknown_s),
+    )
+
+
+def _covered(energy: Energy, seen_frac: float) -> Energy:
+    """An energy of which this part of the time alone was seen."""
+    if energy.value_j is None:
+        return energy
+    seen = f"{100 * seen_frac:.0f} % of the time that it was held lies between the first and the"
+    words = [part for part in (energy.because, f"{seen} last evidence") if part]
+    covered = energy.coverage_frac * seen_frac
+    return replace(energy, coverage_frac=covered, because="; ".join(words))
+
+
+# --- GPUs and nodes that are not there -----------------------------------------------------------
+def with_unseen_gpus(
+    nodes: Sequence[NodeAccount], folds: Sequence[NodeFold], facts: JobFacts, holding: Holding
+) -> tuple[NodeAccount, ...]:
+    """The nodes with how many of their GPUs no account names, and those that left no account.
+
+    `holding` is that of the last incarnation, whose nodes Slurm names.
+    """
+    told = [_with_unseen(*both, facts) for both in zip(nodes, folds, strict=True)]
+    return (*told, *_absent(told, facts, holding))
+
+
+def _with_unseen(node: NodeAccount, fold: NodeFold, facts: JobFacts) -> NodeAccount:
+    """As the job asked for GPUs by the node: MIG devices of one GPU are asked for one by one."""
+    asked, seen = facts.gpus_per_node, len(fold.gpus)
+    is_known = asked is not None and facts.nodes and not facts.is_running and not _is_split(fold)
+    if asked is None or not is_known or asked <= seen:
+        return node
+    unseen = asked - seen
+    return replace(
+        node, unseen_gpus=unseen, missing=(*node.missing, _of_gpus(unseen, facts.gpus_per_node))
+    )
+
+
+def _is_split(fold: NodeFold) -> bool:
+    shown = [life.start.visible or "" for life in fold.evidence.lives]
+    return any(one.gpu.mig for one in fold.gpus) or any("MIG" in one for one in shown)
+
+
+def _absent(
+    nodes: Sequence[NodeAccount], facts: JobFacts, holding: Holding
+) -> Iterator[NodeAccount]:
+    last = max(node.restart for node in nodes)
+    here = {node.node for node in nodes if node.restart == last}
+    absent = [name for name in facts.nodes if name not in here]
+    # Where nodes call themselves otherwise than Slurm does, only their number tells.
+    absent = absent[: max(0, len(facts.nodes) - len(here))] if holding.shows_lost else []
+    because = "neither ranks nor a sampler wrote there"
+    for name in absent:
+        yield NodeAccount(
+            node=name,
+            restart=last,
+            started_s=None,
+            ended_s=None,
+            gpu_energy=Energy(value_j=None, because=because),
+            energy=Energy.unknown_of_node(EnergyReason(text=f"that of {name}: {because}")),
+            unseen_gpus=facts.gpus_per_node or 0,
+            missing=(because,),
+        )
+
+
+def unseen_words(nodes: Sequence[NodeAccount], facts: JobFacts) -> Iterator[tuple[str, str]]:
+    """Nodes that left accounts, and of how much time and how many GPUs nothing is known."""
+    for node in nodes:
+        if node.unseen_s:
+            yield node.node, _of_time(node.unseen_s, (node.span_s or 0.0) + node.unseen_s)
+        if node.unseen_gpus and node.started_s is not None:
+            yield node.node, _of_gpus(node.unseen_gpus, facts.gpus_per_node)
+
+
+def _of_time(unseen_s: float, held_s: float) -> str:
+    times = f"{format_duration(unseen_s)} of the {format_duration(held_s)} that it was held"
+    return f"nothing is known of {times}"
+
+
+def _of_gpus(unseen: int, asked: int | None) -> str:
+    return f"nothing is known of {unseen} of the {asked} GPUs that the job asked for there"
+
+
+# --- sums ----------------------------------------------------------------------------------------
+def unseen_share(nodes: Sequence[NodeAccount], held: Mapping[int, Holding]) -> Share:
+    """The GPU-seconds of the GPUs that no account names."""
+    seconds = (node.unseen_gpus * held[node.restart].held_s for node in nodes)
+    return Share(unknown_gpu_s=math.fsum(seconds))
+
+
+def energy_of(
+    gpus: Sequence[GpuAccount], nodes: Sequence[NodeAccount], held: Mapping[int, Holding]
+) -> Energy:
+    """The energy of GPUs, and of those that no account names: they count as not measured."""
+    parts = [Part(one.energy, one.uuid, one.held_s) for one in gpus]
+    none = Energy(value_j=None, because="no rank and no sampler names it")
+    unseen = (
+        Part(none, f"{node.node} {place}", held[node.restart].held_s)
+        for node in nodes
+        for place in range(node.unseen_gpus)
+    )
+    return sum_of_parts([*parts, *unseen])
+
+
+def held_run(
+    run: Incarnation,
+    gpus: Sequence[GpuAccount],
+    nodes: Sequence[NodeAccount],
+    held: Mapping[int, Holding],
+) -> Incarnation:
+    """An incarnation with all of its time and its GPUs."""
+    mine = [node for node in nodes if node.restart == run.restart]
+    unseen_s = unseen_share(mine, held).total_gpu_s
+    return replace(
+        run,
+        started_s=held[run.restart].started_s,
+        ended_s=held[run.restart].ended_s,
+        gpu_energy=energy_of([one for one in gpus if one.restart == run.restart], mine, held),
+        gpu_s=run.gpu_s + unseen_s,
+    )
+
+
+_MOST_NAMED = 4
+FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
+"""Gives the folds in the order of the requests, computed here or by other processes."""
+
+
+class JobFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a job besides its accounts; all of it may be missing.
+
+    `nodes` are those of the allocation, `gpus_per_node` are the GPUs that the job file asks for on
+    each, `is_running` is whether there will be more of it. `missing` has a sentence for each thing
+    that is not known of it because a file is damaged.
+    """
+
+    job_id: str | None = None
+    name: str | None = None
+    array_task: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    folder: str | None = None
+    time_limit_s: float | None = None
+    gpus_asked: int | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    nodes: tuple[str, ...] = ()
+    gpus_per_node: int | None = None
+    is_running: bool = False
+    missing: tuple[str, ...] = ()
+
+
+class ReportTools(Struct, frozen=True, kw_only=True):
+    """What a report is made with.
+
+    `progress` hears of each node that is done, and of how many; `slurm_energy` is asked where
+    nothing else tells the nodes' energy of an ended job.
+    """
+
+    store: SampleStore
+    fold_all: FoldAll = map
+    progress: Callable[[int, int], None] | None = None
+    slurm_energy: Callable[[], SlurmEnergy] | None = None
+
+
+def report_of(
+    gathered: Gathered,
+    tools: ReportTools,
+    facts: JobFacts,
+    site: EnergySite,
+    *,
+    curves: bool = False,
+) -> JobReport:
+    """The report. Raises HpckitError where there are no accounts that can be read."""
+    evidence = gathered.evidence
+    missing = (*_unread(gathered, facts), *facts.missing)
+    if not evidence:
+        raise _nothing(missing)
+    started_s, ended_s = _window(evidence, facts)
+    held = holdings(evidence, facts)
+    folds = list(_folded(evidence, tools, held, started_s, curves=curves))
+    gpus, nodes = _held(folds, facts, site, held)
+    found_behind, unseen = _behind(
+        gathered.found, tools.store, gpus, _surroundings(evidence, nodes)
+    )
+    ranks = [one for fold in folds for one in rank_accounts(fold)]
+    ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
+    runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
+    job = _with_unseen_nodes(_job(facts, folds, gpus), nodes)
+    gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
+    energy = _with_slurms(_energy(folds, gpu, runs, node_energy(nodes)), facts, tools, folds)
+    report = JobReport(
+        job=job,
+        started_s=started_s,
+        ended_s=ended_s,
+        energy=energy,
+        cost=_cost(energy, site),
+        waste=share_sum([*(one.waste for one in gpus), unseen_share(nodes, held)]),
+        incarnations=tuple(runs),
+        gpus=tuple(gpus),
+        ranks=with_behind(ranks, gpus, found_behind),
+        nodes=nodes,
+        missing=(*missing, *unseen, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
+    )
+    return replace(report, findings=report_findings(report, found_behind))
+
+
+def _unread(gathered: Gathered, facts: JobFacts) -> tuple[str, ...]:
+    return (*gathered.unread, *(() if facts.is_running else gathered.empty))
+
+
+def _nothing(missing: Collection[str]) -> HpckitError:
+    return HpckitError(
+        "; ".join(missing) or "there are no accounts of this job",
+        hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
+        "folder: hpckit report --from FOLDER reads a copy of it",
+    )
+
+
+def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:
+    """From the job's start to its end, as Slurm and the evidence have them.
+
+    Slurm knows the start of the last incarnation alone.
+    """
+    starts = [one.started_s for one in evidence]
+    ends = [one.ended_s for one in evidence]
+    starts += [] if facts.started_s is None else [facts.started_s]
+    ends += [] if facts.ended_s is None or facts.is_running else [facts.ended_s]
+    return min(starts), max(ends)
+
+
+def _held(
+    folds: Sequence[NodeFold], facts: JobFacts, site: EnergySite, held: Mapping[int, Holding]
+) -> tuple[list[GpuAccount], tuple[NodeAccount, ...]]:
+    """GPUs and nodes for as long as they were held, and the nodes that left nothing."""
+    gpus: list[GpuAccount] = []
+    nodes: list[NodeAccount] = []
+    for fold in folds:
+        mine = gpu_accounts(fold)
+        node = node_account(fold, mine, site)
+        longer, node = with_unseen_time(mine, node, fold, held[fold.evidence.restart])
+        gpus += longer
+        nodes.append(node)
+    return gpus, with_unseen_gpus(nodes, folds, facts, held[max(held)])
+
+
+def _behind(
+    found: FoundAccounts,
+    store: SampleStore,
+    gpus: Sequence[GpuAccount],
+    surroundings: Surroundings,
+) -> tuple[tuple[Straggler, ...], list[str]]:
+    """The stragglers, also by what their nodes look like; a sentence for what cannot be read.
+
+    The topology of a node without one would explain nothing.
+    """
+    behind = stragglers(gpus, surroundings)
+    if not behind:
+        return behind, []
+    from hpckit.account.gather import node_topologies
+
+    topologies, unread = node_topologies(store, found, {one.node for one in behind})
+    return stragglers(gpus, replace(surroundings, topologies=topologies)), unread
+
+
+def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ...]) -> Surroundings:
+    lives = [(one.node, life.start) for one in evidence for life in one.lives]
+    cpus = {
+        (node, gpu.uuid): start.cpus
+        for node, start in lives
+        for gpu in start.gpus
+        if start.cpus is not None
+    }
+    return Surroundings(nodes=nodes, cpus=cpus)
+
+
+def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
+    return cost_of(
+        energy.node,
+        energy.gpu,
+        pue=site.pue,
+        price_per_kwh=site.price_per_kwh,
+        currency=site.currency,
+        co2_g_per_kwh=site.co2_g_per_kwh,
+    )
+
+
+def _folded(
+    evidence: Sequence[NodeEvidence],
+    tools: ReportTools,
+    held: Mapping[int, Holding],
+    origin_s: float,
+    *,
+    curves: bool,
+) -> Iterator[NodeFold]:
+    gpus = sum(len(one.spans[0].meta.gpus) for one in evidence if one.spans)
+    points = points_for(gpus) if curves else 0
+    requests = [
+        FoldRequest(
+            store=tools.store,
+            evidence=one,
+            origin_s=origin_s,
+            points=points,
+            is_running=held[one.restart].is_running,
+        )
+        for one in evidence
+    ]
+    for done, fold in enumerate(tools.fold_all(fold_node, requests), start=1):
+        if tools.progress is not None:
+            tools.progress(done, len(requests))
+        yield fold
+
+
+def _no_gpu(job: ReportedJob) -> Energy:
+    """Why no account names a GPU, by what a driver answered or what the job asked for."""
+    why = (
+        "resources.gpus_per_node asks for none"
+        if job.gpus_asked == 0
+        else "no rank and no sampler names one"
+    )
+    return Energy(value_j=None, because=job.gpus_because or why)
+
+
+def _energy(
+    folds: Sequence[NodeFold], gpu: Energy, runs: Sequence[Incarnation], node: Energy
+) -> JobEnergy:
+    useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
+    lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
+    return JobEnergy(
+        gpu=gpu,
+        node=node,
+        useful_gpu_j=_sum(useful),
+        lost_gpu_j=_sum(lost),
+        conservation=conservation(folds) if gpu.value_j is not None else None,
+    )
+
+
+def _with_slurms(
+    energy: JobEnergy, facts: JobFacts, tools: ReportTools, folds: Sequence[NodeFold]
+) -> JobEnergy:
+    """The energies with Slurm's for the nodes of an ended job, where nothing else told it."""
+    if facts.is_running or energy.node.value_j is not None or tools.slurm_energy is None:
+        return energy
+    gpu = energy.gpu if any(fold.gpus for fold in folds) else None
+    metas = [fold.meta for fold in folds]
+    return replace(energy, node=with_slurms(energy.node, gpu, tools.slurm_energy(), metas))
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """The sum, None where a part is not known."""
+    known = [one for one in values if one is not None]
+    return math.fsum(known) if len(known) == len(values) else None
+
+
+def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> ReportedJob:
+    metas = [fold.meta for fold in folds if fold.meta is not None]
+    ids = [one.job_id for one in metas]
+    ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
+    tasks = [one.array_task for one in metas]
+    held = [fold.evidence for fold in folds]
+    return ReportedJob(
+        job_id=facts.job_id or next(filter(None, ids), None),
+        name=facts.name,
+        array_task=facts.array_task
+        if facts.array_task is not None
+        else next((one for one in tasks if one is not None), None),
+        state=facts.state,
+        exit_code=facts.exit_code,
+        folder=facts.folder,
+        nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
+        gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
+        gpus_asked=facts.gpus_asked,
+        gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
+        time_limit_s=facts.time_limit_s,
+        synthetic=any(one.synthetic for one in metas),
+    )
+
+
+def _most(held: Iterable[tuple[int, Hashable]]) -> int:
+    """How many of them the job had at once: the most of an incarnation, by its number."""
+    return max(Counter(restart for restart, _ in held).values(), default=0)
+
+
+def _with_unseen_nodes(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
+    """The job with the GPUs that it asked for and that no account names."""
+    last = max(one.restart for one in nodes)
+    unseen = sum(one.unseen_gpus for one in nodes if one.restart == last)
+    return replace(job, gpus=job.gpus + unseen)
+
+
+def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
+    """That there is nothing of the last run, so that the report is of those before it."""
+    after_s = later_run_s(held, facts)
+    if after_s is not None:
+        yet = "yet" if facts.is_running else "there"
+        yield (
+            f"of the job's run that began {format_duration(after_s)} after this: neither ranks nor"
+            f" a sampler wrote {yet}"
+        )
+
+
+def _missing(
+    facts: JobFacts,
+    held: Mapping[int, Holding],
+    folds: Sequence[NodeFold],
+    accounts: Sequence[NodeAccount],
+) -> Iterator[str]:
+    """What is not in the report of runs and nodes that were there."""
+    yield from _later_run(held, facts)
+    absent = [node.node for node in accounts if node.started_s is None]
+    if absent:
+        yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
+    yield from (sentence for fold in folds for sentence in _cut_short(fold))
+    if not absent and not facts.is_running:
+        yield from _without_ledger(folds)
+    said: dict[str, list[str]] = {}
+    for node, reason in gpus_refused(folds, facts.gpus_asked).items():
+        said.setdefault(f"no GPU was measured: {reason}", []).append(node)
+    for fold in folds:
+        for sentence in fold.missing:
+            said.setdefault(sentence, []).append(fold.evidence.node)
+    for node, sentence in unseen_words(accounts, facts):
+        said.setdefault(sentence, []).append(node)
+    for sentence, nodes in said.items():
+        yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
+
+
+def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
+    """Ranks that the others say there were, by incarnation."""
+    for restart in sorted({fold.evidence.restart for fold in folds}):
+        starts = [
+            life.start
+            for fold in folds
+            if fold.evidence.restart == restart
+            for life in fold.evidence.lives
+        ]
+        size = max((start.world_size or 0 for start in starts), default=0)
+        absent = set(range(size)) - {start.rank for start in starts}
+        if absent:
+            which = f"{_ranks(absent)} of {size}{f' in restart {restart}' if restart else ''}"
+            used = "what it used" if len(absent) == 1 else "what they used"
+            yield f"{which} left no ledger that can be read: {used} is in no rank's account"
+
+
+def _cut_short(fold: NodeFold) -> Iterator[str]:
+    """What is not known of ranks that were killed, or whose node was lost."""
+    evidence = fold.evidence
+    ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
+    if ended:
+        what = "exit codes, CPU time and memory of what was killed are not known"
+        yield f"{_ranks(ended)} on {evidence.node} wrote no end, being killed: {what}"
+    cut = {one.rank for one in fold.claims if one.ended_by == "sample"}
+    if not cut:
+        return
+    which = f"{_ranks(cut)} on {evidence.node}"
+    if not evidence.spans:
+        yield f"{which} wrote no end, and no sampler was there: what came after the start"
+        return
+    after_s = max(one.last_ns for one in evidence.spans) / 1e9 - evidence.begin_ns / 1e9
+    yield (
+        f"{which} wrote no end, being killed or on a node that was lost: "
+        f"what came after the last sample, {format_duration(after_s)} from the start there"
+    )
+
+
+def _ranks(numbers: Collection[int]) -> str:
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_indices(numbers)}"
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
+    return ", ".join(nodes[:_MOST_NAMED]) + more

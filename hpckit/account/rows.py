@@ -1,0 +1,608 @@
+"""The rows of a sample file by GPU, and their columns as numbers: NaN is "not measured"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from hpckit.account.sample_format import MISSING
+from hpckit.account.sample_time import Numbers, Stretch
+from hpckit.account.samples import GPU_DTYPE, SampleChunk
+from hpckit.account.values import Curve, Throttling
+
+BLOCK_ROWS: Final = 8192
+"""Rows that are folded at once: 590 kB, which stays in a core's own cache."""
+
+Rows = NDArray[np.void]
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+_BYTES: Final = np.dtype((np.void, GPU_DTYPE.itemsize))
+"""A row as bytes: rows are copied whole then, not field by field."""
+
+
+def rows_by_gpu(chunk: SampleChunk) -> Iterator[tuple[int, Times, Rows]]:
+    """For each GPU with rows: its place in `chunk.meta.gpus`, times and rows in their order.
+
+    Samplers write the GPUs in turn; then these are views, else copies.
+    """
+    places = np.ascontiguousarray(chunk.gpu["gpu"])
+    turn = _turn(places, len(chunk.meta.gpus))
+    if turn is not None:
+        for first, place in enumerate(turn.tolist()):
+            yield place, chunk.gpu_ns[first :: len(turn)], chunk.gpu[first :: len(turn)]
+        return
+    for place in np.flatnonzero(np.bincount(places, minlength=1)).tolist():
+        at = np.flatnonzero(places == place)
+        yield place, chunk.gpu_ns[at], chunk.gpu[at]
+
+
+def _turn(places: NDArray[np.uint8], most: int) -> NDArray[np.uint8] | None:
+    """The places that repeat all through, None if there is no such order."""
+    if not len(places):
+        return places
+    again = np.flatnonzero(places[1 : most + 1] == places[0])
+    gpus = int(again[0]) + 1 if len(again) else len(places)
+    turn = places[:gpus]
+    if gpus > most or len(places) % gpus or len(set(turn.tolist())) < gpus:
+        return None
+    return turn if bool((places.reshape(-1, gpus) == turn).all()) else None
+
+
+def measured(rows: Rows, name: str) -> Floats:
+    """A column as numbers, NaN where it was not measured. Raises ValueError for no such column."""
+    column = rows[name]
+    values: Floats = column.astype(np.float64)
+    missing = values >= float(
+        MISSING[column.dtype.itemsize]
+    )  # of 8 bytes: 2^64, as near as it gets
+    if missing.any():
+        values[missing] = np.nan
+    return values
+
+
+def counter_steps(rows: Rows, name: str, most: float | Floats | None = None) -> Floats:
+    """By how much a counter grew from each row to the next, in its unit; one less than rows.
+
+    Differences are taken modulo the column's size: a counter that passed its largest number grew
+    as well. A step above `most` (one number, or one a step; None: half the column's range) is a
+    counter that began anew, and NaN as a step from or to "not measured" is.
+    """
+    column = rows[name]
+    bits = 8 * column.dtype.itemsize
+    steps: Floats = np.subtract(column[1:], column[:-1]).astype(np.float64)
+    is_missing = column == MISSING[column.dtype.itemsize]
+    limit = 2.0 ** (bits - 1) if most is None else most
+    steps[is_missing[1:] | is_missing[:-1] | (steps > limit)] = np.nan
+    return steps
+
+
+def median(values: Floats) -> float:
+    """The middle of some numbers, one at least; np.median loads modules that nothing else needs."""
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    parted = np.partition(values, (low, high))
+    return float(parted[low] + parted[high]) / 2
+
+
+class RowBlock:
+    """Rows that wait until there are enough: blocks are the same however the rows arrive."""
+
+    def __init__(self) -> None:
+        self._times = np.empty(BLOCK_ROWS, np.int64)
+        self._rows = np.empty(BLOCK_ROWS, _BYTES)
+        self._count = 0
+
+    def filled(self, times_ns: Times, rows: Rows) -> Iterator[tuple[Times, Rows]]:
+        """Full blocks, each valid until the next is asked for."""
+        at, rows = 0, rows.view(_BYTES)
+        while at < len(rows):
+            if not self._count and len(rows) - at >= BLOCK_ROWS:
+                end = at + BLOCK_ROWS
+                yield times_ns[at:end], rows[at:end].view(GPU_DTYPE)
+                at = end
+                continue
+            count = min(BLOCK_ROWS - self._count, len(rows) - at)
+            self._times[self._count : self._count + count] = times_ns[at : at + count]
+            self._rows[self._count : self._count + count] = rows[at : at + count]
+            self._count, at = self._count + count, at + count
+            if self._count == BLOCK_ROWS:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[Times, Rows]]:
+        """What waits, if anything does."""
+        count, self._count = self._count, 0
+        if count:
+            yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
+
+
+# --- Gauges of a block of samples as a table of numbers, their means and their extremes.
+
+
+Mask = NDArray[np.bool_] | None
+"""Which samples measured a column; None: all of them."""
+
+Column = NDArray[Any]
+
+ALL: Final = None
+
+
+def measured_mask(values: Column) -> Mask:
+    """Which values of a column are measured, by the number of its size that says "not"."""
+    missing = MISSING[values.dtype.itemsize]
+    if int(values.max()) != missing:
+        return ALL
+    mask: NDArray[np.bool_] = values != missing
+    return mask
+
+
+class Table:
+    """Gauges of a block, a row each: `whole` have no gap, `partial` are with the mask of theirs.
+
+    `places` are where in the list of all gauges the rows of `values` belong, `most` is the greatest
+    of each; what was measured nowhere in the block has no row.
+    """
+
+    def __init__(self, names: Sequence[str], columns: Mapping[str, Column | None]) -> None:
+        whole: list[tuple[int, Column]] = []
+        self.partial: list[tuple[int, Floats, NDArray[np.bool_]]] = []
+        for place, name in enumerate(names):
+            column = columns[name]
+            if column is None:
+                continue
+            mask = _mask(column)
+            if mask is ALL:
+                whole.append((place, column))
+            elif mask.any():
+                self.partial.append((place, column.astype(np.float64), mask))
+        self.places = np.array([place for place, _ in whole], np.intp)
+        self.values = np.empty((len(whole), _rows(columns)))
+        self.most = np.empty(len(whole))
+        for row, (_, column) in enumerate(whole):
+            self.values[row] = column
+            self.most[row] = column.max()  # of its own numbers, which are smaller
+
+
+class GaugeTable:
+    """Time-weighted means and extremes of some gauges.
+
+    A lone sample has no time before it: without any weight the mean is that of the samples.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._places = {name: place for place, name in enumerate(names)}
+        count = len(names)
+        self._sum, self._weight_us = np.zeros(count), np.zeros(count)
+        self._plain_sum, self._plain = np.zeros(count), np.zeros(count)
+        self._most = np.full(count, -np.inf)
+
+    def add(self, table: Table, weight_us: Numbers) -> None:
+        """The next block."""
+        if len(table.places):
+            self._add(table.places, table.values, table.most, weight_us.astype(np.float64))
+        for place, values, mask in table.partial:
+            where = np.array([place], np.intp)
+            known = values[mask][None, :]
+            self._add(where, known, known.max(axis=1), weight_us[mask].astype(np.float64))
+
+    def mean(self, name: str, unit: float = 1.0) -> float | None:
+        """The mean × `unit`, None where nothing was measured."""
+        place = self._places[name]
+        if self._weight_us[place]:
+            return float(self._sum[place] / self._weight_us[place] * unit)
+        if self._plain[place]:
+            return float(self._plain_sum[place] / self._plain[place] * unit)
+        return None
+
+    def most(self, name: str) -> float | None:
+        """The greatest of what was measured."""
+        most = float(self._most[self._places[name]])
+        return None if most == -np.inf else most
+
+    def _add(
+        self, places: NDArray[np.intp], values: Floats, most: Floats, weight_us: Floats
+    ) -> None:
+        self._sum[places] += values @ weight_us
+        self._weight_us[places] += weight_us.sum()
+        if not self._weight_us[places].all():
+            self._plain_sum[places] += values.sum(axis=1)
+            self._plain[places] += values.shape[1]
+        self._most[places] = np.maximum(self._most[places], most)
+
+
+def _mask(column: Column) -> Mask:
+    if column.dtype.kind != "f":
+        return measured_mask(column)
+    missing = np.isnan(column)
+    return ~missing if missing.any() else ALL
+
+
+def _rows(columns: Mapping[str, Column | None]) -> int:
+    return next((len(one) for one in columns.values() if one is not None), 0)
+
+
+# --- Curves for drawing, thinned while the samples pass by: a mean and its envelope a piece of
+# time.
+#
+# A point is the mean of the samples in one of equal pieces of the held time, at the mean of their
+# moments, with the least and the greatest of them: a spike of one sample is in the envelope.
+
+
+MOST_POINTS: Final = 2000
+"""As many as a screen has columns of pixels; a series then has 64 kB."""
+
+LEAST_POINTS: Final = 100
+_POINTS_OF_A_JOB: Final = 100_000
+
+
+def points_for(gpus: int) -> int:
+    """How many points a series should have in a report of so many GPUs, for its memory and size."""
+    return max(LEAST_POINTS, min(MOST_POINTS, _POINTS_OF_A_JOB // max(1, gpus)))
+
+
+class Series(NamedTuple):
+    """What a curve is called, its unit, and by what the sampled numbers are multiplied for it."""
+
+    name: str
+    unit: str
+    factor: float = 1.0
+
+
+class CurveTable:
+    """Curves of one GPU, in the order of the table's gauges: `series` are the first of them."""
+
+    def __init__(self, series: Sequence[Series], held_us: int, pieces: int) -> None:
+        self._series, self._held_us, self._pieces = tuple(series), held_us, pieces
+        shape = (len(self._series), pieces)
+        self._count, self._at_us, self._sum = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
+
+    def add(self, table: Table, at_us: Numbers) -> None:
+        """The next block, taken at these moments; what is outside the held time is not drawn."""
+        first, end = 0, len(at_us)
+        if int(at_us[0]) < 0 or int(at_us[-1]) > self._held_us:
+            first = int(np.searchsorted(at_us, 0))
+            end = int(np.searchsorted(at_us, self._held_us, "right"))
+        curves = int(np.searchsorted(table.places, len(self._series)))
+        if curves:
+            self._add(table.places[:curves], table.values[:curves, first:end], at_us[first:end])
+        for place, values, mask in table.partial:
+            if place < len(self._series):
+                here = mask[first:end]
+                chosen = values[first:end][here][None, :]
+                self._add(np.array([place], np.intp), chosen, at_us[first:end][here])
+
+    def curves(self, origin_s: float, gap_us: int) -> tuple[Curve, ...]:
+        """Those of which anything was measured, their moments from `origin_s` on."""
+        made = (self._curve(place, origin_s, gap_us) for place in range(len(self._series)))
+        return tuple(curve for curve in made if curve.at_s)
+
+    def _add(self, places: NDArray[np.intp], values: Floats, at_us: Numbers) -> None:
+        if not len(at_us):
+            return
+        starts, pieces = self._starts(at_us)
+        counts = np.diff(np.append(starts, len(at_us)))
+        where = np.ix_(places, pieces)
+        self._count[where] += counts
+        self._at_us[where] += np.add.reduceat(at_us, starts)
+        self._sum[where] += np.add.reduceat(values, starts, axis=1)
+        low, high = (one.reduceat(values, starts, axis=1) for one in (np.minimum, np.maximum))
+        self._low[where] = np.minimum(self._low[where], low)
+        self._high[where] = np.maximum(self._high[where], high)
+
+    def _starts(self, at_us: Numbers) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where in a block each piece begins, and which pieces these are."""
+        scale = self._pieces / max(1, self._held_us)
+        first, last = (self._piece(int(one)) for one in (at_us[0], at_us[-1]))
+        borders = np.ceil(np.arange(first + 1, last + 1) / scale)
+        starts = np.searchsorted(at_us, np.concatenate([at_us[:1], borders]))
+        is_used = np.append(starts[1:], len(at_us)) > starts
+        return starts[is_used], np.arange(first, last + 1)[is_used]
+
+    def _piece(self, at_us: int) -> int:
+        return min(self._pieces - 1, int(at_us * (self._pieces / max(1, self._held_us))))
+
+    def _curve(self, place: int, origin_s: float, gap_us: int) -> Curve:
+        there = np.flatnonzero(self._count[place])
+        series, count = self._series[place], self._count[place][there]
+        at_us = self._at_us[place][there] / count
+        piece_us = self._held_us / self._pieces
+        breaks = np.flatnonzero(np.diff(at_us) > max(gap_us, 2 * piece_us)) + 1
+        between = (at_us[breaks - 1] + at_us[breaks]) / 2
+        moments = np.insert(at_us, breaks, between) / 1e6 + origin_s
+        means, lows, highs = self._sum[place][there] / count, self._low[place], self._high[place]
+        return Curve(
+            name=series.name,
+            unit=series.unit,
+            at_s=tuple(np.round(moments, 6).tolist()),
+            values=_with_gaps(means * series.factor, breaks),
+            lows=_with_gaps(lows[there] * series.factor, breaks),
+            highs=_with_gaps(highs[there] * series.factor, breaks),
+        )
+
+
+def _with_gaps(values: NDArray[Any], breaks: NDArray[np.intp]) -> tuple[float | None, ...]:
+    shown: list[float | None] = values.tolist()
+    for place in reversed(breaks.tolist()):
+        shown.insert(place, None)
+    return tuple(shown)
+
+
+# --- How much a counter of the samples has grown: modulo its size, and across resets.
+
+
+SLACK_US: Final = 2_000_000
+"""How late a counter may be written: growth of this much more time than has passed is believed."""
+
+Growth = NDArray[np.int32]
+"""By how much a counter grew up to each sample; -1 where that is not known."""
+
+_SIZE: Final = 1 << 32
+_HALF: Final = _SIZE // 2 - 1
+
+
+class Counter:
+    """The growth of a 32-bit counter between the samples that measured it.
+
+    `most_per_s` is what it can grow in a second. A difference above that is a counter that began
+    again (a driver that was loaded anew, a GPU that was reset): then what it shows counts if it
+    can have grown that much since, else nothing. Of growth that reaches over an end of the held
+    stretch (0 to `held_us`) the part inside counts, as if it had been even. `total` is None until
+    there are two readings.
+    """
+
+    def __init__(self, most_per_s: float, held_us: int) -> None:
+        self._most_per_us = most_per_s / 1e6
+        self._held_us = held_us
+        self._last: tuple[int, int] | None = None
+        self.total: int | None = None
+
+    def add(self, values: Column, at_us: Numbers) -> Growth | None:
+        """The growth that ends at each sample; None: known at none of them."""
+        mask = measured_mask(values)
+        if mask is ALL:
+            return self._grown(values, at_us)
+        if not mask.any():
+            return None
+        growth = np.full(len(values), -1, np.int32)
+        growth[mask] = self._grown(values[mask], at_us[mask])
+        return growth
+
+    def _grown(self, values: Column, at_us: Numbers) -> Growth:
+        last, self._last = self._last, (int(values[-1]), int(at_us[-1]))
+        if last is not None:
+            return self._since(last, values, at_us)
+        growth = np.full(len(values), -1, np.int32)
+        if len(values) > 1:
+            first = (int(values[0]), int(at_us[0]))
+            growth[1:] = self._since(first, values[1:], at_us[1:])
+        return growth
+
+    def _since(self, last: tuple[int, int], values: Column, at_us: Numbers) -> Growth:
+        growth = np.empty(len(values), np.uint32)
+        growth[0] = (int(values[0]) - last[0]) % _SIZE
+        np.subtract(values[1:], values[:-1], out=growth[1:])  # modulo 2^32, as they are unsigned
+        peak = int(growth.max())
+        if peak and (peak > SLACK_US * self._most_per_us or self._leaves(last[1], at_us)):
+            growth = self._believed(growth, values, np.diff(at_us, prepend=last[1]), at_us)
+            grown = int(growth.sum(dtype=np.int64))
+        elif peak * len(growth) < _SIZE:
+            grown = (int(values[-1]) - last[0]) % _SIZE
+        else:
+            grown = int(growth.sum(dtype=np.int64))
+        self.total = (self.total or 0) + grown
+        return growth.view(np.int32)
+
+    def _leaves(self, first_us: int, at_us: Numbers) -> bool:
+        return first_us < 0 or int(at_us[-1]) > self._held_us
+
+    def _believed(
+        self, growth: NDArray[Any], values: Column, apart: Numbers, at_us: Numbers
+    ) -> NDArray[Any]:
+        most = np.minimum((apart + SLACK_US) * self._most_per_us, _HALF)
+        again = np.where(values <= most, values, 0)
+        believed = np.where(growth > most, again, growth)
+        inside = np.clip(at_us, 0, self._held_us) - np.clip(at_us - apart, 0, self._held_us)
+        part = inside / np.maximum(apart, 1)
+        return np.where(inside == apart, believed, believed * part).astype(np.uint32)
+
+
+# --- Samples of one node in the order of time: what goes back in it is left out.
+#
+# A file that was joined twice, or that two samplers wrote at once, repeats times; one to which an
+# older part was joined has them late.
+
+
+_HOST = ""
+
+
+class Onward(Struct):
+    """Takes a node's chunks one after the other; `left_out` counts the rows that went back."""
+
+    last_ns: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+
+    def of(self, chunk: SampleChunk, shift_ns: int) -> SampleChunk:
+        """The chunk without rows at or before the last one of their GPU, or of the host."""
+        uuids = [gpu.uuid for gpu in chunk.meta.gpus]
+        at_ns, places = chunk.gpu_ns, chunk.gpu["gpu"]
+        if not self._is_onward(at_ns, places, uuids, shift_ns):
+            kept = np.ones(len(at_ns), bool)
+            for place, uuid in enumerate(uuids):
+                mine = np.flatnonzero(places == place)
+                kept[mine] = self._kept(at_ns[mine], uuid, shift_ns)
+            chunk = replace(chunk, gpu_ns=at_ns[kept], gpu=chunk.gpu[kept])
+        if not self._is_onward(chunk.host_ns, np.zeros(len(chunk.host_ns)), [_HOST], shift_ns):
+            kept = self._kept(chunk.host_ns, _HOST, shift_ns)
+            chunk = replace(chunk, host_ns=chunk.host_ns[kept], host=chunk.host[kept])
+        return chunk
+
+    def _is_onward(
+        self, at_ns: Times, places: NDArray[Any], whose: list[str], shift_ns: int
+    ) -> bool:
+        """Whether all rows go on in time, as those of a sampler do: then they are taken."""
+        if not len(at_ns):
+            return True
+        last_ns = max((self.last_ns[one] for one in whose if one in self.last_ns), default=None)
+        if last_ns is not None and int(at_ns[0]) + shift_ns <= last_ns:
+            return False
+        if bool((at_ns[1:] < at_ns[:-1]).any()):
+            return False
+        # GPUs of one tick may have one time, each once.
+        same = np.flatnonzero(at_ns[1:] == at_ns[:-1])
+        if bool((places[same + 1] <= places[same]).any()):
+            return False
+        # Most often the last tick has a row of each GPU.
+        last = dict(zip(places[-len(whose) :].tolist(), at_ns[-len(whose) :].tolist(), strict=True))
+        for place, uuid in enumerate(whose):
+            before = at_ns[:0] if place in last else at_ns[places == place]
+            if len(before):
+                last[place] = int(before[-1])
+            if place in last:
+                self.last_ns[uuid] = last[place] + shift_ns
+        return True
+
+    def _kept(self, at_ns: Times, whose: str, shift_ns: int) -> NDArray[np.bool_]:
+        """Which rows of one GPU, or of the host, come after all that were before them."""
+        if not len(at_ns):
+            return np.ones(0, bool)
+        times = at_ns + shift_ns
+        most = np.maximum.accumulate(times)
+        before = np.empty_like(most)
+        before[0] = self.last_ns.get(whose, int(times[0]) - 1)
+        np.maximum(most[:-1], before[0], out=before[1:])
+        kept: NDArray[np.bool_] = times > before
+        self.last_ns[whose] = max(int(before[0]), int(most[-1]))
+        self.left_out += int(np.count_nonzero(~kept))
+        return kept
+
+
+# --- For how long a GPU's clocks were held down, and by what.
+
+
+MS_PER_S: Final = 1000
+SW_POWER_CAP: Final = 0x4
+SW_THERMAL: Final = 0x20
+HW_THERMAL: Final = 0x40
+HW_POWER_BRAKE: Final = 0x80
+"""nvml.h, nvmlClocksEventReason*. HwSlowdown (0x8) is not among them: it is any of the last two."""
+
+WHOLE_PCT: Final = 100.0
+US_PER_MS: Final = 1000
+
+_NONE: Final = 0xFFFF_FFFF
+_CAUSES: Final = {
+    "power_cap": (("sw_power_cap_ms",), SW_POWER_CAP),
+    "thermal": (("sw_thermal_ms", "hw_thermal_ms"), SW_THERMAL | HW_THERMAL),
+    "power_brake": (("hw_power_brake_ms",), HW_POWER_BRAKE),
+}
+
+Percents = NDArray[np.float64]
+"""The share of the time before each sample, NaN where it is not known."""
+
+
+class _Cause:
+    """One cause: by its cumulative counters, and where a GPU has none by its bits."""
+
+    def __init__(self, names: tuple[str, ...], bits: int, held_us: int) -> None:
+        self._bits, self._held_us = bits, held_us
+        self._counters = {name: Counter(MS_PER_S, held_us) for name in names}
+        self._counted_ms: int | None = None
+        self._bits_us: int | None = None
+
+    def add(self, rows: dict[str, Column], stretch: Stretch, bits: Bits) -> Percents | None:
+        """Its share of the time before each sample; None where nothing tells.
+
+        Of two counters the greater growth counts: what both count is one time, not two.
+        """
+        grown: Growth | None = None
+        for name, counter in self._counters.items():
+            one = counter.add(rows[name], stretch.at_us)
+            if one is not None:
+                grown = one if grown is None else np.maximum(grown, one)
+        on_us = bits.on_us(self._bits, stretch)
+        if on_us is not None:
+            self._bits_us = (self._bits_us or 0) + on_us
+        if grown is None:
+            return bits.percents(self._bits)
+        return self._counted(grown, stretch)
+
+    def seconds(self) -> float | None:
+        """How long, None where neither says; counters first, as they miss nothing."""
+        if self._counted_ms is not None:
+            return min(self._counted_ms * US_PER_MS, self._held_us) / 1e6
+        return None if self._bits_us is None else self._bits_us / 1e6
+
+    def _counted(self, grown: Growth, stretch: Stretch) -> Percents:
+        is_known = int(grown.min()) >= 0
+        if int(grown.max()) >= 0:
+            known = grown if is_known else np.maximum(grown, 0)
+            self._counted_ms = (self._counted_ms or 0) + int(known.sum(dtype=np.int64))
+        if is_known and not int(grown.max()):
+            return np.zeros(len(grown))
+        shares = grown * (WHOLE_PCT * US_PER_MS) / np.maximum(stretch.apart_us, 1)
+        np.minimum(shares, WHOLE_PCT, out=shares)
+        # The bit of a moment is no share of the time before the first reading.
+        return shares if is_known else np.where(grown >= 0, shares, np.nan)
+
+
+class Bits:
+    """The column event_reasons of a block, looked through once for all causes."""
+
+    def __init__(self, reasons: Column) -> None:
+        self._reasons = reasons
+        self._told = reasons != _NONE
+        self._is_told = bool(self._told.any())
+        self._any = int(np.bitwise_or.reduce(reasons))
+
+    def on_us(self, bits: int, stretch: Stretch) -> int | None:
+        """For how long any of these bits was on, None where none is told."""
+        if not self._is_told:
+            return None
+        if not self._any & bits:
+            return 0
+        return int(stretch.weight_us[self._on(bits)].sum())
+
+    def percents(self, bits: int) -> Percents | None:
+        """100 where one of these bits is on, else 0, NaN where it is not told."""
+        if not self._is_told:
+            return None
+        return np.where(self._told, np.where(self._on(bits), WHOLE_PCT, 0.0), np.nan)
+
+    def _on(self, bits: int) -> NDArray[Any]:
+        on: NDArray[Any] = self._told & ((self._reasons & bits) != 0)
+        return on
+
+
+class ThrottlingFold:
+    """The three causes of one GPU; add and seconds as in GpuUsageFold."""
+
+    def __init__(self, held_us: int) -> None:
+        self._causes = {
+            name: _Cause(names, bits, held_us) for name, (names, bits) in _CAUSES.items()
+        }
+
+    def add(self, rows: dict[str, Column], stretch: Stretch) -> dict[str, Percents | None]:
+        """For drawing: `slowed` by heat or the power brake, `capped` by the power limit."""
+        bits = Bits(rows["event_reasons"])
+        shares = {name: cause.add(rows, stretch, bits) for name, cause in self._causes.items()}
+        slowed = _greater(shares["thermal"], shares["power_brake"])
+        return {"slowed": slowed, "capped": shares["power_cap"]}
+
+    def throttling(self) -> Throttling:
+        """Seconds by cause."""
+        seconds = {name: cause.seconds() for name, cause in self._causes.items()}
+        return Throttling(
+            power_cap_s=seconds["power_cap"],
+            thermal_s=seconds["thermal"],
+            power_brake_s=seconds["power_brake"],
+        )
+
+
+def _greater(one: Percents | None, other: Percents | None) -> Percents | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.fmax(one, other)

@@ -1,0 +1,469 @@
+"""What is worth knowing of how a job used its GPUs.
+
+Low utilization alone is no finding, nor is memory that is full beside it: a model may need the
+memory of many GPUs and the arithmetic of few (job_defense_shield#2).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hpckit.account.finding import Clause, Figure, Subject, Unit, count, said, seconds, share
+from hpckit.account.rule import Evidence, MeasuredJob, by_node
+from hpckit.account.stragglers import above, key_of, of_gpu, of_gpus
+from hpckit.account.usage import known_s
+from hpckit.account.values import GpuAccount, NodeAccount, Window, ranks_by_gpu
+
+NEVER_FRAC: Final = 0.01
+"""What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
+LATE_S: Final = 60.0
+LATE_FRAC: Final = 0.05
+LATE_SHORT_FRAC: Final = 0.2
+LATE_SHORT_S: Final = 10.0
+LATE_LONG_S: Final = 900.0
+"""At the end: a minute that is 5 % of the job, or a fifth of a short job and 10 s, or a quarter of
+an hour of any; writing the last checkpoint takes less, and so does a program that ends."""
+STRETCH_FRAC: Final = 0.2
+STRETCH_S: Final = 60.0
+"""Before: loading data and compiling take some percent of a job, rarely a fifth."""
+OFTEN_FRAC: Final = 0.25
+"""In pauses too short to be a stretch; loaders and checkpoints take less."""
+NEEDED_MEMORY_FRAC: Final = 0.9
+"""A GPU with so full a memory is needed for it, however often it rests (job_defense_shield#2)."""
+SPIN_FRAC: Final = 0.3
+"""Communication of large trainings takes up to a fifth to a quarter of a step."""
+HEAT_FRAC: Final = 0.05
+"""GPUs touch their temperature limit for moments; 5 % of the time is worth an operator's look."""
+BRAKE_FRAC: Final = 0.01
+"""The power brake is asserted by the node's power supply when something is wrong with it."""
+CAP_ABOVE_FRAC: Final = 0.2
+"""The power limit holds the clocks of every GPU that computes much (DCGM#285): normal, unless one
+GPU is held far longer than its peers."""
+MEMORY_FRAC: Final = 0.95
+"""An allocation of a few percent more would have failed."""
+MEMORY_ABOVE_FRAC: Final = 0.2
+"""Of the GPU's memory; stages of a pipeline differ by some percent."""
+DISAGREE_FRAC: Final = 0.15
+DISAGREE_S: Final = 60.0
+"""The power sensor's own gain is off by up to 5 %, its sampling adds some (arXiv 2312.02741)."""
+UNKNOWN_FRAC: Final = 0.1
+UNKNOWN_S: Final = 10.0
+"""A sampler starts and ends within some seconds of its job."""
+MEND: Final = (
+    "mend the cause (CPUs: the job file; else your operator); --exclude the node till then"
+)
+"""What to do about one that something explains."""
+NOTHING_RAN: Final = "nothing, where nothing was to run there; else see why it did not start"
+"""What to do about a GPU without a process on a machine that was sampled by hand."""
+BALANCE: Final = "balance the work, if its rank has more to do than others"
+"""What to do about a straggler that nothing measured explains: no node is to blame then."""
+
+
+# --- held and not used ---------------------------------------------------------------------------
+def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-never-used`."""
+    for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
+        energies = [gpu.energy.value_j for gpu in gpus]
+        known = [energy for energy in energies if energy is not None]
+        yield Evidence(
+            of_gpus(gpus),
+            said(
+                "no process computed on {} in the {} that {}",
+                _it(gpus),
+                seconds(_longest_held(gpus)),
+                _had(job, gpus),
+            ),
+            math.fsum(gpu.held_s for gpu in gpus),
+            math.fsum(known) if len(known) == len(gpus) else None,
+            remedy=None if _is_job(job) else NOTHING_RAN,
+        )
+
+
+def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-idle`."""
+    for gpus in by_node(gpu for gpu in job.judged if is_idle(gpu)):
+        is_hidden = any("processes" in gpu.refused for gpu in gpus)
+        who = "it was held" if is_hidden else "processes had it open"
+        yield Evidence(
+            of_gpus(gpus),
+            said(
+                "no kernel ran on {} in the {} that {}, while {}",
+                _it(gpus),
+                seconds(_longest_held(gpus)),
+                _had(job, gpus),
+                who,
+            ),
+            math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
+        )
+
+
+def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `late-idle`."""
+    for gpus in by_node(gpu for gpu in job.judged if _late_s(gpu) and not is_unused(gpu)):
+        late = [_late_s(gpu) for gpu in gpus]
+        least, most, held = seconds(min(late)), seconds(max(late)), seconds(_longest_held(gpus))
+        words = said("nothing ran in the last {} to {} of {}", least, most, held)
+        if str(least) == str(most):
+            words = said("nothing ran in the last {} of {}", most, held)
+        yield Evidence(of_gpus(gpus), words, math.fsum(late))
+
+
+def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `idle-stretch`."""
+    for gpus in by_node(gpu for gpu in job.judged if _has_stretch(gpu) and not is_unused(gpu)):
+        wasted = math.fsum(_early_s(gpu) for gpu in gpus)
+        frac = wasted / math.fsum(gpu.held_s for gpu in gpus)
+        longest = max((_length_s(window) for gpu in gpus for window in _early(gpu)), default=0.0)
+        words = "nothing ran for {} of the time before the end, up to {} on end"
+        yield Evidence(of_gpus(gpus), said(words, share(frac), seconds(longest)), wasted)
+
+
+def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `idle-often`."""
+    for gpus in by_node(gpu for gpu in job.judged if _rests_often(gpu)):
+        mean = statistics.fmean(_pauses_s(gpu) / known_s(gpu) for gpu in gpus)
+        words = said(
+            "no kernel ran {} of the time, in short pauses all through the job", share(mean)
+        )
+        yield Evidence(of_gpus(gpus), words, math.fsum(_pauses_s(gpu) for gpu in gpus))
+
+
+def spin(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `spin`."""
+    for gpus in by_node(gpu for gpu in job.judged if _spin_frac(gpu) >= SPIN_FRAC):
+        mean = statistics.fmean(_spin_frac(gpu) for gpu in gpus)
+        yield Evidence(
+            of_gpus(gpus),
+            said(
+                "kernels ran and did next to nothing {} of the time: they waited for others or"
+                " moved data",
+                share(mean),
+            ),
+            math.fsum(gpu.waste.spin_gpu_s for gpu in gpus),
+        )
+
+
+def straggler(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `straggler`."""
+    ranks = ranks_by_gpu(job.report)
+    for one in job.stragglers:
+        its = tuple(ranks.get((one.restart, one.node, one.uuid), ()))
+        about = Subject(what=one.name, nodes=(one.node,), restart=one.restart, ranks=its)
+        why = one.causes or said("nothing measured explains it")
+        remedy = MEND if one.causes else BALANCE
+        yield Evidence(about, (one.because, *why), one.wasted_gpu_s, remedy=remedy)
+
+
+# --- clocks --------------------------------------------------------------------------------------
+def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `thermal-throttling`."""
+    for gpu in job.long_held:
+        frac = _frac(gpu.throttling.thermal_s, gpu)
+        if frac >= HEAT_FRAC:
+            words = said("heat held its clocks down {} of the time", share(frac))
+            if gpu.temp_max_c is not None:
+                hottest = Figure(gpu.temp_max_c, Unit.CELSIUS)
+                words = said(
+                    "heat held its clocks down {} of the time, at up to {}", share(frac), hottest
+                )
+            yield Evidence(of_gpu(gpu), words)
+
+
+def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `power-brake`."""
+    for gpu in job.long_held:
+        frac = _frac(gpu.throttling.power_brake_s, gpu)
+        if frac >= BRAKE_FRAC:
+            words = "the node's power brake held its clocks down {} of the time"
+            yield Evidence(of_gpu(gpu), said(words, share(frac)))
+
+
+def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `power-cap-uneven`."""
+    for gpus in _alike(job.judged):
+        capped = {
+            key_of(gpu): _frac(gpu.throttling.power_cap_s, gpu)
+            for gpu in gpus
+            if gpu.throttling.power_cap_s is not None
+        }
+        odd = above(capped, CAP_ABOVE_FRAC)
+        for gpu in gpus:
+            if key_of(gpu) in odd:
+                own, others = capped[key_of(gpu)], capped[key_of(gpu)] - odd[key_of(gpu)]
+                words = "its power limit held its clocks down {} of the time, the others' {}"
+                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
+
+
+# --- memory --------------------------------------------------------------------------------------
+def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-memory-high`."""
+    for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
+        most = max(_memory_frac(gpu) for gpu in gpus)
+        yield Evidence(of_gpus(gpus), said("up to {} of the memory was in use", share(most)))
+
+
+def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `gpu-memory-uneven`."""
+    for gpus in _alike(gpu for gpu in job.judged if not is_unused(gpu)):
+        shares = {key_of(gpu): _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
+        odd = above(shares, MEMORY_ABOVE_FRAC)
+        for gpu in gpus:
+            if key_of(gpu) in odd:
+                own, others = shares[key_of(gpu)], shares[key_of(gpu)] - odd[key_of(gpu)]
+                words = "it had up to {} of its memory in use, the others {}"
+                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
+
+
+# --- how well it was measured --------------------------------------------------------------------
+def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `counter-disagrees`."""
+    for gpu in job.report.gpus:
+        counter_j, integral_j = gpu.counter_j, gpu.integral_j
+        if not counter_j or integral_j is None or known_s(gpu) < DISAGREE_S:
+            continue
+        apart = (integral_j - counter_j) / counter_j
+        if abs(apart) > DISAGREE_FRAC and known_s(gpu) >= (1 - UNKNOWN_FRAC) * gpu.held_s:
+            side = "more" if apart > 0 else "less"
+            words = "power over time gives {} {} than its energy counter"
+            yield Evidence(of_gpu(gpu), said(words, share(abs(apart)), side))
+
+
+def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
+    for gpus in by_node(gpu for gpu in job.report.gpus if _has_samples(gpu)):
+        unknown = [gpu for gpu in gpus if gpu.waste.unknown_gpu_s > _most_unknown_s(gpu)]
+        if unknown:
+            frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
+            why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
+            words = "of {} of the time it is not known what ran{}"
+            yield Evidence(of_gpus(unknown), said(words, share(frac), why))
+    for node in job.report.nodes:
+        if node.unseen_gpus and node.samples:
+            many = "GPU" if node.unseen_gpus == 1 else "GPUs"
+            words = "of {} {} that the job asked for there it is not known what ran"
+            where = Subject(nodes=(node.node,), restart=node.restart)
+            yield Evidence(where, said(words, count(node.unseen_gpus), many))
+
+
+# --- shares --------------------------------------------------------------------------------------
+def is_never_used(gpu: GpuAccount) -> bool:
+    """Whether no process ever computed on it."""
+    return gpu.waste.no_process_gpu_s >= (1 - NEVER_FRAC) * known_s(gpu)
+
+
+def is_idle(gpu: GpuAccount) -> bool:
+    """Whether processes had it and no kernel ever ran."""
+    ran = gpu.waste.useful_gpu_s + gpu.waste.spin_gpu_s
+    return ran <= NEVER_FRAC * known_s(gpu) and not is_never_used(gpu)
+
+
+def is_unused(gpu: GpuAccount) -> bool:
+    """Whether it did nothing all the time, for one reason or the other."""
+    return is_never_used(gpu) or is_idle(gpu)
+
+
+def _late_s(gpu: GpuAccount) -> float:
+    """How long it did nothing at the end, 0 where that is not worth a word."""
+    late_s = math.fsum(_length_s(window) for window in gpu.windows if window.is_late)
+    frac = late_s / gpu.held_s if gpu.held_s > 0 else 0.0
+    kinds = ((LATE_S, LATE_FRAC), (LATE_SHORT_S, LATE_SHORT_FRAC), (LATE_LONG_S, 0.0))
+    return late_s if any(late_s >= long and frac >= part for long, part in kinds) else 0.0
+
+
+def _early(gpu: GpuAccount) -> list[Window]:
+    return [window for window in gpu.windows if not window.is_late]
+
+
+def _early_s(gpu: GpuAccount) -> float:
+    return math.fsum(_length_s(window) for window in _early(gpu))
+
+
+def _has_stretch(gpu: GpuAccount) -> bool:
+    return _early_s(gpu) >= max(STRETCH_S, STRETCH_FRAC * gpu.held_s)
+
+
+def _pauses_s(gpu: GpuAccount) -> float:
+    """How long it rested while a process had it, outside of windows."""
+    idle = math.fsum(_length_s(window) for window in gpu.windows if window.kind == "idle")
+    return max(0.0, gpu.waste.idle_gpu_s - idle)
+
+
+def _rests_often(gpu: GpuAccount) -> bool:
+    is_needed = _memory_frac(gpu) >= NEEDED_MEMORY_FRAC
+    return not is_needed and not is_unused(gpu) and _pauses_s(gpu) >= OFTEN_FRAC * known_s(gpu)
+
+
+def _length_s(window: Window) -> float:
+    return window.ended_s - window.started_s
+
+
+def _spin_frac(gpu: GpuAccount) -> float:
+    known = known_s(gpu)
+    return gpu.waste.spin_gpu_s / known if known > 0 else 0.0
+
+
+def _memory_frac(gpu: GpuAccount) -> float:
+    if gpu.mem_peak_bytes is None or not gpu.mem_bytes:
+        return 0.0
+    return gpu.mem_peak_bytes / gpu.mem_bytes
+
+
+def _frac(seconds: float | None, gpu: GpuAccount) -> float:
+    return min(1.0, (seconds or 0.0) / gpu.held_s) if gpu.held_s > 0 else 0.0
+
+
+def _has_samples(gpu: GpuAccount) -> bool:
+    """Whether there are some, also where they do not tell what ran."""
+    return known_s(gpu) > 0 or "spin" in gpu.refused
+
+
+def _most_unknown_s(gpu: GpuAccount) -> float:
+    return max(UNKNOWN_S, UNKNOWN_FRAC * gpu.held_s)
+
+
+def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
+    """GPUs of one incarnation and kind, which are peers."""
+    groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
+    return list(groups.values())
+
+
+def _is_job(job: MeasuredJob) -> bool:
+    """Whether a job is known; a machine that was sampled by hand has none."""
+    return job.report.job.job_id is not None
+
+
+def _had(job: MeasuredJob, gpus: list[GpuAccount]) -> str:
+    return f"the job had {_it(gpus)}" if _is_job(job) else "was sampled"
+
+
+def _it(gpus: list[GpuAccount]) -> str:
+    return "it" if len(gpus) == 1 else f"these {len(gpus)}"
+
+
+def _longest_held(gpus: list[GpuAccount]) -> float:
+    return max(gpu.held_s for gpu in gpus)
+
+
+# --- What is worth knowing of a job's nodes and of its life: CPU, memory, IO, requeues, samplers.
+
+
+THROTTLED_FRAC: Final = 0.05
+"""Of the time of the job's CPUs: a quota held it back."""
+CPU_PRESSURE_FRAC: Final = 0.25
+"""Time in which some thread waited for a CPU (PSI "some"); loaders with more threads than CPUs are
+common, so the GPUs must have waited as well."""
+IO_PRESSURE_FRAC: Final = 0.1
+MEMORY_PRESSURE_FRAC: Final = 0.05
+"""Time in which all threads of the job waited at once (PSI "full")."""
+GPUS_WAITED_FRAC: Final = 0.05
+"""Time in which the node's GPUs were idle, beside processes: below that the host kept up."""
+HOST_MEMORY_FRAC: Final = 0.95
+"""Of the job's limit, without page cache: beyond lies the OOM killer."""
+
+
+def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `oom-kill`."""
+    for node in job.report.nodes:
+        if node.oom_kills:
+            killed = said("the kernel killed a process of the job once")
+            if node.oom_kills > 1:
+                words = "the kernel killed a process of the job {} times"
+                killed = said(words, count(node.oom_kills))
+            yield Evidence(_of(node), (*killed, *_memory_words(node)))
+
+
+def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `host-memory-high`."""
+    for node in job.report.nodes:
+        if _host_memory_frac(node) >= HOST_MEMORY_FRAC and not node.oom_kills:
+            words = "up to {} of the job's memory was in use, page cache not counted"
+            yield Evidence(_of(node), said(words, share(_host_memory_frac(node))))
+
+
+def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `cpu-starved`."""
+    for node in job.report.nodes:
+        waited, throttled = _gpus_waited_frac(job, node), node.cpu_throttled_frac or 0.0
+        pressed = node.psi_frac.get("cpu_some", 0.0)
+        if throttled >= THROTTLED_FRAC:
+            words = "its CPU quota held the job back for {} of its CPUs' time"
+            yield Evidence(_of(node), said(words, share(throttled)))
+        elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
+            words = "threads waited for a CPU {} of the time, and GPUs were idle {}"
+            yield Evidence(_of(node), (*said(words, share(pressed), share(waited)), *_cpus(node)))
+
+
+def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `io-wait`."""
+    for node in job.report.nodes:
+        stalled, waited = node.psi_frac.get("io_full", 0.0), _gpus_waited_frac(job, node)
+        if stalled >= IO_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
+            words = "all of the job waited for files {} of the time, and GPUs were idle {}"
+            yield Evidence(_of(node), said(words, share(stalled), share(waited)))
+
+
+def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `memory-pressure`."""
+    for node in job.report.nodes:
+        stalled = node.psi_frac.get("memory_full", 0.0)
+        if stalled >= MEMORY_PRESSURE_FRAC:
+            words = "all of the job waited for memory to be freed {} of the time"
+            yield Evidence(_of(node), said(words, share(stalled)))
+
+
+def restarts_lost(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `restarts-lost`: what was wasted is not known, only that it is no more than all."""
+    for run in job.report.incarnations:
+        if run.is_lost:
+            why = f": {run.because}" if run.because else ""
+            lost = said("at most {} were lost{}", seconds(run.ended_s - run.started_s), why)
+            yield Evidence(Subject(what=f"restart {run.restart}"), lost)
+
+
+def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
+    """Rule `samples-missing`: where no node has samples none were meant to be taken."""
+    sampled = {(gpu.restart, gpu.node) for gpu in job.report.gpus if known_s(gpu) > 0}
+    sampled |= {(node.restart, node.node) for node in job.report.nodes if node.samples}
+    alike: dict[tuple[int, str], list[str]] = {}
+    for node in job.report.nodes:
+        if sampled and (node.restart, node.node) not in sampled:
+            why = f": {node.missing[0]}" if node.missing else ""
+            alike.setdefault((node.restart, why), []).append(node.node)
+    for (restart, why), nodes in alike.items():
+        where = Subject(nodes=tuple(nodes), restart=restart)
+        yield Evidence(where, said("no samples are there, of other nodes there are{}", why))
+
+
+def _of(node: NodeAccount) -> Subject:
+    return Subject(nodes=(node.node,), restart=node.restart)
+
+
+def _gpus_waited_frac(job: MeasuredJob, node: NodeAccount) -> float:
+    """The idle part of the time of those of its GPUs that computed at all."""
+    here = [
+        gpu
+        for gpu in job.judged_on.get((node.restart, node.node), ())
+        if gpu.waste.useful_gpu_s > 0
+    ]
+    known = math.fsum(known_s(gpu) for gpu in here)
+    return math.fsum(gpu.waste.idle_gpu_s for gpu in here) / known if known else 0.0
+
+
+def _host_memory_frac(node: NodeAccount) -> float:
+    if node.mem_peak_bytes is None or not node.mem_limit_bytes:
+        return 0.0
+    return node.mem_peak_bytes / node.mem_limit_bytes
+
+
+def _memory_words(node: NodeAccount) -> tuple[Clause, ...]:
+    frac = _host_memory_frac(node)
+    return said("up to {} of its memory was in use", share(frac)) if frac else ()
+
+
+def _cpus(node: NodeAccount) -> tuple[Clause, ...]:
+    return said("the job has {} CPUs there", count(node.cpus)) if node.cpus else ()

@@ -1,0 +1,301 @@
+"""The accounts below a job folder: anything may lie there, and only regular files are read."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
+from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
+from hpckit.slurm.ask import SlurmCli, SlurmProbe
+from hpckit.slurm.values import JobId
+from hpckit.spec.folder import (
+    ACCOUNT_FOLDER,
+    array_task_of,
+    node_of,
+    node_of_topology,
+    rank_of,
+    restart_of,
+)
+
+if TYPE_CHECKING:
+    from hpckit.spec.store import FileJobFolders
+
+
+PIECE_BYTES = 8 * 1024**2
+_MOST_NAMED = 8
+_END_BYTES = 1024**2
+
+
+class AccountFiles(Struct, frozen=True, kw_only=True):
+    """What one incarnation left: its ledgers, by rank, its sample files and topologies, by node.
+
+    `restart` is None for files that lie in no folder of an incarnation, as of a sampler that was
+    started by hand.
+    """
+
+    restart: int | None
+    ledgers: tuple[Path, ...] = ()
+    samples: tuple[Path, ...] = ()
+    topologies: tuple[Path, ...] = ()
+
+
+class FoundAccounts(Struct, frozen=True, kw_only=True):
+    """The accounts of a job, or of one task of an array, by incarnation.
+
+    `missing` has a sentence for each thing that lies there and cannot be read. `array_tasks` are
+    those that have accounts of their own.
+    """
+
+    incarnations: tuple[AccountFiles, ...] = ()
+    missing: tuple[str, ...] = ()
+    array_tasks: tuple[int, ...] = ()
+
+
+class FileSampleStore:
+    """Accounts on a file system."""
+
+    def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
+        self._piece_bytes = piece_bytes
+
+    def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
+        """What lies below a job folder, its `account/`, or a folder of such files.
+
+        Raises StorageFailed where the folder itself cannot be read.
+        """
+        try:
+            return _found(folder, array_task)
+        except OSError as error:
+            raise StorageFailed(f"{folder} cannot be read: {error.strerror}") from error
+
+    def ledger(self, path: Path) -> bytes:
+        """A ledger. Raises StorageFailed, also for what is no regular file."""
+        return b"".join(_read(path, self._piece_bytes))
+
+    def topology(self, path: Path) -> bytes:
+        """A node's topology, as JSON. Raises as `ledger`."""
+        return b"".join(_read(path, self._piece_bytes))
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        return _read(path, self._piece_bytes)
+
+    def ends(self, path: Path) -> tuple[bytes, bytes]:
+        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        try:
+            with _opened(path) as handle:
+                size_bytes = _size_of(handle)
+                head = os.pread(handle, _END_BYTES, 0)
+                return head, os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
+        except OSError as error:
+            raise _cannot_read(path, error) from error
+
+
+class _Listing:
+    """One folder: what in it is a folder, what a file, and what is not what its name says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folders: list[str] = []
+        self.files: list[str] = []
+        self.odd: dict[str, str] = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    self.folders.append(entry.name)
+                    what = "it is a folder, expected a file" if _is_files(entry.name) else ""
+                elif entry.is_file(follow_symlinks=False):
+                    self.files.append(entry.name)
+                    what = "it is a file, expected a folder" if _is_folders(entry.name) else ""
+                else:
+                    is_wanted = _is_files(entry.name) or _is_folders(entry.name)
+                    what = "it is neither a file nor a folder" if is_wanted else ""
+                if what:
+                    self.odd[entry.name] = what
+
+
+def _is_files(name: str) -> bool:
+    """Whether a file of accounts has such a name."""
+    return any(of(name) is not None for of in (rank_of, node_of, node_of_topology))
+
+
+def _is_folders(name: str) -> bool:
+    """Whether a folder of accounts has such a name."""
+    known = (restart_of, array_task_of)
+    return name == ACCOUNT_FOLDER or any(of(name) is not None for of in known)
+
+
+def _found(folder: Path, array_task: int | None) -> FoundAccounts:
+    below = folder / ACCOUNT_FOLDER
+    listing = _Listing(below if below.is_dir() else folder)
+    tasks = {array_task_of(name): name for name in listing.folders}
+    missing = _odd(listing)
+    numbers = tuple(sorted(task for task in tasks if task is not None))
+    if array_task is not None:
+        if array_task not in tasks:
+            return FoundAccounts(missing=tuple(missing), array_tasks=numbers)
+        listing = _Listing(listing.path / tasks[array_task])
+        missing += _odd(listing)
+    incarnations = [_files(listing, None)]
+    for name in listing.folders:
+        restart = restart_of(name)
+        if restart is None:
+            continue
+        try:
+            inner = _Listing(listing.path / name)
+        except OSError as error:
+            missing.append(f"{name} cannot be read: {error.strerror}")
+            continue
+        missing += _odd(inner)
+        incarnations.append(_files(inner, restart))
+    kept = [files for files in incarnations if files.ledgers or files.samples]
+    kept.sort(key=lambda files: -1 if files.restart is None else files.restart)
+    return FoundAccounts(incarnations=tuple(kept), missing=tuple(missing), array_tasks=numbers)
+
+
+def _odd(listing: _Listing) -> list[str]:
+    """Sentences about links, FIFOs, folders and the like under names that accounts have."""
+    named = [
+        f"{listing.path.name}/{name} is not read: {what}"
+        for name, what in sorted(listing.odd.items())[:_MOST_NAMED]
+    ]
+    left = len(listing.odd) - len(named)
+    return [*named, f"and {left} more like it in {listing.path.name}"] if left > 0 else named
+
+
+def _files(listing: _Listing, restart: int | None) -> AccountFiles:
+    ranks = sorted((rank, name) for name in listing.files if (rank := rank_of(name)) is not None)
+    nodes = sorted(name for name in listing.files if node_of(name) is not None)
+    topologies = sorted(name for name in listing.files if node_of_topology(name) is not None)
+    return AccountFiles(
+        restart=restart,
+        ledgers=tuple(listing.path / name for _, name in ranks),
+        samples=tuple(listing.path / name for name in nodes),
+        topologies=tuple(listing.path / name for name in topologies),
+    )
+
+
+def _read(path: Path, piece_bytes: int) -> Iterator[bytes]:
+    """The bytes that the file has when it is opened. Raises StorageFailed."""
+    try:
+        with _opened(path) as handle:
+            left = _size_of(handle)
+            while left > 0:
+                piece = os.read(handle, min(left, piece_bytes))
+                if not piece:
+                    return
+                left -= len(piece)
+                yield piece
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor: of a FIFO an ordinary open() would wait, and a link is another's file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _cannot_read(path: Path, error: OSError) -> StorageFailed:
+    why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+    return StorageFailed(f"{path.name} cannot be read: {why}")
+
+
+def _size_of(handle: int) -> int:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return status.st_size
+
+
+# --- The energy of a job's nodes as Slurm's accounting has it, where the cluster gathers any.
+
+
+class SlurmEnergies:
+    """Asks sacct, but only where the cluster, as it is remembered, gathers energy."""
+
+    def __init__(self, slurm: SlurmCli, probe: SlurmProbe) -> None:
+        self._slurm = slurm
+        self._probe = probe
+
+    def of(self, job_id: str, cluster: str | None) -> SlurmEnergy:
+        """That of an ended job, of all its incarnations."""
+        try:
+            plugin = self._probe.look(cluster, needs_partitions=False).config.energy_plugin
+            if plugin is None:
+                return SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
+            value_j = self._slurm.energy_j(JobId(job_id), cluster)
+        except HpckitError as error:
+            return SlurmEnergy(reasons=(_other(f"Slurm's was not told: {error.message}"),))
+        reasons = () if value_j else (_other(f"Slurm's {plugin} counted none"),)
+        return SlurmEnergy(value_j=value_j, plugin=plugin, reasons=reasons)
+
+
+def _other(text: str) -> EnergyReason:
+    return EnergyReason(text=text)
+
+
+# --- The JSON files of a job folder: those that are not there, and those that are damaged.
+
+
+class JobDocuments:
+    """The files of one folder, each read once; `damaged` tells those that are not understood."""
+
+    def __init__(self, folder: Path, folders: FileJobFolders) -> None:
+        self._folder = folder
+        self._folders = folders
+        self._read: dict[str, Mapping[str, Any] | None] = {}
+        self._damaged: dict[str, str] = {}
+
+    def read(self, name: str) -> Mapping[str, Any] | None:
+        """The document, empty where it is damaged, None where there is no such file."""
+        if name not in self._read:
+            self._read[name] = self._document(name)
+        return self._read[name]
+
+    def refuse(self, name: str, why: str) -> None:
+        """Tell a file as damaged: it is JSON, and not what it should be."""
+        self._damaged.setdefault(name, f"{name} is damaged: {why}")
+
+    def refuse_version(self, name: str, got: str, expected: str) -> None:
+        """Tell a file as one of another version: it may be whole, and is not understood."""
+        why = f"{name} is of another version: got {got}, expected {expected}"
+        self._damaged.setdefault(name, why)
+
+    def is_of_other_version(self, name: str, *known: str) -> bool:
+        """Whether its schema is one of `known` with another number, which then is told."""
+        schema = (self.read(name) or {}).get("schema")
+        if not isinstance(schema, str) or schema in known:
+            return False
+        is_other = schema.rpartition("/")[0] in {one.rpartition("/")[0] for one in known}
+        if is_other:
+            self.refuse_version(name, repr(schema), " or ".join(known))
+        return is_other
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """A sentence for each file that is damaged or of another version."""
+        return tuple(self._damaged.values())
+
+    def _document(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            document = self._folders.read_json(self._folder, name)
+        except NoSuchFile:
+            return None
+        except StorageFailed as error:
+            self._damaged[name] = error.message.removeprefix(f"{self._folder}/")
+            return {}
+        if not document:
+            self.refuse(name, "it is an empty JSON object")
+        return document

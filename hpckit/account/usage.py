@@ -1,0 +1,404 @@
+"""What a GPU was used for, folded over its samples a chunk at a time in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from hpckit.account.activity import (
+    IDLE,
+    KIND_OF_STATE,
+    NO_PROCESS,
+    QUIET,
+    SPIN,
+    STATES,
+    TRANSFER_MIB_PER_S,
+    UNKNOWN,
+    USEFUL,
+    IdleWindows,
+    PowerLevels,
+    Span,
+    States,
+    StateSpans,
+    states_of,
+)
+from hpckit.account.rows import (
+    ALL,
+    MOST_POINTS,
+    Column,
+    Counter,
+    CurveTable,
+    GaugeTable,
+    RowBlock,
+    Rows,
+    Series,
+    Table,
+    ThrottlingFold,
+    Times,
+    measured_mask,
+)
+from hpckit.account.sample_format import GPU_COLUMNS
+from hpckit.account.sample_time import NS_PER_US, Numbers, SampleTime, Stretch
+from hpckit.account.samples import SampledGpu
+from hpckit.account.values import Curve, GpuAccount, Share, Throttling, Window
+
+MIB: Final = 1 << 20
+
+MOST_MIB_PER_S: Final = 4e12 / MIB
+"""What no NVLink or PCIe of a GPU carries in one direction (NVLink 5: 0.9 TB/s)."""
+
+DISTRUST_FRAC: Final = 0.1
+"""Kernels without any process for more of the busy time than this: the processes are hidden (by a
+container, or those of another user), and their count says nothing."""
+
+_SERIES: Final = {
+    "power_mw": Series("power", "W", 1e-3),
+    "util_pct": Series("util", "%"),
+    "mem_used_mib": Series("memory", "B", MIB),
+    "temp_c": Series("temp", "°C"),
+    "sm_mhz": Series("sm_clock", "MHz"),
+    "slowed": Series("throttled", "%"),
+    "capped": Series("throttled_by_power_cap", "%"),
+}
+_GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
+_GAUGES: Final = (*_SERIES, *_GPM, "proxy")
+_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
+_UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
+_USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
+_PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
+
+
+class GpuUsage(Struct, frozen=True, kw_only=True):
+    """What one GPU did in the time that it was held; names and units as in GpuAccount.
+
+    `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
+    something that the samples have was not used, and at `spin` why none could be seen.
+    `useful_fracs` is the useful part of what is known of each span that was watched, by its
+    beginning and end in ns.
+    """
+
+    held_s: float
+    known_s: float
+    samples: int
+    waste: Share
+    throttling: Throttling
+    util_mean_pct: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    temp_max_c: float | None = None
+    sm_mean_mhz: float | None = None
+    mem_peak_bytes: int | None = None
+    sm_active_frac: float | None = None
+    tensor_active_frac: float | None = None
+    dram_active_frac: float | None = None
+    mfu_proxy_frac: float | None = None
+    nvlink_tx_bytes: int | None = None
+    nvlink_rx_bytes: int | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    windows: tuple[Window, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    useful_fracs: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+
+
+class GpuUsageFold:
+    """Folds a GPU's samples, in order; the result does not depend on how they are cut into chunks.
+
+    `begin_ns` and `end_ns` are on the samples' clock (CLOCK_MONOTONIC), between which the GPU was
+    held. `realtime_offset_ns` turns it into that of the windows; curves begin `origin_s` after the
+    report's start, and have `points` points at most, 0 for none.
+    """
+
+    def __init__(
+        self,
+        gpu: SampledGpu,
+        period_s: float,
+        begin_ns: int,
+        end_ns: int,
+        *,
+        realtime_offset_ns: int = 0,
+        origin_s: float = 0.0,
+        points: int = MOST_POINTS,
+    ) -> None:
+        self._gpu = gpu
+        self._begin_ns = begin_ns
+        self._watched: dict[tuple[int, int], Span] = {}
+        self._spans = StateSpans(())
+        self._began_s = (begin_ns + realtime_offset_ns) / 1e9
+        self._origin_s = origin_s
+        self._time = SampleTime(period_s, begin_ns, end_ns)
+        self._held_us = self._time.held_us
+        self._samples = 0
+        self._waiting = RowBlock()
+        self._state_us = np.zeros(STATES)
+        self._hidden_us = 0
+        self._last_state: int | None = None
+        self._levels = PowerLevels()
+        self._gauges = GaugeTable(_GAUGES)
+        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
+        self._windows = IdleWindows(self._held_us, self._time.period_us, self._time.gap_us)
+        self._throttling = ThrottlingFold(self._held_us)
+        pieces = min(points, max(1, 2 * self._held_us // self._time.period_us))
+        self._curves = CurveTable(tuple(_SERIES.values()), self._held_us, pieces)
+        self._are_drawn = points > 0
+
+    def watch(self, spans_ns: Iterable[tuple[int, int]]) -> None:
+        """Tell apart what it does in these spans (first and last ns); before any row is added."""
+        self._watched = {
+            span: ((span[0] - self._begin_ns) // NS_PER_US, (span[1] - self._begin_ns) // NS_PER_US)
+            for span in spans_ns
+        }
+        self._spans = StateSpans(tuple(dict.fromkeys(self._watched.values())))
+
+    def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """The GPU's next rows (GPU_DTYPE) and their times."""
+        self._samples += len(rows)
+        for block in self._waiting.filled(times_ns, rows):
+            self._add(*block)
+
+    def _add(self, times_ns: NDArray[np.int64], block: NDArray[np.void]) -> None:
+        stretch = self._time.add(times_ns)
+        rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
+        states = states_of(rows, self._transfer(stretch, rows))
+        self._windows.add(states, stretch)
+        state_us = np.bincount(states, stretch.weight_us, STATES)
+        self._state_us += state_us
+        self._spans.add(states, stretch, state_us)
+        self._weigh(states, rows, stretch.weight_us)
+        drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
+        table = Table(_GAUGES, drawn)
+        self._gauges.add(table, stretch.weight_us)
+        if self._are_drawn:
+            self._curves.add(table, stretch.at_us)
+        self._last_state = int(states[-1])
+
+    def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
+        if not int(rows["processes"].min()):
+            ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
+            self._hidden_us += int(weight_us[ran].sum())
+        self._levels.add(states, rows["power_mw"], weight_us)
+
+    def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
+        """Where NVLink or PCIe carried so much that memory is busy with it."""
+        moved: NDArray[np.int32] | None = None
+        for name, counter in self._links.items():
+            grown = counter.add(rows[name], stretch.at_us)
+            if grown is not None and int(grown.max()) > 0:
+                moved = grown if moved is None else np.maximum(moved, grown)
+        if moved is None:
+            return None
+        return moved >= stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
+
+    def result(self) -> GpuUsage:
+        """What it was, of all rows that were added; gauges are means over the sampled time."""
+        for block in self._waiting.rest():
+            self._add(*block)
+        state_us, tail_us = self._state_us.copy(), self._time.tail_us()
+        if self._last_state is not None:
+            state_us[self._last_state] += tail_us
+            self._spans.add_tail(self._last_state, max(0, self._time.last_us or 0), tail_us)
+        is_hidden = self._are_processes_hidden(state_us)
+        mean, most = self._gauges.mean, self._gauges.most
+        waste = self._share(state_us, is_hidden=is_hidden)
+        return GpuUsage(
+            held_s=self._held_us / 1e6,
+            known_s=int(state_us.sum()) / 1e6,
+            samples=self._samples,
+            waste=waste,
+            throttling=self._throttling.throttling(),
+            util_mean_pct=mean("util_pct"),
+            power_mean_w=mean("power_mw", 1e-3),
+            power_max_w=_scaled(most("power_mw"), 1e-3),
+            temp_max_c=most("temp_c"),
+            sm_mean_mhz=mean("sm_mhz"),
+            mem_peak_bytes=_bytes(most("mem_used_mib")),
+            sm_active_frac=mean("sm_active_pct100", 1e-4),
+            tensor_active_frac=mean("tensor_active_pct100", 1e-4),
+            dram_active_frac=mean("dram_active_pct100", 1e-4),
+            mfu_proxy_frac=self._mfu_proxy(),
+            nvlink_tx_bytes=_bytes(self._links["nvlink_tx_mib"].total),
+            nvlink_rx_bytes=_bytes(self._links["nvlink_rx_mib"].total),
+            pcie_tx_bytes=_bytes(self._links["pcie_tx_mib"].total),
+            pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
+            windows=self._found(tail_us, is_hidden=is_hidden),
+            curves=self._drawn(),
+            refused=self._refused(is_hidden=is_hidden),
+            useful_fracs=self._useful_fracs(state_us, waste),
+        )
+
+    def _refused(self, *, is_hidden: bool) -> dict[str, str]:
+        refused = {"processes": _PROCESSES_HIDDEN} if is_hidden else {}
+        why = self._levels.why_no_spin(self._gpu.power_limit_w)
+        if why is not None:
+            refused["spin"] = why
+        if (self._mfu_proxy(most=math.inf) or 0.0) > 1.0:
+            refused["mfu_proxy_frac"] = _PROXY_BEYOND.format(self._gpu.max_sm_mhz)
+        return refused
+
+    def _useful_fracs(
+        self, state_us: NDArray[np.float64], waste: Share
+    ) -> Mapping[tuple[int, int], float | None]:
+        fracs = self._spans.useful_fracs(state_us, waste)
+        return {span: fracs[at_us] for span, at_us in self._watched.items()}
+
+    def _mfu_proxy(self, most: float = 1.0) -> float | None:
+        """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.
+
+        A proxy of model FLOPs utilization: it counts what the tensor cores did, needed or not, and
+        nothing that is computed without them. None where it is beyond `most`.
+        """
+        largest = self._gpu.max_sm_mhz
+        proxy = self._gauges.mean("proxy", 1 / largest) if largest else None
+        return None if proxy is None or proxy > most else proxy
+
+    def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
+        ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
+        return self._hidden_us > DISTRUST_FRAC * ran_us
+
+    def _share(self, state_us: NDArray[np.float64], *, is_hidden: bool) -> Share:
+        spun_us = self._levels.spin_us(self._gpu.power_limit_w)
+        none_us, idle_us = int(state_us[NO_PROCESS]), int(state_us[IDLE])
+        if is_hidden:
+            none_us, idle_us = 0, none_us + idle_us
+        spin_us = int(state_us[SPIN]) + spun_us
+        untold_us = self._levels.untold_us(self._gpu.power_limit_w)
+        useful_us = int(state_us[USEFUL] + state_us[QUIET]) - spun_us - untold_us
+        told_us = none_us + idle_us + spin_us + useful_us
+        return Share(
+            no_process_gpu_s=none_us / 1e6,
+            idle_gpu_s=idle_us / 1e6,
+            spin_gpu_s=spin_us / 1e6,
+            useful_gpu_s=useful_us / 1e6,
+            unknown_gpu_s=(self._held_us - told_us) / 1e6,
+        )
+
+    def _found(self, tail_us: int, *, is_hidden: bool) -> tuple[Window, ...]:
+        return tuple(
+            Window(
+                kind=KIND_OF_STATE[run.state],
+                started_s=self._began_s + run.from_us / 1e6,
+                ended_s=self._began_s + run.until_us / 1e6,
+                is_late=run.is_late,
+            )
+            for run in self._windows.found(tail_us, as_idle=is_hidden)
+        )
+
+    def _drawn(self) -> tuple[Curve, ...]:
+        if not self._are_drawn:
+            return ()
+        return self._curves.curves(self._origin_s, self._time.gap_us)
+
+
+def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
+    """Tensor active × SM clock in MHz; None where one of them is measured nowhere."""
+    tensor, clock = rows["tensor_active_pct100"], rows["sm_mhz"]
+    masks = measured_mask(tensor), measured_mask(clock)
+    if any(mask is not ALL and not mask.any() for mask in masks):
+        return None
+    work: NDArray[np.float64] = tensor * (clock * 1e-4)
+    for mask in masks:
+        if mask is not ALL:
+            work[~mask] = np.nan
+    return work
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value * unit
+
+
+def _bytes(mib: float | None) -> int | None:
+    return None if mib is None else int(mib) * MIB
+
+
+# --- Of which GPUs enough is known to say something about how they were used.
+
+
+JUDGED_S: Final = 10.0
+"""Of a GPU that was held for less nothing is said: starting a framework takes as long."""
+KNOWN_FRAC: Final = 0.5
+"""… nor of one of which less of the time is known: missing data is no finding about a job
+(job_defense_shield#13)."""
+
+
+def known_s(gpu: GpuAccount) -> float:
+    """For how long it is known what a GPU did."""
+    return gpu.waste.total_gpu_s - gpu.waste.unknown_gpu_s
+
+
+def is_judged(gpu: GpuAccount) -> bool:
+    """Whether enough is known of it."""
+    known = known_s(gpu)
+    return known >= JUDGED_S and known >= KNOWN_FRAC * gpu.held_s
+
+
+# --- When a GPU was used last, for ranks that were killed and could not say when they ended.
+
+
+_NONE: Final = 0xFF
+
+
+class Use(NamedTuple):
+    """Whether something used a GPU in a stretch of time, and when it was seen to be gone for good.
+
+    `gone_ns` is None where something used it to the end, and where nothing tells: processes are
+    not counted, are hidden, or there are no samples behind the last use.
+    """
+
+    was_used: bool
+    gone_ns: int | None
+
+
+class LastUse:
+    """Finds the last use of one GPU in each of some stretches, first and last moment in them.
+
+    A use is a process or a kernel; utilization lags by its second. Nothing is gone that was never
+    there: where kernels run and no process is counted, processes are hidden.
+    """
+
+    def __init__(self, stretches_ns: Sequence[tuple[int, int]]) -> None:
+        self._stretches_ns = stretches_ns
+        self._was_used = [False] * len(stretches_ns)
+        self._had_process = [False] * len(stretches_ns)
+        self._gone_ns: list[int | None] = [None] * len(stretches_ns)
+
+    def add(self, times_ns: Times, rows: Rows) -> None:
+        """The GPU's next rows, one at least, and their times."""
+        counted = (rows["processes"] != _NONE) & (rows["processes"] > 0)
+        used = counted | ((rows["util_pct"] != _NONE) & (rows["util_pct"] > 0))
+        empty = (rows["processes"] == 0) & ~used
+        begin_ns, end_ns = int(times_ns.min()), int(times_ns.max())
+        for place, (first_ns, last_ns) in enumerate(self._stretches_ns):
+            if last_ns < begin_ns or first_ns > end_ns:
+                continue
+            inside = (times_ns >= first_ns) & (times_ns <= last_ns)
+            if inside.any():
+                self._had_process[place] |= bool((counted & inside).any())
+                self._take(place, times_ns, used & inside, empty & inside)
+
+    def found(self) -> tuple[Use, ...]:
+        """What was found of each stretch."""
+        return tuple(
+            Use(was_used, gone_ns if had_process else None)
+            for was_used, had_process, gone_ns in zip(
+                self._was_used, self._had_process, self._gone_ns, strict=True
+            )
+        )
+
+    def _take(
+        self, place: int, times_ns: Times, used: NDArray[np.bool_], empty: NDArray[np.bool_]
+    ) -> None:
+        uses = np.flatnonzero(used)
+        if len(uses):
+            self._was_used[place], self._gone_ns[place] = True, None
+            empty = empty.copy()
+            empty[: uses[-1]] = False
+        gone = np.flatnonzero(empty)
+        if self._was_used[place] and self._gone_ns[place] is None and len(gone):
+            self._gone_ns[place] = int(times_ns[gone[0]])

@@ -1,3 +1,0 @@
-"""Adapters: the only modules that read or write anything outside the process."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The use cases of hpckit: one function each, the world handed in as arguments."""

@@ -1,0 +1,403 @@
+"""`hpckit inspect`: what a node looks like: this one, a captured one, or many."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import hpckit
+from hpckit.cli import output
+from hpckit.cli.job_argument import complete_site
+from hpckit.core.errors import HpckitError
+from hpckit.core.findings import Severity
+from hpckit.core.text import Line, Style
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hpckit.core.findings import Finding
+    from hpckit.node.answers import NodeQuestion
+    from hpckit.node.inspect_nodes import NodesSeen
+    from hpckit.node.topology import NodeTopology
+
+
+# --- What `hpckit inspect` shows a person, of one node or of many.
+
+
+_STYLES: Final[dict[Style, dict[str, Any]]] = {
+    Style.TITLE: {"bold": True},
+    Style.FAINT: {"dim": True},
+    Style.WARNING: {"fg": "yellow"},
+    Style.ERROR: {"fg": "red"},
+}
+_WIDEST: Final = 120
+
+
+def say_node(
+    topology: NodeTopology,
+    findings: Sequence[Finding],
+    file: str | None = None,
+    machine: int | None = None,
+) -> None:
+    """Print one node, this one or that of a file; standard input cannot be asked once more."""
+    import shlex
+
+    from hpckit.node.show import COMMAND, node_lines
+
+    words = [COMMAND]
+    words += [] if file is None else [shlex.quote(file)]
+    words += [] if machine is None else [f"--machine {machine}"]
+    command = None if file == "-" else " ".join(words)
+    say(node_lines(topology, findings, width=screen_width(), command=command))
+
+
+def say_nodes(seen: NodesSeen) -> None:
+    """Print the groups of nodes that are alike, what is odd, and who did not answer."""
+    from hpckit.node.show import group_lines
+
+    say(group_lines(seen.groups, seen.silent, width=screen_width()))
+
+
+def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
+    """1 for a finding that is at least as severe as `fail_on`, else 0."""
+    if fail_on is None:
+        return 0
+    least = Severity(fail_on).rank
+    return int(any(one.severity.rank >= least for one in findings))
+
+
+def screen_width() -> int:
+    """How wide what is printed may be."""
+    return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+
+
+def say(lines: Iterable[Line]) -> None:
+    """Print lines, each in its style."""
+    for line in lines:
+        style = _STYLES.get(line.style)
+        output.result(click.style(line.text, **style) if style and line.text else line.text)
+
+
+FORMATS = ("tree", "matrix", "json", "svg")
+VOCABULARIES = ("nvidia-smi", "nccl")
+_ONE_NODE = ("machine", "sysroot")
+_MANY_NODES = (
+    "timeout_s",
+    "partition",
+    "account",
+    "qos",
+    "reservation",
+    "gpus_per_node",
+    "shared_dir",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What `hpckit inspect` is asked; `format_` is chosen already."""
+
+    file: str | None
+    format_: str
+    vocabulary: str | None
+    machine: int | None
+    sysroot: str | None
+    expected_gpus: int | None
+    fail_on: str | None
+    nodelist: str | None
+    job_id: str | None
+    timeout_s: float | None
+    partition: str | None
+    account: str | None
+    qos: str | None
+    reservation: str | None
+    gpus_per_node: int | None
+    shared_dir: str | None
+    site: str | None
+
+
+@click.command("inspect")
+@click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), help="What to print; tree unless said."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
+@click.option(
+    "--vocabulary",
+    type=click.Choice(VOCABULARIES),
+    help="Whose words --format matrix is in; nvidia-smi's unless said.",
+)
+@click.option(
+    "--machine",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Which machine of a FILE that holds several; the first unless said.",
+)
+@click.option(
+    "--sysroot",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="Where this node's /sys and /proc are found.",
+)
+@click.option(
+    "--gpus",
+    "expected_gpus",
+    type=click.IntRange(0),
+    metavar="N",
+    help="How many GPUs there should be, as Slurm's gres says; fewer is a finding.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([str(severity.value) for severity in Severity]),
+    help="Exit 1 for a finding of this severity or above it.",
+)
+@click.option(
+    "--nodes",
+    "nodelist",
+    metavar="LIST",
+    help="Ask these nodes instead, such as 'c[1-4]', through srun.",
+)
+@click.option("--job", "job_id", metavar="ID", help="Ask the nodes of this running job instead.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    help="With --nodes or --job: wait so long for answers; 60 unless said.",
+)
+@click.option("--partition", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option("--account", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option("--qos", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option("--reservation", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --nodes: ask for GPUs, where Slurm hides those that one has not got.",
+)
+@click.option(
+    "--shared-dir",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="With --nodes or --job: a folder that nodes share; job_root of --site unless said.",
+)
+@click.option(
+    "--site",
+    envvar="HPCKIT_SITE",
+    shell_complete=complete_site,
+    help="With --nodes or --job: the site whose job_root that folder is.",
+)
+@click.pass_context  # fmt: skip
+def inspect_command(
+    ctx: click.Context, /, *, format_: str | None, as_json: bool, **params: Any
+) -> None:
+    """Show what a node looks like: GPUs, NVLink, PCIe, NUMA, NICs, and what is odd about it.
+
+    Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
+    an NCCL or RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`,
+    `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of hwloc-gather-topology,
+    /sys/class/kfd or /sys/class/infiniband. - is standard input.
+    """
+    format_ = output.format_of(format_, as_json=as_json, default="tree")
+    options = InspectOptions(format_=format_, **params)
+    _check_together(options)
+    if options.nodelist is not None or options.job_id is not None:
+        ctx.exit(inspect_many(options))
+    ctx.exit(_inspect_node(options))
+
+
+def _check_together(options: InspectOptions) -> None:
+    many = [name for name in (options.nodelist, options.job_id) if name is not None]
+    if not all(name.strip() for name in many):
+        # As from a variable that is not set: this node is not what was asked for.
+        raise click.UsageError("--nodes and --job name something")
+    if len(many) + bool(options.file) > 1:
+        raise click.UsageError("FILE, --nodes and --job exclude each other")
+    unfit = _ONE_NODE if many else _MANY_NODES
+    stray = [name for name in unfit if getattr(options, name) is not None]
+    if stray:
+        option = "--" + stray[0].removesuffix("_s").replace("_", "-")
+        which = "for one node" if many else "for --nodes and --job"
+        raise click.UsageError(f"{option} is {which} alone")
+    if many and options.format_ not in ("tree", "json"):
+        raise click.UsageError(f"--format {options.format_} is for one node alone")
+    if options.vocabulary is not None and options.format_ != "matrix":
+        raise click.UsageError("--vocabulary is for --format matrix alone")
+    _check_node(options)
+
+
+def _check_node(options: InspectOptions) -> None:
+    from pathlib import Path
+
+    sysroot = options.sysroot
+    if sysroot is not None and options.file:
+        raise click.UsageError("--sysroot is for this node, not for a FILE")
+    if sysroot is not None and not Path(sysroot, "sys").is_dir():
+        raise click.UsageError(f"--sysroot {sysroot}: no sys/ is in it, as there is in /")
+    if options.machine is not None and not options.file:
+        raise click.UsageError("--machine is for a FILE alone")
+
+
+def _inspect_node(options: InspectOptions) -> int:
+    from hpckit.node.rules.rules import node_findings
+
+    topology = _topology(options)
+    findings = node_findings(topology, expected_gpus=options.expected_gpus)
+    _print(topology, findings, options)
+    return fail_code(findings, options.fail_on)
+
+
+def _topology(options: InspectOptions) -> NodeTopology:
+    from hpckit.cli import wiring
+    from hpckit.node.capture.snapshot import inspect_capture
+    from hpckit.node.inspect import inspect_here
+
+    if not options.file:
+        files, driver, stands_in = wiring.node_probes(options.sysroot)
+        return inspect_here(files, driver, stands_in=stands_in)
+    machines = inspect_capture(*wiring.read_capture(options.file))
+    which = options.machine or 1
+    if which > len(machines):
+        raise click.UsageError(f"--machine {which}: {options.file} holds {len(machines)}")
+    if len(machines) > 1 and options.machine is None:
+        output.talk(
+            f"note  {options.file} holds {len(machines)} machines; this is the first,"
+            " --machine 2 is the next"
+        )
+    return machines[which - 1]
+
+
+def _print(topology: NodeTopology, findings: Sequence[Finding], options: InspectOptions) -> None:
+    format_ = options.format_
+    if format_ == "json":
+        output.document(document(topology, findings))
+    elif format_ == "matrix":
+        from hpckit.node.tree_text import matrix_text
+
+        click.echo(matrix_text(topology, nccl=options.vocabulary == "nccl"), nl=False)
+    elif format_ == "svg":
+        from hpckit.node.picture.picture import node_svg
+
+        click.echo(node_svg(topology, findings), nl=False)
+    else:
+        say_node(topology, findings, options.file, options.machine)
+
+
+def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
+    """Return the document of one node, as docs/reference/topology.md describes it."""
+    import hpckit
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
+    from hpckit.node.topology import TOPOLOGY_SCHEMA
+
+    return {
+        "schema": TOPOLOGY_SCHEMA,
+        "hpckit": hpckit.__version__,
+        **to_tree(topology),
+        "findings": finding_trees(findings),
+    }
+
+
+# --- `hpckit inspect --nodes` and `--job`: many nodes at once, the odd ones named.
+
+
+NODES_SCHEMA = "hpckit.nodes/1"
+_TIMEOUT_S = 60.0
+
+
+def inspect_many(options: InspectOptions) -> int:
+    """Ask the nodes, print what they are, and give the exit code."""
+    from hpckit.cli import wiring
+    from hpckit.cli.submit import interrupt_on_signals
+    from hpckit.node.inspect_nodes import inspect_nodes
+
+    interrupt_on_signals()
+    line = output.Progress()
+
+    def progress(answered: int, asked: int) -> None:
+        line.show(f"{_bar(answered, asked)} {answered} of {asked} nodes have answered")
+
+    try:
+        seen = inspect_nodes(
+            wiring.node_probe(_shared_dir(options)), _question(options), options.nodelist, progress
+        )
+    finally:
+        line.clear()
+    if options.format_ == "json":
+        output.document(_document(seen))
+    else:
+        say_nodes(seen)
+    if not seen.groups:
+        return _nobody(is_json=options.format_ == "json")
+    findings = [finding for group in seen.groups for finding in group.findings]
+    return fail_code([*findings, *seen.silent], options.fail_on)
+
+
+def _nobody(*, is_json: bool) -> int:
+    error = HpckitError("no node answered", hint="scontrol show node NAME says how Slurm sees it")
+    if not is_json:
+        raise error
+    # The one document is printed; an error would print another.
+    output.talk(str(error))
+    return error.exit_code
+
+
+def _bar(done: int, total: int, width: int = 20) -> str:
+    filled = width * done // total if total else width
+    return "█" * filled + "░" * (width - filled)
+
+
+def _question(options: InspectOptions) -> NodeQuestion:
+    from hpckit.cli import wiring
+    from hpckit.node.answers import NodeQuestion
+
+    return NodeQuestion(
+        nodes=(),
+        timeout_s=options.timeout_s or _TIMEOUT_S,
+        job_id=options.job_id or (options.nodelist and wiring.surrounding_job()),
+        expected_gpus=options.expected_gpus,
+        partition=options.partition,
+        account=options.account,
+        qos=options.qos,
+        reservation=options.reservation,
+        gpus_per_node=options.gpus_per_node,
+    )
+
+
+def _shared_dir(options: InspectOptions) -> Path:
+    from pathlib import Path
+
+    from hpckit.cli import wiring
+    from hpckit.jobs.prepare import load_site
+    from hpckit.jobs.submit import expand_job_root
+
+    if options.shared_dir is not None:
+        return Path(options.shared_dir).absolute()
+    site = load_site(wiring.resources(), options.site)
+    return expand_job_root(site.job_root, wiring.caller())
+
+
+def _document(seen: NodesSeen) -> dict[str, object]:
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
+    from hpckit.core.hostlist import fold_hosts
+
+    return {
+        "schema": NODES_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "groups": [
+            {
+                "nodes": list(group.nodes),
+                "nodelist": fold_hosts(group.nodes),
+                "differs": list(group.differs),
+                "findings": finding_trees(group.findings),
+                "topology": to_tree(group.topology),
+            }
+            for group in seen.groups
+        ],
+        "silent": finding_trees(seen.silent),
+        "words": list(seen.words),
+    }

@@ -1,0 +1,484 @@
+"""`hpckit report`: what a job used, and what that was for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hpckit.cli import output
+from hpckit.cli.job_argument import complete_site, job_argument
+from hpckit.core.errors import HpckitError, NoSuchJob
+
+if TYPE_CHECKING:
+    from hpckit.account.compare.compare import ComparedSide
+    from hpckit.account.gather import Gathered, SampleStore
+    from hpckit.account.report import JobFacts
+    from hpckit.account.values import JobReport, SlurmEnergy
+    from hpckit.spec.site import EnergySite
+
+
+_PRINTED = ("json", "csv", "openmetrics")
+_QUIET_S = 1.0
+_FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+"""States after which the logs say more than the account."""
+
+_EXAMPLES = """\b
+Examples:
+  hpckit report 4242 --html report.html
+  hpckit report --patch 4242 | patch job.toml
+  hpckit report --compare 4242 4243
+  hpckit report --compare run1 run2
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What `hpckit report` is asked."""
+
+    job_id: str | None = None
+    from_: str | None = None
+    as_json: bool = False
+    as_csv: bool = False
+    as_openmetrics: bool = False
+    curves: bool = False
+    html: str | None = None
+    parquet: str | None = None
+    site: str | None = None
+    patch: bool = False
+    compare: tuple[str, str] | None = None
+
+
+@click.command("report", epilog=_EXAMPLES)
+@job_argument
+@click.option(
+    "--from",
+    "from_",
+    type=click.Path(exists=True),
+    metavar="PATH",
+    help="Report on this job folder, its account/, a folder that `hpckit sample` wrote, or a file "
+    "of --parquet.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each GPU and incarnation.")
+@click.option("--openmetrics", "as_openmetrics", is_flag=True, help="Print OpenMetrics text.")
+@click.option("--curves", is_flag=True, help="With --json: curves over time as well.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write one page with plots."
+)
+@click.option(
+    "--parquet",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write all samples as Parquet; needs pyarrow (hpckit's extra `parquet`).",
+)
+@click.option(
+    "--site",
+    shell_complete=complete_site,
+    help="Take the energy factors of this site; those of the job's own unless said.",
+)
+@click.option(
+    "--patch",
+    is_flag=True,
+    help="Print the advice as a patch, for `patch FILE`; FILE is the job file.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    help="Compare two jobs by intervals over their samples. Each is an id, a job folder or a "
+    "folder that `hpckit sample` wrote.",
+)
+def report_command(**params: Any) -> None:
+    """Say what the job JOB_ID (the newest job without one) used: energy, GPUs, ranks, waste.
+
+    During the job it says what there is so far. ID_TASK is one task of a job array: 4242_7. With
+    --html or --parquet the file is written, and the screen is shown as well. The rows are
+    explained in docs/howto/account-a-job.md and docs/reference/report.md of hpckit's sources.
+    """
+    options = ReportOptions(**params)
+    _check(options)
+    _keep_blas_alone()
+
+    if options.compare:
+        with _progress() as progress:
+            show_comparison(options, options.compare, progress)
+        return
+    with _progress() as progress:
+        made = made_report(options, progress)
+        if options.parquet:
+            write_parquet(made, Path(options.parquet), progress)
+    if options.html:
+        write_html(made, Path(options.html))
+    _print(made.report, options)
+
+
+def _keep_blas_alone() -> None:
+    """Have numpy's BLAS start no threads: it gets small products alone, and they wait spinning.
+
+    In this process and its workers; before numpy is imported, which is when they start.
+    """
+    import os
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _check(options: ReportOptions) -> None:
+    printed = [word for word in _PRINTED if getattr(options, f"as_{word}")]
+    printed += ["patch"] if options.patch else []
+    if len(printed) > 1:
+        raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
+    if options.compare:
+        _check_compared(options, options.compare, printed)
+    _check_stray(options, printed)
+    if options.curves and not options.as_json:
+        raise click.UsageError("--curves is for --json alone")
+    if options.from_ and options.job_id:
+        raise click.UsageError("JOB_ID and --from exclude each other")
+    _check_files(options)
+
+
+def _check_stray(options: ReportOptions, printed: list[str]) -> None:
+    """Refuse a file's name behind an option that prints: it is read as a JOB_ID."""
+    name = options.job_id or ""
+    if printed and Path(name).suffix[1:].isalpha() and ";" not in name:
+        message = (
+            f"--{printed[0]} takes no file, it prints: --{printed[0]} > {shlex.quote(name)} "
+            f"({name} was read as JOB_ID)"
+        )
+        raise click.UsageError(output.visible(message))
+
+
+def _check_files(options: ReportOptions) -> None:
+    import os
+
+    files = {"html": options.html, "parquet": options.parquet}
+    given = {word: name for word, name in files.items() if name is not None}
+    for word, name in given.items():
+        if not name:
+            raise click.UsageError(f"--{word} needs the name of a file")
+    if len({os.path.realpath(name) for name in given.values()}) < len(given):
+        raise click.UsageError("--html and --parquet cannot be one file")
+
+
+def _check_compared(options: ReportOptions, compared: tuple[str, str], printed: list[str]) -> None:
+    """A comparison is printed on the screen or as JSON, and names its jobs itself."""
+    given = [f"--{word}" for word in ("html", "parquet") if getattr(options, word)]
+    given += [f"--{word}" for word in printed if word != "json"]
+    given += ["--from"] if options.from_ else []
+    given += ["JOB_ID"] if options.job_id else []
+    if given:
+        raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
+    if not all(compared):
+        raise click.UsageError("--compare needs two jobs: an id or a folder, got nothing for one")
+
+
+def _print(report: JobReport, options: ReportOptions) -> None:
+    if options.patch:
+        show_patch(report)
+    elif options.as_json:
+        import hpckit
+        from hpckit.account.page.exports import report_document
+
+        output.document(report_document(report, hpckit.__version__, curves=options.curves))
+    elif options.as_csv:
+        from hpckit.account.page.exports import report_csv
+
+        click.echo(report_csv(report), nl=False)
+        if not report.gpus:
+            output.talk("note  no GPU was measured in this job: there are no rows")
+    elif options.as_openmetrics:
+        from hpckit.account.page.exports import report_openmetrics
+
+        click.echo(report_openmetrics(report), nl=False)
+    else:
+        _show(report, options)
+
+
+def _show(report: JobReport, options: ReportOptions) -> None:
+    import shutil
+    import time
+
+    from hpckit.account.page.screen import report_lines
+
+    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    commands = _next(report, options)
+    lines = report_lines(report, width=width, next_commands=commands, now_s=time.time())
+    for line in lines:
+        output.result(output.one_line(line))
+
+
+def _next(report: JobReport, options: ReportOptions) -> list[str]:
+    import shlex
+
+    given = options.from_
+    what = f"--from {shlex.quote(given)}" if given else report.job.job_id or ""
+    if report.job.array_task is not None and not given:
+        what = f"{what}_{report.job.array_task}"
+    first = report.job.state in _FAILED and report.job.job_id and not given
+    commands = [f"hpckit logs {what}"] if first else []
+    commands += [] if options.html else [f"hpckit report {what} --html report.html"]
+    if report.advice and report.job.job_id and not given:
+        from hpckit.account.advice.advice import next_submission
+        from hpckit.cli import wiring
+
+        folder = Path(report.job.folder or ".")
+        commands.append(next_submission(folder, wiring.job_folders(), what, report.advice))
+    return commands
+
+
+class _progress:  # noqa: N801  used as a function is
+    """A line on a terminal for what takes longer than a second."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        import time
+
+        self._line = output.Progress()
+        begun_s = time.monotonic()
+
+        def progress(done: int, of: int) -> None:
+            if time.monotonic() - begun_s >= _QUIET_S:
+                self._line.show(f"{done} of {of} nodes read")
+
+        return progress
+
+    def __exit__(self, *_error: object) -> None:
+        self._line.clear()
+
+
+# --- `hpckit report --compare A B` and `--patch`: what a report says beside another one or a file.
+
+
+def show_comparison(
+    options: ReportOptions, wanted: tuple[str, str], progress: Callable[[int, int], None]
+) -> None:
+    """Print how the second job differs from the first; each is a job id or a folder.
+
+    Raises HpckitError for one without accounts.
+    """
+    import shutil
+
+    import hpckit
+    from hpckit.account.compare.compare import compare_reports as compare
+    from hpckit.account.compare.show import comparison_document, comparison_lines
+
+    first, second = (_side(options, side, progress) for side in wanted)
+    comparison = compare(first, second)
+    if options.as_json:
+        output.document(comparison_document(comparison, hpckit.__version__))
+        return
+    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    for line in comparison_lines(comparison, width=width):
+        output.result(output.one_line(line))
+
+
+def _side(
+    options: ReportOptions, wanted: str, progress: Callable[[int, int], None]
+) -> ComparedSide:
+    from hpckit.account.compare.compare import side_of
+    from hpckit.cli import wiring
+
+    is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
+    job_id, place = (None, wanted) if is_place else (wanted, None)
+    made = made_report(dataclasses.replace(options, job_id=job_id, from_=place), progress)
+    return side_of(made.report, made.gathered, made.store, wiring.job_folders())
+
+
+def _is_there(wanted: str) -> bool:
+    """Whether a path can be seen: what is too long, or lies where one may not look, cannot."""
+    try:
+        return Path(wanted).exists()
+    except OSError:
+        return False
+
+
+def show_patch(report: JobReport) -> None:
+    """The advice as a unified diff on stdout, for patch(1); else as options, on stderr."""
+    if report.advice_patch:
+        click.echo(report.advice_patch, nl=False)
+    elif report.advice:
+        output.talk(f" no patch of a job file: hpckit submit {report.advice_options} …")
+    else:
+        output.talk(" no advice")
+
+
+# --- A report and what it was made of, for the command that prints it.
+
+
+class MadeReport(Struct, frozen=True, kw_only=True):
+    """The report, and the accounts that it is of."""
+
+    report: JobReport
+    gathered: Gathered
+    store: SampleStore
+
+
+def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
+    """Return the report that the command line asks for. Raises HpckitError."""
+    from hpckit.account.gather import gather
+    from hpckit.account.report import ReportTools, report_of
+    from hpckit.account.report_facts import no_accounts, not_in_an_archive
+    from hpckit.cli import wiring
+
+    asked = _asked(options)
+    facts, folder, store = asked.facts, asked.folder, asked.store
+    try:
+        accounts = store.find(folder, facts.array_task)
+    except HpckitError as error:
+        if options.from_:
+            raise
+        raise HpckitError(
+            f"the folder of job {facts.job_id}: {error}",
+            hint="where it was removed or moved: hpckit report --from FOLDER reads a copy of it",
+        ) from None
+    if not accounts.incarnations:
+        raise no_accounts(facts, accounts, wiring.job_folders(), folder)
+    tools = ReportTools(
+        store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
+    )
+    curves = bool(options.curves or options.html)
+    site, unread = _site(options, facts.folder)
+    facts = replace(facts, missing=(*facts.missing, *unread))
+    gathered = gather(store, accounts)
+    report = report_of(gathered, tools, facts, site, curves=curves)
+    if facts.folder is not None and not facts.is_running:
+        from hpckit.account.advice.advice import with_advice_of
+
+        report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
+    if asked.is_archive and facts.folder is None:
+        lacks = not_in_an_archive(report, has_site=bool(options.site))
+        report = replace(report, missing=(*report.missing, *lacks))
+    return MadeReport(report=report, gathered=gathered, store=store)
+
+
+class _Asked(Struct, frozen=True, kw_only=True):
+    """What is known of the job, where its accounts and it lie, and what reads the accounts.
+
+    `is_archive` where a Parquet file has the accounts.
+    """
+
+    facts: JobFacts
+    folder: Path
+    store: SampleStore
+    slurm_energy: Callable[[], SlurmEnergy] | None = None
+    is_archive: bool = False
+
+
+def _asked(options: ReportOptions) -> _Asked:
+    from hpckit.account.report_facts import facts_of_folder, folder_of_job
+    from hpckit.cli import wiring
+
+    if not options.from_:
+        return _job(options.job_id)
+    path = Path(options.from_)
+    is_folder = path.is_dir()
+    store = wiring.sample_store() if is_folder else wiring.archive_store(path)
+    folders = wiring.job_folders()
+    folder = folder_of_job(path, folders) if is_folder else path.parent
+    facts = facts_of_folder(folder, folders)
+    return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
+
+
+def _job(job_id: str | None) -> _Asked:
+    from hpckit.account.report_facts import facts_of_job
+    from hpckit.cli import wiring
+    from hpckit.cli.job_argument import asking, status_of_task
+    from hpckit.jobs.track import find_task, job_status
+
+    tools = wiring.track_tools()
+    try:
+        entry, task = find_task(tools.index, job_id)
+    except NoSuchJob as error:
+        if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
+            raise
+        folder = f"of that folder: hpckit report --from {shlex.quote(job_id)}"
+        raise NoSuchJob(error.message, also=folder) from None
+    with asking(tools) as asked:
+        status = job_status(entry, asked)
+    if task is not None:
+        status = status_of_task(entry, status, task)
+    # A job of this machine has no number, and tasks of an array share nodes.
+    asks_slurm = task is None and not entry.parts and entry.job_id.isdecimal()
+    return _Asked(
+        facts=facts_of_job(entry, status, task, tools.folders),
+        folder=Path(entry.folder),
+        store=wiring.sample_store(),
+        slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
+        if asks_slurm
+        else None,
+    )
+
+
+def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
+    """Return the site's energy factors, and a sentence where the job's own cannot be read.
+
+    Beside accounts that are in no job's folder, another program's site.json may lie.
+    """
+    from hpckit.account.report_facts import energy_site
+    from hpckit.cli import wiring
+    from hpckit.spec.site import EnergySite
+
+    if options.site:
+        from hpckit.jobs.prepare import load_site
+
+        return load_site(wiring.resources(), options.site).energy, ()
+    if job_folder is None:
+        return EnergySite(), ()
+    return energy_site(Path(job_folder), wiring.job_folders())
+
+
+# --- The files that `hpckit report` writes beside what it prints.
+
+
+def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], None]) -> None:
+    """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
+    from hpckit.account.parquet.archive import archive
+    from hpckit.cli import wiring
+
+    samples, size_bytes = archive(
+        made.gathered, made.store, wiring.account_archive(), path, progress
+    )
+    each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
+    output.talk(f"wrote {_name(path)}: {samples:,} GPU samples{each}")
+
+
+def write_html(made: MadeReport, path: Path) -> None:
+    """Write the page, and say where. Raises StorageFailed, RenderError."""
+    from msgspec.structs import replace
+
+    import hpckit
+    from hpckit.account.gather import node_topologies
+    from hpckit.account.gpu_claims import node_pictures
+    from hpckit.account.page.html import PageParts, report_html
+    from hpckit.cli import wiring
+    from hpckit.jobs.prepare import load_templates
+
+    topologies, unread = node_topologies(made.store, made.gathered.found)
+    missing = tuple(dict.fromkeys((*made.report.missing, *unread)))
+    parts = PageParts(
+        texts=load_templates(wiring.resources()).texts,
+        pictures=node_pictures(topologies),
+        plots=wiring.plot_library(),
+        hpckit=hpckit.__version__,
+    )
+    report = replace(made.report, missing=missing)
+    page = report_html(report, parts, wiring.template_cache()).encode()
+    with wiring.whole_file(path) as file:
+        file.write(page)
+    output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
+    if parts.plots.because:
+        output.talk(f"note  its plots are drawings without zoom: {parts.plots.because}")
+
+
+def _name(path: Path) -> str:
+    """The file's name on one line: a terminal is not steered by it."""
+    return output.one_line(str(path))

@@ -1,0 +1,87 @@
+"""`hpckit sites`: which sites there are, and what one says."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.job_argument import complete_site
+
+_DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(),
+                    help="Folder of site files that come first.")  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+@click.group("sites")
+def sites_command() -> None:
+    """List and show site files."""
+
+
+@sites_command.command("list")
+@_DIR
+@_JSON
+def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+    """List every site and the file that won."""
+    from pathlib import Path
+
+    from hpckit.cli import wiring
+    from hpckit.jobs.prepare import list_sites
+
+    found = list_sites(wiring.resources([Path(folder) for folder in site_dirs]))
+    if as_json:
+        output.document(
+            {
+                "schema": "hpckit.sites/1",
+                "sites": [
+                    {
+                        "name": one.name,
+                        "description": one.site.description if one.site else None,
+                        "submitter": str(one.site.submitter) if one.site else None,
+                        "path": str(one.path),
+                        "shadowed": [str(path) for path in one.shadowed],
+                        "error": one.error,
+                    }
+                    for one in found
+                ],
+            }
+        )
+        return
+    for one in found:
+        text = one.site.description if one.site else f"wrong: {one.error}"
+        first, *more = _lines(text, len(one.name) + 4)
+        if not one.site:
+            first = click.style(first, fg="red")
+        rows = [("file", str(one.path)), *(("shadows", str(path)) for path in one.shadowed)]
+        output.result(f" {click.style(one.name, bold=True)}   {first}")
+        for line in more:
+            output.result(f"{' ' * (len(one.name) + 4)}{line}")
+        output.labelled([(f"  {label}", value) for label, value in rows])
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    """A description: on a terminal in as many lines as it takes behind a name, else in one."""
+    return output.prose(text, indent).split("\n") if sys.stdout.isatty() else [text]
+
+
+@sites_command.command("show")
+@click.argument("name", shell_complete=complete_site)
+@_DIR
+@_JSON
+def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+    """Print the site file called NAME, or its values with defaults as JSON."""
+    from pathlib import Path
+
+    from hpckit.cli import wiring
+    from hpckit.core.fields import to_tree
+    from hpckit.jobs.prepare import load_site
+
+    resources = wiring.resources([Path(folder) for folder in site_dirs])
+    site = load_site(resources, name)
+    paths = resources.site_files().get(name)
+    if as_json or not paths:
+        output.document(to_tree(site))
+        return
+    output.talk(f" {paths[0]}")
+    click.echo(resources.read(paths[0]), nl=False)

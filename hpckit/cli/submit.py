@@ -1,0 +1,564 @@
+"""`hpckit submit`: check, render and start a job."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from hpckit.cli import output
+from hpckit.cli.job_argument import id_of, log_task
+from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
+from hpckit.spec.site import SubmitterKind
+
+if TYPE_CHECKING:
+    from hpckit.jobs.chain import Chain, PreparedStage, StageLine, StageStatus
+    from hpckit.jobs.prepare import JobSource, PreparedJob
+    from hpckit.jobs.submit import Submission
+    from hpckit.placement.order_plan import OrderPlan
+    from hpckit.slurm.values import JobStatus
+    from hpckit.spec.options import StagePlace
+
+
+# --- What a job that is submitted by itself and one of a chain have in common at the terminal.
+
+
+def interrupt_on_signals() -> None:
+    """SIGTERM and a closed session undo or complete a submission as Ctrl-C does.
+
+    Not where one is ignored: under nohup(1) a closed session changes nothing.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
+def submission_document(
+    job: PreparedJob, submission: Submission | None, status: JobStatus | None
+) -> dict[str, object]:
+    """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
+    from hpckit.core.fields import to_tree
+
+    return {
+        "schema": "hpckit.submission/1",
+        "job_id": None if submission is None else submission.job_id,
+        "name": job.effective.spec.name,
+        "site": job.site.name,
+        "folder": None if submission is None else str(submission.folder),
+        "script_sha256": job.script.sha256,
+        "cluster": None if submission is None else submission.entry.cluster,
+        "held_back": [] if submission is None else list(submission.environment.held_back),
+        "sbatch_defaults": []
+        if submission is None
+        else list(submission.environment.sbatch_defaults),
+        "words": [] if submission is None else list(submission.words),
+        "notes": [to_tree(note) for note in (job if submission is None else submission).notes],
+        "state": None if status is None else str(status.state),
+        "exit_code": None if status is None else status.exit_code,
+        "exit_signal": None if status is None else status.exit_signal,
+        "reason": None if status is None else status.reason,
+    }
+
+
+def size_of(job: PreparedJob) -> str:
+    """What a job asks for, in a few words."""
+    spec = job.effective.spec
+    parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
+    parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))
+    if spec.resources.gpus_per_node:
+        gpus = spec.resources.gpus_per_node
+        parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    default = "the partition's time limit" if slurm else "no time limit"
+    words = [" × ".join(parts), spec.resources.time_limit or default]
+    for name in ("partition", "account", "qos") if slurm else ():
+        value = getattr(spec.slurm, name)
+        if value is not None:
+            words.append(f"{name} {value}")
+    return " · ".join(words)
+
+
+def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
+    """What is done about the places of ranks, in a few words; None for nothing."""
+    parts = []
+    if order is not None:
+        leaves = len({*order.locality.domain_of.values()})
+        parts.append(f"nodes ordered at start, by {order.source} ({leaves} leaves)")
+    if job.plan.place is not None and job.plan.place.bind:
+        near = " near its GPU" if job.effective.spec.resources.gpus_per_node else ""
+        parts.append(f"each rank bound to cores{near}")
+    return " · ".join(parts) or None
+
+
+def comm_words(job: PreparedJob) -> str | None:
+    """What is set for communication, in a few words; None for a job without GPUs that sets none."""
+    from hpckit.spec.platform import SettingOrigin
+
+    settings = job.plan.communication
+    own = [one.name for one in settings if one.origin is SettingOrigin.JOB]
+    derived = [one.name for one in settings if one.origin is not SettingOrigin.JOB]
+    parts = [f"{' '.join(own)} by the job"] if own else []
+    if job.plan.profile is not None:
+        parts.append(job.plan.profile.path)
+    if derived:
+        parts.append(f"{' '.join(derived)} (reasons: in the script)")
+    elif job.plan.profile is None and job.effective.spec.resources.gpus_per_node:
+        parts.append(f"nothing{' else' if own else ''} set: {_library(job)} finds what it needs")
+    return " · ".join(parts) or None
+
+
+def _library(job: PreparedJob) -> str:
+    facts = job.comm.facts
+    name = "NCCL" if facts.library is None else facts.library.upper()
+    return name if facts.version is None else f"{name} {facts.version}"
+
+
+def advice_words(job: PreparedJob) -> str:
+    """What of a report's advice the job has, in a few words."""
+    from hpckit.spec.files import OriginKind
+
+    report_id = "" if job.source.advised is None else job.source.advised.report_id
+    applied = [one for one in job.effective.origins if one.origin is OriginKind.REPORT]
+    if not applied:
+        return f"report {report_id} changes nothing here"
+    values = " · ".join(f"{one.key} {one.value}" for one in applied)
+    return f"{values}   by report {report_id}"
+
+
+_RANKS_SHOWN = 16
+_LOG_LINES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions(JobOptions):
+    """What `hpckit submit` is asked."""
+
+    dry_run: bool
+    test_only: bool
+    checks: bool
+    wait: bool
+    quiet: bool
+    as_json: bool
+
+
+@click.command("submit", cls=JobCommand)
+@job_options
+@click.option("--local", is_flag=True, help="Run on this machine: the same as --site local.")
+@click.option("--dry-run", is_flag=True, help="Do all but start it; the script goes to stdout.")
+@click.option(
+    "--test-only", is_flag=True, help="Have Slurm say whether and when it would start, no more."
+)
+@click.option(
+    "--checks/--no-checks",
+    default=True,
+    show_default=True,
+    help="Look first whether the cluster takes the job.",
+)
+@click.option("--wait", "wait", is_flag=True, help="Wait for the end; exit 1 if the job failed.")
+@click.option("--quiet", is_flag=True, help="Print the job id alone.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def submit_command(ctx: click.Context, /, **params: Any) -> None:
+    """Start JOB (a job file, or - for stdin), or the COMMAND after --.
+
+    What is started is, byte for byte, what `hpckit render` prints. The stages of a file with
+    [[stages]] are all started, each to begin when the one before has completed.
+    """
+    from hpckit.cli import wiring
+    from hpckit.jobs.chain import stages_of
+    from hpckit.jobs.prepare import prepare
+
+    site = _local_site(ctx) if params["local"] else params["site"]
+    options = SubmitOptions.of(ctx, {**params, "site": site})
+    source = job_source(ctx, options)
+    if stages_of(source):
+        ctx.exit(submit_stages(source, options))
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    job = prepare(source, resources, wiring.template_cache())
+    if options.dry_run:
+        _dry_run(job, as_json=options.as_json)
+        return
+    if options.test_only:
+        try_jobs([(job, None)], checks=options.checks, as_json=options.as_json)
+        return
+    ctx.exit(_start(job, options))
+
+
+def _start(job: PreparedJob, options: SubmitOptions) -> int:
+    """Submit, wait where that is asked for, print; gives the exit code."""
+    from hpckit.cli.job_argument import say_open
+
+    submission = _submit(job, checks=options.checks)
+    if not options.as_json:
+        _say_submitted(job, submission, quiet=options.quiet)
+    status = _wait(submission) if options.wait else None
+    if options.as_json:
+        output.document(submission_document(job, submission, status))
+    elif status is not None and not options.quiet:
+        _say_ended(submission, status)
+    return 0 if status is None else say_open([(submission.entry, status)], None)
+
+
+def _local_site(ctx: click.Context) -> str:
+    typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
+    if typed and ctx.params["site"] != "local":
+        raise click.UsageError("--local is --site local; give only one of them", ctx)
+    return "local"
+
+
+def _submit(job: PreparedJob, *, checks: bool) -> Submission:
+    from hpckit.cli import wiring
+    from hpckit.cli.job_argument import ASKING
+    from hpckit.jobs.submit import submit
+
+    interrupt_on_signals()
+    line = output.Progress()
+    if job.site.submitter is SubmitterKind.SLURM:
+        line.show(ASKING)
+    try:
+        tools = wiring.submit_tools(job.site.submitter, checks=checks)
+        return submit(job, wiring.caller(), tools)
+    finally:
+        line.clear()
+
+
+def _wait(submission: Submission) -> JobStatus:
+    from hpckit.cli import wiring
+    from hpckit.cli.job_argument import wait_at_terminal
+
+    return wait_at_terminal([submission.entry], wiring.track_tools())[0]
+
+
+def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
+    if as_json:
+        output.document({**submission_document(job, None, None), "script": job.script.text})
+        return
+    click.echo(job.script.text, nl=False)
+    output.say_notes(job.notes)
+    output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
+
+
+def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
+    from hpckit.script.checks import not_applied
+
+    if quiet:
+        output.result(submission.job_id)
+        return
+    job_id = submission.job_id
+    script = submission.folder / "job.sbatch"
+    rows = [
+        ("job", f"{job.effective.spec.name}   {size_of(job)}   site {job.site.name}"),
+        ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
+    ]
+    rows += _decided(job, submission)
+    environment = submission.environment
+    if environment.held_back:
+        names = " ".join(environment.held_back)
+        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    if environment.sbatch_defaults:
+        rows.append(("sbatch", f"reads your {' '.join(environment.sbatch_defaults)}"))
+    rows += [("note", output.note(note)) for note in submission.notes]
+    if submission.words:
+        rows.append(("slurm", "\n".join(submission.words)))
+    ignored = not_applied(job.effective, job.site)
+    if ignored:
+        rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
+    if submission.entry.parts:
+        ids = " ".join(submission.entry.job_ids)
+        rows.append(("array", f"larger than the cluster's MaxArraySize, so in parts:\n{ids}"))
+    rows.append(("submitted", job_id))
+    log = id_of(job_id, _first_task(job))
+    rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
+    output.labelled(rows)
+
+
+def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
+    """What was decided beyond what the job says."""
+    rows = []
+    places = place_words(job, submission.order)
+    if places is not None:
+        rows.append(("ranks", places))
+    comm = comm_words(job)
+    if comm is not None:
+        rows.append(("comm", comm))
+    if job.source.advised is not None:
+        rows.append(("advice", advice_words(job)))
+    return rows
+
+
+def _first_task(job: PreparedJob) -> int | None:
+    from hpckit.spec.options import array_ranges
+
+    array = job.effective.spec.slurm.array
+    if array is None or job.site.submitter is not SubmitterKind.SLURM:
+        return None
+    return array_ranges(array)[0][0]
+
+
+def _say_ended(submission: Submission, status: JobStatus) -> None:
+    from hpckit.cli import wiring
+    from hpckit.spec.job_folder import LogName
+
+    logs = wiring.job_logs()
+    ranks = logs.ranks(submission.folder)
+    shown = [
+        output.visible(
+            f"{rank}: {''.join(logs.tail(LogName(folder=submission.folder, rank=rank), 1))}"
+        )
+        for rank in ranks[:_RANKS_SHOWN]
+    ]
+    if len(ranks) > _RANKS_SHOWN:
+        shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
+    rows = [("ranks", "\n".join(shown))] if shown else []
+    task = log_task(status)
+    tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
+    if status.state != "COMPLETED" and tail:
+        rows.append(("log", "\n".join(map(output.visible, tail))))
+    rows.append(("ended" if status.state.is_final else "state", output.outcome(status)))
+    has_begun = status.started_s is not None or not status.state.is_final
+    if status.state != "COMPLETED" and has_begun:
+        rows.append(("next", f"hpckit logs {id_of(status.job_id, task)}"))
+    output.labelled(rows)
+
+
+# --- A chain of jobs at the terminal: submitted, waited for, and shown in one row.
+
+
+CHAIN_SCHEMA = "hpckit.chain/1"
+
+
+def submit_stages(source: JobSource, options: SubmitOptions) -> int:
+    """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
+    from hpckit.cli import wiring
+    from hpckit.jobs.chain import places_of, prepare_chain
+
+    if source.command:
+        raise click.UsageError("the stages of a chain have commands of their own: none after --")
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    stages = prepare_chain(source, resources, wiring.template_cache())
+    if options.dry_run:
+        _dry_run_chain(stages, as_json=options.as_json)
+        return 0
+    if options.test_only:
+        jobs = [stage.job for stage in stages]
+        placed = list(zip(jobs, places_of(stages, wiring.caller()), strict=True))
+        try_jobs(placed, checks=options.checks, as_json=options.as_json)
+        return 0
+    submissions = _submit_chain(stages, checks=options.checks)
+    if options.quiet and not options.as_json:
+        for submission in submissions:
+            output.result(submission.job_id)
+    elif not options.as_json:
+        _say_chain_submitted(stages, submissions)
+    return _finish(stages, submissions, options)
+
+
+def _submit_chain(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
+    from hpckit.cli import wiring
+    from hpckit.cli.job_argument import ASKING
+    from hpckit.jobs.chain import submit_chain
+
+    interrupt_on_signals()
+    line = output.Progress()
+    line.show(ASKING)
+    try:
+        tools = wiring.submit_tools(stages[0].job.site.submitter, checks=checks)
+        return submit_chain(stages, [wiring.caller() for _ in stages], tools)
+    finally:
+        line.clear()
+
+
+def _finish(
+    stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: SubmitOptions
+) -> int:
+    """Wait where that is asked for, and print how it ended."""
+    from hpckit.cli.job_argument import say_open
+
+    ended = _wait_for_chain(submissions) if options.wait else []
+    if options.as_json:
+        statuses: Sequence[JobStatus | None] = [status for _, status in ended]
+        statuses = statuses or [None] * len(stages)
+        documents = [
+            submission_document(stage.job, submission, status)
+            for stage, submission, status in zip(stages, submissions, statuses, strict=True)
+        ]
+        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
+    elif ended and not options.quiet:
+        rows = [(str(entry.stage), output.outcome(status)) for entry, status in ended]
+        output.labelled([*rows, *_stopped(ended)])
+    return say_open(ended, None)
+
+
+def _wait_for_chain(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
+    from hpckit.cli import wiring
+    from hpckit.cli.job_argument import wait_at_terminal
+    from hpckit.jobs.chain import explained
+
+    entries = [submission.entry for submission in submissions]
+    statuses = wait_at_terminal(entries, wiring.track_tools())
+    return list(zip(entries, explained(list(zip(entries, statuses, strict=True))), strict=True))
+
+
+def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
+    from hpckit.cli.job_argument import id_of, log_task
+    from hpckit.jobs.chain import stopped_by
+
+    stopper = stopped_by(ended)
+    if stopper is not None:
+        entry, status = stopper
+        yield "stopped", f"at {entry.stage} ({status.job_id}): {status.state}"
+        log = id_of(status.job_id, log_task(status))
+        yield "next", f"hpckit status {status.job_id} · hpckit logs {log}"
+
+
+def _dry_run_chain(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
+    if as_json:
+        documents = [
+            {**submission_document(stage.job, None, None), "script": stage.job.script.text}
+            for stage in stages
+        ]
+        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
+        return
+    for stage in stages:
+        click.echo(stage.job.script.text, nl=False)
+        output.say_notes(stage.job.notes)
+        output.talk(
+            f" dry run of stage {stage.name}: nothing was started · "
+            f"sha256 {stage.job.script.sha256[:12]}"
+        )
+
+
+def _say_chain_submitted(
+    stages: Sequence[PreparedStage], submissions: Sequence[Submission]
+) -> None:
+    last = submissions[-1]
+    rows = [
+        ("chain", f"{len(stages)} stages, each begins when the one before has completed"),
+        *(
+            (stage.name, f"{submission.job_id}   {size_of(stage.job)}")
+            for stage, submission in zip(stages, submissions, strict=True)
+        ),
+    ]
+    if last.environment.held_back:
+        names = " ".join(last.environment.held_back)
+        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    notes = dict.fromkeys(note for submission in submissions for note in submission.notes)
+    rows += [("note", output.note(note)) for note in notes]
+    words = dict.fromkeys(word for submission in submissions for word in submission.words)
+    if words:
+        rows.append(("slurm", "\n".join(words)))
+    ids = " ".join(submission.job_id for submission in submissions)
+    rows.append(("next", f"hpckit status {last.job_id} · hpckit wait {ids}"))
+    output.labelled(rows)
+
+
+def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
+    """The row of `hpckit status` about a chain; none for a job by itself."""
+    if chain.stages[0][0].chain is not None:
+        yield "chain", " → ".join(_words(line) for line in chain.lines)
+
+
+def _words(line: StageLine) -> str:
+    if line.job_id is None:
+        return f"{line.name} ({line.reason})"
+    code = f" {line.exit_code}" if line.exit_code else ""
+    never = " (not started)" if line.never_began else ""
+    return f"{line.name} {line.job_id} {output.state_word(line.state)}{code}{never}"
+
+
+def chain_document(chain: Chain) -> list[dict[str, object]] | None:
+    """The stages of a chain, for `hpckit.status/1`; None for a job by itself."""
+    if chain.stages[0][0].chain is None:
+        return None
+    return [
+        {
+            "stage": line.name,
+            "job_id": line.job_id,
+            "state": str(line.state),
+            "exit_code": line.exit_code,
+            "reason": line.reason,
+        }
+        for line in chain.lines
+    ]
+
+
+# --- `hpckit render`: the script on stdout, and nothing else.
+
+
+@click.command("render", cls=JobCommand)
+@job_options
+@click.option("--explain", is_flag=True, help="List every value and where it comes from.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **params: Any) -> None:
+    """Print the batch script of JOB (a job file, or - for stdin), for review.
+
+    The text depends on the job, the site and the templates alone: the same bytes anywhere, and
+    the same bytes that `hpckit submit` sends.
+    """
+    from hpckit.cli import wiring
+    from hpckit.core.fields import to_tree
+    from hpckit.jobs.prepare import effective_document, prepare
+
+    options = JobOptions.of(ctx, params)
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+    if as_json:
+        output.document(
+            {
+                "schema": "hpckit.script/1",
+                "site": job.site.name,
+                "script_sha256": job.script.sha256,
+                "script": job.script.text,
+                "effective": effective_document(job.effective),
+            }
+        )
+    elif explain:
+        output.table(
+            ("KEY", "VALUE", "FROM"),
+            [output.origin_row(**to_tree(origin)) for origin in job.effective.origins],
+        )
+    else:
+        click.echo(job.script.text, nl=False)
+        output.say_notes(job.notes)
+
+
+# --- `hpckit submit --test-only`: what Slurm would do with a job, or with the stages of a chain.
+
+
+TRIAL_SCHEMA = "hpckit.trial/1"
+
+
+def try_jobs(
+    placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
+) -> None:
+    """Have each job looked at, in its place in a chain or by itself, and print what is said."""
+    from hpckit.cli import wiring
+    from hpckit.core.fields import to_tree
+    from hpckit.jobs.trial import try_out
+
+    site = placed[0][0].site
+    tools = wiring.submit_tools(site.submitter, checks=checks)
+    trials = [(job, try_out(job, wiring.caller(), tools, place)) for job, place in placed]
+    if as_json:
+        documents = [
+            {
+                "name": job.effective.spec.name,
+                "script_sha256": job.script.sha256,
+                "words": list(trial.words),
+                "notes": [to_tree(note) for note in trial.notes],
+            }
+            for job, trial in trials
+        ]
+        output.document({"schema": TRIAL_SCHEMA, "site": site.name, "jobs": documents})
+        return
+    for job, trial in trials:
+        rows = [("job", f"{job.effective.spec.name}   site {job.site.name}")]
+        rows += [("note", output.note(note)) for note in trial.notes]
+        rows.append(("slurm", "\n".join(trial.words) or "it says nothing against the job"))
+        output.labelled(rows)
+    output.talk(" nothing was queued")

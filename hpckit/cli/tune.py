@@ -1,0 +1,595 @@
+"""What communication needs on a job's nodes, before there is a script."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpckit.cli import output
+from hpckit.cli.inspect import fail_code
+from hpckit.cli.job_options import (
+    JobCommand,
+    JobOptions,
+    given_source,
+    options_of_a_job,
+    typed_words,
+)
+from hpckit.comm.bandwidth.predict import Allocation, predicted
+from hpckit.comm.bandwidth.values import BusbwPrediction
+from hpckit.comm.choice import Already
+from hpckit.comm.communication import Communication, communication
+from hpckit.comm.environment import node_notes
+from hpckit.comm.facts import CommFacts, Trait, are_rails_isolated
+from hpckit.comm.library_search import FoundNccl, Person, container_of, job_place, unseen
+from hpckit.core.errors import StorageFailed
+from hpckit.core.findings import Severity, SourcedFinding, gravest_first
+from hpckit.core.units import counted
+from hpckit.jobs.prepare import JobSource, layers_of, load_site
+from hpckit.node.rules.rules import node_findings
+from hpckit.script.launchers.registry import refuse_launch
+from hpckit.slurm.values import JobEntry
+from hpckit.spec.files import effective_job, option_layer
+from hpckit.spec.job import JobSpec
+from hpckit.spec.platform import CommEnv, CommSetting, NcclVersion
+from hpckit.spec.site import SiteSpec
+
+if TYPE_CHECKING:
+    from hpckit.comm.library import JobFiles
+    from hpckit.comm.lint_rule import LintFacts, LintFinding
+    from hpckit.comm.run.show import ComparedRun
+    from hpckit.core.files import FileResources
+    from hpckit.fabric.topology import ClusterTopology
+    from hpckit.node.topology import NodeTopology
+
+
+_RAILS_UNSAID = SourcedFinding(
+    rule="rails-unsaid",
+    severity=Severity.NOTE,
+    subject="rails",
+    because="the network shows that they are islands; a script knows it from the site file alone",
+    source="docs/reference/site-file.md",
+    remedy="rails_isolated = true under [platform] of the site file",
+)
+_LOOKED_HERE = (
+    "this machine was looked at: /etc/nccl.conf and local folders of the job's nodes may differ,"
+    " which hpckit tune tells in a job there"
+)
+PROBE_NODES = 2
+"""Nodes of a job that nobody described: from two on there is a network."""
+_PROBE = {
+    "name": ("tune", "no job"),
+    "command": (["true"], "no job"),
+    "resources.nodes": (PROBE_NODES, "no job"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What was found where the job will run: its NCCL, and what is set already.
+
+    `unseen` says what was not looked at; `failed` is why nothing was found out, None if all was.
+    """
+
+    found: FoundNccl | None
+    already: Already | None
+    unseen: tuple[str, ...] = ()
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The communication environment of a job, and what it follows from.
+
+    `derived` is what would be set without the job's own word. `is_of_job` is whether somebody
+    described the job: else its nodes are a guess. `looked` is None where nobody asked what the job
+    will load.
+    """
+
+    spec: JobSpec
+    site: SiteSpec
+    facts: CommFacts
+    env: CommEnv
+    derived: tuple[CommSetting, ...]
+    is_of_job: bool
+    are_nodes_said: bool
+    looked: Looked | None = None
+    predicted: tuple[BusbwPrediction, ...] = ()
+
+
+def tune(
+    source: JobSource,
+    resources: FileResources,
+    fabric: ClusterTopology | None = None,
+    look: Callable[[JobSpec], Looked] | None = None,
+) -> Tuned:
+    """What `render` would set, with what is odd about the inspected node.
+
+    `fabric` is the cluster's network, which may show what the site file does not say. `look` finds
+    what the job will load; its release is used where the job names none. Raises ConfigError,
+    PlanError.
+    """
+    said = load_site(resources, source.site_name)
+    site = with_fabric(said, fabric)
+    layers = layers_of(source, site)
+    is_of_job = source.file_text is not None or bool(source.command)
+    are_nodes_said = is_of_job or "resources.nodes" in source.options
+    if not is_of_job:
+        layers.append(option_layer(_PROBE))
+    spec = effective_job(layers, refuse_launch).spec
+    looked = None if look is None else look(spec)
+    found = None if looked is None else looked.found
+    made = communication(spec, site, source.topology, None if found is None else found.version)
+    return Tuned(
+        spec=spec,
+        site=made.site,
+        facts=made.facts,
+        env=_with_notes(made, source, found, is_site_silent=site is not said),
+        derived=made.derived,
+        is_of_job=is_of_job,
+        are_nodes_said=are_nodes_said,
+        looked=looked,
+        predicted=predicted(
+            Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
+            made.site.platform,
+            source.topology,
+            made.facts.version,
+            [
+                *spec.environment.set.items(),
+                *((one.name, one.value) for one in made.env.settings),
+            ],
+        ),
+    )
+
+
+def look_for_nccl(
+    spec: JobSpec, person: Person, workdir: str, files: JobFiles, jobs: Sequence[JobEntry]
+) -> Looked:
+    """What the job will load, and what is set already; what is not known is said.
+
+    What a container holds is not looked at, and this machine's libraries do not count there. What
+    is not known here, the last of `jobs` (newest first) of this name may have reported.
+    """
+    from hpckit.comm.library import WHAT_TELLS, last_loaded, look_at_nccl
+
+    container, not_seen = container_of(spec), unseen(spec, person)
+    if container is not None:
+        last = last_loaded(spec.name, jobs, files)
+        found = None if last is None else FoundNccl(chosen=last, because=last.how)
+        why = f"the container {container} is not looked into; {WHAT_TELLS}"
+        return Looked(found=found, already=None, unseen=not_seen, failed=None if last else why)
+    try:
+        found, already = look_at_nccl(job_place(spec, person, workdir), files)
+    except StorageFailed as error:
+        why = f"{error.message} ({error.hint})"
+        return Looked(found=None, already=None, unseen=not_seen, failed=why)
+    if found.version is None and (last := last_loaded(spec.name, jobs, files)) is not None:
+        found = FoundNccl(chosen=last, because=last.how, notes=found.notes)
+    here = () if person.environment.get("SLURM_JOB_ID") else (_LOOKED_HERE,)
+    return Looked(found=found, already=already, unseen=(*not_seen, *here))
+
+
+def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
+    """The site with what its network shows, where the file does not say it."""
+    if fabric is None or site.platform.rails_isolated is not None:
+        return site
+    isolated = are_rails_isolated(fabric)
+    return replace(site, platform=replace(site.platform, rails_isolated=isolated))
+
+
+def _with_notes(
+    made: Communication, source: JobSource, found: FoundNccl | None, *, is_site_silent: bool
+) -> CommEnv:
+    """The environment with what is odd about the node, and what a script would not know."""
+    notes = [*made.env.notes, *_other_release(made.facts, found)]
+    if source.topology is not None:
+        notes += node_notes(node_findings(source.topology))
+    if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
+        notes.append(_RAILS_UNSAID)
+    return replace(made.env, notes=tuple(gravest_first(notes)))
+
+
+def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[SourcedFinding]:
+    """Whether the job says another release than the one it loads: the rules go by its word."""
+    chosen = None if found is None else found.chosen
+    loaded, said = None if chosen is None else chosen.version, facts.version
+    if chosen is None or loaded is None or said is None:
+        return
+    if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
+        return
+    yield SourcedFinding(
+        rule="release-differs",
+        severity=Severity.WARNING,
+        subject=chosen.library.upper(),
+        because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
+        source=chosen.path,
+        remedy=f"--nccl {loaded}, or [tune] nccl in the job file",
+    )
+
+
+# --- `hpckit tune`: the communication environment of a job, and why.
+
+
+_ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions(JobOptions):
+    """What `hpckit tune` is asked."""
+
+    lint: str | None
+    compare: str | None
+    fail_on: str | None
+    explain: str | None
+    as_env: bool
+    as_json: bool
+    fabric: str | None
+
+
+@click.command("tune", cls=JobCommand)
+@click.option(
+    "--lint",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Say what is wrong with the settings in FILE: a script, what env printed, a job file,"
+    " an nccl.conf.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(allow_dash=True),
+    metavar="LOG",
+    help="Say what a run used and lacks: output of nccl-tests, NCCL's log (NCCL_DEBUG=INFO).",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([str(severity.value) for severity in Severity]),
+    help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
+)
+@click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
+@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option(
+    "--fabric",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover), to see whether rails"
+    " are joined.",
+)
+@options_of_a_job
+@click.pass_context
+def tune_command(ctx: click.Context, /, **params: Any) -> None:
+    """Say which communication variables JOB needs on its nodes, and why: mostly none.
+
+    Without JOB it is any job of two nodes; --site or --topology says what the nodes are. `hpckit
+    render` and `submit` write the same into the script. --lint reads settings that are already
+    there, --compare the log of a run.
+    """
+    from hpckit.cli import wiring
+
+    options = TuneOptions.of(ctx, params)
+    _check_together(options)
+    source = given_source(options)
+    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    is_job = source.file_text is not None or bool(source.command)
+    look = _look(source) if is_job else None
+    tuned = tune(source, resources, fabric=_fabric(options.fabric), look=look)
+    if options.lint is not None:
+        ctx.exit(lint_file(options, options.lint, tuned, source))
+    if options.compare is not None:
+        ctx.exit(compare_log(options, options.compare, tuned, source.topology))
+    if options.explain is not None:
+        _explain(tuned, options.explain, as_json=options.as_json)
+    elif options.as_json:
+        output.document(document(tuned))
+    elif options.as_env:
+        _print_env(tuned)
+    else:
+        _say(tuned, source, options)
+
+
+def _check_together(options: TuneOptions) -> None:
+    """Refuse options that exclude each other."""
+    asked = [name for name in ("lint", "compare", "explain", "as_env") if getattr(options, name)]
+    if len(asked) > 1:
+        names = [f"--{name.removeprefix('as_')}" for name in asked]
+        raise click.UsageError(f"{' and '.join(names)} exclude each other")
+    if options.as_env and options.as_json:
+        raise click.UsageError("--env and --json exclude each other")
+    if options.fail_on and not (options.lint or options.compare):
+        raise click.UsageError("--fail-on is for --lint and --compare")
+    files = [options.job, options.topology, options.fabric, options.lint, options.compare]
+    if files.count("-") > 1:
+        raise click.UsageError("only one file can be standard input")
+
+
+def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
+    """What looks for the NCCL of a job."""
+    from hpckit.cli import wiring
+    from hpckit.core.errors import StorageFailed
+
+    def look(spec: JobSpec) -> Looked:
+        place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
+        try:
+            jobs, _ = wiring.job_index().readable()
+        except StorageFailed:
+            jobs = ()
+        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files(), jobs)
+
+    return look
+
+
+def _fabric(file: str | None) -> ClusterTopology | None:
+    from hpckit.cli import wiring
+    from hpckit.fabric.file import choose, read_fabric
+
+    if file is None:
+        return None
+    data, name = wiring.read_capture(file)
+    return choose(read_fabric(data, name), None, name)
+
+
+def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
+    from hpckit.cli.inspect import say, screen_width
+    from hpckit.comm.explain import explain, explain_lines
+    from hpckit.core.fields import to_tree
+
+    explained = explain(name.strip(), tuned.facts, tuned.env, tuned.site)
+    if as_json:
+        output.document({"schema": "hpckit.tune-variable/1", **to_tree(explained)})
+    else:
+        say(explain_lines(explained, width=screen_width()))
+
+
+def _print_env(tuned: Tuned) -> None:
+    """The exports on stdout; what speaks against them, or is left out, on stderr as `render`."""
+    from hpckit.comm.communication import comm_findings
+    from hpckit.comm.explain import nothing_set
+    from hpckit.script.render import export_only, source_line
+
+    if tuned.env.profile is not None:
+        click.echo(source_line(tuned.env.profile))
+    for setting in tuned.env.settings:
+        click.echo(export_only(setting))
+    if not tuned.env.settings and tuned.env.profile is None:
+        output.talk(f"note  {nothing_set(tuned.facts, is_derived=tuned.spec.tune.derive)}")
+    output.say_notes(comm_findings(tuned.env))
+
+
+def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
+    from hpckit.cli.inspect import say, screen_width
+    from hpckit.comm.explain import comm_lines
+
+    title = _title(tuned, source.topology)
+    width, is_derived = screen_width(), tuned.spec.tune.derive
+    say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
+    _say_predicted(tuned, screen_width())
+    if tuned.looked is not None:
+        _say_looked(tuned.looked, screen_width())
+    output.result(f" next  {_next(tuned, source, options)}")
+
+
+def _say_predicted(tuned: Tuned, width: int) -> None:
+    """The best algorithm of each collective; where none has a figure, why."""
+    from hpckit.cli.inspect import say
+    from hpckit.comm.bandwidth.show import busbw_lines
+
+    best = [prediction for prediction in tuned.predicted if prediction.is_best]
+    if not best:
+        return
+    nodes = counted(tuned.facts.nodes, "node")
+    say(busbw_lines(best, where=f"large messages, {nodes}", width=width))
+
+
+def _say_looked(looked: Looked, width: int) -> None:
+    from hpckit.cli.inspect import say
+    from hpckit.comm.library_search import already_lines, nccl_found_lines, unseen_lines
+
+    if looked.found is not None:
+        say(nccl_found_lines(looked.found, width=width))
+    if looked.already is not None:
+        say(already_lines(looked.already, width=width))
+    failed = () if looked.failed is None else (f"NCCL was not found out: {looked.failed}",)
+    say(unseen_lines((*failed, *looked.unseen), width=width))
+
+
+def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
+    nodes = counted(tuned.facts.nodes, "node")
+    if not tuned.are_nodes_said:
+        nodes += " assumed (--nodes)"
+    if topology is not None:
+        from hpckit.node.title import node_title
+
+        return " · ".join((*node_title(topology), nodes))
+    node = tuned.site.platform.node_type
+    return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
+
+
+def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
+    """What would tell where nothing is known; else the command that writes the same into a script.
+
+    It has the job as it was typed, and the release that was found.
+    """
+    from hpckit.comm.explain import is_known
+
+    if not is_known(tuned.facts) and options.site is None and options.topology is None:
+        return _ASK
+    words = ["hpckit", "render"]
+    if options.job is not None or not source.command:
+        words.append(options.job or "JOB")
+    words += typed_words(options)
+    if "tune.nccl" not in options.values and tuned.facts.version is not None:
+        words += ["--nccl", str(tuned.facts.version)]
+    return shlex.join([*words, *(["--", *source.command] if source.command else [])])
+
+
+def document(tuned: Tuned) -> dict[str, object]:
+    """`hpckit.tune/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import FINDING_KEYS, finding_trees
+    from hpckit.spec.platform import TUNE_SCHEMA
+
+    facts = to_tree(tuned.facts)
+    version = tuned.facts.version
+    facts["version"] = None if version is None else str(version)
+    return {
+        "schema": TUNE_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "site": tuned.site.name,
+        "nodes": facts.pop("nodes"),
+        "env": to_tree(tuned.env.settings),
+        "profile": to_tree(tuned.env.profile),
+        "left": to_tree(tuned.env.left),
+        "notes": finding_trees(tuned.env.notes, (*FINDING_KEYS, "source")),
+        "facts": facts,
+        "predicted": to_tree(tuned.predicted),
+        **_looked_tree(tuned.looked),
+    }
+
+
+def _looked_tree(looked: Looked | None) -> dict[str, object]:
+    """What the job will load and what is set already; null where nobody looked."""
+    from hpckit.core.fields import to_tree
+
+    if looked is None:
+        return {"nccl": None, "already": None, "unseen": []}
+    nccl = None if looked.found is None else to_tree(looked.found)
+    for library in [] if nccl is None else [nccl["chosen"], *nccl["others"]]:
+        if library is not None and library["version"] is not None:
+            library["version"] = ".".join(map(str, library["version"].values()))
+    already = None if looked.already is None else to_tree(looked.already)
+    failed = [] if looked.failed is None else [looked.failed]
+    return {"nccl": nccl, "already": already, "unseen": [*failed, *looked.unseen]}
+
+
+# --- `hpckit tune --compare LOG`: a run of nccl-tests or a job beside what its machine should
+# give.
+
+
+COMPARED_SCHEMA = "hpckit.nccl-run/1"
+_TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
+
+
+def compare_log(
+    options: TuneOptions, file: str, tuned: Tuned, topology: NodeTopology | None
+) -> int:
+    """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
+    from hpckit.cli import wiring
+    from hpckit.comm.run.show import compare_run
+
+    data, name = wiring.read_capture(file, size_hint=_TOO_LARGE)
+    settings = tuple((setting.name, setting.value) for setting in tuned.env.settings)
+    compared = compare_run(data, tuned.facts, tuned.site.platform, topology, settings)
+    if options.as_json:
+        output.document(_compared_document(name, compared))
+    else:
+        _say_compared(compared)
+    return fail_code(compared.findings, options.fail_on)
+
+
+def _say_compared(compared: ComparedRun) -> None:
+    from hpckit.cli.inspect import say, screen_width
+    from hpckit.comm.run.show import nccl_run_lines
+
+    lines = nccl_run_lines(
+        compared.run,
+        compared.findings,
+        predicted=compared.predicted,
+        unpredicted=compared.unpredicted,
+        width=screen_width(),
+    )
+    say(lines)
+
+
+def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
+    """`hpckit.nccl-run/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
+
+    keys = ("rule", "severity", "because", "remedy", "source", "line_no")
+    return {
+        "schema": COMPARED_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "file": name,
+        "findings": finding_trees(compared.findings, keys),
+        "predicted": dict(compared.predicted),
+        "unpredicted": compared.unpredicted,
+        "run": to_tree(compared.run),
+    }
+
+
+# --- `hpckit tune --lint FILE`: what is wrong with the communication settings of a file.
+
+
+LINT_SCHEMA = "hpckit.lint/1"
+
+
+def lint_file(options: TuneOptions, file: str, tuned: Tuned, source: JobSource) -> int:
+    """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
+    from hpckit.cli import wiring
+    from hpckit.comm.lint import lint_text
+
+    data, name = wiring.read_capture(file)
+    facts = tuned.facts
+    findings = lint_text(
+        data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, source.topology)
+    )
+    if options.as_json:
+        output.document(_linted_document(name, tuned, findings))
+    else:
+        _say_linted(options, name, findings)
+    return fail_code(findings, options.fail_on)
+
+
+def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
+    """Where the settings are to hold; of nodes that nobody named the number is not known."""
+    from hpckit.comm.lint_rule import LintFacts
+
+    nodes = tuned.facts.nodes if tuned.are_nodes_said else None
+    if topology is None:
+        return LintFacts(plugin=tuned.facts.plugin, nodes=nodes, derived=tuned.derived)
+    interfaces = [name for nic in topology.nics for name in nic.netdevs]
+    devices = [nic.name for nic in topology.nics if nic.kind is not None]
+    return LintFacts(
+        interfaces=tuple(interfaces) or None,
+        nics=tuple(devices) or None,
+        plugin=tuned.facts.plugin,
+        nodes=nodes,
+        is_vm=topology.host.is_virtual_machine,
+        derived=tuned.derived,
+    )
+
+
+def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ...]) -> None:
+    from hpckit.cli.inspect import say, screen_width
+    from hpckit.comm.lint_rule import comm_lint_lines
+
+    job = [] if options.job is None else [options.job]
+    words = ["hpckit", "tune", *job, "--lint", str(options.lint), *typed_words(options)]
+    words += [] if options.fabric is None else ["--fabric", options.fabric]
+    words += ["--json", *(["--", *options.command] if options.command else [])]
+    is_again = "-" not in (options.lint, options.job, options.topology, options.fabric)
+    command = shlex.join(words) if is_again else None
+    say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
+
+
+def _linted_document(
+    name: str, tuned: Tuned, findings: tuple[LintFinding, ...]
+) -> dict[str, object]:
+    """`hpckit.lint/1`, as docs/reference/json.md describes it."""
+    import hpckit
+    from hpckit.core.findings import finding_trees
+
+    keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
+    version = tuned.facts.version
+    return {
+        "schema": LINT_SCHEMA,
+        "hpckit": hpckit.__version__,
+        "file": name,
+        "nccl": None if version is None else str(version),
+        "findings": finding_trees(findings, keys, line="line_no", name="subject"),
+    }

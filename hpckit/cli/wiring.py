@@ -1,0 +1,395 @@
+"""The composition root of the command line: it builds what the use cases are handed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NoReturn
+
+from hpckit.core.errors import StorageFailed
+from hpckit.core.files import xdg_folder
+
+if TYPE_CHECKING:
+    from hpckit.account.fold import FoldRequest, NodeFold
+    from hpckit.account.gather import SampleStore
+    from hpckit.account.page.html import PlotLibrary
+    from hpckit.account.parquet.archive import ParquetArchive
+    from hpckit.account.store import SlurmEnergies
+    from hpckit.comm.library import JobFiles
+    from hpckit.comm.library_search import Person
+    from hpckit.core.files import Clock, FileResources
+    from hpckit.core.process import CommandRunner, Runner
+    from hpckit.fabric.ask import FabricProbe
+    from hpckit.jobs.draft import Caller
+    from hpckit.jobs.logs import FileJobLogs
+    from hpckit.jobs.parts import Submitter
+    from hpckit.jobs.prepare import TemplateCache
+    from hpckit.jobs.submit import SubmitTools
+    from hpckit.jobs.track import JobIndex, TrackTools
+    from hpckit.node.inspect import GpuDriver, SystemFiles
+    from hpckit.node.remote import SrunProbe
+    from hpckit.slurm.values import JobEntry
+    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.store import FileJobFolders
+
+
+def home() -> Path:
+    """The user's home folder; `/` where there is none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def workdir() -> Path:
+    """The folder where hpckit was called. Raises StorageFailed when it was removed."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise StorageFailed(f"the current folder cannot be found: {error.strerror}") from error
+
+
+def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
+    """Site files and templates along the search path."""
+    from hpckit.core.files import FileResources, search_path
+
+    return FileResources(
+        search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
+    )
+
+
+def template_cache() -> TemplateCache:
+    """Compiled templates, under $XDG_CACHE_HOME."""
+    from hpckit.jobs.prepare import TemplateCache
+
+    return TemplateCache(_caches() / "templates")
+
+
+def plot_library() -> PlotLibrary:
+    """What draws the plots of the report's page in the browser, or why nothing does."""
+    from hpckit.account.page.bokeh import bokeh_plots
+
+    return bokeh_plots()
+
+
+def _caches() -> Path:
+    return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
+
+
+def cluster_probe() -> FabricProbe:
+    """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
+    from hpckit.fabric.ask import FabricProbe
+    from hpckit.slurm.ask import SlurmCli
+
+    slurm = SlurmCli(command_runner(), clock())
+    return FabricProbe(slurm, _caches() / "clusters", clock(), os.environ)
+
+
+def job_index() -> JobIndex:
+    """The index of this user's jobs, under $XDG_STATE_HOME."""
+    from hpckit.jobs.index import SqliteJobIndex
+
+    return SqliteJobIndex(state_folder() / "jobs.sqlite")
+
+
+def state_folder() -> Path:
+    """`$XDG_STATE_HOME/hpckit`, by default `~/.local/state/hpckit`."""
+    return xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
+
+
+def submitter(kind: SubmitterKind) -> Submitter:
+    """What starts jobs at a site."""
+    from hpckit.spec.site import SubmitterKind
+
+    if kind is SubmitterKind.SLURM:
+        from hpckit.jobs.slurm_submit import SlurmSubmitter
+
+        return SlurmSubmitter(command_runner(), clock())
+    from hpckit.jobs.local import LocalSubmitter
+
+    return LocalSubmitter()
+
+
+def track_tools() -> TrackTools:
+    """Everything that tracking uses."""
+    from hpckit.jobs.prepare import recorded_site
+    from hpckit.jobs.track import TrackTools
+
+    folders = job_folders()
+    made: dict[SubmitterKind, Submitter] = {}
+    kinds: dict[str, SubmitterKind] = {}
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        # Read once a job: waiting for thousands must not open as many files every minute.
+        if entry.submission not in kinds:
+            kinds[entry.submission] = recorded_site(entry, folders).submitter
+        kind = kinds[entry.submission]
+        if kind not in made:
+            made[kind] = submitter(kind)
+        return made[kind]
+
+    return TrackTools(submitter_of=submitter_of, index=job_index(), folders=folders, clock=clock())
+
+
+def clock() -> Clock:
+    """The machine's own clock."""
+    from hpckit.core.files import SystemClock
+
+    return SystemClock()
+
+
+def job_folders() -> FileJobFolders:
+    """Job folders on the file system."""
+    from hpckit.spec.store import FileJobFolders
+
+    return FileJobFolders()
+
+
+def sample_store() -> SampleStore:
+    """The accounts in job folders."""
+    from hpckit.account.store import FileSampleStore
+
+    return FileSampleStore()
+
+
+def archive_store(path: Path) -> SampleStore:
+    """The accounts in a file that `report --parquet` wrote. Raises HpckitError for any other."""
+    from hpckit.account.parquet.store import archive
+
+    return archive(path)
+
+
+def account_archive() -> ParquetArchive:
+    """What writes all accounts of a job into one file."""
+    from hpckit.account.parquet.archive import ParquetArchive
+
+    return ParquetArchive()
+
+
+_MANY_ROWS = 5e6
+"""From so many samples on the start of other processes is earned back."""
+
+
+def fold_all(
+    function: Callable[[FoldRequest], NodeFold], requests: Sequence[FoldRequest]
+) -> Iterable[NodeFold]:
+    """Nodes folded in the order of the requests, those of a large job by all CPUs."""
+    if sum(one.evidence.expected_rows for one in requests) < _MANY_ROWS:
+        return map(function, requests)
+    from hpckit.core.process import in_processes
+
+    return in_processes(function, requests)
+
+
+def slurm_energies() -> SlurmEnergies:
+    """What asks Slurm's accounting for the energy of nodes."""
+    from hpckit.account.store import SlurmEnergies
+    from hpckit.slurm.ask import SlurmCli
+
+    return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
+
+
+def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A file that appears under its name when all of it is written."""
+    from hpckit.core.files import whole_file as opened
+
+    return opened(path)
+
+
+def job_logs() -> FileJobLogs:
+    """The logs in job folders."""
+    from hpckit.jobs.logs import FileJobLogs
+
+    return FileJobLogs()
+
+
+def command_runner() -> CommandRunner:
+    """External commands, on record in the file that HPCKIT_COMMAND_LOG names."""
+    return _runner()
+
+
+def _runner() -> Runner:
+    from hpckit.core.process import ListeningRunner
+
+    path = os.environ.get("HPCKIT_COMMAND_LOG")
+    if not path:
+        return ListeningRunner()
+    from hpckit.core.process import LoggedRunner
+
+    return LoggedRunner(ListeningRunner(), Path(path), clock())
+
+
+def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
+    """Everything that a submission uses; without `checks` the cluster is not looked at first."""
+    from hpckit.core.process import interrupts_held
+    from hpckit.jobs.packed_folder import PackedJobFolders
+    from hpckit.jobs.submit import SubmitTools
+    from hpckit.spec.site import SubmitterKind
+
+    return SubmitTools(
+        submitter=submitter(kind),
+        folders=PackedJobFolders(_caches()),
+        index=job_index(),
+        clock=clock(),
+        interrupts_held=interrupts_held,
+        probe=cluster_probe() if kind is SubmitterKind.SLURM else None,
+        checks=checks,
+    )
+
+
+def _shell_environment() -> dict[str, str]:
+    """The environment as the shell gave it: Python adds LC_CTYPE in the C locale (PEP 538)."""
+    environment = dict(os.environ)
+    try:
+        given = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
+def job_files() -> JobFiles:
+    """What asks this machine for the libraries that a job will load."""
+    from hpckit.core.files import LocalFiles
+
+    return LocalFiles()
+
+
+def person() -> Person:
+    """Whose shell this is."""
+    from hpckit.comm.library_search import Person
+    from hpckit.core.files import account_home
+
+    return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
+
+
+def caller() -> Caller:
+    """Who submits now."""
+    import socket
+    import uuid
+
+    import psutil
+
+    from hpckit.core.files import user_name
+    from hpckit.jobs.draft import Caller
+    from hpckit.slurm.ask import cluster_name
+
+    return Caller(
+        environment=_shell_environment(),
+        workdir=workdir(),
+        home=home(),
+        python=sys.executable,
+        uuid_hex=uuid.uuid4().hex,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        pid_started_s=psutil.Process().create_time(),
+        user=os.environ.get("USER") or user_name(),
+        slurm_cluster=cluster_name(os.environ),
+    )
+
+
+_CAPTURE_HINTS = {
+    errno.EISDIR: "name a file; hpckit inspect takes a folder with a node's sys/ and proc/ as"
+    " --sysroot",
+    errno.EINVAL: "what a pipe holds is read as standard input: name - in its place",
+}
+
+
+def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str]:
+    """The bytes of a capture and how it is called; `-` is standard input.
+
+    `size_hint` is what to do about one that is too large. Raises StorageFailed.
+    """
+    from hpckit.core.files_in_job import MOST_BYTES, read_regular
+
+    if file == "-":
+        if sys.stdin is None:
+            raise StorageFailed("standard input is closed")
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            too_large = f"standard input is over {MOST_BYTES // 1024**2} MiB"
+            raise StorageFailed(too_large, hint=size_hint)
+        return data, "standard input"
+    try:
+        return read_regular(Path(file)), file
+    except OSError as error:
+        hint = size_hint if error.errno == errno.EFBIG else _CAPTURE_HINTS.get(error.errno or 0)
+        raise StorageFailed(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    except ValueError as error:  # a name with a NUL byte
+        raise StorageFailed(f"{file} cannot be read: {error}") from error
+
+
+def gpu_driver() -> GpuDriver:
+    """NVIDIA's driver."""
+    from hpckit.node.capture.nvml import NvmlDriver
+
+    return NvmlDriver()
+
+
+def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None]:
+    """What reads this node, and its name if it stands in for another machine.
+
+    `sysroot` is in place of `/`.
+    """
+    import socket
+
+    from hpckit.node.capture.sysfs import SysfsFiles
+    from hpckit.node.node_file import node_settings
+
+    settings = node_settings()
+    files = SysfsFiles(Path(sysroot or settings.sysroot))
+    return files, gpu_driver(), socket.gethostname() if settings.is_synthetic else None
+
+
+def node_names() -> tuple[str, ...]:
+    """All nodes that Slurm knows. Raises AdapterError."""
+    from hpckit.slurm.ask import SlurmCli
+    from hpckit.slurm.squeue import parse_sinfo_nodes, sinfo_nodes_argv
+
+    answer = SlurmCli(command_runner(), clock()).ask(sinfo_nodes_argv(None))
+    return tuple(node.name for node in parse_sinfo_nodes(answer.stdout))
+
+
+def node_probe(shared: Path) -> SrunProbe:
+    """What asks other nodes through srun; `shared` is a folder that they share with this host."""
+    from hpckit.injob.archive import pack_injob
+    from hpckit.node.remote import SrunProbe
+    from hpckit.slurm.ask import SlurmCli
+
+    python = os.environ.get("HPCKIT_PYTHON") or sys.executable
+    slurm = SlurmCli(command_runner(), clock())
+    return SrunProbe(
+        slurm, _runner(), shared, python, lambda archive: pack_injob(archive, _caches())
+    )
+
+
+def surrounding_job() -> str | None:
+    """The job that this process is a part of, None outside of one."""
+    return os.environ.get("SLURM_JOB_ID") or None
+
+
+def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
+    """Become the sampler of jobs, which has a third of this process's memory.
+
+    Raises StorageFailed when `folder` cannot be made.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        from hpckit.core.files import dead_link
+
+        why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
+        raise StorageFailed(why, hint=hint) from error
+    root = str(Path(__file__).resolve().parents[1])
+    code = f"import sys; sys.path.insert(0, {root!r}); from hpckit.injob.main import main; "
+    code += "sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-I", "-c", code, "sample", "--by-hand", *words]
+    # Ctrl-C waits until the sampler hears it: what stands before that would end with a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.execv(sys.executable, argv)  # noqa: S606  the same interpreter, a list of words

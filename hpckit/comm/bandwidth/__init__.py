@@ -1,0 +1,1 @@
+"""The bus bandwidth that collectives should reach."""

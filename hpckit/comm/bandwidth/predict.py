@@ -1,0 +1,323 @@
+"""What bus bandwidth the main collectives should reach, by NCCL's own tuning model.
+
+The model is re-derived from NCCL 2.18.3 to 2.30.7 (src/graph); it is what NCCL believes of the
+machine when it chooses an algorithm. A measured figure well below it is worth a look. RCCL's part
+is its rings alone: its other figures are tables by machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from hpckit.comm.bandwidth.facts import NEWEST, OLDEST, capability_of, cpu_link_gb_per_s
+from hpckit.comm.bandwidth.machine import (
+    Bound,
+    Room,
+    comm_machine,
+    linked_gb_per_s,
+    pcie_gb_per_s,
+    release_of,
+    room_of,
+)
+from hpckit.comm.bandwidth.model import RINGED, Rate, Setting, rates, ring_bound
+from hpckit.comm.bandwidth.values import (
+    Algorithm,
+    BusbwPrediction,
+    Collective,
+    CommMachine,
+    Protocol,
+    architecture_of,
+    platform_machine,
+)
+from hpckit.node.path import PathKind
+from hpckit.node.topology import LinkKind, NodeTopology
+from hpckit.spec.platform import NcclVersion, Platform
+
+# --- Which algorithms a job's own variables turn off.
+#
+# Source: NCCL user guide, Environment Variables: NCCL_ALGO (a list, or one behind `^` that is left
+# out; since 2.24 also by function, behind a colon), NCCL_NVLS_ENABLE.
+
+
+RING_STAYS_OFF: Final = NcclVersion(2, 24)
+"""Before it Ring steps in where NCCL_ALGO leaves a collective none; from it on NCCL fails.
+
+Source: NCCL user guide, Environment Variables: NCCL_ALGO; NCCL src/enqueue.cc.
+"""
+
+_OF_NCCL: Final = frozenset(Algorithm) - {Algorithm.PAIRS}
+_BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
+
+
+def forced_off(settings: Iterable[tuple[str, str]]) -> frozenset[Algorithm]:
+    """The algorithms that (variable, value) turn off; none for a list by function."""
+    found: frozenset[Algorithm] = frozenset()
+    for name, value in settings:
+        if name == "NCCL_NVLS_ENABLE" and value == "0":
+            found |= _BY_SWITCH
+        if name == "NCCL_ALGO" and ":" not in value:
+            found |= _off_by_list(value)
+    return found
+
+
+def _off_by_list(value: str) -> frozenset[Algorithm]:
+    words = {word.strip().lower() for word in value.removeprefix("^").split(",")}
+    named = {one for one in _OF_NCCL if one.lower() in words}
+    return frozenset(named if value.startswith("^") else _OF_NCCL - named)
+
+
+# --- What an all-to-all can reach at most: its traffic over the links that it has to pass.
+#
+# NCCL's tuning model does not know all-to-all, which is sends and receives. Each of n GPUs sends
+# every other the n-th part of its data, so the bytes that pass a link follow from where it is, and
+# the slowest link bounds the rest. Links carry what NCCL reckons them to. That GPUs share the port
+# of a PCIe switch is not known here.
+
+
+def pairs_bound(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
+    """The bus bandwidth of all-to-all, and what bounds it; or why it is not known."""
+    bounds = [] if room.gpus == 1 else [_within(machine, room, nccl)]
+    told = [one for one in bounds if isinstance(one, Bound)]
+    if len(told) < len(bounds):
+        return next(one for one in bounds if isinstance(one, str))
+    if room.nic is not None:
+        told.append(_between(room, room.nic))
+    return min(told, key=lambda one: one.gb_per_s)
+
+
+def _between(room: Room, nic: Bound) -> Bound:
+    """Of what a GPU sends, only what is for other nodes passes the NICs."""
+    ranks, inside = room.ranks, room.gpus
+    bus = nic.gb_per_s / room.gpus * (ranks - 1) / (ranks - inside)
+    return Bound(gb_per_s=bus, words=f"{nic.words}, for {inside} GPUs")
+
+
+def _within(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
+    ranks, peers = room.ranks, room.gpus - 1
+    scale = (ranks - 1) / peers
+    links, one = machine.links, linked_gb_per_s(machine, nccl)
+    if links is None or one is None:
+        return _over_pcie(machine, room, nccl)
+    if links.is_switched or links.per_pair is None:
+        return Bound(gb_per_s=room.intra.gb_per_s * scale, words=room.intra.words)
+    if links.pairs != peers:
+        return "not all GPUs are joined directly, so traffic of others passes their links too"
+    words = f"{links.kind}: {links.per_pair} of {one:g} GB/s between two GPUs"
+    return Bound(gb_per_s=links.per_pair * one * peers * scale, words=words)
+
+
+def _over_pcie(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
+    pcie = None if machine.pcie is None else pcie_gb_per_s(machine.pcie)
+    if pcie is None or machine.ring is None:
+        return "speed and width of the GPUs' PCIe links are not known"
+    ranks = room.ranks
+    scale = (ranks - 1) / (room.gpus - 1)
+    own = min(pcie, room.intra.gb_per_s) if machine.ring.farthest is not PathKind.SYS else pcie
+    bound = Bound(gb_per_s=own * scale, words="PCIe of a GPU")
+    cpus = cpu_link_gb_per_s(machine.cpu, nccl)
+    if machine.ring.farthest is not PathKind.SYS or cpus is None:
+        return bound
+    crossing = max(one * other for one, other in combinations(machine.ring.sides, 2))
+    between = Bound(gb_per_s=cpus * (ranks - 1) / crossing, words="the link between two CPUs")
+    return min(bound, between, key=lambda each: each.gb_per_s)
+
+
+_GB: Final = 1e9
+_BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algorithm.RING)
+"""From the fewest steps to the most. Source: NCCL src/graph/tuning.cc, hwLatencies, 2.30.7."""
+
+_PAIRS: Final = "not in NCCL's tuning model: an upper bound, by what the slowest link allows"
+_RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
+_NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
+_ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"
+
+
+def predict(
+    machine: CommMachine,
+    nodes: int,
+    *,
+    nccl: NcclVersion | None = None,
+    off: frozenset[Algorithm] = frozenset(),
+) -> tuple[BusbwPrediction, ...]:
+    """The plateau of large messages: of each collective the best algorithm, then the others.
+
+    `nodes` is how many nodes of the machine's kind, each with all of `machine.gpus`; `nccl` None
+    is 2.30.7; `off` are algorithms that a variable turns off. A collective of which facts are
+    missing has one prediction without a figure.
+    """
+    released = release_of(nccl, NEWEST)
+    room = room_of(machine, nodes, released)
+    if isinstance(room, str):
+        return _unknown(Collective, room)
+    caveats = _caveats(machine, nodes, nccl)
+    pairs = _all_to_all(machine, room, released)
+    if machine.links is not None and machine.links.kind is LinkKind.XGMI:
+        return (*_by_rccl(room, caveats), pairs)
+    setting = _setting(machine, room, released)
+    if isinstance(setting, str):
+        return (*_unknown(RINGED, setting), pairs)
+    every = rates(setting)
+    if not every:
+        return (*_unknown(RINGED, "not even NCCL's slowest channel fits the links"), pairs)
+    found = _left(every, off, released)
+    shown = [
+        _plateau(rate, setting, caveats, is_best=at == 0)
+        for collective in RINGED
+        for at, rate in enumerate(_ranked(found, collective))
+    ]
+    had = {rate.collective for rate in found}
+    lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
+    return (*shown, *lacking, pairs)
+
+
+def _left(every: Sequence[Rate], off: frozenset[Algorithm], nccl: NcclVersion) -> list[Rate]:
+    """The rates of what is not off; where that is none, older releases take the rings."""
+    found = [rate for rate in every if rate.algorithm not in off]
+    if nccl >= RING_STAYS_OFF:
+        return found
+    had = {rate.collective for rate in found}
+    rings = (rate for rate in every if rate.algorithm is Algorithm.RING)
+    return [*found, *(rate for rate in rings if rate.collective not in had)]
+
+
+def _unknown(collectives: Iterable[Collective], because: str) -> tuple[BusbwPrediction, ...]:
+    return tuple(BusbwPrediction(collective=one, because=because) for one in collectives)
+
+
+def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | str:
+    if machine.architecture is None:
+        return "the architecture of the GPUs is not known"
+    capability = capability_of(machine.architecture)
+    if capability is None:
+        return f"NCCL has no model of {machine.architecture}, and RCCL none without XGMI"
+    return Setting(
+        room=room, capability=capability, nccl=nccl,
+        has_nvls=machine.has_nvls, has_sharp=machine.has_sharp,
+    )  # fmt: skip
+
+
+def _caveats(machine: CommMachine, nodes: int, nccl: NcclVersion | None) -> tuple[str, ...]:
+    found = []
+    if nccl is not None and nccl > NEWEST:
+        found.append(f"NCCL {nccl} is newer than the model, {NEWEST}")
+    if nccl is not None and nccl < OLDEST:
+        found.append(f"NCCL {nccl} is older than the model, {OLDEST}")
+    domain = machine.domain_nodes or 1
+    if nodes > domain > 1 and nodes % domain:
+        found.append(f"{nodes} nodes do not fill NVLink domains of {domain}")
+    outside = nodes > domain
+    if outside and any(nic.pcie is None for nic in machine.nics or ()):
+        found.append("PCIe of the NICs is not known and taken not to bound them")
+    return tuple(found)
+
+
+def _ranked(found: Sequence[Rate], collective: Collective) -> list[Rate]:
+    """The fastest first; of two equals the one with less latency, as NCCL takes it."""
+    own = (one for one in found if one.collective is collective)
+    return sorted(own, key=lambda rate: (-round(rate.simple, 6), _BY_LATENCY.index(rate.algorithm)))
+
+
+def _plateau(
+    rate: Rate, setting: Setting, caveats: Sequence[str], *, is_best: bool
+) -> BusbwPrediction:
+    own = [*caveats]
+    if rate.algorithm in {Algorithm.NVLS, Algorithm.NVLS_TREE}:
+        own.append(_NEEDS_NVLS)
+    speed = rate.graph.intra if setting.room.nodes == 1 else rate.graph.inter
+    return BusbwPrediction(
+        collective=rate.collective,
+        algorithm=rate.algorithm,
+        protocol=Protocol.SIMPLE,
+        busbw_bytes_per_s=rate.simple * _GB,
+        channels=rate.graph.channels,
+        channel_bytes_per_s=speed * _GB,
+        limited_by=rate.limited_by,
+        because=rate.words,
+        caveat="; ".join(own) or None,
+        is_best=is_best,
+    )
+
+
+def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
+    """Rings as wide as the links: rome_models.cc shares all XGMI out among its rings."""
+    bound = ring_bound(room)
+    own = [*caveats, *([_RCCL] if room.nodes > 1 else [])]
+    return tuple(
+        BusbwPrediction(
+            collective=one,
+            algorithm=Algorithm.RING,
+            protocol=Protocol.SIMPLE,
+            busbw_bytes_per_s=bound.gb_per_s * _GB,
+            limited_by=bound.words,
+            because="RCCL's rings share all links of a GPU",
+            caveat="; ".join(own) or None,
+            is_bound=room.nodes > 1,
+        )
+        for one in RINGED
+    )
+
+
+def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPrediction:
+    bound = pairs_bound(machine, room, nccl)
+    if isinstance(bound, str):
+        return BusbwPrediction(collective=Collective.ALL_TO_ALL, because=bound)
+    return BusbwPrediction(
+        collective=Collective.ALL_TO_ALL,
+        algorithm=Algorithm.PAIRS,
+        protocol=Protocol.SIMPLE,
+        busbw_bytes_per_s=bound.gb_per_s * _GB,
+        limited_by=bound.words,
+        because="the bytes that pass the slowest link",
+        caveat=_PAIRS,
+        is_bound=True,
+    )
+
+
+# --- What bus bandwidth collectives should reach on a job's nodes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """How many nodes, and how many GPUs of each; None is all of a node's."""
+
+    nodes: int
+    gpus_per_node: int | None = None
+
+
+def predicted(
+    allocation: Allocation,
+    platform: Platform,
+    topology: NodeTopology | None,
+    nccl: NcclVersion | None,
+    settings: Iterable[tuple[str, str]] = (),
+) -> tuple[BusbwPrediction, ...]:
+    """The plateau of each collective; none where nothing is known of the nodes.
+
+    `settings` are variables of the job, of which some turn algorithms off.
+    """
+    machine = _machine(allocation, platform, topology)
+    if machine is None:
+        return ()
+    return predict(machine, allocation.nodes, nccl=nccl, off=forced_off(settings))
+
+
+def _machine(
+    allocation: Allocation, platform: Platform, topology: NodeTopology | None
+) -> CommMachine | None:
+    asked = allocation.gpus_per_node
+    if topology is None:
+        known = platform.gpu is not None
+        return platform_machine(platform, allocation.nodes, asked) if known else None
+    shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    if not shown:
+        return None
+    return comm_machine(
+        topology,
+        nodes=allocation.nodes,
+        gpus_per_node=asked or len(shown),
+        domain_nodes=platform.domain_nodes,
+        architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
+    )

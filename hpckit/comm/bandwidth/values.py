@@ -1,0 +1,343 @@
+"""What NCCL's model of bandwidth takes of a machine, and what it says of each collective.
+
+Words are NCCL's. `bus bandwidth` is that of nccl-tests (doc/PERFORMANCE.md): what one GPU sends
+and receives, whatever the algorithm, so that it can be held against a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from hpckit.comm.bandwidth.rings import links_in_rings
+from hpckit.core.fields import InvalidValue
+from hpckit.node.path import PathKind
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.topology import LinkKind, Unknown
+from hpckit.spec.platform import Platform
+
+
+class Collective(StrEnum):
+    """An operation, as nccl-tests names it."""
+
+    ALL_REDUCE = "AllReduce"
+    ALL_GATHER = "AllGather"
+    REDUCE_SCATTER = "ReduceScatter"
+    BROADCAST = "Broadcast"
+    ALL_TO_ALL = "AllToAll"
+
+
+class Algorithm(StrEnum):
+    """How a collective is carried out, as NCCL_ALGO names it; pairs are sends and receives."""
+
+    RING = "Ring"
+    TREE = "Tree"
+    NVLS = "NVLS"
+    NVLS_TREE = "NVLSTree"
+    PAIRS = "pairs"
+
+
+class Protocol(StrEnum):
+    """How a channel moves data, as NCCL_PROTO names it."""
+
+    LL = "LL"
+    LL128 = "LL128"
+    SIMPLE = "Simple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingLinks:
+    """The NVLinks or XGMI links that join all GPUs of a node which a job uses.
+
+    `per_gpu` is how many of a GPU's links rings through all of them can use, each in both
+    directions, of the GPU that has fewest. `per_pair` is how many lie between two neighbours, the
+    fewest, and None through a switch, where it is `per_gpu`. `pairs` are the GPUs that each
+    reaches directly.
+    """
+
+    kind: LinkKind
+    per_gpu: int
+    per_pair: int | None = None
+    pairs: int | None = None
+    is_switched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PcieRate:
+    """A PCIe link, the slowest speed and least width on the way to the CPU."""
+
+    speed_gt_per_s: float
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PcieRing:
+    """The way of a ring through the GPUs that no link joins.
+
+    `farthest` is the worst path that it cannot avoid. `has_phb` says that some neighbours meet in
+    a CPU. `sides` are how many GPUs each NUMA node has, where the ring crosses from one to
+    another.
+    """
+
+    farthest: PathKind
+    has_phb: bool = False
+    sides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommCpu:
+    """A node's CPUs as NCCL tells them apart; `family` and `model_number` are CPUID's."""
+
+    arch: str | None = None
+    vendor: str | None = None
+    family: int | None = None
+    model_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommNic:
+    """A NIC for jobs: its rate in one direction, and its PCIe link where that is known."""
+
+    name: str
+    rate_bytes_per_s: float
+    pcie: PcieRate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommMachine:
+    """What decides bus bandwidth on nodes of one kind, `gpus` of each used.
+
+    `architecture` is `sm_90` or `gfx942`. Without `links` the GPUs talk by `ring`. `pcie` is the
+    GPUs' own link, the slowest. `nics` None is not known. `domain_nodes` is how many nodes one
+    NVLink domain joins, 1 for none, None where it is not known. `has_nvls` is whether the switch
+    adds up (NVLink SHARP), `has_sharp` whether the network does. `has_c2c` is whether NICs reach
+    GPUs through an NVLink-C2C. `unknown` is what the source lacks and a prediction needs.
+    Raises InvalidValue for no GPU or an empty domain.
+    """
+
+    gpus: int
+    architecture: str | None = None
+    links: RingLinks | None = None
+    ring: PcieRing | None = None
+    pcie: PcieRate | None = None
+    cpu: CommCpu = CommCpu()
+    nics: tuple[CommNic, ...] | None = None
+    domain_nodes: int | None = 1
+    has_nvls: bool = False
+    has_sharp: bool = False
+    has_c2c: bool = False
+    unknown: tuple[Unknown, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidValue("gpus", self.gpus, "at least one GPU a node")
+        if self.domain_nodes is not None and self.domain_nodes < 1:
+            raise InvalidValue("domain_nodes", self.domain_nodes, "at least one node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusbwPrediction:
+    """What a collective should reach by one algorithm, or why that cannot be said.
+
+    `busbw_bytes_per_s` None is a prediction that lacks facts, and `because` names them. `is_best`
+    is the algorithm that NCCL would take. `is_bound` is that no model has a figure, and this is
+    what the links allow at most. `channels` are those that NCCL's search finds, of
+    `channel_bytes_per_s` each, None where it does not count them. `limited_by` is the link that
+    bounds it, in words. All is the plateau of large messages.
+    """
+
+    collective: Collective
+    algorithm: Algorithm | None = None
+    protocol: Protocol | None = None
+    busbw_bytes_per_s: float | None = None
+    channels: int | None = None
+    channel_bytes_per_s: float | None = None
+    limited_by: str | None = None
+    because: str
+    caveat: str | None = None
+    is_best: bool = True
+    is_bound: bool = False
+
+
+# --- The PCIe links that traffic passes on its way from one device to another.
+#
+# Below a switch that both hang on nothing goes up to the CPU. The uppermost port of switches in
+# two
+# tiers may tell a speed that it has not got: those of OCI's H100 say 5 GT/s. NCCL flattens such
+# switches. Source: NCCL, src/graph/topo.cc, ncclTopoFlattenBcmSwitches.
+
+
+Tree = Mapping[PciAddress, PciDevice]
+
+
+def shared(tree: Tree, ends: Sequence[PciAddress | None], *, by_all: bool) -> set[PciAddress]:
+    """The bridges above the ends: where traffic to one of them turns, or with `by_all` to any."""
+    above = [{device.address for device in _upward(tree, end)} - {end} for end in ends]
+    if not above:
+        return set()
+    return set.intersection(*above) if by_all else set.union(*above)
+
+
+def slowest_pcie(
+    tree: Tree, addresses: Iterable[PciAddress | None], ends: Collection[PciAddress]
+) -> PcieRate | None:
+    """The slowest of several devices' ways to where they turn; None where one is not known."""
+    found = [pcie_rate(tree, address, ends) for address in addresses]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return None
+    return min(known, key=lambda one: one.speed_gt_per_s * one.width)
+
+
+def pcie_rate(
+    tree: Tree, address: PciAddress | None, ends: Collection[PciAddress]
+) -> PcieRate | None:
+    """The narrowest link below the bridges `ends`, at the speed it can have: idle ones train down.
+
+    A device below none of them has its links up to the CPU.
+    """
+    links = list(_links(tree, address, ends))
+    speeds = [one.max_speed_gt_per_s or one.speed_gt_per_s for one in links]
+    widths = [one.max_width or one.width for one in links]
+    known = [speed for speed in speeds if speed]
+    wide = [width for width in widths if width]
+    if not known or not wide:
+        return None
+    return PcieRate(speed_gt_per_s=min(known), width=min(wide))
+
+
+def _links(
+    tree: Tree, address: PciAddress | None, ends: Collection[PciAddress]
+) -> Iterator[PcieLink]:
+    for device in _upward(tree, address):
+        if device.address in ends:
+            return
+        if device.link is not None:
+            yield device.link
+
+
+def _upward(tree: Tree, address: PciAddress | None) -> Iterator[PciDevice]:
+    """A device and the bridges above it."""
+    seen: set[PciAddress] = set()
+    device = None if address is None else tree.get(address)
+    while device is not None and device.address not in seen:
+        seen.add(device.address)
+        yield device
+        device = None if device.parent is None else tree.get(device.parent)
+
+
+# --- What decides bus bandwidth on nodes that nobody inspected: as the site file calls them.
+
+
+_BYTES_PER_GBIT: Final = 1e9 / 8
+
+
+class Board(NamedTuple):
+    """GPUs on one board: their architecture, and the NVLinks of each, to a switch where it has one.
+
+    `has_nvls` is whether the switch adds up.
+    """
+
+    architecture: str
+    links: int
+    has_nvls: bool = True
+    has_c2c: bool = False
+
+
+BOARDS: Final = {
+    "a100": Board("sm_80", 12, has_nvls=False),
+    "h100": Board("sm_90", 18),
+    "h200": Board("sm_90", 18),
+    "b200": Board("sm_100", 18),
+    "b300": Board("sm_103", 18),
+    "gb200": Board("sm_100", 18, has_c2c=True),
+    "gb300": Board("sm_103", 18, has_c2c=True),
+}
+"""NVIDIA's data sheets of HGX A100, H100, H200, B200, B300 and of GB200 and GB300 NVL72."""
+MESHED_GPUS: Final = 4
+"""A board of so many has no NVSwitch. NVIDIA, HGX A100 4-GPU and H100 4-GPU, data sheets; NERSC,
+Perlmutter architecture: four NVLinks between each two of four A100. GB200's trays have one.
+"""
+_NAMES: Final = (
+    (r"P100", "sm_60"),
+    (r"V100", "sm_70"),
+    (r"T4\b", "sm_75"),
+    (r"A100|A800|A30\b", "sm_80"),
+    (r"A10G?\b|A16\b|A40\b|A6000|RTX 30", "sm_86"),
+    (r"L4\b|L20\b|L40|RTX 40|6000 Ada", "sm_89"),
+    (r"G?H[128]00|H20\b", "sm_90"),
+    (r"B200", "sm_100"),
+    (r"B300", "sm_103"),
+)
+"""Compute capability by name. Source: NVIDIA, CUDA GPU Compute Capability, developer.nvidia.com."""
+
+
+def architecture_of(name: str | None) -> str | None:
+    """The architecture of a GPU by its name (`H100 80GB HBM3`, `h100`); None for one not known."""
+    for pattern, architecture in _NAMES if name else ():
+        if re.search(pattern, str(name), re.IGNORECASE):
+            return architecture
+    return None
+
+
+def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) -> CommMachine:
+    """The machine of a site whose nodes are a known board; what is not known is in `unknown`.
+
+    Without a number of GPUs, all of a node's are used; of fewer each has its share of the NICs, as
+    NCCL takes those that are near.
+    """
+    board = BOARDS.get(platform.gpu or "")
+    gpus = gpus_per_node or platform.gpus or 1
+    nics = _nics(platform, gpus)
+    unknown = [
+        Unknown(subject=subject, what=what, because="the site file does not say it")
+        for subject, what, is_known in (
+            ("NICs", "number and rate", nics is not None or nodes <= (platform.domain_nodes or 1)),
+            ("GPUs", "number", bool(gpus_per_node or platform.gpus)),
+        )
+        if not is_known
+    ]
+    if platform.gpus is not None and gpus > platform.gpus:
+        because = f"{gpus} are asked for, and a node has {platform.gpus}"
+        unknown.append(Unknown(subject="GPUs", what="number", because=because))
+    if board is None:
+        because = f"no board of {platform.gpu or 'unnamed'} GPUs is known to hpckit"
+        unknown.append(Unknown(subject="GPUs", what="links", because=because))
+        return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
+    is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
+    return CommMachine(
+        gpus=gpus,
+        architecture=board.architecture,
+        links=_mesh(board, gpus) if is_meshed else _switch(board),
+        nics=nics,
+        domain_nodes=platform.domain_nodes or 1,
+        has_nvls=board.has_nvls and not is_meshed,
+        has_c2c=board.has_c2c,
+        unknown=tuple(unknown),
+    )
+
+
+def _switch(board: Board) -> RingLinks:
+    return RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
+
+
+def _mesh(board: Board, gpus: int) -> RingLinks:
+    """The links of `gpus` of a board on which each GPU shares its links out among the others."""
+    used, per_pair = range(min(gpus, MESHED_GPUS)), board.links // (MESHED_GPUS - 1)
+    rings = links_in_rings(used, dict.fromkeys(combinations(used, 2), per_pair))
+    return RingLinks(
+        kind=LinkKind.NVLINK, per_gpu=rings or per_pair, per_pair=per_pair, pairs=len(used) - 1
+    )
+
+
+def _nics(platform: Platform, gpus: int) -> tuple[CommNic, ...] | None:
+    if platform.nics is None or platform.nic_gbits is None:
+        return None
+    every = platform.gpus or gpus
+    used = max(1, platform.nics * min(gpus, every) // every)
+    rate = platform.nic_gbits * _BYTES_PER_GBIT
+    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(used))

@@ -1,0 +1,297 @@
+"""The communication environment for people: each variable with its reason, then what is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hpckit.comm.environment import RULES
+from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
+from hpckit.comm.lint import faults_of
+from hpckit.comm.lint_releases import KNOWN_VARIABLES, meant_by
+from hpckit.comm.rules import CommRule, When, applies, in_range
+from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
+from hpckit.core.findings import SourcedFinding
+from hpckit.core.text import Line, Style, wrapped
+from hpckit.spec.platform import CommEnv, CommLeft, CommSetting, PlatformEnv, SettingOrigin, sources
+from hpckit.spec.site import SiteSpec
+
+# --- Rules of the communication environment in words: when each applies, one page, one variable.
+
+
+def when_words(when: When) -> str:
+    """When a rule applies, in words joined by semicolons; `always` without a condition."""
+    return "; ".join(_parts(when)) or "always"
+
+
+def rules_of(variable: str) -> tuple[CommRule, ...]:
+    """The rules about a variable."""
+    return tuple(rule for rule in RULES if rule.variable == variable)
+
+
+def missing(when: When, facts: CommFacts) -> str:
+    """Which conditions of a rule are not so here, in words; empty where it applies."""
+    return "; ".join(words for words, one in _single(when) if not applies(one, facts))
+
+
+def _parts(when: When) -> Sequence[str]:
+    return [words for words, _ in _single(when)]
+
+
+def _single(when: When) -> Iterator[tuple[str, When]]:
+    """Each condition by itself, and in words."""
+    if when.library is not None:
+        yield when.library.upper(), When(library=when.library)
+    if when.interconnects:
+        yield " or ".join(when.interconnects), When(interconnects=when.interconnects)
+    if when.plugins:
+        names = [plugin or "not known" for plugin in when.plugins]
+        yield f"plugin {' or '.join(names)}", When(plugins=when.plugins)
+    if when.since is not None:
+        yield f"release {when.since} or later", When(since=when.since)
+    if when.before is not None:
+        yield f"release before {when.before}", When(before=when.before)
+    if when.min_nodes > 1:
+        yield f"{when.min_nodes} nodes or more", When(min_nodes=when.min_nodes)
+    for trait in when.traits:
+        yield str(trait), When(traits=(trait,))
+
+
+# --- All that is known about one communication variable of a job.
+
+
+_NOT_SET: Final = "not set: nothing here needs it"
+
+
+def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
+    """What the job has of a variable, and what rules, site and overlays have for it."""
+    return Explained(
+        name=name,
+        here=_here(name, env),
+        read=_read(name, facts),
+        words=(*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site)),
+        faults=faults_of(name),
+    )
+
+
+def _read(name: str, facts: CommFacts) -> str | None:
+    """Which releases of NCCL read a variable, and their defaults; of a wrong name the right one."""
+    known = KNOWN_VARIABLES.get(name)
+    if known is None:
+        upper = name.upper()
+        near = upper if upper in KNOWN_VARIABLES else meant_by(upper, facts.library)
+        return f"nobody reads this name: did you mean {near}?" if near else None
+    until = "" if known.until is None else f" to before {known.until}"
+    defaults = [
+        f"{'computed' if value is None else value} from {release} on"
+        for release, value in known.defaults
+    ]
+    told = f"; by default {', '.join(defaults)}" if defaults else ""
+    return f"by NCCL from {known.since}{until or ' on'}{told}"
+
+
+def _here(name: str, env: CommEnv) -> str:
+    for setting in env.settings:
+        if setting.name == name:
+            by = "" if setting.origin is SettingOrigin.JOB else f" [{setting.rule}]"
+            against = f"; {setting.warning}" if setting.warning else ""
+            return f"{setting.value}{by}: {setting.because}{against}"
+    for left in env.left:
+        if left.name == name:
+            return f"not set: {left.because}"
+    return _NOT_SET
+
+
+def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
+    for rule in rules_of(name):
+        yield ExplainedWord(
+            name=rule.name,
+            value=rule.value,
+            where=when_words(rule.when),
+            because=rule.because,
+            source=f"{rule.source} ({rule.date})",
+            missing="" if applies(rule.when, facts) else missing(rule.when, facts),
+        )
+
+
+def _of_site(name: str, facts: CommFacts, site: SiteSpec) -> Iterator[ExplainedWord]:
+    for entry in site.platform.env:
+        if entry.name == name:
+            is_now = facts.nodes >= entry.min_nodes and in_range(
+                facts.version, entry.since, entry.before
+            )
+            where = _where(entry)
+            yield ExplainedWord(
+                name=f"site {site.name}",
+                value=entry.value,
+                where=where,
+                because=entry.because,
+                source=entry.source or site.platform.source or "",
+                missing=_missing(facts, site) or ("" if is_now else where),
+            )
+
+
+def _missing(facts: CommFacts, site: SiteSpec) -> str:
+    """Why nothing of the site's own list counts here, empty where it does."""
+    if facts.contradiction:
+        return f"a node of this site ({facts.contradiction})"
+    if not counts_here(facts, site.platform):
+        return f"plugin {site.platform.plugin}"
+    return ""
+
+
+def _where(entry: PlatformEnv) -> str:
+    parts = []
+    if entry.since is not None:
+        parts.append(f"release {entry.since} or later")
+    if entry.before is not None:
+        parts.append(f"release before {entry.before}")
+    if entry.min_nodes > 1:
+        parts.append(f"{entry.min_nodes} nodes or more")
+    return "; ".join(parts) or "always"
+
+
+def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
+    for overlay_name, overlay in site.overlays.items():
+        if name in overlay.env:
+            yield ExplainedWord(
+                name=f"overlay {overlay_name}",
+                value=overlay.env[name],
+                where=f"--overlay {overlay_name}",
+                because=overlay.because,
+                source=f"{overlay.source} ({overlay.date})",
+            )
+
+
+# --- One communication variable for people: what the job has of it, and what could have set it.
+
+
+_EXPLAIN_INDENT: Final = " " * 10
+
+
+def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns."""
+    yield Line(text=f" {explained.name}", style=Style.TITLE)
+    yield from _explain_row("here", explained.here, width)
+    if explained.read is not None:
+        yield from _explain_row("read", explained.read, width)
+    if not explained.words:
+        yield from _explain_row("rules", "none of hpckit's, nor of the site, is about it", width)
+    for word in explained.words:
+        yield from _explain_row("rule", f"{word.name}: {word.value}", width)
+        yield from _explain_row("", f"where: {word.where}", width)
+        if word.missing:
+            yield from _explain_row("", f"not here: {word.missing}", width)
+        yield from _explain_row("", word.because, width)
+        yield from _explain_row("", word.source, width, Style.FAINT)
+    for fault in explained.faults:
+        yield from _explain_row("lint", f"{fault.rule} ({fault.severity}): {fault.because}", width)
+        yield from _explain_row("", f"fix: {fault.remedy}", width)
+        yield from _explain_row("", fault.source, width, Style.FAINT)
+
+
+def _explain_row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:
+    texts = wrapped(tuple(words.split()), width, first=f" {label:<8} ", further=_EXPLAIN_INDENT)
+    yield from (Line(text=text, style=style) for text in texts)
+
+
+_LEAST: Final = 14
+_MOST: Final = 34
+_INDENT: Final = "   "
+_NOTHING: Final = "nothing to set: what this machine needs is detected"
+_UNWANTED: Final = "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+_UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
+
+
+def comm_lines(
+    facts: CommFacts, env: CommEnv, *, title: str, width: int, is_derived: bool = True
+) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns; `title` says what was looked at.
+
+    `is_derived` is whether the job wants more than its own variables.
+    """
+    parts = (*title.split(), *_facts_words(facts).split())
+    texts = wrapped(parts, width, first=" ", further="   ")
+    yield from (Line(text=text, style=Style.TITLE) for text in texts)
+    head = _head(env)
+    for setting in env.settings:
+        yield from _setting(setting, head, width)
+    if env.profile is not None:
+        yield from _row("source", env.profile.path, head, width)
+        yield from _below(f"{env.profile.because} ({env.profile.source})", width)
+    if not env.settings and env.profile is None:
+        yield from _below(nothing_set(facts, is_derived=is_derived), width, first=" ")
+    for source in sources(env.settings):
+        texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
+        yield from (Line(text=text, style=Style.FAINT) for text in texts)
+    for left in env.left:
+        yield from _left(left, head, width)
+    for note in env.notes:
+        yield from _note(note, width)
+
+
+def is_known(facts: CommFacts) -> bool:
+    """Whether enough is known for rules to apply: the network, where the job has one."""
+    return facts.interconnect is not None or facts.nodes == 1
+
+
+def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
+    """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
+    if not is_derived:
+        return _UNWANTED
+    return _NOTHING if is_known(facts) else _UNKNOWN
+
+
+def _facts_words(facts: CommFacts) -> str:
+    """What the rules went by."""
+    library = "NCCL" if facts.library is None else facts.library.upper()
+    version = "release not known" if facts.version is None else str(facts.version)
+    network = facts.interconnect or "network not known"
+    plugin = "" if facts.plugin is None else f" · plugin {facts.plugin}"
+    return f"· {network} · {library} {version}{plugin}"
+
+
+def _head(env: CommEnv) -> int:
+    names = [one.name for one in env.settings] + [one.name for one in env.left]
+    return max(_LEAST, min(_MOST, max(map(len, names), default=0)))
+
+
+def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
+    yield from _row(setting.name, setting.value, head, width)
+    is_own = setting.origin is SettingOrigin.JOB
+    reason = setting.because if is_own else f"{setting.because} [{setting.rule}]"
+    yield from _below(reason, width)
+    if setting.warning is not None:
+        yield from _below(f"warning: {setting.warning}", width, Style.WARNING)
+
+
+def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
+    yield from _row(left.name, f"left: {left.because}", head, width)
+    yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
+
+
+def _note(note: SourcedFinding, width: int) -> Iterator[Line]:
+    is_named = note.because.startswith(f"{note.subject} ")
+    subject = "" if is_named else f"{note.subject}: "
+    first = f" {SEVERITY_WORDS[note.severity]:<8} {subject}"
+    texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
+    yield from (Line(text=text, style=SEVERITY_STYLES[note.severity]) for text in texts)
+    if note.remedy:
+        texts = wrapped(tuple(note.remedy.split()), width, first=" " * 10, further=" " * 10)
+        yield from (Line(text=text) for text in texts)
+
+
+def _below(
+    words: str, width: int, style: Style = Style.PLAIN, *, first: str = _INDENT
+) -> Iterator[Line]:
+    texts = wrapped(tuple(words.split()), width, first=first, further=_INDENT)
+    yield from (Line(text=text, style=style) for text in texts)
+
+
+def _row(
+    label: str, words: str, head: int, width: int, style: Style = Style.PLAIN
+) -> Iterator[Line]:
+    first = f" {label:<{head}}  "
+    further = " " * (head + 3)
+    texts = wrapped(tuple(words.split(" ")), width, first=first, further=further)
+    yield from (Line(text=text, style=style) for text in texts)

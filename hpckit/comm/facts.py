@@ -1,0 +1,441 @@
+"""What an inspected node shows that bears on communication between nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hpckit.comm.bandwidth.values import architecture_of
+from hpckit.core.findings import Severity
+from hpckit.core.hostlist import natural_order
+from hpckit.fabric.topology import ClusterTopology
+from hpckit.node.nics import RDMA
+from hpckit.node.rules.gpu import fabric_not_completed
+from hpckit.node.rules.rule import InspectedNode, named
+from hpckit.node.topology import GpuVendor, LinkKind, Nic, NicRole, NodeTopology, is_down
+from hpckit.spec.nic_kind import NicKind
+from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, Platform
+
+# --- What a cluster's network says of communication: whether rails are islands.
+
+
+_TWO = 2
+
+
+def are_rails_isolated(topology: ClusterTopology) -> bool | None:
+    """Whether no path leads from a rail to another; None where the network shows no two rails.
+
+    Raises nothing: `decide.rails.with_rails` comes first, which finds rails and planes.
+    """
+    if len(topology.rails) < _TWO:
+        return None
+    rail_of = {switch: rail.index for rail in topology.rails for switch in rail.switches}
+    planes = topology.planes or (tuple(switch.name for switch in topology.switches),)
+    return all(
+        len({rail_of[switch] for switch in plane if switch in rail_of}) < _TWO for plane in planes
+    )
+
+
+# --- What the rules of the communication environment ask of a job, its nodes and its site.
+
+
+class Trait(StrEnum):
+    """Something that is so, as far as it shows; the words are those of the reference."""
+
+    OTHER_HCAS = "a node has RDMA devices that are not for jobs"
+    LISTED_HCAS = "the site lists the devices for jobs"
+    ISOLATED_RAILS = "no path leads from one rail to another"
+    DOMAIN_DOWN = "the NVLink domain of a GPU is not ready"
+    GRACE = "GPUs have NVLink-C2C to the CPU"
+    PCIE_PEERS = "AMD GPUs reach each other by PCIe alone"
+    MPI = "ranks are started as MPI ranks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenNode:
+    """What an inspected node shows of communication; fields as in CommFacts.
+
+    `architecture` is that of all GPUs, such as `sm_90`; `devices` are all RDMA devices, empty where
+    it does not name them, `down` those for jobs that are down.
+    """
+
+    library: CommLibrary | None = None
+    architecture: str | None = None
+    interconnect: NicKind | None = None
+    traits: tuple[Trait, ...] = ()
+    hcas: tuple[str, ...] = ()
+    other_hcas: str = ""
+    interfaces: str = ""
+    domain: str = ""
+    devices: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommQuestion:
+    """What is asked: a job of `nodes` nodes, and what somebody said of its libraries."""
+
+    nodes: int
+    version: NcclVersion | None = None
+    library: CommLibrary | None = None
+    plugin: NetPlugin | None = None
+    is_mpi: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommFacts:
+    """A job, its nodes and its site, as far as they are known; None is not known.
+
+    `hcas` are the RDMA devices for jobs that are up, as NCCL_IB_HCA takes them; `other_hcas` tells
+    of those that are not for jobs. `interfaces` are a Slingshot node's network interfaces, as
+    NCCL_SOCKET_IFNAME takes them. `domain` tells which GPUs' NVLink domain is not ready, and
+    `contradiction` where the inspected node is not what the site says. `down` are devices for jobs
+    that are down on that node.
+    """
+
+    nodes: int
+    library: CommLibrary | None = None
+    version: NcclVersion | None = None
+    interconnect: NicKind | None = None
+    plugin: NetPlugin | None = None
+    traits: tuple[Trait, ...] = ()
+    hcas: tuple[str, ...] = ()
+    other_hcas: str = ""
+    interfaces: str = ""
+    domain: str = ""
+    down: tuple[str, ...] = ()
+    contradiction: str = ""
+
+
+# --- What a job, an inspected node and a site file say together about communication.
+
+
+_AMD: Final = "mi"
+"""How the names of AMD's GPUs for computing begin."""
+_GRACE: Final = frozenset({"gh200", "gb200", "gb300"})
+_SLINGSHOT_NET: Final = "hsn"
+"""How Slingshot's network interfaces are called unless a node shows other names."""
+
+
+def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None) -> CommFacts:
+    """The facts that rules ask for; what was inspected stands over what the site file says.
+
+    Where the two contradict each other, the site's network, plugin and devices do not count.
+    """
+    node = seen or SeenNode()
+    contradiction = _contradiction(node, platform)
+    site = Platform() if contradiction else platform
+    hcas = node.hcas if node.other_hcas else site.hcas
+    interconnect = node.interconnect or site.interconnect
+    return CommFacts(
+        nodes=question.nodes,
+        library=question.library or node.library or platform.library or _library_of(platform),
+        version=question.version,
+        interconnect=interconnect,
+        plugin=question.plugin or site.plugin,
+        traits=_traits(question, site, seen, hcas),
+        hcas=tuple(sorted(hcas, key=natural_order)),
+        other_hcas=node.other_hcas,
+        interfaces=_interfaces(node, interconnect),
+        domain=node.domain,
+        down=node.down,
+        contradiction=contradiction,
+    )
+
+
+def _interfaces(node: SeenNode, interconnect: NicKind | None) -> str:
+    return node.interfaces or (_SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else "")
+
+
+def _traits(
+    question: CommQuestion, site: Platform, seen: SeenNode | None, hcas: tuple[str, ...]
+) -> tuple[Trait, ...]:
+    traits = set() if seen is None else set(seen.traits)
+    if hcas:
+        is_seen = seen is not None and bool(seen.other_hcas)
+        traits.add(Trait.OTHER_HCAS if is_seen else Trait.LISTED_HCAS)
+    if site.rails_isolated:
+        traits.add(Trait.ISOLATED_RAILS)
+    if seen is None and site.gpu in _GRACE:
+        traits.add(Trait.GRACE)
+    if question.is_mpi:
+        traits.add(Trait.MPI)
+    return tuple(sorted(traits))
+
+
+def _contradiction(node: SeenNode, platform: Platform) -> str:
+    """What of the inspected node is not as the site says; empty where nothing contradicts."""
+    seen, said = node.interconnect, platform.interconnect
+    if seen is not None and said is not None and seen is not said:
+        return f"the inspected node has {seen}, the site says {said}"
+    library = _library_of(platform)
+    if library is not None and node.library is not None and library is not node.library:
+        return f"the inspected node's GPUs are for {node.library.upper()}, the site's are not"
+    board = architecture_of(platform.gpu)
+    if None not in (board, node.architecture) and board != node.architecture:
+        return f"the inspected node's GPUs are {node.architecture}, the site's {platform.gpu}"
+    missing = [name for name in platform.hcas if name not in node.devices]
+    if node.devices and missing:
+        return (
+            f"the inspected node lacks {len(missing)} of the site's devices, such as {missing[0]}"
+        )
+    return ""
+
+
+def _library_of(platform: Platform) -> CommLibrary | None:
+    if platform.gpu is None:
+        return None
+    return CommLibrary.RCCL if platform.gpu.startswith(_AMD) else CommLibrary.NCCL
+
+
+def counts_here(facts: CommFacts, platform: Platform) -> bool:
+    """Whether what the site sets by itself counts: for its own nodes, and by the plugin it has.
+
+    A site's list and file tell its plugin what it needs; a job with another one, or with none, has
+    no use for them.
+    """
+    return not facts.contradiction and platform.plugin in (None, facts.plugin)
+
+
+def words_of(facts: CommFacts) -> Mapping[str, str]:
+    """What the value and the reason of a rule may name in braces."""
+    return {
+        "hcas": ",".join(facts.hcas),
+        "ucx_devices": ",".join(one if ":" in one else f"{one}:1" for one in facts.hcas),
+        "others": _others(facts),
+        "interfaces": facts.interfaces,
+        "domain": facts.domain,
+        "nodes": str(facts.nodes),
+        "version": str(facts.version),
+    }
+
+
+def _others(facts: CommFacts) -> str:
+    """Which devices are left out of a list, and why."""
+    if not facts.down:
+        return facts.other_hcas
+    names = ", ".join(facts.down)
+    return f"{facts.other_hcas}; nor {names}, down on the inspected node (inspect a healthy one)"
+
+
+# --- Whether two values of a communication variable say the same.
+
+
+LEVELS: Final = ("LOC", "PIX", "PXB", "PHB", "SYS")
+"""The words of NCCL's old numbers for levels: 0 is LOC, 4 and more are SYS."""
+_LEVELED: Final = frozenset(("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"))
+_DEVICES: Final = frozenset(("NCCL_IB_HCA", "UCX_NET_DEVICES"))
+_INTERFACES: Final = frozenset(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"))
+
+
+def says_the_same(name: str, value: str, derived: str) -> bool:
+    """Whether a value does what hpckit's does: a number written otherwise, a list in another order.
+
+    Of interfaces, names that all begin as hpckit's do are a narrower list of the same network.
+    """
+    one, other = value.strip(), derived.strip()
+    if one == other:
+        return True
+    if name in _INTERFACES:
+        return not other.startswith(("^", "=")) and _begin(one.removeprefix("="), other)
+    if name in _DEVICES:
+        return _listed(one) == _listed(other)
+    if name == "NCCL_NET":
+        return one.casefold() == other.casefold()
+    return _plain(name, one) == _plain(name, other)
+
+
+def level_of(value: str) -> str | None:
+    """The word of a level that is a number: digits are read from the start; None without any."""
+    match = re.match(r"\d{1,4}", value.strip(), re.ASCII)
+    return None if match is None else LEVELS[min(int(match[0]), len(LEVELS) - 1)]
+
+
+def _begin(names: str, beginnings: str) -> bool:
+    """Whether each name of a list begins as one of another list does."""
+    allowed = tuple(word for word in beginnings.split(",") if word)
+    return all(name.startswith(allowed) for name in names.split(","))
+
+
+def _listed(value: str) -> tuple[str, list[str]]:
+    """What stands before a list of devices (`=`, `^`), and its names in order."""
+    names = value.lstrip("^=")
+    return value[: len(value) - len(names)], sorted(names.split(","))
+
+
+def _plain(name: str, value: str) -> str:
+    if name in _LEVELED:
+        return level_of(value) or value
+    return str(int(value)) if re.fullmatch(r"\d{1,18}", value, re.ASCII) else value
+
+
+VERBS: Final = frozenset({NicKind.INFINIBAND, NicKind.ROCE})
+"""What the IB transport of NCCL opens."""
+_NUMBERED: Final = re.compile(r"(?P<stem>[a-z]+)\d+", re.ASCII)
+_UNNAMED: Final = re.compile(r"NIC\d+|.*:.*", re.ASCII)
+"""A NIC of nvidia-smi's matrix, whose device stands in the legend, and one by its PCI address."""
+_DEVICE_STEM: Final = "cxi"
+
+
+def seen_node(topology: NodeTopology) -> SeenNode:
+    """What the rules of communication ask of a node; the roles of its NICs are used."""
+    others = _other_hcas(topology.nics)
+    return SeenNode(
+        library=_library(topology),
+        architecture=_architecture(topology),
+        interconnect=_interconnect(topology.nics),
+        traits=tuple(_seen_traits(topology)),
+        hcas=_hcas(topology.nics),
+        other_hcas=others,
+        interfaces=_seen_interfaces(topology.nics),
+        domain=_domain(topology),
+        devices=_devices(topology.nics),
+        down=tuple(
+            nic.name
+            for nic in topology.nics
+            if nic.kind in VERBS and nic.role is NicRole.COMPUTE and is_down(nic)
+        ),
+    )
+
+
+def job_nics(topology: NodeTopology) -> tuple[str, ...]:
+    """The names of the NICs for jobs, as far as their roles are known."""
+    return tuple(nic.name for nic in topology.nics if nic.role is NicRole.COMPUTE)
+
+
+def _seen_traits(topology: NodeTopology) -> Iterable[Trait]:
+    if _domain(topology):
+        yield Trait.DOMAIN_DOWN
+    if any(link.kind is LinkKind.C2C for link in topology.cpu_links):
+        yield Trait.GRACE
+    if _are_pcie_peers(topology):
+        yield Trait.PCIE_PEERS
+
+
+def _library(topology: NodeTopology) -> CommLibrary | None:
+    makers = {gpu.vendor for gpu in topology.gpus}
+    if makers == {GpuVendor.AMD}:
+        return CommLibrary.RCCL
+    return CommLibrary.NCCL if makers == {GpuVendor.NVIDIA} else None
+
+
+def _architecture(topology: NodeTopology) -> str | None:
+    found = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
+    return found.pop() if len(found) == 1 else None
+
+
+def _interconnect(nics: Iterable[Nic]) -> NicKind | None:
+    """The kind of most NICs for jobs; without a role the kind that all RDMA devices have."""
+    kinds = Counter(
+        nic.kind for nic in nics if nic.role is NicRole.COMPUTE and nic.kind is not None
+    )
+    if kinds:
+        return kinds.most_common(1)[0][0]
+    rest = {nic.kind for nic in nics if nic.kind in RDMA and nic.role is None}
+    return rest.pop() if len(rest) == 1 else None
+
+
+def _hcas(nics: Iterable[Nic]) -> tuple[str, ...]:
+    """The devices for jobs that NCCL can open; one that is down is opened by nobody."""
+    return tuple(
+        name
+        for nic in nics
+        if nic.kind in VERBS and nic.role is NicRole.COMPUTE and not is_down(nic)
+        for name in _with_ports(nic)
+    )
+
+
+def _devices(nics: Iterable[Nic]) -> tuple[str, ...]:
+    """All RDMA devices, by name; empty where a source tells of one without its name."""
+    names = [nic.name for nic in nics if nic.kind in VERBS or nic.kind is None]
+    return () if any(map(_UNNAMED.fullmatch, names)) else tuple(names)
+
+
+def _with_ports(nic: Nic) -> tuple[str, ...]:
+    """A device as NCCL_IB_HCA takes it: with its port where it has several."""
+    if len(nic.ports) < 2:  # noqa: PLR2004  one port needs no number
+        return (nic.name,)
+    up = [port for port in nic.ports if port.state is None or port.state.upper() == "ACTIVE"]
+    return tuple(f"{nic.name}:{port.index}" for port in up)
+
+
+def _other_hcas(nics: Iterable[Nic]) -> str:
+    """The devices that NCCL would open and that are not for jobs, with why; empty if none."""
+    reasons: dict[str, list[str]] = {}
+    for nic in nics:
+        is_other = nic.role in (NicRole.STORAGE, NicRole.OTHER)
+        if nic.kind in VERBS and is_other and not is_down(nic):
+            reasons.setdefault(nic.role_because or "not for jobs", []).append(nic.name)
+    return "; ".join(f"{named(names)}: {because}" for because, names in reasons.items())
+
+
+def _seen_interfaces(nics: Iterable[Nic]) -> str:
+    """How a Slingshot node's interfaces begin, such as `hsn`; empty if none is known."""
+    names = [
+        name for nic in nics if nic.kind is NicKind.SLINGSHOT for name in (*nic.netdevs, nic.name)
+    ]
+    stems = {match["stem"] for name in names if (match := _NUMBERED.fullmatch(name))}
+    return ",".join(sorted(stems - {_DEVICE_STEM}))
+
+
+def _domain(topology: NodeTopology) -> str:
+    """Which GPU's NVLink domain is not ready, and its state; empty if none is known to be."""
+    found = list(fabric_not_completed(InspectedNode(topology=topology, cells={})))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0].because}{more}" if found else ""
+
+
+def _are_pcie_peers(topology: NodeTopology) -> bool:
+    """Whether a source that tells of links shows several AMD GPUs and none between them."""
+    shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    is_told = all(one.what != "gpu_links" for one in topology.unknown)
+    is_amd = _library(topology) is CommLibrary.RCCL
+    return is_told and is_amd and len(shown) > 1 and not topology.gpu_links
+
+
+# --- All that is known about one communication variable of a job.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedWord:
+    """What one source has for the variable: a rule, a site's list, an overlay.
+
+    `where` is when it applies, `missing` which of that is not so here, empty where it applies.
+    """
+
+    name: str
+    value: str
+    where: str
+    because: str
+    source: str
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFault:
+    """What a rule of the lint has against settings of the variable; fields as in LintFinding."""
+
+    rule: str
+    severity: Severity
+    because: str
+    remedy: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """`here` says what the job has of the variable, `words` what each source has for it.
+
+    `read` says which releases of NCCL read it and what they take by default, None where that is
+    not known; `faults` are what may be wrong with a setting of it.
+    """
+
+    name: str
+    here: str
+    read: str | None = None
+    words: tuple[ExplainedWord, ...] = ()
+    faults: tuple[ExplainedFault, ...] = ()

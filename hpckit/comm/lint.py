@@ -1,0 +1,232 @@
+"""What is wrong with the settings of communication in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from hpckit.comm.facts import ExplainedFault, says_the_same
+from hpckit.comm.lint_releases import RELEASE_RULES
+from hpckit.comm.lint_rule import (
+    Assignment,
+    LaunchOption,
+    LintFacts,
+    LintFinding,
+    LintRule,
+    Match,
+    Scene,
+    Seen,
+    Setting,
+    match_of,
+    setting_of,
+)
+from hpckit.comm.lint_rules import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
+from hpckit.comm.lint_rules_launch import LAUNCH_RULES
+from hpckit.comm.lint_rules_transport import EFA_RULES, MPI_RULES, TRANSPORT_RULES
+from hpckit.comm.settings_files import parse_settings
+from hpckit.core.findings import Severity
+from hpckit.core.text import visible
+from hpckit.spec.platform import CommLibrary, NcclVersion, SettingOrigin
+
+# --- What hpckit itself sets on a node or a site, beside what a file sets there.
+
+
+def is_derived(one: Setting, scene: Scene) -> bool:
+    """Whether hpckit sets the very same there."""
+    derived = scene.derived.get(one.name)
+    return derived is not None and one.value == derived.value
+
+
+def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
+    """Another value than hpckit's; sure where the node itself asks for that one."""
+    derived = scene.derived.get(one.name)
+    if derived is None or one.value is None or says_the_same(one.name, one.value, derived.value):
+        return None
+    words = f"{derived.value}: {derived.because} [{derived.rule}]"
+    return Seen(words, is_sure=derived.origin is SettingOrigin.RULE)
+
+
+DERIVED_RULES: Final = (
+    LintRule(
+        name="unlike-derived", names=("*",), severity=Severity.WARNING, when=_unlike_derived,
+        because="hpckit sets {seen}",
+        remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
+        source="docs/reference/tune-rules.md, or the site file",
+    ),
+)  # fmt: skip
+
+
+# --- What is wrong with settings of communication, by the rules of the `comm_lint_*` tables.
+
+
+FAMILIES: Final = (
+    ("NCCL", NCCL_RULES),
+    ("Paths between GPUs, and to the network", TRANSPORT_RULES),
+    ("InfiniBand and RoCE", IB_RULES),
+    ("Sockets", SOCKET_RULES),
+    ("EFA and libfabric", EFA_RULES),
+    ("Launch and visible GPUs", LAUNCH_RULES),
+    ("RCCL and ROCm", RCCL_RULES),
+    ("UCX and MPI", MPI_RULES),
+    ("Releases and names", RELEASE_RULES),
+    ("What hpckit sets there itself", DERIVED_RULES),
+)
+LINT_RULES: Final = tuple(rule for _, rules in FAMILIES for rule in rules)
+_LONGEST: Final = 80
+
+
+def lint_settings(
+    assignments: Iterable[Assignment],
+    options: Iterable[LaunchOption] = (),
+    *,
+    nccl: NcclVersion | None = None,
+    library: CommLibrary | None = None,
+    facts: LintFacts | None = None,
+    rules: Sequence[LintRule] = LINT_RULES,
+) -> tuple[LintFinding, ...]:
+    """What is wrong with these settings, by line; on one line the gravest first.
+
+    What is not known (None) is not assumed: a rule that needs it is silent, or gives a note.
+    """
+    said: list[Assignment | LaunchOption] = [*assignments, *options]
+    settings = [setting_of(one) for one in said]
+    by_name: dict[str, list[Setting]] = {}
+    for one in sorted(settings, key=lambda one: (one.is_of_one_command, one.line)):
+        by_name.setdefault(one.name, []).append(one)
+    known = facts or LintFacts()
+    derived = {one.name: one for one in known.derived}
+    scene = Scene(by_name=by_name, nccl=nccl, library=library, facts=known, derived=derived)
+    chosen = _Chosen(rules)
+    found: dict[tuple[str, int, str], LintFinding] = {}
+    for one in settings:
+        for finding in _findings(one, scene, chosen):
+            found.setdefault((finding.rule, finding.line_no, finding.subject), finding)
+    return tuple(sorted(found.values(), key=_place))
+
+
+class _Chosen:
+    """Rules by the names that they are about."""
+
+    def __init__(self, rules: Sequence[LintRule]) -> None:
+        self._exact: dict[str, list[LintRule]] = {}
+        self._open = [rule for rule in rules if rule.beginnings]
+        for rule in rules:
+            for name in rule.exact_names:
+                self._exact.setdefault(name, []).append(rule)
+
+    def about(self, name: str) -> Iterator[LintRule]:
+        exact = self._exact.get(name, [])
+        yield from exact
+        for rule in self._open:
+            if name.startswith(rule.beginnings) and rule not in exact:
+                yield rule
+
+
+def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
+    """What is wrong with one setting; fallbacks speak where nothing else does."""
+    about = list(rules.about(one.name))
+    if is_derived(one, scene):
+        about = [rule for rule in about if not _is_about_value(rule)]
+    held = [
+        _finding(rule, one, match)
+        for rule in about
+        if not rule.is_fallback and (match := match_of(rule, one, scene)) is not None
+    ]
+    yield from held
+    if held:
+        return
+    for rule in about:
+        match = match_of(rule, one, scene) if rule.is_fallback else None
+        if match is not None:
+            yield _finding(rule, one, match)
+            return
+
+
+def _is_about_value(rule: LintRule) -> bool:
+    """Whether a rule speaks against what is set, not how it is set or beside what."""
+    is_pair = rule.beside is not None or rule.without is not None
+    return not is_pair and not rule.forms and rule not in LAUNCH_RULES
+
+
+def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
+    seen = match.seen
+    words = {
+        "name": visible(one.name, _LONGEST),
+        "value": visible(one.value or "", _LONGEST),
+        "other": visible(match.other.text, 2 * _LONGEST) if match.other else "",
+        "seen": visible(seen.words, 4 * _LONGEST),
+        "do": visible(seen.do, 4 * _LONGEST),
+    }
+    return LintFinding(
+        rule=rule.name,
+        line_no=one.line,
+        severity=rule.severity if seen.is_sure else Severity.NOTE,
+        subject=one.name,
+        because=_with_bounds(rule, rule.because.format(**words)),
+        remedy=rule.remedy.format(**words),
+        since=seen.since or rule.since,
+        source=rule.source,
+        date=rule.date,
+    )
+
+
+def _place(finding: LintFinding) -> tuple[int, int, str, str]:
+    return (finding.line_no, -finding.severity.rank, finding.subject, finding.rule)
+
+
+def faults_of(variable: str) -> tuple[ExplainedFault, ...]:
+    """Return what may be wrong with a setting of a variable, by the rules that name it."""
+    return lint_faults(rule for rule in LINT_RULES if variable in rule.exact_names)
+
+
+def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:
+    """Return rules without a case, the gravest first, with the releases on which they hold."""
+    return tuple(
+        ExplainedFault(
+            rule=rule.name,
+            severity=rule.severity,
+            because=_with_bounds(rule, _generic(rule.because)),
+            remedy=_generic(rule.remedy),
+            source=rule.dated_source,
+        )
+        for rule in sorted(rules, key=lambda rule: -rule.severity.rank)
+    )
+
+
+def _with_bounds(rule: LintRule, because: str) -> str:
+    bounds = _bounds(rule)
+    return f"{bounds}: {because}" if bounds else because
+
+
+def _bounds(rule: LintRule) -> str:
+    """`from NCCL 2.5 on and before NCCL 2.8`; empty where every release is meant."""
+    bounds = (
+        f"from NCCL {rule.since} on" if rule.since else "",
+        f"before NCCL {rule.before}" if rule.before else "",
+    )
+    return " and ".join(text for text in bounds if text)
+
+
+def _generic(text: str) -> str:
+    """A sentence of a rule without a case."""
+    words = {"name": "NAME", "value": "VALUE", "other": "the other", "seen": "…", "do": "…"}
+    return text.format(**words)
+
+
+def lint_text(
+    data: bytes,
+    name: str,
+    *,
+    nccl: NcclVersion | None,
+    facts: LintFacts | None,
+    library: CommLibrary | None = None,
+) -> tuple[LintFinding, ...]:
+    """What is wrong with what a file sets, by line; none of it is executed.
+
+    `name` is how errors call the file. Raises ParseError for what is no script, no output of
+    `env`, no job file and no nccl.conf.
+    """
+    settings = parse_settings(data, name)
+    return lint_settings(
+        settings.assignments, settings.options, nccl=nccl, library=library, facts=facts
+    )

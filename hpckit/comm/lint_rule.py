@@ -1,0 +1,386 @@
+"""What a rule about settings of communication is, and what its test sees.
+
+A rule is a row of data: which variable, which value, beside which other, on which releases and
+where. Only what no pattern can say has a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
+from hpckit.core.findings import Rule, SourcedFinding, gravest_first
+from hpckit.core.text import Line, Style, visible, wrapped
+from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
+
+# --- Settings of communication as a file makes them, and what is wrong with them.
+#
+# A file is a script, what `env` printed, a job file or an nccl.conf; nothing of it is executed.
+
+
+class SettingsKind(StrEnum):
+    """What a file of settings is."""
+
+    SCRIPT = "script"
+    ENV = "env"
+    CONF = "nccl.conf"
+    JOB = "job file"
+
+
+class SettingForm(StrEnum):
+    """How a variable is set.
+
+    SHELL is `A=b` alone: a variable of the shell, which no program sees until it is exported.
+    OPTION is one of a launcher's, such as `srun --export=ALL,A=b` or `mpirun -x A=b`, and CUT one
+    on a line of its own, which no launcher gets.
+    """
+
+    EXPORT = "export"
+    SHELL = "shell"
+    PREFIX = "prefix"
+    OPTION = "option"
+    CUT = "cut off"
+    JOB = "job file"
+    CONF = "nccl.conf"
+    ENV = "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostValue:
+    """A value that a file gives a variable, on which line, and that never counts."""
+
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One variable that a file sets, on which line (from 1).
+
+    `value` is None where the shell computes it. `until_line` is the last line on which it stands:
+    that of its command, or where it is unset or set anew; None to the end. `instead_of` is another
+    value that the file gives it in vain: no command, or no reader, ever sees that one.
+    """
+
+    name: str
+    value: str | None
+    line: int
+    form: SettingForm
+    until_line: int | None = None
+    instead_of: LostValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOption:
+    """A long option of `sbatch` or `srun`, without its dashes; `value` None where it has none.
+
+    `until_line` is the last line of its command, None for a directive of the whole script.
+    """
+
+    program: str
+    name: str
+    value: str | None
+    line: int
+    until_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a file sets, in the order of its lines."""
+
+    kind: SettingsKind
+    assignments: tuple[Assignment, ...] = ()
+    options: tuple[LaunchOption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintFacts:
+    """Where the settings are to hold; what is not known is None.
+
+    `interfaces` are the node's network interfaces (`eth0`), `nics` its RDMA devices (`mlx5_0`).
+    `plugin` is what carries NCCL's traffic, `nodes` how many the job has, `is_vm` whether they are
+    virtual machines. `derived` is what hpckit itself sets there.
+    """
+
+    interfaces: tuple[str, ...] | None = None
+    nics: tuple[str, ...] | None = None
+    plugin: NetPlugin | None = None
+    nodes: int | None = None
+    is_vm: bool | None = None
+    derived: tuple[CommSetting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding(SourcedFinding):
+    """One setting that is obsolete, harmful, contradictory or useless, and what to do about it.
+
+    `rule` is its name in docs/reference/lint-rules.md, `subject` the variable, or an option with
+    its dashes. `since` is the release of NCCL from which it is so, None where that does not matter.
+    `date` is that of the source.
+    """
+
+    line_no: int
+    date: str
+    since: str | None = None
+
+
+ENV_RST: Final = "NCCL user guide, env.rst"
+LINT_DATE: Final = "2026-11"
+SURELY_SINCE: Final = NcclVersion(2, 18)
+"""What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
+
+
+class Held(Enum):
+    """Whether something holds for a release of NCCL; `MAYBE` where the release is not known."""
+
+    YES = "yes"
+    NO = "no"
+    MAYBE = "maybe"
+
+
+def held_from(version: NcclVersion | None, release: str | None) -> Held:
+    """Whether a release is `release` or later; a line without its last number may be either.
+
+    One that is not known is `SURELY_SINCE` or later.
+    """
+    if release is None:
+        return Held.YES
+    first = NcclVersion.of(release)
+    if version is None:
+        return Held.YES if first <= SURELY_SINCE else Held.MAYBE
+    is_line = version.micro == 0 and (version.major, version.minor) == (first.major, first.minor)
+    if is_line and first.micro:
+        return Held.MAYBE
+    return Held.YES if version >= first else Held.NO
+
+
+def held_before(version: NcclVersion | None, release: str | None) -> Held:
+    """Whether a release is earlier than `release`."""
+    opposite = {Held.YES: Held.NO, Held.NO: Held.YES, Held.MAYBE: Held.MAYBE}
+    return Held.YES if release is None else opposite[held_from(version, release)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A variable, or an option with its dashes, and the lines on which it stands."""
+
+    name: str
+    value: str | None
+    line: int
+    until_line: int | None
+    form: SettingForm | None
+    program: str | None = None
+    instead_of: LostValue | None = None
+
+    def meets(self, other: Setting) -> bool:
+        """Whether some command sees both."""
+        return (other.until_line is None or self.line <= other.until_line) and (
+            self.until_line is None or other.line <= self.until_line
+        )
+
+    @property
+    def is_of_one_command(self) -> bool:
+        """Whether it stands for one command alone."""
+        is_option = self.form is None or self.form is SettingForm.OPTION
+        return self.form is SettingForm.PREFIX or (is_option and self.until_line is not None)
+
+    @property
+    def text(self) -> str:
+        """How it is named beside another: `A=b on line 3`."""
+        said = self.name if self.value is None else f"{self.name}={self.value}"
+        return f"{said} on line {self.line}"
+
+
+def setting_of(one: Assignment | LaunchOption) -> Setting:
+    """A variable or an option as rules see it."""
+    return Setting(
+        name=f"--{one.name}" if isinstance(one, LaunchOption) else one.name,
+        value=one.value,
+        line=one.line,
+        until_line=one.until_line,
+        form=None if isinstance(one, LaunchOption) else one.form,
+        program=one.program if isinstance(one, LaunchOption) else None,
+        instead_of=None if isinstance(one, LaunchOption) else one.instead_of,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All settings of a file, by name, and where they are to hold.
+
+    Of one name those that last come first, then those of one command, each by line.
+    """
+
+    by_name: Mapping[str, Sequence[Setting]]
+    nccl: NcclVersion | None
+    library: CommLibrary | None
+    facts: LintFacts
+    derived: Mapping[str, CommSetting] = field(default_factory=dict)
+
+    def beside(self, one: Setting, name: str) -> Iterator[Setting]:
+        """The settings of another name that stand together with this one."""
+        return (other for other in self.by_name.get(name, ()) if one.meets(other))
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes the job has: as the facts say, else as sbatch is told; None if neither."""
+        if self.facts.nodes is not None or "--nodes" not in self.by_name:
+            return self.facts.nodes
+        said = {one.value for one in self.by_name["--nodes"] if one.program == "sbatch"}
+        count = said.pop() if len(said) == 1 else None
+        return int(count) if count is not None and re.fullmatch(r"\d{1,6}", count) else None
+
+
+class Seen(NamedTuple):
+    """What a test saw, for `{seen}`, and what to do, for `{do}`.
+
+    Where `is_sure` is False the finding is a note. `since` is the release that matters.
+    """
+
+    words: str = ""
+    do: str = ""
+    since: str | None = None
+    is_sure: bool = True
+
+
+Test = Callable[[Setting, Scene], Seen | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintRule(Rule[Test | None]):
+    """One thing that may be wrong with a setting; `when` is what no pattern can say.
+
+    `names` are variables, or options with their dashes; `*` at the end stands for any rest.
+    `value` is a pattern for the whole value in any case, None for any value and for one that the
+    shell computes. `beside` is (another name, a pattern for its value or None) that must stand
+    with it, `without` a name that must not. `since` and `before` bound the releases of NCCL on
+    which the rule holds; where the release is not known, the finding is a note. `nodes` is
+    "one", "many", or "not one", which holds too where nobody says how many. In `because` and
+    `remedy`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was found. Where
+    `is_fallback`, it is told where no other rule speaks.
+    """
+
+    names: tuple[str, ...]
+    date: str = LINT_DATE
+    when: Test | None = None
+    value: str | None = None
+    beside: tuple[str, str | None] | None = None
+    without: str | None = None
+    since: str | None = None
+    before: str | None = None
+    library: CommLibrary | None = None
+    plugins: tuple[NetPlugin, ...] = ()
+    nodes: str | None = None
+    is_vm: bool | None = None
+    forms: tuple[SettingForm, ...] = ()
+    is_fallback: bool = False
+
+    @property
+    def exact_names(self) -> tuple[str, ...]:
+        """The names that stand for themselves alone."""
+        return tuple(name for name in self.names if not name.endswith("*"))
+
+    @property
+    def beginnings(self) -> tuple[str, ...]:
+        """The beginnings of names whose rest is free."""
+        return tuple(name[:-1] for name in self.names if name.endswith("*"))
+
+
+class Match(NamedTuple):
+    """That a rule holds for a setting: what a test saw, and the other setting of a pair."""
+
+    seen: Seen
+    other: Setting | None
+
+
+def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
+    """Whether a rule that is about this name holds for a setting; None where it does not."""
+    if not _has_value(rule.value, one.value) or not _is_here(rule, one, scene):
+        return None
+    other = _other(rule, one, scene)
+    if (rule.beside is not None and other is None) or (
+        rule.without is not None and any(scene.beside(one, rule.without))
+    ):
+        return None
+    held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
+    if Held.NO in held:
+        return None
+    seen = Seen() if rule.when is None else rule.when(one, scene)
+    if seen is None:
+        return None
+    return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)
+
+
+def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:
+    """Whether the place is the rule's: library, plugin, nodes, machine and way of setting."""
+    facts, nodes = scene.facts, scene.nodes
+    wanted = {
+        None: True,
+        "one": nodes == 1,
+        "many": nodes is not None and nodes > 1,
+        "not one": nodes != 1,
+    }
+    return (
+        (rule.library is None or rule.library is scene.library)
+        and (not rule.plugins or facts.plugin in rule.plugins)
+        and wanted[rule.nodes]
+        and (rule.is_vm is None or rule.is_vm is facts.is_vm)
+        and (not rule.forms or one.form in rule.forms)
+    )
+
+
+def _other(rule: LintRule, one: Setting, scene: Scene) -> Setting | None:
+    """The setting beside which the rule holds, the first of several."""
+    if rule.beside is None:
+        return None
+    name, pattern = rule.beside
+    return next(
+        (other for other in scene.beside(one, name) if _has_value(pattern, other.value)), None
+    )
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE | re.ASCII | re.DOTALL)
+
+
+def _has_value(pattern: str | None, value: str | None) -> bool:
+    if pattern is None:
+        return True
+    return value is not None and _pattern(pattern).fullmatch(value.strip()) is not None
+
+
+# --- What is wrong with settings of communication, for a terminal: the count first, then each.
+
+
+_NARROWEST: Final = 40
+_MOST_SHOWN: Final = 30
+_LONGEST: Final = 400
+
+
+def comm_lint_lines(
+    findings: Sequence[LintFinding], *, name: str, width: int = 80, command: str | None = None
+) -> list[Line]:
+    """The screen of `hpckit tune --lint`, in lines of at most `width` columns (40 or more).
+
+    `name` is the file, `command` what shows more; the last line says it, and is left out
+    without a command. The gravest come first, then by line.
+    """
+    width = max(width, _NARROWEST)
+    counts = verdict(findings, "nothing to change").split(" ")
+    title = wrapped((f"{visible(name, _LONGEST)}:", *counts), width, further="  ")
+    lines = [Line(text=text, style=Style.TITLE) for text in title]
+    by_line = sorted(findings, key=lambda finding: finding.line_no or 0)
+    for finding in gravest_first(by_line)[:_MOST_SHOWN]:
+        subject = f"{visible(finding.subject, _LONGEST)}:"
+        head = (f"line {finding.line_no}", subject, *words_of(finding.because))
+        remedy = ("fix:", *words_of(finding.remedy))
+        lines += finding_lines(finding.severity, head, remedy, width=width)
+    lines += more_lines(len(findings) - _MOST_SHOWN)
+    is_shown = findings and command and visible(command, _LONGEST) == command
+    return [*lines, *next_lines([command])] if is_shown and command else lines

@@ -1,0 +1,406 @@
+"""Rules about paths: between the GPUs of a node, between GPUs and NICs, and which network."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hpckit.comm.facts import LEVELS, level_of
+from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
+from hpckit.comm.lint_rules import some
+from hpckit.core.findings import Severity
+from hpckit.spec.platform import CommLibrary, NetPlugin
+
+# --- Rules about libfabric: EFA and its plugin, Slingshot.
+
+
+_SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
+_OFI: Final = (NetPlugin.AWS_OFI,)
+_ANY: Final = "(1|y|yes|true|on)"
+_OUT: Final = "leave it out"
+
+EFA_RULES: Final = (
+    LintRule(
+        name="efa-fork-safe", names=("FI_EFA_FORK_SAFE",), severity=Severity.NOTE,
+        because="the plugin sets it where the kernel (before 5.15) needs it, since release 1.2",
+        remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="efa-rdmav-fork", names=("RDMAV_FORK_SAFE", "IBV_FORK_SAFE"),
+        severity=Severity.WARNING, value=_ANY,
+        because="a setting of rdma-core, not of EFA; on newer kernels it can break what works",
+        remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="efa-device-rdma", names=("FI_EFA_USE_DEVICE_RDMA",), severity=Severity.NOTE,
+        value=_ANY, because="the default from libfabric 1.18 and aws-ofi-nccl 1.7 on", remedy=_OUT,
+        source=_SHEET,
+    ),
+    LintRule(
+        name="efa-device-rdma-off", names=("FI_EFA_USE_DEVICE_RDMA",), severity=Severity.WARNING,
+        value="(0|n|no|false|off)",
+        because="EFA then does without RDMA, and GPUs go through host memory", remedy=_OUT,
+        source=_SHEET,
+    ),
+    LintRule(
+        name="efa-shm", names=("FI_EFA_ENABLE_SHM_TRANSFER",), severity=Severity.NOTE,
+        because="the plugin has libfabric do without it in any case", remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="efa-provider", names=("FI_PROVIDER",), severity=Severity.NOTE, value="efa",
+        because="needed by aws-ofi-nccl up to 1.5.0 alone", remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="fi-provider-tcp", names=("FI_PROVIDER",), severity=Severity.WARNING,
+        value=r"(tcp|sockets|udp)(;.*)?", nodes="not one",
+        because="libfabric then goes over TCP or UDP, and not over the fabric", remedy=_OUT,
+        source="fabric(7)",
+    ),
+    LintRule(
+        name="efa-huge-page", names=("FI_EFA_USE_HUGE_PAGE",), severity=Severity.NOTE, value="0",
+        because="costs some speed; it is the cure where fork fails with `Cannot allocate memory`",
+        remedy=f"{_OUT} unless data loaders fail so", source=_SHEET,
+    ),
+    LintRule(
+        name="efa-proto", names=("NCCL_PROTO",), severity=Severity.WARNING, value="simple",
+        plugins=_OFI,
+        because="needed by aws-ofi-nccl up to 1.5.0 alone; later ones choose the protocol",
+        remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="efa-channels", names=("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS"),
+        severity=Severity.NOTE, plugins=_OFI,
+        because="more channels cut messages smaller, and EFA starves", remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="efa-buffsize", names=("NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
+        severity=Severity.NOTE, plugins=_OFI,
+        because="the plugin sets it by the type of the instance", remedy=_OUT, source=_SHEET,
+    ),
+    LintRule(
+        name="fi-memhooks", names=("FI_MR_CACHE_MONITOR",), severity=Severity.ERROR,
+        value="memhooks",
+        because="it intercepts allocation calls, and NCCL and RCCL on libfabric can hang with it",
+        remedy="FI_MR_CACHE_MONITOR=userfaultfd, or kdreg2 where the site has it",
+        source="site guides for Slingshot; fi_mr(3)",
+    ),
+    LintRule(
+        name="ofi-net-without-plugin", names=("NCCL_NET",), severity=Severity.ERROR,
+        value="(aws )?libfabric", plugins=(NetPlugin.NONE,),
+        because="no aws-ofi-nccl is here, and NCCL stops where the named network is missing",
+        remedy="install or load the plugin, or leave it out", source="NCCL user guide, env.rst",
+    ),
+)  # fmt: skip
+
+
+# --- Rules about UCX and MPI libraries.
+
+
+_UCX: Final = "UCX documentation, frequently asked questions"
+_OMPI: Final = "Open MPI documentation 5.0, what is new"
+_TRANSPORTS: Final = {CommLibrary.NCCL: ("cuda", "gpu"), CommLibrary.RCCL: ("rocm", "gpu")}
+
+
+def _no_gpu(one: Setting, scene: Scene) -> Seen | None:
+    """A list of transports without one that knows GPU memory."""
+    value = (one.value or "").strip().lower()
+    if not value or value.startswith("^") or scene.library is None:
+        return None
+    names = value.split(",")
+    gpu = _TRANSPORTS[scene.library]
+    has_gpu = "all" in names or any(name.strip().startswith(gpu) for name in names)
+    return None if has_gpu else Seen(do=gpu[0])
+
+
+def _slow(one: Setting, _: Scene) -> Seen | None:
+    names = {name.strip() for name in (one.value or "").lower().split(",")}
+    fast = {"all", "ib", "rc", "dc", "ud", "rc_x", "dc_x", "ud_x", "rc_v", "ud_v", "rc_mlx5",
+            "dc_mlx5", "ud_mlx5", "rc_verbs", "ud_verbs", "srd", "gdr_copy"}  # fmt: skip
+    is_list = bool(names - {""}) and not any(name.startswith("^") for name in names)
+    return Seen() if is_list and "tcp" in names and not names & fast else None
+
+
+def _absent(one: Setting, scene: Scene) -> Seen | None:
+    """Devices of UCX, none of which is here."""
+    nics, interfaces = scene.facts.nics, scene.facts.interfaces
+    value = (one.value or "").strip()
+    if nics is None or interfaces is None or not value or value in ("all", "^"):
+        return None
+    names = [part.strip().split(":", 1)[0] for part in value.split(",")]
+    here = (*nics, *interfaces)
+    return None if any(name in here for name in names) else Seen(some(here) or "none")
+
+
+def _no_port(one: Setting, _: Scene) -> Seen | None:
+    names = [part.strip() for part in (one.value or "").split(",")]
+    bare = [name for name in names if re.fullmatch(r"mlx[45]_\w+", name, re.ASCII)]
+    return Seen(some(bare), do=",".join(f"{name}:1" if name in bare else name for name in names)
+                ) if bare else None  # fmt: skip
+
+
+def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
+    interfaces, value = scene.facts.interfaces, (one.value or "").strip()
+    names = [part.strip() for part in value.split(",")]
+    if interfaces is None or not value or "/" in value:
+        return None
+    return None if any(name in interfaces for name in names) else Seen(some(interfaces) or "none")
+
+
+MPI_RULES: Final = (
+    LintRule(
+        name="ucx-no-gpu", names=("UCX_TLS",), severity=Severity.WARNING, when=_no_gpu,
+        because="without {do} UCX does not know GPU memory, and MPI fails on buffers there",
+        remedy="leave it out, or add {do}", source=_UCX,
+    ),
+    LintRule(
+        name="ucx-tcp", names=("UCX_TLS",), severity=Severity.NOTE, when=_slow,
+        nodes="not one",
+        because="all traffic of MPI between nodes goes over TCP; enough where MPI only starts NCCL",
+        remedy="leave it out: UCX chooses", source=_UCX,
+    ),
+    LintRule(
+        name="ucx-device-absent", names=("UCX_NET_DEVICES",), severity=Severity.ERROR,
+        when=_absent, because="this node has no such device; it has {seen}",
+        remedy="leave it out, or name devices that are here", source=_UCX,
+    ),
+    LintRule(
+        name="ucx-device-port", names=("UCX_NET_DEVICES",), severity=Severity.WARNING,
+        when=_no_port,
+        because="releases of UCX before 2026 know an RDMA device with its port alone; to them"
+        " {seen} matches nothing",
+        remedy="UCX_NET_DEVICES={do}", source="ucx#11142",
+    ),
+    LintRule(
+        name="ucx-log", names=("UCX_LOG_LEVEL",), severity=Severity.WARNING,
+        value="debug|trace.*|req|data|async|func|poll",
+        because="each request writes lines", remedy="leave it out", source=_UCX,
+    ),
+    LintRule(
+        name="ompi-openib", names=("OMPI_MCA_btl",), severity=Severity.WARNING,
+        value=r"(?!\^).*\bopenib\b.*",
+        because="openib is gone from Open MPI 5.0, and not used with UCX since 4.0",
+        remedy="leave it out: UCX (pml ucx) carries InfiniBand", source=_OMPI,
+    ),
+    LintRule(
+        name="ompi-openib-option", names=("OMPI_MCA_btl_openib_*",), severity=Severity.NOTE,
+        because="openib is gone from Open MPI 5.0", remedy="leave it out", source=_OMPI,
+    ),
+    LintRule(
+        name="ompi-vader", names=("OMPI_MCA_btl",), severity=Severity.NOTE,
+        value=r"(?!\^).*\bvader\b.*", because="called sm from Open MPI 5.0 on",
+        remedy="leave it out", source=_OMPI,
+    ),
+    LintRule(
+        name="ompi-ob1", names=("OMPI_MCA_pml",), severity=Severity.WARNING, value="ob1",
+        nodes="not one",
+        because="without UCX, Open MPI 4 and later reach InfiniBand by TCP alone",
+        remedy="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI,
+    ),
+    LintRule(
+        name="ompi-interface-absent",
+        names=("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"),
+        severity=Severity.ERROR, when=_absent_tcp,
+        because="this node has no such interface; it has {seen}",
+        remedy="leave it out, or name a network: 10.0.0.0/8",
+        source="Open MPI documentation, TCP",
+    ),
+    LintRule(
+        name="impi-fabrics", names=("I_MPI_FABRICS",), severity=Severity.ERROR,
+        value=r"(shm:)?(dapl|ofa|tmi|tcp)",
+        because="gone from Intel MPI 2019 on, where libfabric (ofi) carries all",
+        remedy="leave it out, or I_MPI_FABRICS=shm:ofi", source="Intel MPI Library release notes",
+    ),
+    LintRule(
+        name="mpich-gpu-old", names=("MPICH_RDMA_ENABLED_CUDA",), severity=Severity.NOTE,
+        because="of Cray MPICH on older systems; on EX it is MPICH_GPU_SUPPORT_ENABLED",
+        remedy="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH",
+    ),
+)  # fmt: skip
+
+
+_LEVELS: Final = ("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL")
+_KNOWN: Final = frozenset((*LEVELS, "NVL", "NVB", "C2C", "PXN", "P2C"))
+_ON: Final = r"0*[1-9]\d*"
+_OFF: Final = r"0+"
+_OWN: Final = (NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO, NetPlugin.GIB)
+_CHECKED: Final = (
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_CROSS_NIC", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS",
+    "NCCL_DYNAMIC_CHUNK_SIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_PCI_CHUNKSIZE",
+    "NCCL_P2P_NVL_CHUNKSIZE", "NCCL_NVLSTREE_MAX_CHUNKSIZE", "NCCL_NET_GDR_LEVEL",
+    "NCCL_PXN_DISABLE", "NCCL_P2P_PXN_LEVEL", "NCCL_TUNER_CONFIG_PATH",
+)  # fmt: skip
+
+
+def _word_of_number(one: Setting, _: Scene) -> Seen | None:
+    """The word of an old level."""
+    word = level_of(one.value or "")
+    return Seen(do=word) if word else None
+
+
+def _no_level(one: Setting, _: Scene) -> Seen | None:
+    value = (one.value or "").strip()
+    if not value or value in _KNOWN or value[0].isdigit():
+        return None
+    upper = value.upper()
+    do = upper if upper in _KNOWN else "PHB" if upper == "NODE" else "one of them"
+    return Seen(do=do)
+
+
+TRANSPORT_RULES: Final = (
+    LintRule(
+        name="p2p-off", names=("NCCL_P2P_DISABLE",), severity=Severity.WARNING, value=_ON,
+        because="the GPUs of a node no longer reach each other by NVLink or PCIe; as a cure for a"
+        " hang it hides a fault of ACS or the IOMMU",
+        remedy="leave it out; if it hangs, look at ACS and the IOMMU (iommu=pt)", source=ENV_RST,
+    ),
+    LintRule(
+        name="p2p-level-off", names=("NCCL_P2P_LEVEL",), severity=Severity.WARNING,
+        value="LOC|0+", because="{value} turns off P2P between the GPUs of a node",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="p2p-level-idle", names=("NCCL_P2P_LEVEL",), severity=Severity.WARNING,
+        beside=("NCCL_P2P_DISABLE", "0*1"), because="has no effect beside {other}",
+        remedy="leave out both", source="NCCL src/graph/paths.cc (ncclGetLevel)",
+    ),
+    LintRule(
+        name="level-number", names=_LEVELS, severity=Severity.NOTE, when=_word_of_number,
+        because="numbers are the levels of old releases; 4 and more are SYS",
+        remedy="{name}={do}, or leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="level-word", names=_LEVELS, severity=Severity.ERROR, when=_no_level,
+        because="`{value}` is no level of NCCL (LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS, in"
+        " capitals), so the line has no effect; NODE is nvidia-smi's word",
+        remedy="{name}={do}, or leave it out", source="NCCL src/graph/paths.cc (ncclGetLevel)",
+    ),
+    LintRule(
+        name="gdr-off", names=("NCCL_NET_GDR_LEVEL",), severity=Severity.WARNING, value="LOC|0+",
+        because="{value} turns GPUDirect RDMA off: all traffic between nodes goes through host"
+        " memory",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="gdr-sys", names=("NCCL_NET_GDR_LEVEL",), severity=Severity.NOTE, value="SYS",
+        because="NICs write to GPUs across the link between CPUs, which is often slower than"
+        " through host memory",
+        remedy="leave it out; PHB where GPU and NIC share a CPU", source=ENV_RST,
+    ),
+    LintRule(
+        name="dmabuf-off", names=("NCCL_DMABUF_ENABLE",), severity=Severity.NOTE, value=_OFF,
+        since="2.13",
+        because="without nvidia_peermem there is then no GPUDirect RDMA", remedy="leave it out",
+        source=ENV_RST,
+    ),
+    LintRule(
+        name="shm-off", names=("NCCL_SHM_DISABLE",), severity=Severity.WARNING, value=_ON,
+        because="GPUs of a node that have no P2P then talk through the network",
+        remedy="leave it out; where /dev/shm is too small, enlarge it", source=ENV_RST,
+    ),
+    LintRule(
+        name="nvls-off", names=("NCCL_NVLS_ENABLE",), severity=Severity.WARNING, value=_OFF,
+        since="2.17",
+        because="no NVLink SHARP: an AllReduce of 16 GiB on 8 × H200 reached 480 GB/s of bus"
+        " bandwidth with it, 367 with Ring",
+        remedy="leave it out; 0 is for want of memory or a known defect",
+        source=f"{ENV_RST}; ml-engineering, network benchmarks",
+    ),
+    LintRule(
+        name="nvls-forced", names=("NCCL_NVLS_ENABLE",), severity=Severity.NOTE, value="0*1",
+        since="2.18",
+        because="forced: where the fabric manager or an NVSwitch is at fault, the job fails"
+        " instead of going on without it; 2 detects it",
+        remedy="leave it out", source="NCCL src/transport/nvls.cc",
+    ),
+    LintRule(
+        name="cumem-off", names=("NCCL_CUMEM_ENABLE",), severity=Severity.NOTE, value=_OFF,
+        since="2.19",
+        because="a workaround from before 2.19, where cuMem became the default; buffers are"
+        " registered the old way, and MNNVL is off",
+        remedy="leave it out", source=f"{ENV_RST}; NCCL src/mnnvl.cc",
+    ),
+    LintRule(
+        name="mnnvl-without-cumem", names=("NCCL_MNNVL_ENABLE",), severity=Severity.ERROR,
+        value="0*1", beside=("NCCL_CUMEM_ENABLE", _OFF),
+        because="multi-node NVLink needs cuMem, which {other} turns off",
+        remedy="leave NCCL_CUMEM_ENABLE out", source="NCCL src/mnnvl.cc",
+    ),
+    LintRule(
+        name="mnnvl-off", names=("NCCL_MNNVL_ENABLE",), severity=Severity.NOTE, value=_OFF,
+        because="on NVL72 machines the trays then talk over the network and not by NVLink",
+        remedy="leave it out: NCCL detects it", source=ENV_RST,
+    ),
+    LintRule(
+        name="cross-nic-0", names=("NCCL_CROSS_NIC",), severity=Severity.NOTE, value=_OFF,
+        because="for fabrics whose rails do not meet, and no guarantee there: communicators that"
+        " do not fit the rails still cross them; the default 2 decides by itself",
+        remedy="leave it out where the rails meet", source=f"{ENV_RST}; nccl#836, nccl#2345",
+    ),
+    LintRule(
+        name="cross-nic-1", names=("NCCL_CROSS_NIC",), severity=Severity.NOTE, value="0*1",
+        because="rings may change rails: for fabrics without rails, such as Slingshot; with rails"
+        " it costs hops",
+        remedy="leave it out where the fabric has rails", source=f"{ENV_RST}; nccl#2193",
+    ),
+    LintRule(
+        name="pxn-off", names=("NCCL_PXN_DISABLE",), severity=Severity.NOTE, value=_ON,
+        because="ranks no longer reach a NIC of another rail through the NVLink of a neighbour,"
+        " which all-to-all gains from",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="net-socket", names=("NCCL_NET",), severity=Severity.WARNING, value="socket",
+        nodes="not one", because="all traffic between nodes goes over TCP",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="net-ib-off", names=("NCCL_NET",), severity=Severity.ERROR, value="ib",
+        beside=("NCCL_IB_DISABLE", _ON),
+        because="the job fails: {other} takes away the network that this asks for",
+        remedy="leave both out", source="NCCL src/plugin/net.cc (ncclNetInit)",
+    ),
+    LintRule(
+        name="net-plugin-off", names=("NCCL_NET",), severity=Severity.ERROR,
+        value="(?!(ib|socket)$).+", beside=("NCCL_NET_PLUGIN", "none"),
+        because="the job fails: `{value}` is the network of a plugin, and {other} loads none",
+        remedy="leave NCCL_NET_PLUGIN out", source="NCCL src/plugin/net.cc (ncclNetInit)",
+    ),
+    LintRule(
+        name="net-on-one-node", names=("NCCL_NET",), severity=Severity.NOTE, nodes="one",
+        value="(?!socket$).+",
+        because="the job has one node; where the plugin cannot start there, the job fails",
+        remedy="set it for jobs of several nodes alone", source="site guides for Slingshot",
+    ),
+    LintRule(
+        name="plugin-off", names=("NCCL_NET_PLUGIN",), severity=Severity.ERROR, value="none",
+        plugins=_OWN, nodes="not one",
+        because="this network is reached through the plugin; without it all goes over TCP",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="plugin-checks", names=_CHECKED, severity=Severity.ERROR,
+        plugins=(NetPlugin.TCPXO,),
+        because="the plugin compares this with its own profile, and refuses other values",
+        remedy="leave it out, and source nccl-env-profile.sh of the plugin",
+        source="GPUDirect-TCPXO guide of its vendor",
+    ),
+    LintRule(
+        name="topo-file-bare", names=("NCCL_TOPO_FILE",), severity=Severity.WARNING, is_vm=False,
+        because="on a machine that is not virtual NCCL sees the PCI tree itself; a file of another"
+        " machine misleads it",
+        remedy="leave it out", source=ENV_RST,
+    ),
+    LintRule(
+        name="topo-file-plugin", names=("NCCL_TOPO_FILE",), severity=Severity.NOTE,
+        plugins=(NetPlugin.AWS_OFI,), because="the plugin sets it by the type of the instance",
+        remedy="leave it out", source="aws-ofi-nccl src/platform-aws.cpp",
+    ),
+    LintRule(
+        name="affinity-ignored", names=("NCCL_IGNORE_CPU_AFFINITY",), severity=Severity.NOTE,
+        value=_ON,
+        because="NCCL's threads leave the CPUs that the ranks were bound to; meant for virtual"
+        " machines that hide NUMA",
+        remedy="leave it out where ranks are bound", source=ENV_RST,
+        when=lambda _, scene: None if scene.facts.is_vm else Seen(),
+    ),
+)  # fmt: skip

@@ -1,0 +1,397 @@
+"""Rules of Google's plugins: TCPX takes a list, TCPXO and gIB own their environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hpckit.comm.facts import CommFacts, Trait
+from hpckit.core.findings import Row, Rule, Severity
+from hpckit.spec.nic_kind import NicKind
+from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin
+
+# --- What a rule of the communication environment is, and when it applies.
+
+
+ENV_RST: Final = (
+    "NCCL, Environment Variables, {variable},"
+    " https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+)
+"""NVIDIA's reference of the variables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """When a rule applies: where all of this is so. What is not said does not matter.
+
+    `since` and `before` are releases of the library, the first with the need and the first
+    without. A release that is not known is taken to be a current one: `before` then fails.
+    `plugins` may hold None, for a plugin that is not known.
+    """
+
+    interconnects: tuple[NicKind, ...] = ()
+    plugins: tuple[NetPlugin | None, ...] = ()
+    library: CommLibrary | None = None
+    since: str | None = None
+    before: str | None = None
+    min_nodes: int = 1
+    traits: tuple[Trait, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommRule(Row):
+    """A variable, and when it is set to what; it finds nothing, so it is no `Rule`.
+
+    `value` and `because` may name `decide.comm_facts.words_of` in braces. `is_expanded` as in
+    CommSetting.
+    """
+
+    variable: str
+    value: str
+    when: When
+    is_expanded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommAdvice(Rule[When]):
+    """Something that no variable changes; `because` as in CommRule."""
+
+    subject: str
+
+
+def applies(when: When, facts: CommFacts) -> bool:
+    """Whether all of `when` is so."""
+    return _but_for_before(when, facts) and not _is_over(when, facts)
+
+
+def depends_on_release(when: When, facts: CommFacts) -> bool:
+    """Whether only the release of the library, which is not known, keeps the rule away."""
+    return facts.version is None and when.before is not None and _but_for_before(when, facts)
+
+
+def in_range(version: NcclVersion | None, since: str | None, before: str | None) -> bool:
+    """Whether a release is from `since` on and before `before`; one not known is a current one."""
+    if version is None:
+        return before is None
+    begun = since is None or version >= NcclVersion.of(since)
+    return begun and (before is None or version < NcclVersion.of(before))
+
+
+def _is_over(when: When, facts: CommFacts) -> bool:
+    return not in_range(facts.version, None, when.before)
+
+
+def _but_for_before(when: When, facts: CommFacts) -> bool:
+    return (
+        (not when.interconnects or facts.interconnect in when.interconnects)
+        and (not when.plugins or facts.plugin in when.plugins)
+        and when.library in (None, facts.library)
+        and in_range(facts.version, when.since, None)
+        and facts.nodes >= when.min_nodes
+        and set(when.traits) <= set(facts.traits)
+    )
+
+
+# --- Rules of EFA, whose plugin aws-ofi-nccl sets by itself what it needs of NCCL.
+
+
+_NEMO: Final = (
+    "awsome-distributed-ai, 3.test_cases/megatron/nemo/Dockerfile,"
+    " https://github.com/awslabs/awsome-distributed-ai"
+)
+
+EFA_RULES: Final = (
+    CommRule(
+        name="efa-socket-ifname", variable="NCCL_SOCKET_IFNAME", value="^docker,lo,veth",
+        when=When(interconnects=(NicKind.EFA,), min_nodes=2),
+        because="ranks meet over the instance's own interface, whatever it is called, and not over"
+        " one of a container",
+        source=_NEMO,
+        date="2026-07",
+    ),
+)  # fmt: skip
+
+EFA_ADVICE: Final = (
+    CommAdvice(
+        name="efa-without-plugin", severity=Severity.WARNING, subject="plugin",
+        when=When(interconnects=(NicKind.EFA,), plugins=(NetPlugin.NONE,), min_nodes=2),
+        because="NCCL itself cannot use EFA: without aws-ofi-nccl it goes by TCP",
+        source="aws-ofi-nccl, README.md, https://github.com/aws/aws-ofi-nccl",
+        remedy="load the plugin: its folder on LD_LIBRARY_PATH, before the image's own",
+    ),
+)  # fmt: skip
+
+
+_TOOLKIT: Final = "https://github.com/GoogleCloudPlatform/cluster-toolkit"
+_A3_HIGH: Final = f"cluster-toolkit, a3-highgpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
+_A3_MEGA: Final = f"cluster-toolkit, a3-megagpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
+_A3_ULTRA: Final = f"cluster-toolkit, a3-ultragpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
+_DATE: Final = "2026-06"
+_TCPX_NICS: Final = ("enp6s0", "enp12s0", "enp134s0", "enp140s0")
+_TX_CPUS: Final = ("8-21,112-125", "8-21,112-125", "60-73,164-177", "60-73,164-177")
+_RX_CPUS: Final = ("22-35,126-139", "22-35,126-139", "74-87,178-191", "74-87,178-191")
+
+
+def _bindings(cpus: tuple[str, ...]) -> str:
+    return ";".join(f"{nic}:{each}" for nic, each in zip(_TCPX_NICS, cpus, strict=True))
+
+
+def _tcpx(variable: str, value: str, because: str, *, is_expanded: bool = False) -> CommRule:
+    return CommRule(
+        name=f"tcpx-{variable.removeprefix('NCCL_').lower().replace('_', '-')}",
+        variable=variable, value=value, is_expanded=is_expanded,
+        when=When(plugins=(NetPlugin.TCPX,), min_nodes=2),
+        because=because, source=_A3_HIGH, date=_DATE,
+    )  # fmt: skip
+
+
+def _tcpxo(variable: str, value: str, because: str) -> CommRule:
+    return CommRule(
+        name=f"tcpxo-{variable.removeprefix('NCCL_').lower().replace('_', '-')}",
+        variable=variable, value=value,
+        when=When(plugins=(NetPlugin.TCPXO,), min_nodes=2),
+        because=because, source=_A3_MEGA, date=_DATE,
+    )  # fmt: skip
+
+
+GCP_RULES: Final = (
+    _tcpx("NCCL_NET", "GPUDirectTCPX_v7", "a missing plugin ends the job, instead of plain TCP"),
+    _tcpx("NCCL_SOCKET_IFNAME", "enp0s12", "ranks meet over the NIC that is not for data"),
+    _tcpx("NCCL_GPUDIRECTTCPX_CTRL_DEV", "enp0s12", "the plugin's own control goes there too"),
+    _tcpx("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", ",".join(_TCPX_NICS), "the four NICs for data"),
+    _tcpx("NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX", "/run/tcpx-${{SLURM_JOB_ID}}",
+          "where the receive daemon of this job listens, which the prolog starts",
+          is_expanded=True),
+    _tcpx("NCCL_GPUDIRECTTCPX_TX_BINDINGS", _bindings(_TX_CPUS),
+          "CPUs near each NIC that send, apart from those of the ranks"),
+    _tcpx("NCCL_GPUDIRECTTCPX_RX_BINDINGS", _bindings(_RX_CPUS),
+          "CPUs near each NIC that receive"),
+    _tcpx("NCCL_CROSS_NIC", "0", "each NIC has a network of its own"),
+    _tcpx("NCCL_ALGO", "Ring", "rings alone, as Google's reference job has it for this plugin"),
+    _tcpx("NCCL_PROTO", "Simple", "Simple alone, as Google's reference job has it for this plugin"),
+    _tcpx("NCCL_NSOCKS_PERTHREAD", "4", "connections of a thread, as in Google's reference job"),
+    _tcpx("NCCL_SOCKET_NTHREADS", "1", "one thread for them, as in Google's reference job"),
+    _tcpx("NCCL_DYNAMIC_CHUNK_SIZE", "524288", "bytes of a chunk, as in Google's reference job"),
+    _tcpx("NCCL_BUFFSIZE", "4194304", "bytes of a buffer, as in Google's reference job"),
+    _tcpx("NCCL_NET_GDR_LEVEL", "PIX", "GPUDirect for the NIC below the GPU's own switch alone"),
+    _tcpx("NCCL_P2P_PXN_LEVEL", "0", "no sending through another GPU's NIC"),
+    _tcpxo("NCCL_FASTRAK_CTRL_DEV", "enp0s12", "the plugin's control, off the NICs for data"),
+    _tcpxo("NCCL_FASTRAK_IFNAME",
+           "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0",
+           "the eight NICs for data, one a GPU"),
+    _tcpxo("NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY", "/dev/aperture_devices",
+           "where the image has the devices of the plugin"),
+    _tcpxo("NCCL_SOCKET_IFNAME", "enp0s12", "ranks meet over the NIC that is not for data"),
+    CommRule(
+        name="gib-net", variable="NCCL_NET", value="gIB",
+        when=When(plugins=(NetPlugin.GIB,), min_nodes=2),
+        because="a missing plugin ends the job, instead of plain RoCE without its settings",
+        source=_A3_ULTRA, date=_DATE,
+    ),
+)  # fmt: skip
+
+
+# --- Rules of NCCL's core: rails, NVLink domains, C2C. Defaults as NCCL_PARAM in NCCL's source.
+
+
+OWN_TRANSPORTS: Final = (None, NetPlugin.NONE, NetPlugin.HPCX)
+"""Where no plugin owns the environment: NCCL's verbs and sockets, and NVIDIA's plugin of both."""
+
+NCCL_RULES: Final = (
+    CommRule(
+        name="cross-nic-isolated-rails", variable="NCCL_CROSS_NIC", value="0",
+        when=When(min_nodes=2, plugins=OWN_TRANSPORTS, traits=(Trait.ISOLATED_RAILS,)),
+        because="no path leads from a rail to another, and 2, the default, may try to cross;"
+        " ranks that are not on one rail still need PXN",
+        source=ENV_RST.format(variable="NCCL_CROSS_NIC") + "; NVIDIA/nccl issues 836 and 2345",
+        date="2026-11",
+    ),
+    CommRule(
+        name="mnnvl-loud", variable="NCCL_MNNVL_ENABLE", value="1",
+        when=When(min_nodes=2, library=CommLibrary.NCCL, since="2.21",
+                  traits=(Trait.DOMAIN_DOWN, Trait.GRACE)),
+        because="{domain}: by NVIDIA's reference 1 ends a job that lacks its NVLink domain; NCCL"
+        " before 2.25 does so, a later one may still go on over the NICs",
+        source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE") + "; init.cc of v2.24.3, mnnvl.cc of"
+        " v2.27.3",
+        date="2026-11",
+    ),
+    CommRule(
+        name="gdr-c2c", variable="NCCL_NET_GDR_C2C", value="1",
+        when=When(min_nodes=2, library=CommLibrary.NCCL, since="2.26", before="2.27",
+                  traits=(Trait.GRACE,)),
+        because="NICs reach these GPUs through the CPU's C2C; off by default in 2.26 alone",
+        source=ENV_RST.format(variable="NCCL_NET_GDR_C2C") + "; paths.cc of v2.26.2 and v2.27.3",
+        date="2026-11",
+    ),
+)  # fmt: skip
+
+NCCL_ADVICE: Final = (
+    CommAdvice(
+        name="nvlink-domain", severity=Severity.WARNING, subject="GPUs",
+        when=When(min_nodes=2, traits=(Trait.DOMAIN_DOWN, Trait.GRACE)),
+        because="{domain}; NVLink between nodes needs the fabric manager's domain and the IMEX"
+        " daemon on each node",
+        source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE"),
+        remedy="nvidia-smi -q -d FABRIC; nvidia-imex-ctl -N; Slurm hands out channels with"
+        " SwitchType=switch/nvidia_imex",
+    ),
+)  # fmt: skip
+
+
+# --- Rules of NCCL's IB transport, which carries InfiniBand and RoCE.
+
+
+_VERBS: Final = (NicKind.INFINIBAND, NicKind.ROCE)
+_LARGE_NODES: Final = 128
+"""From so many nodes on hpckit calls a fabric large; NCCL's reference gives no number."""
+
+IB_RULES: Final = (
+    CommRule(
+        name="ib-hca-subset", variable="NCCL_IB_HCA", value="={hcas}",
+        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=2,
+                  traits=(Trait.OTHER_HCAS,)),
+        because="exactly the devices for jobs (= is no prefix); not {others}",
+        source=ENV_RST.format(variable="NCCL_IB_HCA"),
+        date="2026-11",
+    ),
+    CommRule(
+        name="ib-hca-listed", variable="NCCL_IB_HCA", value="={hcas}",
+        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=2,
+                  traits=(Trait.LISTED_HCAS,)),
+        because="exactly the devices that the site lists for jobs (= is no prefix)",
+        source=ENV_RST.format(variable="NCCL_IB_HCA"),
+        date="2026-11",
+    ),
+    CommRule(
+        name="ib-gid-index", variable="NCCL_IB_GID_INDEX", value="3",
+        when=When(interconnects=(NicKind.ROCE,), plugins=OWN_TRANSPORTS, min_nodes=2,
+                  before="2.21"),
+        because="NCCL {version} takes GID 0, mostly RoCE v1; 3 is the first IPv4 address by"
+        " RoCE v2 (2.21 and later find it)",
+        source=ENV_RST.format(variable="NCCL_IB_GID_INDEX") + "; net_ib.cc of v2.20.5 and v2.21.5",
+        date="2026-11",
+    ),
+    CommRule(
+        name="ib-timeout", variable="NCCL_IB_TIMEOUT", value="22",
+        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=_LARGE_NODES,
+                  before="2.23"),
+        because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short on"
+        " large fabrics (2.23 and later: 4.3 s)",
+        source=ENV_RST.format(variable="NCCL_IB_TIMEOUT") + "; net_ib.cc of v2.22.3 and v2.23.4",
+        date="2026-11",
+    ),
+)  # fmt: skip
+
+
+# --- Rules of UCX, which carries most MPIs over InfiniBand and RoCE.
+
+
+_UCX: Final = (
+    "OpenUCX, Frequently Asked Questions, Which network devices does UCX use?,"
+    " https://openucx.readthedocs.io/en/master/faq.html"
+)
+
+MPI_RULES: Final = (
+    CommRule(
+        name="ucx-net-devices", variable="UCX_NET_DEVICES", value="{ucx_devices}",
+        when=When(interconnects=(NicKind.INFINIBAND, NicKind.ROCE), min_nodes=2,
+                  traits=(Trait.MPI, Trait.OTHER_HCAS)),
+        because="MPI messages keep to the devices for jobs; not {others}",
+        source=_UCX,
+        date="2026-11",
+    ),
+)  # fmt: skip
+
+
+# --- Rules of RCCL beyond those that it shares with NCCL.
+
+
+_TIPS: Final = (
+    "RCCL usage tips, ROCm 7.14,"
+    " https://rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html"
+)
+
+RCCL_RULES: Final = (
+    CommRule(
+        name="rccl-pcie-peers", variable="HSA_FORCE_FINE_GRAIN_PCIE", value="1",
+        when=When(library=CommLibrary.RCCL, traits=(Trait.PCIE_PEERS,)),
+        because="these GPUs reach each other by PCIe alone, which RCCL uses for peers with it only",
+        source=_TIPS,
+        date="2026-11",
+    ),
+)  # fmt: skip
+
+
+# --- Rules of HPE Slingshot, which NCCL and RCCL use through libfabric and a plugin.
+
+
+_SLINGSHOT: Final = (NicKind.SLINGSHOT,)
+_OFI: Final = (NetPlugin.AWS_OFI,)
+_CSCS: Final = (
+    "CSCS, Communication libraries, NCCL, https://docs.cscs.ch/software/communication/nccl/"
+)
+_LUMI: Final = "LUMI, PyTorch, https://docs.lumi-supercomputer.eu/software/packages/pytorch/"
+
+SLINGSHOT_RULES: Final = (
+    CommRule(
+        name="slingshot-socket-ifname", variable="NCCL_SOCKET_IFNAME", value="{interfaces}",
+        when=When(interconnects=_SLINGSHOT, min_nodes=2),
+        because="ranks meet over Slingshot, not over the nodes' Ethernet",
+        source=_LUMI,
+        date="2024-10",
+    ),
+    CommRule(
+        name="slingshot-gdr", variable="NCCL_NET_GDR_LEVEL", value="PHB",
+        when=When(interconnects=_SLINGSHOT, plugins=(None, NetPlugin.AWS_OFI), min_nodes=2),
+        because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use GPUDirect"
+        " RDMA up to PXB alone",
+        source=f"{_LUMI} (as the number 3); {_CSCS}",
+        date="2026-11",
+    ),
+    CommRule(
+        name="slingshot-net", variable="NCCL_NET", value="AWS Libfabric",
+        when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
+        because="a plugin that is not found ends the job, instead of TCP at a fraction of the"
+        " speed",
+        source=_CSCS,
+        date="2026-11",
+    ),
+    CommRule(
+        name="slingshot-cross-nic", variable="NCCL_CROSS_NIC", value="1",
+        when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
+        because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
+        source=f"{ENV_RST.format(variable='NCCL_CROSS_NIC')}; {_CSCS}",
+        date="2026-11",
+    ),
+    CommRule(
+        name="slingshot-ll128", variable="NCCL_PROTO", value="^LL128",
+        when=When(interconnects=_SLINGSHOT, plugins=_OFI, library=CommLibrary.NCCL, since="2.27",
+                  min_nodes=2, traits=(Trait.GRACE,)),
+        because="LL128 between nodes, which NCCL turned on in 2.27, was seen to give wrong sums"
+        " here: NICs write to these GPUs through the CPU",
+        source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
+        f" request 2053; {_CSCS}",
+        date="2026-11",
+    ),
+)  # fmt: skip
+
+SLINGSHOT_ADVICE: Final = (
+    CommAdvice(
+        name="slingshot-without-plugin", severity=Severity.WARNING, subject="plugin",
+        when=When(interconnects=_SLINGSHOT, plugins=(NetPlugin.NONE,), min_nodes=2),
+        because="NCCL and RCCL reach Slingshot's RDMA through aws-ofi-nccl alone: without it they"
+        " go by TCP",
+        source=_CSCS,
+        remedy="load the plugin of your centre (a module, a container hook), then"
+        " --plugin aws-ofi-nccl",
+    ),
+    CommAdvice(
+        name="slingshot-plugin-unknown", severity=Severity.NOTE, subject="plugin",
+        when=When(interconnects=_SLINGSHOT, plugins=(None,), min_nodes=2),
+        because="whether the job loads aws-ofi-nccl is not known; with it NCCL_NET and"
+        " NCCL_CROSS_NIC are set as well",
+        source=_CSCS,
+        remedy="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
+    ),
+)  # fmt: skip

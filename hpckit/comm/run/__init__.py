@@ -1,0 +1,1 @@
+"""What a run of NCCL shows: logs and results of nccl-tests."""

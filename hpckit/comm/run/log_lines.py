@@ -1,0 +1,510 @@
+"""What NCCL and RCCL say of themselves at NCCL_DEBUG=INFO, each fact once.
+
+A fact has the host that said it (None where a line has no host); how often it was said, and the
+first line, are in `Seen`. Words and units are NCCL's; bandwidth is in bytes a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from hpckit.spec.platform import CommLibrary, NcclVersion
+
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[Fact]):
+    """A fact, the first line that says it (from 1) and how many lines do."""
+
+    what: Fact
+    line_no: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryVersion:
+    """The release of a process; `text` is as it was printed."""
+
+    host: str | None
+    library: CommLibrary
+    version: NcclVersion
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """The interface on which the ranks meet."""
+
+    host: str | None
+    interface: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedSetting:
+    """A variable that a process took from its environment or a configuration file."""
+
+    host: str | None
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
+
+    host: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogNic:
+    """One NIC of a list; `link` is `IB`, `RoCE` or `IB/SHARP`, None for an interface of sockets."""
+
+    index: int
+    name: str
+    port: int | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicList:
+    """The NICs that a network uses; none where it found no device."""
+
+    host: str | None
+    network: str
+    nics: tuple[LogNic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualNic:
+    """What connections are numbered by since 2.24: one NIC, or `devices` of them as one (`a+b`)."""
+
+    host: str | None
+    index: int
+    name: str
+    rate_bytes_per_s: float
+    devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfiProvider:
+    """The libfabric provider that the OFI plugin chose; `nics` None in releases that do not say."""
+
+    host: str | None
+    provider: str
+    nics: int | None
+
+
+class PluginEvent(StrEnum):
+    """What became of a plugin."""
+
+    ASKED = "asked"
+    LOADED = "loaded"
+    MISSING = "missing"
+    FAILED = "failed"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A plugin by `kind` (`net`, `collnet`, `tuner` …); `name` is None for NCCL's own."""
+
+    host: str | None
+    kind: str
+    event: PluginEvent
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDirect:
+    """Whether GPU Direct RDMA is used, for a NIC or (`gpu` not None) between a GPU and one.
+
+    `gpu` and `nic` are as printed: a device number or a bus id, by release.
+    """
+
+    host: str | None
+    gpu: str | None
+    nic: str
+    is_enabled: bool
+    distance: int | None = None
+    limit: int | None = None
+
+
+class Transport(StrEnum):
+    """NCCL's transports between two ranks."""
+
+    P2P = "P2P"
+    SHM = "SHM"
+    NET = "NET"
+    COLLNET = "COLLNET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A rank's connection to another; `Seen.count` is the channels that use it.
+
+    `how` is what follows the transport (`CUMEM/read`, `direct pointer`, `IB`); `nic` is the index
+    in the network's list. `is_send` is None where both ends are on one node. `is_point_to_point`
+    where it is for sends and receives (connection 1), not for rings and trees.
+    """
+
+    host: str | None
+    sender: int
+    receiver: int | None
+    transport: Transport
+    how: str
+    is_send: bool | None = None
+    nic: int | None = None
+    is_gdr: bool = False
+    is_point_to_point: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedGraph:
+    """What NCCL's search found for a pattern (4 ring, 1 to 3 trees, 5 NVLS), by channel.
+
+    `intra_type` and `inter_type` are NCCL's path types, the latter to the NIC.
+    """
+
+    host: str | None
+    pattern: int
+    cross_nic: int
+    channels: int
+    intra_bytes_per_s: float
+    inter_bytes_per_s: float
+    intra_type: str
+    inter_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelCounts:
+    """Channels of a communicator by use; None is what the release does not print."""
+
+    host: str | None
+    collective: int
+    nvls: int | None = None
+    p2p: int | None = None
+    p2p_per_peer: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communicator:
+    """A rank of a communicator, and what became of it: `Init COMPLETE`, `Abort COMPLETE` …."""
+
+    host: str | None
+    commid: str | None
+    rank: int
+    ranks: int
+    device: int | None
+    event: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShare:
+    """How many nodes a communicator has, and ranks on this one; `is_mnnvl` joins them by NVLink."""
+
+    host: str | None
+    ranks: int
+    nodes: int
+    local_ranks: int
+    is_mnnvl: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """An algorithm and protocol that collectives ran with; `collective` None before 2.23."""
+
+    collective: str | None
+    algorithm: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nvls:
+    """Whether a GPU can use NVLink SHARP."""
+
+    host: str | None
+    is_available: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class P2pDisabled:
+    """Two GPUs that are connected and may not access each other."""
+
+    host: str | None
+    gpus: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """A line of level WARN, or an INFO line in which NCCL says that something failed."""
+
+    host: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclLog:
+    """All facts of a log, each kind in the order of first lines.
+
+    `lines` are NCCL's. Of these `unread_lines` begin as a line that hpckit reads and are not of its
+    form; their texts are in `unread`, at most UNREAD_KEPT. `cut_lines` were longer than is read.
+    """
+
+    lines: int
+    unread_lines: int = 0
+    cut_lines: int = 0
+    other_lines: int = 0
+    hosts: tuple[str, ...] = ()
+    processes: int = 0
+    versions: tuple[Seen[LibraryVersion], ...] = ()
+    bootstraps: tuple[Seen[Bootstrap], ...] = ()
+    settings: tuple[Seen[LoggedSetting], ...] = ()
+    networks: tuple[Seen[Network], ...] = ()
+    nic_lists: tuple[Seen[NicList], ...] = ()
+    virtual_nics: tuple[Seen[VirtualNic], ...] = ()
+    providers: tuple[Seen[OfiProvider], ...] = ()
+    plugins: tuple[Seen[Plugin], ...] = ()
+    gpu_direct: tuple[Seen[GpuDirect], ...] = ()
+    connections: tuple[Seen[Connection], ...] = ()
+    graphs: tuple[Seen[SearchedGraph], ...] = ()
+    channels: tuple[Seen[ChannelCounts], ...] = ()
+    communicators: tuple[Seen[Communicator], ...] = ()
+    shares: tuple[Seen[NodeShare], ...] = ()
+    algorithms: tuple[Seen[Algorithm], ...] = ()
+    nvls: tuple[Seen[Nvls], ...] = ()
+    p2p_disabled: tuple[Seen[P2pDisabled], ...] = ()
+    warnings: tuple[Seen[Warned], ...] = ()
+    unread: tuple[Seen[str], ...] = ()
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the largest communicator; None where only some of its ranks wrote lines."""
+        told = max((one.what.nodes for one in self.shares), default=0)
+        hosts = len(self.hosts)
+        is_known = told or hosts > 1 or self._is_whole
+        return max(told, hosts) or None if is_known else None
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether each rank of the largest communicator wrote a line."""
+        ranks = self.ranks
+        seen = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
+        return ranks is not None and len(seen) >= ranks
+
+    @property
+    def ranks(self) -> int | None:
+        """Ranks of the largest communicator."""
+        return max((one.what.ranks for one in self.communicators), default=None)
+
+
+# --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken
+# off.
+#
+# Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
+# `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where
+# NCCL_DEBUG_TIMESTAMP_LEVELS
+# says so. Two processes may write into one line; what stands before the second's host is the
+# first's,
+# less a word that touches it.
+
+
+MOST_CHARS: Final = 65536
+"""What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
+
+_MOST_PREFIX: Final = 400
+_MARKS: Final = ("NCCL INFO ", "NCCL WARN ")
+_LINE: Final = re.compile(r"[^\n]+")
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
+_DEVICE: Final = re.compile(r"\[(-?\d{1,4})\]", re.ASCII)
+_PROCESS: Final = re.compile(r"(.{1,256}):(\d{1,10}):(\d{1,10})", re.ASCII)
+
+
+class RawLine(NamedTuple):
+    """A line without colours and its end; `is_cut` where it was longer than MOST_CHARS."""
+
+    line_no: int
+    text: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclLine:
+    """What one process said: `host`, `pid` and `device` are None where the line lacks them.
+
+    `is_glued` where it stands behind another process's words in one line, of which some may touch
+    its host.
+    """
+
+    line_no: int
+    host: str | None
+    pid: int | None
+    device: int | None
+    is_warning: bool
+    text: str
+    is_glued: bool = False
+
+
+def raw_lines(text: str) -> Iterator[RawLine]:
+    """The lines of a text that are not blank; only a newline ends one, and none is copied whole."""
+    line_no, counted_to = 1, 0
+    for match in _LINE.finditer(text):
+        start, end = match.span()
+        line_no += text.count("\n", counted_to, start)
+        counted_to = start
+        line = text[start : min(end, start + MOST_CHARS)].rstrip("\r")
+        if "\x1b" in line or "\x00" in line:
+            line = _ESCAPE.sub("", line)
+        if line and not line.isspace():
+            yield RawLine(line_no=line_no, text=line, is_cut=end - start > MOST_CHARS)
+
+
+def nccl_lines(line: RawLine) -> list[NcclLine]:
+    """What NCCL said in a line, mostly once; nothing for another program's line."""
+    text = line.text
+    marks = list(_marked(text))
+    ends = [*(at for at, _ in marks[1:]), len(text)][: len(marks)]
+    found: list[NcclLine] = []
+    begin = 0
+    for (at, mark), end in zip(marks, ends, strict=True):
+        host, pid, device = _origin(text[max(begin, at - _MOST_PREFIX) : at])
+        begin = at + len(mark)
+        said = text[begin:end]
+        if end < len(text):
+            said = said[: len(said) - _prefix_chars(said)]
+        found.append(
+            NcclLine(
+                line_no=line.line_no,
+                host=host,
+                pid=pid,
+                device=device,
+                is_warning=mark == _MARKS[1],
+                text=said.strip(),
+                is_glued=bool(found),
+            )
+        )
+    return found
+
+
+def _marked(text: str) -> Iterator[tuple[int, str]]:
+    """Where each mark begins."""
+    at = text.find("NCCL ")
+    while at >= 0:
+        mark = next((one for one in _MARKS if text.startswith(one, at)), None)
+        if mark is not None:
+            yield at, mark
+        at = text.find("NCCL ", at + 1)
+
+
+def _origin(before: str) -> tuple[str | None, int | None, int | None]:
+    """Host, process and device of what stands before a mark."""
+    words = before.split()[-4:]
+    for at in range(len(words) - 1, -1, -1):
+        device = _DEVICE.fullmatch(words[at])
+        if device is None:
+            continue
+        name = words[at - 1] if at else ""
+        process = _PROCESS.fullmatch(name)
+        host = _host(process[1] if process else name)
+        return host, int(process[2]) if process else None, int(device[1])
+    return None, None, None
+
+
+def _host(word: str) -> str | None:
+    """A host without the label of Open MPI's --tag-output that touches it."""
+    return word.rpartition(":")[2] or None
+
+
+def _prefix_chars(said: str) -> int:
+    """How many characters at the end are the prefix of the next line that was glued to this."""
+    tail = said[-_MOST_PREFIX:]
+    at = tail.rstrip().rfind(" ")
+    device = tail[at + 1 :]
+    if _DEVICE.fullmatch(device.strip()) is None:
+        return 0
+    before = tail[: max(at, 0)].rstrip()
+    return len(tail) - (before.rfind(" ") + 1)
+
+
+# --- What a known form of NCCL's lines is, and how a line is held against a table of them.
+
+
+Facts = Iterable[Hashable]
+Build = Callable[[re.Match[str], NcclLine], Facts]
+
+NUMBER: Final = r"-?[0-9]{1,9}"
+"""An ordinal or a count in a pattern."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One form of a line: where it is tried, how it reads, and what facts it gives.
+
+    `starts` are beginnings of lines, "" for a form whose beginning varies. The pattern is held
+    against the whole line.
+    """
+
+    starts: tuple[str, ...]
+    pattern: re.Pattern[str]
+    build: Build
+
+
+def form(starts: str | tuple[str, ...], pattern: str, build: Build) -> Form:
+    """A form whose pattern reads ASCII digits only."""
+    each = (starts,) if isinstance(starts, str) else starts
+    return Form(starts=each, pattern=re.compile(pattern, re.ASCII), build=build)
+
+
+def nothing(_: re.Match[str], __: NcclLine) -> Facts:
+    """No fact: the form is known, and says nothing of why a run is slow."""
+    return ()
+
+
+def first_word(text: str) -> str:
+    """What forms are looked up by: the letters and digits at the beginning."""
+    match = _WORD.match(text)
+    return match[0] if match else ""
+
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_]{1,40}", re.ASCII)
+
+
+def by_first_word(forms: Iterable[Form]) -> dict[str, tuple[Form, ...]]:
+    """Forms by the first word of each of their beginnings."""
+    found: dict[str, list[Form]] = {}
+    for one in forms:
+        for word in {first_word(start): None for start in one.starts}:
+            found.setdefault(word, []).append(one)
+    return {word: tuple(each) for word, each in found.items()}
+
+
+def facts_of(line: NcclLine, forms: Mapping[str, tuple[Form, ...]]) -> Facts | None:
+    """The facts of the first form that a line has, None where it has none of them."""
+    for one in _candidates(line.text, forms):
+        match = one.pattern.fullmatch(line.text)
+        if match is not None:
+            return one.build(match, line)
+    return None
+
+
+def begins_as_form(text: str, forms: Mapping[str, tuple[Form, ...]]) -> bool:
+    """Return whether a line begins as one of the forms that have a beginning."""
+    return any(
+        text.startswith(form.starts) and "" not in form.starts
+        for form in forms.get(first_word(text), ())
+    )
+
+
+def _candidates(text: str, forms: Mapping[str, tuple[Form, ...]]) -> Iterator[Form]:
+    word = first_word(text)
+    for one in forms.get(word, ()):
+        if text.startswith(one.starts):
+            yield one
+    if word:
+        yield from forms.get("", ())

@@ -1,0 +1,613 @@
+"""Whether a run used the network that it should: its NICs, its plugin, GPU Direct RDMA."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar
+
+from hpckit.comm.run.log_lines import (
+    Connection,
+    GpuDirect,
+    LogNic,
+    Network,
+    NicList,
+    Plugin,
+    PluginEvent,
+    SearchedGraph,
+    Seen,
+    Transport,
+    VirtualNic,
+)
+from hpckit.comm.run.rules_result import (
+    NVLINK_TYPES,
+    OWN_NETWORKS,
+    SOCKET,
+    RunFacts,
+    first_line,
+    logged,
+    named,
+)
+from hpckit.core.findings import Evidence, Severity
+from hpckit.core.hostlist import natural_order
+from hpckit.core.units import counted
+from hpckit.spec.platform import NetPlugin
+
+NETWORKS: Final = MappingProxyType(
+    {
+        NetPlugin.AWS_OFI: ("AWS Libfabric", "Libfabric", "OFI"),
+        NetPlugin.TCPX: ("GPUDirectTCPX",),
+        NetPlugin.TCPXO: ("FasTrak",),
+        NetPlugin.GIB: ("gIB",),
+        NetPlugin.HPCX: ("IBext", "UCX"),
+    }
+)
+"""How NCCL names a plugin's network, from its beginning; NONE is NCCL's own IB or Socket.
+
+Sources: aws-ofi-nccl, src/nccl_ofi_interface_nvidia.cpp and _neuron.cpp; NVIDIA,
+nccl-rdma-sharp-plugins (IBext_v8, UCX, UCX-RMA); Google Cloud, documents of GPUDirect-TCPX, -TCPXO
+and of gIB. Read 2026-11.
+"""
+
+TCP_PROVIDERS: Final = frozenset({"tcp", "sockets", "udp", "net"})
+"""Providers of libfabric without RDMA. Source: fi_tcp(7), fi_sockets(7), fi_udp(7); 2026-11."""
+
+_GBIT_BYTES: Final = 1e9 / 8
+
+
+def network_socket(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `network-socket`: traffic between nodes goes over TCP."""
+    sockets = [one for one in facts.log.networks if one.what.name == SOCKET]
+    if not sockets or not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
+        return
+    where = facts.where(one.what.host for one in sockets)
+    yield logged(
+        f"NCCL used network Socket{where}{_interfaces(facts)}{_rdma_words(facts)}",
+        first_line(sockets),
+        _socket_severity(facts),
+    )
+
+
+def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `provider-tcp`: libfabric has a network, and it is TCP or UDP."""
+    slow = [one for one in facts.log.providers if _core(one.what.provider) in TCP_PROVIDERS]
+    if slow and facts.is_multi_node and facts.expected.nics != ():
+        where = facts.where(one.what.host for one in slow)
+        names = named(one.what.provider for one in slow)
+        yield logged(f"libfabric's provider is {names}{where}", first_line(slow))
+
+
+def _core(provider: str) -> str:
+    """The provider below those that are layered on it: `tcp` of `tcp;ofi_rxm`."""
+    return provider.partition(";")[0]
+
+
+def _is_mnnvl(facts: RunFacts) -> bool:
+    """Whether NVLink joins the nodes and no connection goes over a network."""
+    transports = {one.what.transport for one in facts.log.connections}
+    is_joined = any(one.what.is_mnnvl for one in facts.log.shares)
+    return is_joined and bool(transports) and Transport.NET not in transports
+
+
+def _socket_severity(facts: RunFacts) -> Severity:
+    is_known = facts.expected.nics or facts.expected.plugin or facts.rdma_lists
+    return Severity.ERROR if is_known else Severity.WARNING
+
+
+def _interfaces(facts: RunFacts) -> str:
+    lists = [one.what for one in facts.log.nic_lists if one.what.network == SOCKET]
+    names = {nic.name for one in lists for nic in one.nics}
+    return f" over {named(names)}" if names else ""
+
+
+def _rdma_words(facts: RunFacts) -> str:
+    absent = [one for one in facts.log.nic_lists if one.what == _no_device(one)]
+    said = f"; line {first_line(absent)}: NET/IB found no device" if absent else ""
+    nics = facts.expected.nics
+    return f"{said}; the node has {counted(len(nics), 'NIC')} for it" if nics else said
+
+
+def _no_device(one: Seen[NicList]) -> NicList:
+    return NicList(host=one.what.host, network="IB", nics=())
+
+
+def no_rdma_device(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `no-rdma-device`: nothing to worry about on one node, and all there is to say of it."""
+    absent = [one for one in facts.log.nic_lists if one.what == _no_device(one)]
+    if not absent or any(network_socket(facts)) or facts.expected.nics == ():
+        return
+    networks = {one.what.name for one in facts.log.networks} - {SOCKET}
+    if networks:
+        return
+    where = facts.where(one.what.host for one in absent)
+    is_single = facts.is_multi_node is False
+    why = "; on one node no traffic goes over a network" if is_single else ""
+    yield logged(
+        f"NET/IB found no device{where}{why}",
+        first_line(absent),
+        Severity.NOTE if is_single else None,
+    )
+
+
+def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nics-fewer`: a host lacks NICs that it has, or that the other hosts use."""
+    lists = facts.rdma_lists
+    expected = facts.expected.nics
+    if expected is None:
+        yield from _uneven_lists(facts, lists)
+        return
+    lacking: dict[tuple[str, ...], list[Seen[NicList]]] = {}
+    for one in lists:
+        used = _names(one.what.nics)
+        lacking.setdefault(tuple(nic for nic in expected if nic not in used), []).append(one)
+    for names, each in lacking.items():
+        if names:
+            where = facts.where(one.what.host for one in each)
+            count = len(expected) - len(names)
+            yield logged(
+                f"NCCL uses {count} of {len(expected)} NICs{where}, not {named(names)}",
+                first_line(each),
+            )
+
+
+def _names(nics: tuple[LogNic, ...]) -> set[str]:
+    """Names of NICs; one that NCCL made of several ports or cards counts as each of them."""
+    return {part for nic in nics for part in _parts(nic.name)}
+
+
+def _parts(name: str) -> list[str]:
+    """The devices of a NIC, each by the kernel's name.
+
+    A ConnectX-8 with Data Direct is `mlx5_0_dma` in NCCL's list. Source: NCCL 2.27,
+    src/transport/net_ib.cc.
+    """
+    return [part.removesuffix("_dma") for part in name.split("+")]
+
+
+def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evidence]:
+    told = facts.expected.nic_count
+    counts = {one.what.host: len(_names(one.what.nics)) for one in lists}
+    most = max(counts.values(), default=0)
+    if told is not None and 0 < most < told:
+        is_single = facts.is_multi_node is False
+        yield logged(
+            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}",
+            first_line(lists),
+            Severity.NOTE if is_single else None,
+        )
+    for one in lists:
+        count = counts[one.what.host]
+        if count < most and one.what.host is not None:
+            yield logged(
+                f"NCCL uses {counted(count, 'NIC')} on {one.what.host}, {most} on other nodes",
+                one.line_no,
+            )
+
+
+def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nics-unexpected`: NICs that are not for jobs, such as those of storage."""
+    expected = facts.expected.nics
+    if not expected:
+        return
+    extra: dict[tuple[str, ...], list[Seen[NicList]]] = {}
+    for one in facts.rdma_lists:
+        more = tuple(sorted(_names(one.what.nics) - set(expected)))
+        extra.setdefault(more, []).append(one)
+    for names, each in extra.items():
+        if names:
+            where = facts.where(one.what.host for one in each)
+            yield logged(
+                f"NCCL also uses {named(names)}{where}, not among the {len(expected)} for jobs",
+                first_line(each),
+            )
+
+
+def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nic-slower`: a NIC for jobs that came up at a lower rate than the others."""
+    wanted = facts.expected.nics
+    rates: dict[float, list[Seen[VirtualNic]]] = {}
+    for one in facts.log.virtual_nics:
+        if wanted is None or set(_parts(one.what.name)) <= set(wanted):
+            rates.setdefault(one.what.rate_bytes_per_s / max(one.what.devices, 1), []).append(one)
+    most = max(rates, default=0.0)
+    for rate in sorted(set(rates) - {most}):
+        names = named(one.what.name for one in rates[rate])
+        where = facts.where(one.what.host for one in rates[rate])
+        yield logged(
+            f"{names}{where} at {rate / _GBIT_BYTES:g} Gb/s, others at {most / _GBIT_BYTES:g} Gb/s",
+            first_line(rates[rate]),
+            None if wanted else Severity.NOTE,
+        )
+
+
+def nic_twice(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nic-twice`: one port stands twice in a list."""
+    for one in facts.rdma_lists:
+        ports = Counter((nic.name, nic.port) for nic in one.what.nics)
+        twice = [name for (name, _), count in ports.items() if count > 1]
+        if twice:
+            host = f" on {one.what.host}" if one.what.host else ""
+            yield logged(f"{named(twice)} is there twice among NCCL's NICs{host}", one.line_no)
+
+
+def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `gpu-direct-off`: a NIC, a GPU for all NICs, or a connection goes through host memory.
+
+    That a GPU has no GPU Direct with a NIC far away is by design. Sends may lack it on GPUs before
+    Ampere (NCCL_NET_GDR_READ), so connections count where they receive.
+    """
+    yield from _nics_without(facts)
+    yield from _gpus_without(facts)
+    yield from _forbidden(facts)
+    slow = [
+        one
+        for one in facts.log.connections
+        if one.what.transport is Transport.NET
+        and one.what.is_send is False
+        and not one.what.is_gdr
+        and one.what.how != SOCKET
+    ]
+    if slow and facts.expected.nics != ():
+        channels = sum(one.count for one in slow)
+        where = facts.where(one.what.host for one in slow)
+        yield logged(
+            f"{counted(channels, 'channel')} receive over {named(one.what.how for one in slow)}"
+            f" without GDRDMA{where}",
+            first_line(slow),
+        )
+
+
+def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
+    for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
+        if one.what.value.upper() in ("0", "LOC") and facts.is_multi_node:
+            yield logged(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
+
+
+def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
+    off = [one for one in facts.log.gpu_direct if one.what.gpu is None and not one.what.is_enabled]
+    off = [one for one in off if one.what.nic.lower() not in _socket_names(facts)]
+    if off:
+        where = facts.where(one.what.host for one in off)
+        yield logged(
+            f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}{where}",
+            first_line(off),
+        )
+
+
+def _socket_names(facts: RunFacts) -> set[str]:
+    lists = [one.what for one in facts.log.nic_lists if one.what.network == SOCKET]
+    return {nic.name.lower() for one in lists for nic in one.nics}
+
+
+def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
+    pairs: dict[tuple[str | None, str], list[Seen[GpuDirect]]] = {}
+    for one in facts.log.gpu_direct:
+        if one.what.gpu is not None:
+            pairs.setdefault((one.what.host, one.what.gpu), []).append(one)
+    for (host, gpu), each in pairs.items():
+        if not any(one.what.is_enabled for one in each):
+            nearest = min(each, key=lambda one: one.what.distance or 0)
+            at = f" on {host}" if host else ""
+            yield logged(
+                f"GPU {gpu}{at} has GPU Direct RDMA with none of {counted(len(each), 'HCA')}:"
+                f" the nearest is at distance {nearest.what.distance},"
+                f" the limit {nearest.what.limit}",
+                nearest.line_no,
+            )
+
+
+def plugin_not_loaded(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `plugin-not-loaded`: a plugin that was asked for, here or by a variable."""
+    wanted = facts.expected.plugin
+    networks = facts.log.networks
+    if wanted is not None and wanted is not NetPlugin.NONE and networks:
+        other = [one for one in networks if not _is_of(one, wanted)]
+        if other and facts.is_multi_node is not False:
+            where = facts.where(one.what.host for one in other)
+            names = named(one.what.name for one in other)
+            failed = _failed_words(facts)
+            yield logged(
+                f"NCCL used network {names}{where}, not {wanted.value}{failed}", first_line(other)
+            )
+            return
+    yield from _asked(facts)
+
+
+def _is_of(one: Seen[Network], wanted: NetPlugin) -> bool:
+    return one.what.name.startswith(NETWORKS.get(wanted, ()))
+
+
+def _asked(facts: RunFacts) -> Iterator[Evidence]:
+    """What NCCL_NET_PLUGIN names, where NCCL fell back on its own network."""
+    asked = [one for one in facts.log.plugins if _is_net(one, PluginEvent.ASKED)]
+    names = {one.what.name: one.line_no for one in asked if one.what.name}
+    for setting, _ in facts.settings("NCCL_NET_PLUGIN"):
+        names.setdefault(setting.what.value, setting.line_no)
+    networks = {one.what.name for one in facts.log.networks}
+    if networks and networks <= OWN_NETWORKS:
+        for name, line_no in names.items():
+            if name not in ("none", ""):
+                yield logged(
+                    f"NCCL_NET_PLUGIN asks for {name}, and NCCL used its own network"
+                    f" {named(networks)}{_failed_words(facts)}",
+                    line_no,
+                )
+
+
+def _is_net(one: Seen[Plugin], event: PluginEvent) -> bool:
+    return one.what.kind == "net" and one.what.event is event
+
+
+def _failed_words(facts: RunFacts) -> str:
+    lost = [
+        one
+        for one in facts.log.plugins
+        if _is_net(one, PluginEvent.MISSING) or _is_net(one, PluginEvent.FAILED)
+    ]
+    names = [one.what.name for one in lost if one.what.name]
+    return f"; line {first_line(lost)}: {named(names)} not found" if names else ""
+
+
+def bootstrap_differs(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `bootstrap-differs`: nodes that meet the others on an interface of another name."""
+    hosts: dict[str, dict[str, int]] = {}
+    for one in facts.log.bootstraps:
+        if one.what.host is not None:
+            hosts.setdefault(one.what.interface, {}).setdefault(one.what.host, one.line_no)
+    if len(hosts) < 2:  # noqa: PLR2004  one interface is the same everywhere
+        return
+    usual = max(hosts, key=lambda name: len(hosts[name]))
+    for interface, each in hosts.items():
+        if interface != usual:
+            yield logged(
+                f"{named(each)} bootstraps over {interface},"
+                f" {counted(len(hosts[usual]), 'other node')} over {usual}",
+                min(each.values()),
+            )
+
+
+# --- Whether a run used what its nodes have: links between GPUs, channels, all NICs alike.
+
+
+RING: Final = 4
+"""NCCL_TOPO_PATTERN_RING, src/include/graph.h."""
+
+_OFF: Final = frozenset({"0", "LOC"})
+_LOW_PROTOCOLS: Final = frozenset({"LL", "LL128"})
+
+
+class _Hosted(Hashable, Protocol):
+    @property
+    def host(self) -> str | None: ...
+
+
+Hosted = TypeVar("Hosted", bound=_Hosted)
+
+
+def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `shm-between-gpus`: GPUs of one node talk through host memory."""
+    shm = [one for one in facts.log.connections if one.what.transport is Transport.SHM]
+    if not shm or facts.is_nvlink is False:
+        return
+    joined = ", which NVLink joins" if facts.is_nvlink else ""
+    yield logged(
+        f"{counted(len(_pairs(shm)), 'pair')} of ranks{joined} use SHM"
+        f" ({_example(shm)}){_where(facts, shm)}",
+        first_line(shm),
+        None if facts.is_nvlink else Severity.NOTE,
+    )
+
+
+def p2p_indirect(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `p2p-indirect`: a GPU reaches another through a third."""
+    indirect = [
+        one
+        for one in facts.log.connections
+        if one.what.transport is Transport.P2P and one.what.how.startswith("indirect")
+    ]
+    if indirect:
+        yield logged(
+            f"{counted(len(_pairs(indirect)), 'pair')} of ranks go through another GPU"
+            f" ({_example(indirect)}){_where(facts, indirect)}",
+            first_line(indirect),
+        )
+
+
+def _pairs(seen: list[Seen[Connection]]) -> set[frozenset[int | None]]:
+    return {frozenset((one.what.sender, one.what.receiver)) for one in seen}
+
+
+def _example(seen: list[Seen[Connection]]) -> str:
+    one = seen[0].what
+    return f"rank {one.sender} to {one.receiver} via {one.transport.value}/{one.how}"
+
+
+def _where(facts: RunFacts, seen: list[Seen[Connection]]) -> str:
+    return facts.where(one.what.host for one in seen)
+
+
+def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `gpu-path-far`: NCCL's rings between GPUs of a node leave NVLink."""
+    if not facts.is_nvlink:
+        return
+    rings = [one for one in facts.log.graphs if one.what.pattern == RING]
+    far = [one for one in rings if one.what.intra_type not in NVLINK_TYPES]
+    if far:
+        one = far[0].what
+        where = facts.where(each.what.host for each in far)
+        yield logged(
+            f"NCCL's rings go over {one.intra_type}{where}: {counted(one.channels, 'channel')} of"
+            f" {one.intra_bytes_per_s / 1e9:g} GB/s",
+            first_line(far),
+        )
+
+
+def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nic-path-far`: NCCL reaches its NICs across the CPU; within one many machines do."""
+    rings = [one for one in facts.log.graphs if one.what.pattern == RING]
+    far = [one for one in rings if one.what.inter_type in ("PHB", "SYS")]
+    if far and facts.is_multi_node and not _is_socket_only(facts):
+        one = far[0].what
+        where = facts.where(each.what.host for each in far)
+        yield logged(
+            f"NCCL's rings reach a NIC over {one.inter_type}{where}:"
+            f" {one.inter_bytes_per_s / 1e9:g} GB/s a channel",
+            first_line(far),
+            None if one.inter_type == "SYS" else Severity.NOTE,
+        )
+
+
+def _is_socket_only(facts: RunFacts) -> bool:
+    return {one.what.name for one in facts.log.networks} == {"Socket"}
+
+
+def p2p_refused(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `p2p-refused`: connected GPUs may not access each other."""
+    seen = facts.log.p2p_disabled
+    if seen:
+        pairs = [f"{one.what.gpus[0]}-{one.what.gpus[1]}" for one in seen]
+        where = facts.where(one.what.host for one in seen)
+        yield logged(
+            f"P2P is disabled between connected GPUs {named(pairs)}{where}", first_line(seen)
+        )
+
+
+def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `p2p-disabled`: by a variable."""
+    for one, where in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"):
+        name, value = one.what.name, one.what.value
+        is_off = value == "1" if name == "NCCL_P2P_DISABLE" else value.upper() in _OFF
+        if is_off:
+            yield logged(f"{name}={value} is set{where}", one.line_no)
+
+
+def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nvls-disabled`: by a variable, where the GPUs may have it."""
+    may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
+    for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
+        if one.what.value == "0" and may_have:
+            yield logged(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
+
+
+def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nvls-unavailable`: the machine has it; of others NCCL says the same by design."""
+    off = [one for one in facts.log.nvls if not one.what.is_available]
+    if off and facts.expected.has_nvls:
+        where = facts.where(one.what.host for one in off)
+        yield logged(f"NVLS multicast support is not available{where}", first_line(off))
+
+
+def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
+    for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
+        if one.what.value == "1" and facts.is_multi_node:
+            yield logged(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
+
+
+def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `ib-disabled`: by a variable; on one node, and by a plugin, nothing goes over verbs."""
+    if facts.is_by_plugin:
+        return
+    for one, where in facts.settings("NCCL_IB_DISABLE"):
+        if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
+            yield logged(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
+
+
+def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `algorithm-forced`: NCCL's own choice is off; LL is for short messages."""
+    for one, where in facts.unwanted("NCCL_ALGO", "NCCL_PROTO"):
+        words = {word.strip().upper() for word in one.what.value.split(",")}
+        is_low = one.what.name == "NCCL_PROTO" and words <= _LOW_PROTOCOLS
+        yield logged(
+            f"{one.what.name}={one.what.value} is set{where}",
+            one.line_no,
+            Severity.WARNING if is_low else None,
+        )
+
+
+def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `channels-limited`: fewer than NICs, than NCCL's own search found, or by a variable."""
+    counts = [one for one in facts.log.channels if one.what.collective > 0]
+    if counts:
+        # Of communicators of several sizes the largest has the most channels.
+        most = max(counts, key=lambda one: one.what.collective)
+        have = most.what.collective
+        nics = max((len(one.what.nics) for one in facts.rdma_lists), default=0)
+        found = max((one.what.channels for one in facts.log.graphs if _is_ring(one)), default=0)
+        if facts.is_multi_node and have < nics:
+            yield logged(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
+        if have < found:
+            yield logged(
+                f"{counted(have, 'channel')}, and NCCL's search found {found}", most.line_no
+            )
+    for one, where in facts.settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
+        yield logged(
+            f"{one.what.name}={one.what.value} limits channels{where}", one.line_no, Severity.NOTE
+        )
+
+
+def _is_ring(one: Seen[SearchedGraph]) -> bool:
+    return one.what.pattern == RING
+
+
+def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `nics-uneven`: on a host of which all ranks wrote, some NIC carries half of another.
+
+    Whether all ranks wrote is told by the ranks that NCCL counts on a host.
+    """
+    nics_of, whole = _nics_of(facts), _whole_hosts(facts)
+    for host, sends in _by_host(one for one in facts.log.connections if _is_ring_send(one.what)):
+        nics = nics_of.get(host, {})
+        is_told = all(one.what.nic in nics for one in sends)
+        if len(set(nics.values())) > 1 and is_told and host in whole:
+            yield from _uneven(host, nics, sends)
+
+
+def _is_ring_send(one: Connection) -> bool:
+    """Whether a connection leaves a host for rings and trees: sends of a program may be uneven."""
+    return one.transport is Transport.NET and not one.is_point_to_point and one.is_send is True
+
+
+def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Hosted]]]]:
+    """Facts by the host that said them: a log has thousands of hosts, each read once."""
+    groups: dict[str, list[Seen[Hosted]]] = {}
+    for one in seen:
+        if one.what.host is not None:
+            groups.setdefault(one.what.host, []).append(one)
+    yield from groups.items()
+
+
+def _nics_of(facts: RunFacts) -> dict[str, dict[int | None, str]]:
+    """Index in a connection → NIC: of virtual devices where there are such, else of the list."""
+    found: dict[str, dict[int | None, str]] = {}
+    for host, lists in _by_host(facts.rdma_lists):
+        if len(lists) == 1:
+            found[host] = {nic.index: nic.name for nic in lists[0].what.nics}
+    for host, virtual in _by_host(facts.log.virtual_nics):
+        found[host] = {one.what.index: one.what.name for one in virtual}
+    return found
+
+
+def _whole_hosts(facts: RunFacts) -> set[str]:
+    local = {host: max(one.what.local_ranks for one in each)
+             for host, each in _by_host(facts.log.shares)}  # fmt: skip
+    ranks = {host: {one.what.rank for one in each}
+             for host, each in _by_host(facts.log.communicators)}  # fmt: skip
+    return {host for host, most in local.items() if len(ranks.get(host, ())) >= most}
+
+
+def _uneven(
+    host: str, nics: dict[int | None, str], sends: list[Seen[Connection]]
+) -> Iterator[Evidence]:
+    used: Counter[str] = Counter()
+    for one in sends:
+        used[nics[one.what.nic]] += one.count
+    names = sorted(set(nics.values()), key=natural_order)
+    most, least = max(names, key=used.__getitem__), min(used[name] for name in names)
+    if 2 * least <= used[most] and used[most] > 1:
+        few = [name for name in names if used[name] == least]
+        yield logged(
+            f"{most} on {host} sends on {counted(used[most], 'channel')}, {named(few)} on {least}",
+            first_line(sends),
+        )

@@ -1,0 +1,306 @@
+"""Whether the result of a run can be used, and whether all its ranks ran the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from hpckit.comm.run.log_lines import (
+    LibraryVersion,
+    LoggedSetting,
+    NcclLog,
+    NicList,
+    Seen,
+    Transport,
+)
+from hpckit.comm.run.result import BusbwRow, NcclRun, NcclTest
+from hpckit.core.findings import Evidence, Severity
+from hpckit.core.hostlist import natural_order
+from hpckit.core.units import counted, short_bytes
+from hpckit.spec.platform import NetPlugin
+
+# --- What is known of the machine that a run of NCCL was on.
+
+
+class GpuTransport(StrEnum):
+    """What joins the GPUs of a node."""
+
+    NVLINK = "NVLink"
+    PCIE = "PCIe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRun:
+    """What a caller knows of the machine; None is what nobody knows, and no rule then guesses.
+
+    `nics` are the names of the NICs for jobs of a node, () where it has none; `nic_count` how many
+    there are where their names are not known. `has_nvls` is whether
+    its NVLink switch can add up. `busbw` is the bus
+    bandwidth in bytes/s to be expected of each collective, as nccl-tests names it; of those in
+    `bounds` it is what the links allow at most, and no model says what is reached. `settings` are
+    variables that are set there on purpose; `is_profiled` is whether a file of the provider sets
+    more, which nobody here reads.
+    """
+
+    nics: tuple[str, ...] | None = None
+    nic_count: int | None = None
+    plugin: NetPlugin | None = None
+    gpu_transport: GpuTransport | None = None
+    is_multi_node: bool | None = None
+    has_nvls: bool | None = None
+    busbw: tuple[tuple[str, float], ...] = ()
+    bounds: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    is_profiled: bool = False
+
+
+# --- What the rules about a run of NCCL see.
+
+
+SOCKET: Final = "Socket"
+"""NCCL's name of its network over TCP."""
+
+OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
+"""Networks that are no plugin's."""
+
+NVLINK_TYPES: Final = frozenset({"LOC", "NVL", "NVB", "C2C"})
+"""NCCL's path types between GPUs that no PCIe is part of. Source: NCCL, src/graph/topo.h."""
+
+_MOST_NAMED: Final = 6
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run beside what was expected of it."""
+
+    run: NcclRun
+    expected: ExpectedRun
+
+    @property
+    def log(self) -> NcclLog:
+        """The log; one without facts where the file has none."""
+        return self.run.log or NcclLog(lines=0)
+
+    @property
+    def is_multi_node(self) -> bool | None:
+        """Whether ranks are on more than one node, as expected, else as the file says."""
+        if self.expected.is_multi_node is not None:
+            return self.expected.is_multi_node
+        nodes = max(self.log.nodes or 0, *(test.nodes for test in self.run.tests), 0)
+        if nodes:
+            return nodes > 1
+        over_net = any(one.what.transport is Transport.NET for one in self.log.connections)
+        return True if over_net else None
+
+    @property
+    def is_by_plugin(self) -> bool:
+        """Whether a plugin carries the traffic: as the log says, else as expected."""
+        networks = {one.what.name for one in self.log.networks}
+        if networks:
+            return bool(networks - OWN_NETWORKS)
+        return self.expected.plugin not in (None, NetPlugin.NONE)
+
+    @property
+    def is_nvlink(self) -> bool | None:
+        """Whether NVLink joins the GPUs of a node, as expected, else as NCCL found it."""
+        if self.expected.gpu_transport is not None:
+            return self.expected.gpu_transport is GpuTransport.NVLINK
+        types = {one.what.intra_type for one in self.log.graphs}
+        if any(one.what.is_available for one in self.log.nvls) or types & {"NVL", "NVB"}:
+            return True
+        return False if types - NVLINK_TYPES else None
+
+    @property
+    def rdma_lists(self) -> list[Seen[NicList]]:
+        """The lists of RDMA NICs that are not empty."""
+        return [one for one in self.log.nic_lists if one.what.network == "IB" and one.what.nics]
+
+    def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
+        """Variables by name that were set, each value once, and a word for where."""
+        groups: dict[tuple[str, str], list[Seen[LoggedSetting]]] = {}
+        for one in (*self.log.settings, *self._listed_settings()):
+            if one.what.name in names:
+                groups.setdefault((one.what.name, one.what.value), []).append(one)
+        for each in groups.values():
+            yield each[0], self.where(one.what.host for one in each)
+
+    def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
+        """The same without the values that are set there on purpose."""
+        for one, where in self.settings(*names):
+            if (one.what.name, one.what.value) not in self.expected.settings:
+                yield one, where
+
+    def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
+        """What nccl-tests' JSON lists of its environment."""
+        for test in self.run.tests:
+            for name, value in test.environment:
+                yield Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
+
+    def where(self, hosts: Iterable[str | None]) -> str:
+        """The hosts of a finding for a sentence: nothing where it is all of them."""
+        found = {host for host in hosts if host is not None}
+        if not found or found >= set(self.log.hosts):
+            return ""
+        return f" on {named(found)}"
+
+
+def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
+    """Return what a run's file shows in a line; a run has no other subject than itself."""
+    return Evidence("", because, severity=severity, line_no=line_no)
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in natural order for a sentence: `n1, n2 and 9 more`."""
+    ordered = sorted(set(names), key=natural_order)
+    more = len(ordered) - _MOST_NAMED
+    shown = ", ".join(ordered[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def first_line(seen: Sequence[Seen[_Value]]) -> int | None:
+    """The first line that shows one of them."""
+    return min((one.line_no for one in seen), default=None)
+
+
+RISING_FROM: Final = 1.1
+"""More bus bandwidth at the largest size than at half of it by this factor is no plateau."""
+
+LEAST_OF_PREDICTED: Final = 0.85
+"""NCCL's model of bandwidth is within 15 % of what was published of machines that it covers."""
+
+PLATEAU_FROM_BYTES: Final = 2**30
+"""From 1 GiB on published figures are within 15 % of the plateau; 512 MiB are 19 % below it.
+
+Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node and on 4.
+"""
+
+_PROFILED: Final = ", and what the provider's profile sets is not known"
+_LEAST_TOLD: Final = 0.05e9
+_MOST_WARNINGS: Final = 5
+
+
+def wrong_results(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `wrong-results`: nccl-tests found elements that are not what they should be."""
+    for test in facts.run.tests:
+        rows = [row for row in test.rows if row.wrong]
+        if rows:
+            count = sum(row.wrong for row in rows)
+            yield logged(
+                f"{_name(test)}: {counted(count, 'wrong element')} at"
+                f" {counted(len(rows), 'size')}, first at {short_bytes(rows[0].size_bytes)}",
+                rows[0].line_no,
+            )
+        elif test.out_of_bounds:
+            yield logged(
+                f"{_name(test)}: {counted(test.out_of_bounds, 'value')} out of bounds", test.line_no
+            )
+
+
+def still_rising(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `still-rising`: the largest message is too small to show the plateau."""
+    for test in facts.run.tests:
+        yield from _rising_of(test)
+
+
+def _rising_of(test: NcclTest) -> Iterator[Evidence]:
+    rows = sorted((row for row in test.rows if row.size_bytes), key=lambda row: row.size_bytes)
+    smaller = [row for row in rows if 2 * row.size_bytes <= rows[-1].size_bytes]
+    if smaller:
+        yield from _rising(test, smaller[-1], rows[-1])
+
+
+def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Evidence]:
+    less, more = before.busbw_bytes_per_s, last.busbw_bytes_per_s
+    if less and more and more > RISING_FROM * less:
+        yield logged(
+            f"{_name(test)}: {more / 1e9:.4g} GB/s at {short_bytes(last.size_bytes)},"
+            f" {less / 1e9:.4g} GB/s at {short_bytes(before.size_bytes)}",
+            last.line_no,
+        )
+
+
+def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `below-predicted`: the plateau is far below what the machine should give."""
+    wanted = dict(facts.expected.busbw)
+    for test in facts.run.alike:
+        reached, most = test.plateau_bytes_per_s, wanted.get(test.collective or "")
+        if reached and most and reached < LEAST_OF_PREDICTED * most:
+            excuse = _excuse(test, facts.expected)
+            yield logged(
+                f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
+                f" predicted ({100 * reached / most:.0f} %){excuse}",
+                test.line_no,
+                Severity.NOTE if excuse else None,
+            )
+
+
+def _excuse(test: NcclTest, expected: ExpectedRun) -> str:
+    """Why a healthy run may be so far below; nothing where it is not."""
+    if test.collective in expected.bounds:
+        return ", which is what the links allow: no model says how much of it is reached"
+    largest = max(row.size_bytes for row in test.rows)
+    if largest < PLATEAU_FROM_BYTES:
+        return f", which is of large messages: {short_bytes(largest)} is small"
+    if any(_rising_of(test)):
+        return ", and larger messages may reach more"
+    return _PROFILED if expected.is_profiled else ""
+
+
+def alone(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `alone`: a bus bandwidth of 0 beside bytes that moved is that of one rank.
+
+    The factor of bus bandwidth is 0 for one rank and at least 1/2 for more (PERFORMANCE.md).
+    """
+    for test in facts.run.tests:
+        figures = [one for row in test.rows for one in row.figures]
+        moved = [one for one in figures if one.algbw_bytes_per_s >= _LEAST_TOLD]
+        if moved and not any(one.busbw_bytes_per_s for one in moved):
+            copies = len(test.ranks)
+            who = f"{copies} ranks ran, each alone" if copies > 1 else "one rank ran alone"
+            yield logged(f"{_name(test)}: {who}", test.line_no)
+
+
+def unfinished(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `unfinished`: the output of a test ends before its summary."""
+    for test in facts.run.tests:
+        if test.average_busbw_bytes_per_s is None:
+            last = max((row.size_bytes for row in test.rows), default=0)
+            at = f" after {short_bytes(last)}" if last else " before its first row"
+            to = f" of {short_bytes(test.most_bytes)}" if test.most_bytes else ""
+            yield logged(f"{_name(test)} ends{at}{to}", test.line_no)
+
+
+def _name(test: NcclTest) -> str:
+    return test.collective or test.program or "a test"
+
+
+def versions_differ(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `versions-differ`: ranks that loaded another release."""
+    groups: dict[str, list[Seen[LibraryVersion]]] = {}
+    for one in facts.log.versions:
+        groups.setdefault(f"{one.what.library.upper()} {one.what.version}", []).append(one)
+    if len(groups) < 2:  # noqa: PLR2004  one release
+        return
+    usual = max(groups, key=lambda name: sum(one.count for one in groups[name]))
+    for name, each in groups.items():
+        if name != usual:
+            hosts = named(one.what.host for one in each if one.what.host)
+            at = f" on {hosts}" if hosts else ""
+            yield logged(f"{name}{at}, {usual} elsewhere", each[0].line_no)
+
+
+def warned(facts: RunFacts) -> Iterator[Evidence]:
+    """Rule `warned`: NCCL's own warnings, each text once, the first few."""
+    texts: dict[str, list[int]] = {}
+    for one in facts.log.warnings:
+        seen = texts.setdefault(one.what.text, [one.line_no, 0])
+        seen[1] += one.count
+    for text, (line_no, count) in list(texts.items())[:_MOST_WARNINGS]:
+        times = f" ({count} times)" if count > 1 else ""
+        yield logged(f"{text}{times}", line_no)
+    more = len(texts) - _MOST_WARNINGS
+    if more > 0:
+        yield logged(f"{counted(more, 'more warning')}", None, Severity.NOTE)

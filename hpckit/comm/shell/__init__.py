@@ -1,0 +1,1 @@
+"""Settings in shell scripts."""

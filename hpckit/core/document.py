@@ -1,0 +1,345 @@
+"""A tree of tables, strictly turned into a dataclass: no unknown key, no silent conversion.
+
+msgspec checks types but ignores unknown keys of dataclasses, so the tree is first walked
+against the fields; the nearest valid key is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from hpckit.core.errors import ConfigError
+from hpckit.core.fields import InvalidValue, file_key, matching
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+UNKNOWN_KEY = "unknown key"
+"""The `reason` of the ConfigError for one."""
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
+_EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
+_INT64 = (-(2**63), 2**63 - 1)
+_MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
+
+
+def parse_toml(text: str, source: str) -> Tree:
+    """TOML text as a tree; `source` names it in errors. Raises ConfigError with the place."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError("is nested too deeply", source=source) from None
+    except ValueError as error:
+        raise ConfigError(f"is not valid TOML: {error}", source=source) from error
+
+
+@functools.cache
+def dataclass_of(annotation: Any) -> type | None:
+    """The dataclass behind a field's annotation, None when it holds a plain value."""
+    is_one = isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
+    return annotation if is_one else None
+
+
+@functools.cache
+def table_of(annotation: Any) -> type | None:
+    """The dataclass of each value of a table by name, None for any other field."""
+    if typing.get_origin(annotation) is not Mapping:
+        return None
+    return dataclass_of(typing.get_args(annotation)[1])
+
+
+@functools.cache
+def _maybe(annotation: Any) -> type | None:
+    """The dataclass of a field that may be None, None for any other field."""
+    found = [dataclass_of(one) for one in typing.get_args(annotation)]
+    return found[0] if isinstance(annotation, types.UnionType) else None
+
+
+@functools.cache
+def rows_of(annotation: Any) -> type | None:
+    """The dataclass of each item of a tuple, also of one that may be None; else None."""
+    parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
+    if typing.get_origin(parts[0]) is not tuple:
+        return None
+    return dataclass_of(typing.get_args(parts[0])[0])
+
+
+@functools.cache
+def field_types(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
+    """The fields of a dataclass with their evaluated types."""
+    hints = typing.get_type_hints(cls)
+    return tuple((field, hints[field.name]) for field in dataclasses.fields(cls))
+
+
+@functools.cache
+def _known_keys(cls: type) -> Mapping[str, Any]:
+    return {file_key(field): hint for field, hint in field_types(cls)}
+
+
+def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") -> None:
+    """Walk `tree` beside the fields of `cls`. Raises ConfigError for the first unknown key."""
+    if not isinstance(tree, Mapping):
+        raise ConfigError(
+            f"got {_kind(tree)}, expected a table", source=source, key=path.rstrip(".") or None
+        )
+    known = _known_keys(cls)
+    for name, value in tree.items():
+        if name not in known:
+            raise _misplaced_key(path, name, known, source) or _unknown_key(
+                f"{path}{name}", name, known, source
+            )
+        _refuse_in_value(value, known[name], source, f"{path}{name}")
+
+
+def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
+    inner, of_each = dataclass_of(hint), table_of(hint)
+    if inner is not None:
+        refuse_unknown_keys(value, inner, source, f"{path}.")
+    elif rows_of(hint) is not None or _maybe(hint) is not None:
+        _refuse_in_rows(value, hint, source, path)
+    elif of_each is not None and isinstance(value, Mapping):
+        for one, table in value.items():
+            refuse_unknown_keys(table, of_each, source, f"{path}.{one}.")
+    else:
+        _refuse_unknown_words(value, hint, source, path)
+        _refuse_long_numbers(value, source, path)
+
+
+def _refuse_in_rows(value: object, hint: Any, source: str, path: str) -> None:
+    """The same for a list of tables, and for a table that may be null."""
+    rows, one = rows_of(hint), _maybe(hint)
+    if rows is not None and isinstance(value, list):
+        for position, row in enumerate(value):
+            refuse_unknown_keys(row, rows, source, f"{path}[{position}].")
+    elif one is not None and value is not None:
+        refuse_unknown_keys(value, one, source, f"{path}.")
+
+
+def _refuse_long_numbers(value: object, source: str, path: str) -> None:
+    """TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error."""
+    rest = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, Mapping):
+            rest += item.values()
+        elif isinstance(item, list):
+            rest += item
+        elif isinstance(item, int) and not _INT64[0] <= item <= _INT64[1]:
+            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
+
+
+def _misplaced_key(
+    path: str, name: str, known: Mapping[str, Any], source: str
+) -> ConfigError | None:
+    """A key that belongs into a table beside or below."""
+    for table, hint in known.items():
+        inner = dataclass_of(hint)
+        if inner is not None and name in {file_key(field) for field, _ in field_types(inner)}:
+            return ConfigError(
+                UNKNOWN_KEY,
+                source=source,
+                key=f"{path}{name}",
+                hint=f"did you mean `{path}{table}.{name}`?",
+            )
+    return None
+
+
+def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
+    """The same for the closed words of an enum, as a value or as the keys of a table."""
+    closed, keys = _enum_of(hint), _enum_of_keys(hint)
+    if closed is not None and isinstance(value, str) and value not in list(closed):
+        raise _unknown_word(path, value, closed, source)
+    if keys is not None and isinstance(value, Mapping):
+        for name in value:
+            if name not in list(keys):
+                raise _unknown_key(f"{path}.{name}", name, dict.fromkeys(keys), source)
+
+
+def _nearest(word: str, words: list[str], *, cutoff: float) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
+
+
+@functools.cache
+def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
+    if isinstance(hint, types.UnionType):
+        hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
+    return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
+
+
+@functools.cache
+def _enum_of_keys(hint: Any) -> type[enum.StrEnum] | None:
+    parts = typing.get_args(hint)
+    return _enum_of(parts[0]) if parts else None
+
+
+def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:
+    near = _nearest(got, [str(word) for word in closed], cutoff=0.5)
+    return ConfigError(
+        f"got {got!r}, expected one of: {', '.join(closed)}",
+        source=source,
+        key=path,
+        hint=f"did you mean {near[0]!r}?" if near else None,
+    )
+
+
+def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) -> ConfigError:
+    near = _nearest(str(name), list(known), cutoff=0.0)
+    good = f"did you mean `{near[0]}`? " if near else ""
+    return ConfigError(
+        UNKNOWN_KEY, source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"
+    )
+
+
+def refuse_other_schema(tree: Tree, expected: str, source: str) -> None:
+    """Raise ConfigError where a file does not begin with the schema that is expected."""
+    if tree.get("schema") == expected:
+        return
+    schema = tree.get("schema", "")
+    got = f"got {schema!r}" if isinstance(schema, str) else "is not text"
+    got = got if "schema" in tree else "is missing"
+    raise ConfigError(
+        f'{got}, expected "{expected}"',
+        source=source,
+        key="schema",
+        hint=f'begin the file with: schema = "{expected}"',
+    )
+
+
+def refuse_other_document(tree: Tree, cls: type, schema: str, source: str) -> None:
+    """Raise ConfigError for another schema, for unknown keys, and where the schema is missing.
+
+    In this order: another version may have other keys, and `schema` may be misspelt.
+    """
+    if "schema" in tree:
+        refuse_other_schema(tree, schema, source)
+    refuse_unknown_keys(tree, cls, source)
+    refuse_other_schema(tree, schema, source)
+
+
+def convert(tree: Tree, cls: type[T], source: str) -> T:
+    """A checked tree as an instance of `cls`.
+
+    Raises ConfigError with the key, what was got and what was expected.
+    """
+    refuse_unknown_keys(tree, cls, source)
+    return cast("T", _converted(tree, cls, source, ""))
+
+
+def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
+    # Tables by name go first, one at a time: msgspec's errors do not say which one it was.
+    for field, hint in field_types(cls):
+        of_each, tables = table_of(hint), tree.get(file_key(field))
+        if of_each is not None and isinstance(tables, Mapping):
+            for name, table in tables.items():
+                _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
+    try:
+        return msgspec.convert(_to_field_names(tree, cls), cls)
+    except msgspec.ValidationError as error:
+        raise _explain(error, source, path) from error
+    except UnicodeEncodeError as error:
+        # Of text in the place of something else msgspec needs the bytes; half a pair has none.
+        key = _key_of(error.object, tree)
+        raise ConfigError(
+            f"got {error.object!r}, expected text that is valid UTF-8",
+            source=source,
+            key=f"{path}{key}" if key else None,
+        ) from None
+
+
+def _key_of(text: str, tree: Mapping[str, Any]) -> str:
+    """The dotted key under which a text is first found, nothing where it is in a list."""
+    for name, value in tree.items():
+        if value == text:
+            return str(name)
+        below = _key_of(text, value) if isinstance(value, Mapping) else ""
+        if below:
+            return f"{name}.{below}"
+    return ""
+
+
+def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:
+    renamed: Tree = {}
+    for field, hint in field_types(cls):
+        name = file_key(field)
+        if name in tree:
+            inner = dataclass_of(hint)
+            value = tree[name]
+            renamed[field.name] = value if inner is None else _to_field_names(value, inner)
+    return renamed
+
+
+def _explain(error: msgspec.ValidationError, source: str, table: str) -> ConfigError:
+    match = _AT.match(str(error))
+    what, path, outer = match.group("what", "path", "outer") if match else (str(error), None, None)
+    prefix = (table + _dotted(outer or path)).rstrip(".")
+    cause = error.__cause__
+    if isinstance(cause, InvalidValue):
+        return ConfigError(str(cause), source=source, key=_join(prefix, cause.key))
+    missing = _MISSING.match(what)
+    if missing:
+        key = _join(prefix, missing["name"].removesuffix("_"))
+        return ConfigError("is missing", source=source, key=key)
+    expected = _EXPECTED.match(what)
+    if expected:
+        what = f"got {_plain(expected['got'])}, expected {_plain(expected['expected'])}"
+    return ConfigError(what, source=source, key=prefix or None)
+
+
+def _dotted(path: str | None) -> str:
+    bare = (path or "").removeprefix("$").lstrip(".").replace("[...]", "")
+    return re.sub(r"\bpass_\b", "pass", bare)
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _plain(types_text: str) -> str:
+    words = {
+        "int": "a whole number",
+        "str": "text",
+        "bool": "true or false",
+        "float": "a number",
+        "array": "a list",
+        "object": "a table",
+    }
+    found = [name for name in types_text.strip("`").split(" | ") if name != "null"]
+    return " or ".join(words.get(name, name) for name in found)
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
+    return names.get(type(value), type(value).__name__)
+
+
+# --- Names of variables that a script may set.
+
+
+_ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
+_RUN_BY_BASH: Final = frozenset(
+    (
+        *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
+        *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
+    )
+)
+"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
+
+
+def settable_name(name: str) -> str | None:
+    """What a name should have been that a script may export; None for a good one."""
+    if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
+        return "a variable that is neither hpckit's nor Slurm's own"
+    if name in _RUN_BY_BASH:
+        return "a variable that bash itself does not evaluate"
+    return _ENV_NAME(name)

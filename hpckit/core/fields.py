@@ -1,0 +1,194 @@
+"""What a key of a job or site file promises: its documentation and the limits of its value.
+
+The rules stand on the dataclass field, so one line serves three readers: the check at
+construction, the published JSON Schema, and the generated reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+RULE: Final = "hpckit.rule"
+
+MAX_COUNT: Final = 2**31 - 1
+"""The largest count that Slurm keeps in 32 bits."""
+
+_UNSEEN: Final = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
+
+Check = Callable[[Any], str | None]
+"""Takes a value and returns what was expected, or None when the value is good."""
+
+
+class InvalidValue(ValueError):
+    """A field holds a value outside its rule; carries the key, what was got and expected."""
+
+    def __init__(self, key: str, got: object, expected: str) -> None:
+        super().__init__(f"got {got!r}, expected {expected}")
+        self.key = key
+        self.got = got
+        self.expected = expected
+
+
+class _InvalidItem(InvalidValue):
+    """An item of a list or table is outside its rule; `key` is the end of the item's path."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Documentation and limits of one key."""
+
+    doc: str
+    check: Check | None = None
+    schema: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+def key(
+    doc: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    factory: Any = dataclasses.MISSING,
+    check: Check | None = None,
+    **schema: object,
+) -> Any:
+    """A dataclass field that carries its rule; `schema` goes into the JSON Schema as it is."""
+    metadata = {RULE: Rule(doc=doc, check=check, schema=schema)}
+    if factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def file_key(field: dataclasses.Field[Any]) -> str:
+    """The key in the file for a field; `pass_` is written `pass`, a Python keyword."""
+    return field.name.removesuffix("_")
+
+
+def check_fields(instance: Any) -> None:
+    """Apply each field's rule to its value; None means "not said" and is always allowed.
+
+    Raises InvalidValue for the first value outside its rule.
+    """
+    for field in dataclasses.fields(instance):
+        rule = field.metadata.get(RULE)
+        value = getattr(instance, field.name)
+        if rule is None or rule.check is None or value is None:
+            continue
+        try:
+            expected = rule.check(value)
+        except _InvalidItem as item:
+            raise InvalidValue(file_key(field) + item.key, item.got, item.expected) from None
+        if expected is not None:
+            raise InvalidValue(file_key(field), value, expected)
+
+
+def between(lowest: float, highest: float) -> Check:
+    """A finite number from `lowest` to `highest`."""
+
+    def check(value: float) -> str | None:
+        if lowest <= value <= highest:
+            return None
+        return f"{lowest} or more" if value < lowest else f"at most {highest}"
+
+    return check
+
+
+def _unprintable(text: str) -> str | None:
+    for char in text:
+        if unicodedata.category(char) in _UNSEEN:
+            return f"U+{ord(char):04X}"
+    return None
+
+
+def one_line(value: str) -> str | None:
+    """Text that stays on one line: not empty, no control character or line separator."""
+    if not value.strip():
+        return "text that is not empty"
+    found = _unprintable(value)
+    return None if found is None else f"one line of printable text (it holds {found})"
+
+
+def program_text(value: str) -> str | None:
+    """Text that a program can receive as an argument: UTF-8 without NUL."""
+    if "\0" in value:
+        return "text without a NUL character"
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        return "text that is valid UTF-8"
+    return None
+
+
+def matching(pattern: str, expected: str) -> Check:
+    """Text that matches the whole of `pattern` (ASCII)."""
+    return lambda value: None if re.fullmatch(pattern, value, re.ASCII) else expected
+
+
+def parses(parser: Callable[[str], object], expected: str) -> Check:
+    """Text that `parser` accepts without ValueError."""
+
+    def check(value: str) -> str | None:
+        try:
+            parser(value)
+        except ValueError:
+            return expected
+        return None
+
+    return check
+
+
+def every(check: Check) -> Check:
+    """A list, each item of which passes `check`."""
+
+    def check_all(values: Any) -> str | None:
+        for position, value in enumerate(values):
+            expected = check(value)
+            if expected is not None:
+                raise _InvalidItem(f"[{position}]", value, expected)
+        return None
+
+    return check_all
+
+
+def mapping(names: Check, values: Check) -> Check:
+    """A table, each name of which passes `names` and each value `values`."""
+
+    def check_all(table: Mapping[str, object]) -> str | None:
+        for name, value in table.items():
+            expected = names(name)
+            if expected is not None:
+                raise _InvalidItem("", name, expected)
+            expected = values(value)
+            if expected is not None:
+                raise _InvalidItem(f".{name}", value, expected)
+        return None
+
+    return check_all
+
+
+def both(first: Check, second: Check) -> Check:
+    """A value that passes two checks."""
+    return lambda value: first(value) or second(value)
+
+
+# --- Model values as plain tables, lists and scalars, ready to be written as JSON.
+
+
+def to_tree(value: Any) -> Any:
+    """A model value as plain tables, lists and scalars, with the keys of the file."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            file_key(field): to_tree(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
+    names: tuple[str, ...] | None = getattr(type(value), "__struct_fields__", None)
+    if names is not None:  # told by what it has: inside a job there is no msgspec
+        return {name: to_tree(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(name): to_tree(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_tree(item) for item in value]
+    if isinstance(value, (str, int, float, bool, types.NoneType)):
+        return str(value) if isinstance(value, str) else value
+    raise TypeError(f"{type(value).__name__} has no place in a document")

@@ -1,0 +1,519 @@
+"""YAML as a tree in which each value knows its line; without aliases, tags and surprises.
+
+Built from the parser's events, so that no text is deep or long enough to hurt.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from xml.sax import SAXException, SAXParseException
+from xml.sax.handler import ContentHandler, feature_external_ges
+
+from defusedxml.common import DefusedXmlException, DTDForbidden
+from defusedxml.expatreader import DefusedExpatParser
+
+from hpckit.core.document import Tree
+from hpckit.core.errors import ParseError
+from hpckit.core.excerpt import refusal
+
+if TYPE_CHECKING:
+    import yaml
+
+
+# --- A JSON document that stands somewhere in a text, such as a tool's output below its warnings.
+
+
+_AT_MARGIN: Final = re.compile(r"^[\[{]", re.MULTILINE)
+_ANYWHERE: Final = re.compile(r"[\[{]")
+
+
+def json_with(text: str, key: str, tool: str) -> Any:
+    """The document that holds `key`, a piece of it as written: the last to begin before it.
+
+    Tools begin one at the margin; what follows it is not looked at. Raises ParseError with the
+    place for what is not JSON.
+    """
+    end = text.find(key)
+    starts = [match.start() for match in _AT_MARGIN.finditer(text, 0, max(end, 0))]
+    first = _ANYWHERE.search(text)
+    start = starts[-1] if starts else first.start() if first else 0
+    try:
+        return json.JSONDecoder().raw_decode(text, start)[0]
+    except json.JSONDecodeError as error:
+        raise _json_refusal(text, error.pos, error.msg, tool) from error
+    except RecursionError as error:
+        raise _json_refusal(text, start, "is nested too deeply", tool) from error
+    except ValueError as error:
+        raise _json_refusal(text, start, "holds a number of thousands of digits", tool) from error
+
+
+def refuse_document(text: str, key: str, message: str, expected: str, tool: str) -> ParseError:
+    """The error that points at the first `key` of a document that is JSON, and not this tool's."""
+    return _json_refusal(text, max(text.find(key), 0), message, tool, expected)
+
+
+def _json_refusal(
+    text: str, at: int, message: str, tool: str, expected: str = "the tool's JSON"
+) -> ParseError:
+    line_no = text.count("\n", 0, at) + 1
+    begin = text.rfind("\n", 0, at) + 1
+    line = text[begin:].split("\n", 1)[0]
+    return refusal(
+        message, tool=tool, line_no=line_no, line=line, column=at - begin + 1, expected=expected
+    )
+
+
+# --- The JSON objects of a text: one, a list of them, or one a line.
+
+
+_SPACE: Final = re.compile(r"[\s,]*")
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_EXPECTED: Final = "a JSON object, a list of them, or one a line"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """An object, the text that it is from and where in that it, or the list around it, begins."""
+
+    tree: Tree
+    name: str
+    text: str
+    begin: int
+
+    def refuse(self, path: str, message: str, expected: str) -> ParseError:
+        """The error at the first place where the last key of `path` is written."""
+        key = path.rpartition(".")[2].partition("[")[0]
+        at = self.text.find(f'"{key}"', self.begin) if key else -1
+        where = f"{path}: " if path else ""
+        return _refuse(
+            self.text, self.name, self.begin if at < 0 else at, f"{where}{message}", expected
+        )
+
+
+class _Twice(ValueError):
+    """An object has a key twice, of which JSON would keep the last."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:60]!r} is there twice in one object")
+        self.key = key
+
+
+def json_objects(text: str, name: str) -> list[JsonObject]:
+    """The objects, in their order; `name` is the file's, for errors.
+
+    Raises ParseError for what is no JSON, and for an object that has a key twice.
+    """
+    decoder = json.JSONDecoder(
+        parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object
+    )
+    found: list[JsonObject] = []
+    at = _after_space(text, 0)
+    while at < len(text):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise _refuse(text, name, error.pos, error.msg) from None
+        except _Twice as error:
+            second = _second(text, at, error.key)
+            raise _refuse(text, name, second, str(error), "each key once") from None
+        except (RecursionError, ValueError) as error:
+            raise _refuse(text, name, at, f"not readable: {error}") from None
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                raise _refuse(text, name, at, f"got {type(one).__name__}")
+            found.append(JsonObject(one, name, text, at))
+        at = _after_space(text, end)
+    _refuse_halves(found)
+    return found
+
+
+def _after_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _refuse_halves(found: list[JsonObject]) -> None:
+    """Refuse half a character: an escape of JSON can write one, and no output can."""
+    if not found or _HALF.search(found[0].text) is None:
+        return
+    for one in found:
+        try:
+            json.dumps(one.tree, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise one.refuse("", f"{half} is half a character", "Unicode text") from None
+        except RecursionError:
+            raise one.refuse("", "nested too deeply", _EXPECTED) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return found
+
+
+def _second(text: str, begin: int, key: str) -> int:
+    """Where a key probably stands for the second time in one object; else where the text begins."""
+    written = json.dumps(key, ensure_ascii=False)
+    before = text.find(written, begin)
+    while before >= 0:
+        at = text.find(written, before + 1)
+        depth = 0
+        for char in text[before:at] if at >= 0 else "":
+            depth += {"{": 1, "}": -1}.get(char, 0)
+            if depth < 0:
+                break
+        if at >= 0 and depth == 0:
+            return at
+        before = at
+    return begin
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number")
+    return number
+
+
+def _refuse(text: str, name: str, at: int, message: str, expected: str = _EXPECTED) -> ParseError:
+    begin = text.rfind("\n", 0, at) + 1
+    return refusal(
+        message,
+        tool=name,
+        line_no=text.count("\n", 0, at) + 1,
+        line=text[begin : begin + 100_000].split("\n", 1)[0],
+        column=at - begin + 1,
+        expected=expected,
+    )
+
+
+def kind_of(value: Any) -> str:
+    """What a value of a JSON document is, in words."""
+    names: dict[type, str] = {
+        bool: "true or false", dict: "an object", list: "a list", str: "text", type(None): "null",
+    }  # fmt: skip
+    return names.get(type(value), "a number")
+
+
+# --- XML as elements that know their line: the part of XML that topology files use.
+#
+# defusedxml's expat reader does the parsing. A DOCTYPE is taken (hwloc writes one), and what it
+# points to is not read; one with declarations of its own is refused, and with them the bombs that
+# are
+# made of entities or of default attributes.
+
+
+MOST_BYTES: Final = 4 * 1024**2
+"""The largest that lstopo has been seen to write, of 384 CPUs, has 300 KB."""
+
+DEEPEST: Final = 256
+
+
+@dataclass(slots=True)
+class Element:
+    """An element with its attributes and children; `line_no` and `column` count from 1."""
+
+    tag: str
+    attributes: Mapping[str, str]
+    line_no: int
+    column: int
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    def get(self, name: str) -> str | None:
+        """An attribute, None if it is not there."""
+        return self.attributes.get(name)
+
+    def of(self, *tags: str) -> Iterator[Element]:
+        """The children with one of these tags."""
+        return (child for child in self.children if child.tag in tags)
+
+    def walk(self) -> Iterator[Element]:
+        """This element and all below it, parents first."""
+        stack = [self]
+        while stack:
+            one = stack.pop()
+            yield one
+            stack.extend(reversed(one.children))
+
+
+class XmlDocument:
+    """A parsed document and its lines, for errors that show one."""
+
+    def __init__(self, root: Element, data: bytes, tool: str) -> None:
+        self.root = root
+        self.tool = tool
+        self._data = data
+
+    def refuse(self, element: Element, message: str, expected: str) -> ParseError:
+        """The error that points at an element."""
+        return _xml_refusal(
+            self._data, self.tool, (element.line_no, element.column), message, expected
+        )
+
+
+class _Reader(DefusedExpatParser):
+    def defused_start_doctype_decl(
+        self, name: str, sysid: str | None, pubid: str | None, has_internal_subset: bool
+    ) -> None:
+        """Take a DOCTYPE without declarations: expat's own work on them grows with their square."""
+        if has_internal_subset:
+            super().defused_start_doctype_decl(name, sysid, pubid, has_internal_subset)
+
+
+class _Builder(ContentHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root: Element | None = None
+        self._open: list[Element] = []
+        self._texts: list[list[str]] = []
+        self._locator: Any = None
+
+    def setDocumentLocator(self, locator: Any) -> None:  # noqa: N802  SAX's name
+        self._locator = locator
+
+    def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802  SAX's name
+        if len(self._open) >= DEEPEST:
+            raise SAXException(f"over {DEEPEST} levels deep")
+        element = Element(
+            name,
+            dict(attrs.items()),
+            self._locator.getLineNumber() or 1,
+            (self._locator.getColumnNumber() or 0) + 1,
+        )
+        if self._open:
+            self._open[-1].children.append(element)
+        else:
+            self.root = element
+        self._open.append(element)
+        self._texts.append([])
+
+    def endElement(self, name: str) -> None:  # noqa: N802  SAX's name
+        self._open.pop().text = "".join(self._texts.pop())
+
+    def characters(self, content: str) -> None:
+        if self._open and content.strip():
+            self._texts[-1].append(content)
+
+
+def parse_xml(data: bytes, tool: str) -> XmlDocument:
+    """The elements of a document; `tool` names it in errors.
+
+    Raises ParseError for what is not well-formed, for a DOCTYPE with declarations, and for what is
+    absurdly large.
+    """
+    if len(data) > MOST_BYTES:
+        message, expected = (
+            f"it has {len(data)} bytes",
+            f"the topology of one node, up to {MOST_BYTES}",
+        )
+        raise _xml_refusal(data, tool, (1, 1), message, expected)
+    builder = _Builder()
+    # forbid_external would refuse hwloc's DOCTYPE itself; with the feature off nothing is fetched.
+    # In pieces a long attribute would be read again from its start with every piece.
+    parser = _Reader(forbid_dtd=True, forbid_external=False, bufsize=len(data) + 1)
+    parser.setFeature(feature_external_ges, False)
+    parser.setContentHandler(builder)
+    try:
+        parser.parse(io.BytesIO(data))
+    except SAXParseException as error:
+        where = (error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1)
+        message = f"not well-formed: {error.getMessage()}"
+        raise _xml_refusal(data, tool, where, message, "well-formed XML") from error
+    except DefusedXmlException as error:
+        what = "declarations" if isinstance(error, DTDForbidden) else "entities"
+        message = f"{what} are not taken from a file"
+        raise _xml_refusal(data, tool, (1, 1), message, f"XML without {what}") from error
+    except SAXException as error:
+        raise _xml_refusal(data, tool, (1, 1), str(error), "the topology of one node") from error
+    except (ValueError, LookupError) as error:
+        message = f"not readable: {error}"
+        raise _xml_refusal(data, tool, (1, 1), message, "XML in an encoding of XML") from error
+    if builder.root is None:
+        raise _xml_refusal(data, tool, (1, 1), "there is no element", "an XML document")
+    return XmlDocument(builder.root, data, tool)
+
+
+def _xml_refusal(
+    data: bytes, tool: str, where: tuple[int, int], message: str, expected: str
+) -> ParseError:
+    line_no, column = where
+    lines = data.split(b"\n", line_no)
+    line = lines[line_no - 1].decode("utf-8", "replace") if line_no <= len(lines) else ""
+    return refusal(message, tool=tool, line_no=line_no, line=line, column=column, expected=expected)
+
+
+_DEEPEST: Final = 24
+_NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE: Final = frozenset({"true", "yes", "on"})
+_FALSE: Final = frozenset({"false", "no", "off"})
+_YAML_EXPECTED: Final = "YAML as topology.yaml(5) shows it"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlText:
+    """The text of a file and its name, for errors."""
+
+    text: str
+    name: str
+
+    def refuse(self, line_no: int, message: str, expected: str = _YAML_EXPECTED) -> ParseError:
+        """The error that shows a line."""
+        lines = self.text.split("\n")
+        line = lines[line_no - 1].rstrip("\r") if line_no <= len(lines) else ""
+        return refusal(message, tool=self.name, line_no=line_no, line=line, expected=expected)
+
+
+@dataclass(slots=True)
+class YamlNode:
+    """Text, None, a table or a list; `path` is where it stands, such as `[0].tree.switches`."""
+
+    source: YamlText
+    line_no: int
+    path: str
+    value: str | dict[str, YamlNode] | list[YamlNode] | None = None
+    key: str | None = field(default=None)
+    """Of a table that is being read: the key whose value comes next."""
+
+    def refuse(self, message: str, expected: str) -> ParseError:
+        """The error at this value."""
+        where = f"{self.path}: " if self.path else ""
+        return self.source.refuse(self.line_no, f"{where}{message}", expected)
+
+    def table(self, keys: Sequence[str]) -> Mapping[str, YamlNode]:
+        """The values by key; none for null. Raises ParseError for a key that is none of `keys`."""
+        if self.value is None:
+            return {}
+        if not isinstance(self.value, dict):
+            self._refuse_kind(f"a table of {', '.join(keys)}")
+        for key, value in self.value.items():
+            if key not in keys:
+                raise value.refuse("unknown key", f"one of {', '.join(keys)}")
+        return self.value
+
+    def items(self) -> Sequence[YamlNode]:
+        """The values of a list; none for null. Raises ParseError."""
+        if self.value is None:
+            return ()
+        if not isinstance(self.value, list):
+            self._refuse_kind("a list")
+        return self.value
+
+    def text(self) -> str | None:
+        """The text, None for null. Raises ParseError."""
+        if isinstance(self.value, (dict, list)):
+            self._refuse_kind("text")
+        return self.value
+
+    def flag(self) -> bool:
+        """True or false; null is false. Raises ParseError."""
+        word = "false" if self.value is None else self.value
+        if not isinstance(word, str) or word.casefold() not in _TRUE | _FALSE:
+            self._refuse_kind("true or false")
+        return word.casefold() in _TRUE
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it, as in the parts that `scontrol show topoconf` leaves."""
+        return not self.value
+
+    def _refuse_kind(self, expected: str) -> NoReturn:
+        kinds: Mapping[type, str] = {dict: "a table", list: "a list"}
+        got = "null" if self.value is None else kinds.get(type(self.value), repr(self.value)[:60])
+        raise self.refuse(f"got {got}", expected)
+
+
+def yaml_tree(text: str, name: str) -> YamlNode:
+    """The one document of a text; `name` is the file's, for errors. Raises ParseError."""
+    import yaml
+
+    source = YamlText(text, name)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _built(yaml.parse(text, Loader=loader), source)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise source.refuse(mark.line + 1 if mark else 1, error.problem or "no YAML") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise source.refuse(1, f"no YAML: {str(error)[:100]}") from None
+
+
+def _built(events: Iterator[yaml.Event], source: YamlText) -> YamlNode:
+    import yaml
+
+    root: YamlNode | None = None
+    open_: list[YamlNode] = []
+    for event in events:
+        _refuse_event(event, source, is_second=root is not None)
+        if isinstance(event, yaml.CollectionEndEvent):
+            open_.pop()
+        elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
+            node = _node(event, open_[-1] if open_ else None, source)
+            root = root or node
+            if isinstance(event, yaml.CollectionStartEvent):
+                open_.append(node)
+            if len(open_) > _DEEPEST:
+                raise node.refuse("nested too deeply", _YAML_EXPECTED)
+    if root is None:
+        raise source.refuse(1, "nothing in it")
+    return root
+
+
+def _refuse_event(event: yaml.Event, source: YamlText, *, is_second: bool) -> None:
+    import yaml
+
+    line_no = _line_no(event)
+    if isinstance(event, yaml.DocumentStartEvent) and is_second:
+        raise source.refuse(line_no, "a second document", "one document")
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        raise source.refuse(line_no, "an anchor or alias", "each value written out")
+
+
+def _line_no(event: yaml.Event) -> int:
+    return 1 if event.start_mark is None else event.start_mark.line + 1
+
+
+def _node(
+    event: yaml.ScalarEvent | yaml.CollectionStartEvent, parent: YamlNode | None, source: YamlText
+) -> YamlNode:
+    """The value that begins, put into the one around it; a key is kept there for its value."""
+    import yaml
+
+    node = YamlNode(source, _line_no(event), parent.path if parent else "")
+    if isinstance(event, yaml.ScalarEvent):
+        is_null = event.implicit[0] and event.value in _NOTHING
+        node.value = None if is_null else event.value
+    else:
+        node.value = {} if isinstance(event, yaml.MappingStartEvent) else []
+    if parent is None:
+        return node
+    if isinstance(parent.value, list):
+        node.path = f"{parent.path}[{len(parent.value)}]"
+        parent.value.append(node)
+    elif isinstance(parent.value, dict):
+        _put(node, parent, parent.value)
+    return node
+
+
+def _put(node: YamlNode, parent: YamlNode, table: dict[str, YamlNode]) -> None:
+    if parent.key is not None:
+        node.path = f"{parent.path}.{parent.key}".removeprefix(".")
+        table[parent.key], parent.key = node, None
+        return
+    if not isinstance(node.value, str):
+        raise node.refuse("a key that is no text", "keys that are words")
+    if node.value in table:
+        before = table[node.value].line_no
+        raise node.refuse(f"{node.value} is on line {before} already", "each key once")
+    parent.key = node.value

@@ -1,0 +1,125 @@
+"""Host names in Slurm's list form, such as `c[1-4,7]`. Source: scontrol(1), `show hostlist`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from hpckit.core.units import format_indices
+
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
+_WIDEST_PCI = len("00000000:00:00.0")
+
+
+@lru_cache(maxsize=4096)
+def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts `c2` before `c10`: digits by their value, PCI addresses as such."""
+    if _PCI.fullmatch(name):  # its digits are hexadecimal
+        return ((1, 0, name.zfill(_WIDEST_PCI)),)
+    return tuple(
+        (0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in re.split(r"(\d{1,18})", name, flags=re.ASCII)
+        if part
+    )
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """Return the names as one list; those that differ in the number at their end alone are folded.
+
+    Each name is written once, in natural order. Leading zeros are kept: `n01` and `n1` are two
+    hosts, and stand apart. Slurm refuses a list whose brackets anything follows, so `n1-ib` and
+    `n2-ib` stand apart too (hostlist.c, `_hostlist_create_bracketed`).
+    """
+    texts = []
+    for (stem, width, rest), numbers in numbered(names).items():
+        if len(numbers) > 1 and not rest:
+            texts.append(f"{stem}[{format_indices(numbers, width)}]")
+        else:
+            texts += [f"{stem}{number:0{width}d}{rest}" for number in numbers] or [stem]
+    return ",".join(texts)
+
+
+def numbered(names: Iterable[str]) -> dict[tuple[str, int, str], list[int]]:
+    """Return names by what is before and after their last number, the numbers ascending.
+
+    Between the two is how many digits numbers have that may begin with zeros, 0 where none does. A
+    name without a number stands alone, with -1 there and no numbers.
+    """
+    groups: dict[tuple[str, int, str], list[int]] = {}
+    for name in sorted(set(names), key=natural_order):
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            groups[(name, -1, "")] = []
+            continue
+        stem, number, rest = match.groups()
+        # Where one has leading zeros, those of its length belong to it: `n09` and `n10`.
+        is_padded = number != str(int(number)) or (stem, len(number), rest) in groups
+        groups.setdefault((stem, len(number) if is_padded else 0, rest), []).append(int(number))
+    return groups
+
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_BRACKET = re.compile(r"\[([^\]]*)\]|([^\[]+)")
+_WIDEST_RANGE = 65_536
+_MOST_NAMES = 1_000_000
+_SHOWN = 60
+
+
+class HostListError(ValueError):
+    """A text that Slurm reads as no host list: what was got, and what was expected in its place."""
+
+    def __init__(self, got: str, expected: str) -> None:
+        super().__init__(f"{got}, expected {expected}")
+        self.got, self.expected = got, expected
+
+
+def expand_hosts(text: str, separators: str = ", \t\r\n") -> tuple[str, ...]:
+    """Return the names of a list as `scontrol show hostnames` does: in its order, with repetitions.
+
+    A name may have several brackets, and text behind them; empty parts are passed over. There are
+    no steps and no set operators, which are ClusterShell's. Raises HostListError for what Slurm
+    refuses: a bracket that is not closed, a range that is empty, has letters in it, counts down or
+    has more than 65,536 numbers; and for more than a million names. Source: hostlist.c, and
+    scontrol of 22.05.8, 24.11.5 and 26.05.5.
+    """
+    gap = re.escape(separators)
+    names: list[str] = []
+    for match in re.finditer(rf"((?:[^\[\]{gap}]|\[[^\[\]]*\])+)|[^{gap}]", text):
+        part = match[1]
+        if part is None:
+            got = f"the bracket in {_short(text[match.start() :])} has no other"
+            raise HostListError(got, "a list such as c[1-4,7],d1")
+        if "[" not in part:
+            names.append(part)
+            continue
+        pieces = [
+            [text] if text else _numbers(ranges, part) for ranges, text in _BRACKET.findall(part)
+        ]
+        if len(names) + prod(map(len, pieces)) > _MOST_NAMES:
+            got = f"with {_short(part)} there are more than {_MOST_NAMES:,} names"
+            raise HostListError(got, f"at most {_MOST_NAMES:,} names in a list")
+        names += map("".join, product(*pieces))
+    return tuple(names)
+
+
+def _numbers(ranges: str, part: str) -> list[str]:
+    numbers: list[str] = []
+    for text in ranges.split(","):
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            got = f"{text!r} in {_short(part)} is no range of numbers"
+            raise HostListError(got, "numbers in brackets such as [1-4,7]")
+        first, last = match[1], match[2] or match[1]
+        if not 0 <= int(last) - int(first) < _WIDEST_RANGE:
+            got = f"{text} in {_short(part)} is no range: from {int(first)} to {int(last)}"
+            raise HostListError(got, f"a range that counts up to {_WIDEST_RANGE:,} names")
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return numbers
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

@@ -1,0 +1,505 @@
+"""External commands: a list, no shell, a clean environment, always a limit."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from types import FrameType
+from typing import Protocol, TypeVar
+
+from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
+from hpckit.core.files import Clock
+
+# Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
+# "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
+# what is asked for, unseen. PMI covers PMI_, PMI2_ and PMIX_.
+_SCRUBBED_PREFIXES = (
+    "SBATCH_",
+    "SLURM_",
+    "SRUN_",
+    "SQUEUE_",
+    "SINFO_",
+    "SACCT_",
+    "SCANCEL_",
+    "PMI",
+)
+_KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
+# English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
+_READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
+_SHELL_SIGNAL_BASE = 128
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What an external command printed, decoded leniently, and its code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandRunner(Protocol):
+    """Runs external commands: a list, never a shell, always with a limit."""
+
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """The result of `argv`, in this environment or, None, in a clean one.
+
+        Raises ToolMissing, ToolTimeout.
+        """
+        ...
+
+
+class ProcessRunner:
+    """Runs commands as processes of this machine, which are killed when this one ends.
+
+    What such a command has started itself is not: a site's wrapper of sbatch, for one.
+
+    `environment` is the caller's, by default this process's; those of _READABLE are set, and
+    the variables of Slurm and PMI are taken away, except those of _KEPT.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = os.environ if environment is None else environment
+
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """What `argv` printed, and its code: 128+N when it was ended by signal N.
+
+        `environment` is taken as it is; None is the runner's own, cleaned. Output is decoded as
+        UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole process group is killed.
+        Raises ToolMissing, ToolTimeout, AdapterError.
+        """
+        # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
+        out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+        try:
+            env = self.clean_environment() if environment is None else environment
+            code = _finish(start(argv, out, err, env), argv, timeout_s, err)
+            return CommandResult(returncode=code, stdout=text_of(out), stderr=text_of(err))
+        finally:
+            os.close(out)
+            os.close(err)
+
+    def clean_environment(self) -> dict[str, str]:
+        """The runner's environment without the variables that would change what is asked for."""
+        return _scrubbed(self._environment)
+
+
+def start(
+    argv: Sequence[str],
+    out: int,
+    err: int,
+    environment: Mapping[str, str],
+    orphaned: signal.Signals = signal.SIGKILL,
+) -> subprocess.Popen[bytes]:
+    """A command that writes to these files; it gets the signal `orphaned` when this process ends.
+
+    Raises ToolMissing, AdapterError.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+            # One thread runs commands, so that nothing is half-done in another when it forks.
+            preexec_fn=_dies_with(os.getpid(), orphaned),  # noqa: PLW1509
+        )
+    except OSError as error:
+        raise _not_started(argv[0], error) from error
+
+
+def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
+    """Have the kernel signal the command when this process ends, however that comes about."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(_SHELL_SIGNAL_BASE + signal.SIGKILL)
+
+    return ask
+
+
+def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name in _KEPT or not name.startswith(_SCRUBBED_PREFIXES)
+    }
+    return {**kept, **_READABLE}
+
+
+def _finish(
+    process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float, err: int
+) -> int:
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise ToolTimeout(argv, timeout_s, text_of(err)) from error
+    finally:
+        kill_group(process)
+    return shell_code(code)
+
+
+def shell_code(code: int) -> int:
+    """A process's code as a shell has it: 128+N when it was ended by signal N."""
+    return code if code >= 0 else _SHELL_SIGNAL_BASE - code
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End the process and what it started, unless it has ended."""
+    # Popen.wait may have reaped it before an interrupt came through; until then neither its id
+    # nor its group's can be another's.
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def text_of(fd: int) -> str:
+    """What is in a file so far, wrong bytes replaced."""
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode("utf-8", errors="replace")
+
+
+def _not_started(program: str, error: OSError) -> AdapterError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return ToolMissing(
+            f"{program} was not found",
+            hint=f"install {program}, load its module, or add its folder to PATH",
+        )
+    if isinstance(error, PermissionError):
+        return ToolMissing(
+            f"{program} cannot be executed: {error.strerror}",
+            hint=f"check the permissions of {program}, and of the folders in PATH",
+        )
+    return AdapterError(f"{program} could not be started: {error.strerror}")
+
+
+# --- External commands side by side, whose output is heard while they run.
+
+
+_TICK_S = 0.05
+_AT_ONCE = 32
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardCommand:
+    """A command that was listened to; `is_late` is one that was ended for taking too long."""
+
+    stderr: str
+    returncode: int | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was ended, or not even begun, when the time was up."""
+        return self.returncode is None
+
+
+class CommandListener(Protocol):
+    """Runs external commands whose output counts while they run."""
+
+    def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command, in their order; all share the time and run side by side.
+
+        They run in a clean environment. `heard` gets each line of their stdout, without its end,
+        soon after it was printed. Raises ToolMissing.
+        """
+        ...
+
+
+class ListeningRunner(ProcessRunner):
+    """A ProcessRunner that also listens; 32 commands run at once, the others follow.
+
+    One that is given up gets SIGTERM, and SIGKILL after two seconds: srun gives its allocation
+    back, or ends its step, when it is asked to end. So it does when this process is killed.
+    """
+
+    def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command. Raises ToolMissing, AdapterError."""
+        end_s = time.monotonic() + timeout_s
+        ended: dict[int, HeardCommand] = {}
+        running: dict[int, _Running] = {}
+        waiting = list(enumerate(commands))
+        try:
+            while (waiting or running) and time.monotonic() < end_s:
+                while waiting and len(running) < _AT_ONCE:
+                    at, argv = waiting.pop(0)
+                    running[at] = _Running(argv, self.clean_environment(), heard)
+                for at in [at for at, one in running.items() if one.has_ended()]:
+                    ended[at] = running.pop(at).result()
+                time.sleep(_TICK_S if running else 0.0)
+            _ask_to_end(list(running.values()))
+            for at in list(running):
+                ended[at] = running.pop(at).given_up()
+        finally:
+            _ask_to_end(list(running.values()))
+            for one in running.values():
+                one.close()
+        return [ended.get(at, HeardCommand(stderr="")) for at in range(len(commands))]
+
+
+def _ask_to_end(commands: Sequence[_Running]) -> None:
+    """Send SIGTERM, and give them all together a moment for it."""
+    for one in commands:
+        one.ask_to_end()
+    end_s = time.monotonic() + _GRACE_S
+    while time.monotonic() < end_s and not all(one.is_over() for one in commands):
+        time.sleep(_TICK_S)
+
+
+class _Running:
+    """A command and the files that it writes to."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], heard: Callable[[str], None]
+    ) -> None:
+        self._heard = heard
+        self._at = 0
+        self._out, self._err = os.memfd_create("stdout"), os.memfd_create("stderr")
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = start(argv, self._out, self._err, environment, signal.SIGTERM)
+        finally:
+            if self._process is None:
+                self.close()
+
+    def has_ended(self) -> bool:
+        """Hand on the lines that have come, and tell whether there will be more."""
+        is_over = self.is_over()
+        self._hear(is_end=is_over)
+        return is_over
+
+    def is_over(self) -> bool:
+        """Whether its process has ended."""
+        return self._process is None or self._process.poll() is not None
+
+    def ask_to_end(self) -> None:
+        """Send it SIGTERM."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def result(self) -> HeardCommand:
+        """How it ended."""
+        code = 0 if self._process is None else self._process.wait()
+        ended = HeardCommand(stderr=text_of(self._err), returncode=shell_code(code))
+        self.close()
+        return ended
+
+    def given_up(self) -> HeardCommand:
+        """End it, and keep what it has said."""
+        self._hear(is_end=True)
+        late = HeardCommand(stderr=text_of(self._err))
+        self.close()
+        return late
+
+    def close(self) -> None:
+        """End what still runs, and close the files."""
+        if self._process is not None:
+            kill_group(self._process)
+        os.close(self._out)
+        os.close(self._err)
+
+    def _hear(self, *, is_end: bool) -> None:
+        new = os.pread(self._out, os.fstat(self._out).st_size - self._at, self._at)
+        if not is_end:
+            new = new[: new.rfind(b"\n") + 1]
+        self._at += len(new)
+        for line in new.decode("utf-8", errors="replace").splitlines():
+            self._heard(line)
+
+
+# --- A record of every external command: what a site's operator was asked, when, and for how long.
+
+
+SCHEMA = "hpckit.command/1"
+
+
+class Runner(CommandRunner, CommandListener, Protocol):
+    """What runs commands either way."""
+
+
+class LoggedRunner:
+    """Runs commands through another runner, and appends a JSON line to a file for each."""
+
+    def __init__(self, runner: Runner, path: Path, clock: Clock) -> None:
+        self._runner = runner
+        self._path = path
+        self._clock = clock
+
+    def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        """The result of `argv`, on record. Raises StorageFailed, and what that runner raises."""
+        with self._recorded(argv) as codes:
+            result = self._runner.run(argv, timeout_s, environment)
+            codes.append(result.returncode)
+        return result
+
+    def listen(
+        self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
+    ) -> Sequence[HeardCommand]:
+        """What became of each command, on record once all have ended."""
+        begun_s = self._clock.now_s()
+        ended: Sequence[HeardCommand] = ()
+        with self._open() as file:
+            try:
+                ended = self._runner.listen(commands, timeout_s, heard)
+            finally:
+                codes = [one.returncode for one in ended] or [None] * len(commands)
+                with contextlib.suppress(OSError):
+                    for argv, code in zip(commands, codes, strict=True):
+                        file.write(self._line(argv, begun_s, code))
+        return ended
+
+    @contextlib.contextmanager
+    def _recorded(self, argv: Sequence[str]) -> Iterator[list[int]]:
+        """Writes the line in the end; the list is for the command's code, if it gave one."""
+        begun_s = self._clock.now_s()
+        codes: list[int] = []
+        with self._open() as file:
+            try:
+                yield codes
+            finally:
+                # The command was run: a full disk must not make it look as if it was not.
+                with contextlib.suppress(OSError):
+                    file.write(self._line(argv, begun_s, codes[0] if codes else None))
+
+    def _open(self) -> FileIO:
+        try:
+            # Its owner's alone: the words of a command name accounts, jobs and folders.
+            # Not to wait either for whoever reads a FIFO.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+            handle = os.open(self._path, flags, 0o600)
+            # Unbuffered: what could not be written is not tried again when the file is closed.
+            return FileIO(handle, "ab")
+        except OSError as error:
+            raise StorageFailed(
+                f"the command log {self._path} cannot be written: {error.strerror}",
+                hint="unset HPCKIT_COMMAND_LOG, or name another file",
+            ) from error
+
+    def _line(self, argv: Sequence[str], begun_s: float, returncode: int | None) -> bytes:
+        line = {
+            "schema": SCHEMA,
+            "begun_s": begun_s,
+            "duration_s": round(self._clock.now_s() - begun_s, 6),
+            "argv": list(argv),
+            "returncode": returncode,
+        }
+        return f"{json.dumps(line)}\n".encode()
+
+
+# --- Ctrl-C, SIGTERM and SIGHUP held back while something must be recorded whole.
+
+
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WAITING = (
+    b"\ninterrupted: what was begun is finished first, so that nothing is lost"
+    b" (two minutes at most)\n"
+)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[Callable[[], bool]]:
+    """Hold SIGINT, SIGTERM and SIGHUP back inside the block; one that came is raised at its end.
+
+    Gives a function that tells whether one came. The block may end early, with an exception of its
+    own, which then stands in the signal's place.
+    One that is ignored stays so. Uses handlers, not a mask: a mask would be inherited by the
+    processes started inside. Only the main thread may enter.
+    """
+    arrived: list[int] = []
+
+    def note(signum: int, _frame: FrameType | None) -> None:
+        if not arrived:
+            with suppress(OSError):
+                os.write(2, _WAITING)
+        arrived.append(signum)
+
+    held = [signum for signum in _HELD if signal.getsignal(signum) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, note) for signum in held}
+    try:
+        yield lambda: bool(arrived)
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    if arrived:
+        signal.raise_signal(arrived[0])
+
+
+# --- Work that is spread over the CPUs of this machine.
+
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+MOST_WORKERS = 8
+"""A report's memory is that of so many nodes at once."""
+_GC_THRESHOLD = 100_000
+"""Arrays and numbers are in no cycles: looking for them took a fifth of a worker's time."""
+
+
+def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
+    """`function` of each, in their order; a result that nobody has taken yet is kept to a few.
+
+    Raises AdapterError where a process was ended before it was done.
+    """
+    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(given))
+    if workers < 2:  # noqa: PLR2004  another process for one alone gains nothing
+        yield from map(function, given)
+        return
+    # Not forked: numpy's threads would be missing in a copy of this process.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=gc.set_threshold, initargs=(_GC_THRESHOLD,)
+    ) as pool:
+        try:
+            yield from _in_order(pool, function, given, 2 * workers)
+        except BrokenProcessPool:
+            raise AdapterError(
+                "one of the processes that share the work was killed before it was done",
+                hint="for want of memory, mostly: try again where more of it is free, or "
+                "with fewer CPUs and so fewer processes: taskset -c 0 hpckit …",
+            ) from None
+
+
+def _in_order(
+    pool: ProcessPoolExecutor,
+    function: Callable[[Given], Made],
+    given: Sequence[Given],
+    most_waiting: int,
+) -> Iterator[Made]:
+    waiting: list[Future[Made]] = []
+    try:
+        for one in given:
+            waiting.append(pool.submit(function, one))
+            if len(waiting) >= most_waiting:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for future in waiting:
+            future.cancel()

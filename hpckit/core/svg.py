@@ -1,0 +1,355 @@
+"""Rectangles, wires and text as SVG that stands alone: no script, no style sheet, no reference.
+
+What it is shown by need not have a certain font, so widths are estimates on the safe side: those of
+DejaVu Sans, the widest of the usual generic faces. Source: SVG 1.1 (Second Edition), W3C.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from hpckit.core.text import visible
+
+_THIN: Final = frozenset("iljItf.,:;|!'()[]/ ·")
+_BROAD: Final = frozenset("mwMW@%…—×")
+_LONGEST: Final = 4000
+_GROUNDS: Final = frozenset({"panel", "pod", "leaf"})
+"""Boxes that others stand on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rect:
+    """A rectangle in pixels; y grows downwards."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+    @property
+    def right(self) -> float:
+        """The x of its right edge."""
+        return self.x + self.w
+
+    @property
+    def bottom(self) -> float:
+        """The y of its lower edge."""
+        return self.y + self.h
+
+    @property
+    def middle(self) -> float:
+        """The x of its middle."""
+        return self.x + self.w / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Colours of a box; `dash` is SVG's stroke-dasharray."""
+
+    fill: str
+    stroke: str
+    width: float = 1.2
+    dash: str = ""
+    radius: float = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A text of one size; `anchor` is SVG's text-anchor."""
+
+    text: str
+    size: float = 11
+    is_bold: bool = False
+    colour: str = "#1f2328"
+    anchor: str = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stroke:
+    """How a wire is drawn."""
+
+    colour: str
+    width: float
+    dash: str = ""
+
+
+class Layer(StrEnum):
+    """What lies over what, the lowest first."""
+
+    PANEL = "panel"
+    WIRE = "wire"
+    BOX = "box"
+    LABEL = "label"
+    BADGE = "badge"
+
+
+def text_width(text: str, size: float) -> float:
+    """An estimate, in pixels, of the room that a text of one line takes."""
+    return size * sum(map(_em, text))
+
+
+def _em(char: str) -> float:
+    if not char.isascii() and unicodedata.east_asian_width(char) in "WF":
+        return 1.05
+    if char in _THIN:
+        return 0.4
+    if char in _BROAD:
+        return 1.0
+    return 0.72 if char.isupper() else 0.64
+
+
+def fitted(text: str, size: float, room: float) -> str:
+    """A text, cut short at its end where it would not fit."""
+    text = visible(text, _LONGEST)
+    if text_width(text, size) <= room:
+        return text
+    left = room - text_width("…", size)
+    kept = 0
+    for char in text:
+        left -= text_width(char, size)
+        if left < 0:
+            break
+        kept += 1
+    return text[:kept].rstrip() + "…"
+
+
+def broken(parts: Iterable[str], size: float, room: float, between: str = " ") -> list[str]:
+    """Parts in lines that fit, none broken itself; one that fits in no line is cut short."""
+    lines: list[str] = []
+    for part in parts:
+        word = visible(part, _LONGEST)
+        joined = f"{lines[-1]}{between}{word}" if lines else word
+        if lines and text_width(joined, size) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(fitted(word, size, room))
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _attributes(values: Sequence[tuple[str, str | float]]) -> str:
+    texts = ((name, value if isinstance(value, str) else _number(value)) for name, value in values)
+    return " ".join(f"{name}={quoteattr(text)}" for name, text in texts if text != "")
+
+
+def _rect(rect: Rect, look: Look) -> str:
+    return "<rect {}/>".format(
+        _attributes(
+            (
+                ("x", rect.x),
+                ("y", rect.y),
+                ("width", rect.w),
+                ("height", rect.h),
+                ("rx", look.radius),
+                ("fill", look.fill),
+                ("stroke", look.stroke),
+                ("stroke-width", look.width),
+                ("stroke-dasharray", look.dash),
+            )
+        )
+    )
+
+
+def _text(x: float, y: float, word: Word) -> str:
+    attributes = _attributes(
+        (
+            ("x", x),
+            ("y", y),
+            ("font-size", word.size),
+            ("font-weight", "bold" if word.is_bold else ""),
+            ("text-anchor", word.anchor if word.anchor != "start" else ""),
+            ("fill", word.colour),
+        )
+    )
+    return f"<text {attributes}>{escape(visible(word.text, _LONGEST))}</text>"
+
+
+class Drawing:
+    """A picture that grows; what is added last to a layer lies on top in it."""
+
+    def __init__(self) -> None:
+        self._layers: dict[Layer, list[str]] = {layer: [] for layer in Layer}
+
+    def box(self, kind: str, rect: Rect, look: Look, words: Sequence[Word], *, about: str) -> None:
+        """A box with a line of text a word, each cut short to fit; `about` is told on pointing."""
+        room = rect.w - 12
+        texts = []
+        y = rect.y + (rect.h - sum(word.size * 1.25 for word in words)) / 2
+        for word in words:
+            y += word.size * 1.25
+            x = rect.middle if word.anchor == "middle" else rect.x + 6
+            shown = Word(
+                text=fitted(word.text, word.size, room),
+                size=word.size,
+                is_bold=word.is_bold,
+                colour=word.colour,
+                anchor=word.anchor,
+            )
+            texts.append(_text(x, y - word.size * 0.3, shown))
+        title = f"<title>{escape(visible(about, _LONGEST))}</title>"
+        body = "".join((title, _rect(rect, look), *texts))
+        layer = Layer.PANEL if kind in _GROUNDS else Layer.BOX
+        self._layers[layer].append(f'<g class="{kind}">{body}</g>')
+
+    def area(
+        self,
+        kind: str,
+        d: str,
+        fill: str,
+        words: Sequence[tuple[float, float, Word]],
+        *,
+        about: str,
+    ) -> None:
+        """What an SVG path encloses, in few bytes, with texts over it; `about` may be empty."""
+        title = f"<title>{escape(visible(about, _LONGEST))}</title>" if about else ""
+        shape = f'<path d="{d}" fill="{fill}"/>'
+        texts = "".join(_text(x, y, word) for x, y, word in words)
+        self._layers[Layer.BOX].append(f'<g class="{kind}">{title}{shape}{texts}</g>')
+
+    def wire(self, d: str, stroke: Stroke, layer: Layer = Layer.WIRE) -> None:
+        """A line along an SVG path."""
+        attributes = _attributes(
+            (
+                ("d", d),
+                ("fill", "none"),
+                ("stroke", stroke.colour),
+                ("stroke-width", stroke.width),
+                ("stroke-dasharray", stroke.dash),
+                ("stroke-linecap", "butt" if stroke.dash else "round"),
+            )
+        )
+        self._layers[layer].append(f"<path {attributes}/>")
+
+    def label(self, x: float, y: float, word: Word) -> None:
+        """A text beside a wire or in a free place; a light edge keeps it legible over lines."""
+        text = _text(x, y, word)
+        edge = ' class="label" paint-order="stroke" stroke="#ffffff" stroke-width="3"'
+        self._layers[Layer.LABEL].append(text.replace("<text", f"<text{edge}", 1))
+
+    def cross(self, rect: Rect, colour: str) -> None:
+        """A cross at the right end of a box: what is in it does not work."""
+        size, x, y = 8.0, rect.right - 15, rect.y + rect.h / 2 - 4
+        d = f"{path((x, y), (x + size, y + size))}{path((x + size, y), (x, y + size))}"
+        attributes = _attributes((("d", d), ("stroke", colour), ("stroke-width", 2.0)))
+        self._layers[Layer.BADGE].append(f"<path {attributes}/>")
+
+    def badge(self, x: float, y: float, text: str, colour: str) -> None:
+        """A number in a disc, around a point."""
+        disc = _attributes(
+            (
+                ("cx", x),
+                ("cy", y),
+                ("r", 8.0),
+                ("fill", colour),
+                ("stroke", "#ffffff"),
+                ("stroke-width", 1.5),
+            )
+        )
+        word = Word(text=text, size=10, is_bold=True, colour="#ffffff", anchor="middle")
+        self._layers[Layer.BADGE].append(f"<g><circle {disc}/>{_text(x, y + 3.5, word)}</g>")
+
+    def document(self, width: float, height: float, *, title: str, about: str) -> str:
+        """The picture as an SVG file with its own light ground."""
+        ground = Look(fill="#ffffff", stroke="#d0d7de", width=1, radius=8)
+        area = Rect(x=0.5, y=0.5, w=width - 1, h=height - 1)
+        size = f'width="{_number(width)}" height="{_number(height)}"'
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
+            f'viewBox="0 0 {_number(width)} {_number(height)}" role="img" '
+            'font-family="sans-serif">',
+            f"<title>{escape(visible(title, _LONGEST))}</title>",
+            f"<desc>{escape(visible(about, _LONGEST))}</desc>",
+            _rect(area, ground),
+            *(element for layer in Layer for element in self._layers[layer]),
+            "</svg>",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def path(*points: tuple[float, float]) -> str:
+    """The path along straight lines, for `Drawing.wire`."""
+    texts = (f"{_number(x)} {_number(y)}" for x, y in points)
+    return "M" + " L".join(texts)
+
+
+def rectangle(rect: Rect) -> str:
+    """The path around a rectangle, for `Drawing.area`."""
+    x, y, w, h = map(_number, (rect.x, rect.y, rect.w, rect.h))
+    return f"M{x} {y}h{w}v{h}h-{w}z"
+
+
+def curve(points: Sequence[tuple[float, float]]) -> str:
+    """The cubic curve from the first of four points to the last."""
+    texts = [f"{_number(x)} {_number(y)}" for x, y in points]
+    return f"M{texts[0]} C{', '.join(texts[1:])}"
+
+
+# --- Colours of groups that people tell apart, also those who do not see red and green apart.
+#
+# The first seven are those of Okabe and Ito (Color Universal Design, 2008). Of all twelve any two
+# are
+# at least 17 apart in CIELAB, to normal sight and to protanopia and deuteranopia as Machado,
+# Oliveira
+# and Fernandes simulate them (IEEE TVCG 15(6), 2009).
+
+
+PALETTE: Final = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#f0e442",
+    "#b2df8a",
+    "#664411",
+    "#ffaabb",
+    "#99ddff",
+    "#aa3377",
+)
+NO_GROUP: Final = "#d0d7de"
+_DARK: Final = frozenset({"#0072b2", "#664411", "#aa3377"})
+_WEIGHT: Final = 10_000
+
+
+def ink_on(colour: str) -> str:
+    """The colour of text that is legible on a colour of the palette."""
+    return "#ffffff" if colour in _DARK else "#1f2328"
+
+
+def group_colours(
+    groups: int, places: Iterable[Sequence[int]], lesser: Iterable[Sequence[int]] = ()
+) -> tuple[str, ...]:
+    """A colour for each group: those of one place differ where there are colours enough.
+
+    `places` are the groups that are together somewhere, such as on a leaf; `lesser` places count
+    where those leave a choice.
+    """
+    if groups <= len(PALETTE):
+        return PALETTE[:groups]
+    where: defaultdict[int, list[int]] = defaultdict(list)
+    weights: list[int] = []
+    for weight, some in ((_WEIGHT, places), (1, lesser)):
+        for its in some:
+            for group in dict.fromkeys(its):
+                where[group].append(len(weights))
+            weights.append(weight)
+    used = [[0] * len(PALETTE) for _ in weights]
+    found = []
+    for group in range(groups):
+        taken = [sum(used[at][one] for at in where[group]) for one in range(len(PALETTE))]
+        order = [(group + step) % len(PALETTE) for step in range(len(PALETTE))]
+        best = min(order, key=taken.__getitem__)
+        for at in where[group]:
+            used[at][best] += weights[at]
+        found.append(PALETTE[best])
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The cluster's network: topology, rails, rules, and the files that describe it."""

@@ -1,0 +1,110 @@
+"""A prepared job against the cluster that is to run it, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from hpckit.core.errors import ToolFailed
+from hpckit.core.files import Clock
+from hpckit.fabric.slurm_files import parse_topoconf
+from hpckit.fabric.slurm_live import (
+    parse_partition_topologies,
+    parse_scontrol_topology,
+    scontrol_partitions_argv,
+    scontrol_topoconf_argv,
+    scontrol_topology_argv,
+    used_by_partitions,
+)
+from hpckit.fabric.topology import ClusterTopology
+from hpckit.slurm.ask import SlurmCli, SlurmProbe
+from hpckit.slurm.values import ClusterView, SlurmVersion
+
+# --- The cluster's network, asked of Slurm and remembered for an hour.
+
+
+_TOPOCONF_SINCE: Final = SlurmVersion(25, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownTopologies:
+    """The networks of a cluster as they were at `seen_s`, in seconds since the epoch."""
+
+    topologies: tuple[ClusterTopology, ...]
+    seen_s: float
+
+
+class FabricProbe(SlurmProbe):
+    """Asks Slurm about the cluster and its network, each at most once an hour."""
+
+    def __init__(
+        self, slurm: SlurmCli, folder: Path, clock: Clock, environment: Mapping[str, str]
+    ) -> None:
+        super().__init__(slurm, folder, clock, environment)
+        self._asked = slurm
+
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """Return the cluster's network as Slurm has it; `fresh` asks in any case.
+
+        Nothing where Slurm has none. Raises SchedulerUnreachable, ToolFailed, ToolMissing,
+        ParseError.
+        """
+        known = None if fresh else self.remembered(cluster, "topology", _KnownTopologies)
+        if known is not None:
+            return known.topologies
+        version = self.look(cluster, needs_partitions=False).config.version
+        topologies = tuple(topologies_of(self._asked, cluster, version))
+        answer = _KnownTopologies(topologies=topologies, seen_s=self._now_s())
+        self.remember(cluster, "topology", answer)
+        return topologies
+
+
+def topologies_of(
+    slurm: SlurmCli, cluster: str | None, version: SlurmVersion | None
+) -> Sequence[ClusterTopology]:
+    """Return the switches or blocks of the cluster, of each topology where it has several.
+
+    Nothing where Slurm knows none, as with topology/flat. Raises as `SlurmCli.ask` does.
+    """
+    if version is not None and version >= _TOPOCONF_SINCE:
+        text = _topoconf(slurm, cluster)
+        if text.strip() and (topologies := parse_topoconf(text)):
+            return (
+                topologies if len(topologies) == 1 else _of_partitions(slurm, topologies, cluster)
+            )
+    return parse_scontrol_topology(slurm.ask(scontrol_topology_argv(cluster)).stdout)
+
+
+def _topoconf(slurm: SlurmCli, cluster: str | None) -> str:
+    try:
+        return slurm.ask(scontrol_topoconf_argv(cluster)).stdout
+    except ToolFailed:
+        return ""
+
+
+def _of_partitions(
+    slurm: SlurmCli, topologies: Sequence[ClusterTopology], cluster: str | None
+) -> Sequence[ClusterTopology]:
+    """Return the topologies, each with the partitions that use it."""
+    partitions = slurm.ask(scontrol_partitions_argv(cluster)).stdout
+    return used_by_partitions(topologies, parse_partition_topologies(partitions))
+
+
+class ClusterProbe(Protocol):
+    """Tells what a cluster is."""
+
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
+        """The cluster of this name, None for the one that is here; `fresh` is of this moment.
+
+        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
+        ToolFailed, ToolMissing, ParseError.
+        """
+        ...
+
+    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
+        """Its network as Slurm has it; nothing where Slurm has none. Raises as `look` does."""
+        ...

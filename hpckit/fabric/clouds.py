@@ -1,0 +1,449 @@
+"""What clouds tell of where instances are, as JSON: AWS, Azure, GCP and OCI.
+
+AWS: `aws ec2 describe-instance-topology`: InstanceId, NetworkNodes from the top of the network
+down, CapacityBlockId of an UltraServer (EC2 API reference, InstanceTopology; user guide, "How
+Amazon EC2 topology works"); names from PrivateDnsName beside them or of
+`aws ec2 describe-instances` in the same file. Azure: clusterUUID and cliqueId as nvidia-smi -q has
+them (cyclecloud-slurm, slurmcc/topology.py). GCP: resourceStatus.physicalHostTopology with cluster,
+block and subblock, else physicalHost, /cluster/rack/host (Compute API, ResourceStatus). OCI:
+customerHPCIslandId, customerNetworkBlock, customerLocalBlock and customerGpuMemoryFabric of
+/opc/v2/host/rdmaTopologyData, networkBlockId and rackId of /opc/v2/host, or hpcIslandId,
+networkBlockId, localBlockId and gpuMemoryFabricId of the Core Services' ComputeHost.
+
+A host is called by the first of `node`, `host`, `hostname`, the cloud's own name and its id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+from hpckit.core.foreign_text import JsonObject, kind_of
+from hpckit.fabric.topology import (
+    HIGHEST_LEVEL,
+    Block,
+    ClusterTopology,
+    FabricSource,
+    HostPort,
+    Switch,
+    SwitchLink,
+    is_cluster,
+)
+from hpckit.slurm.text import Place
+
+# --- What Azure's CycleCloud gathers for Slurm: lines of text of hosts, and SHARP's switches.
+#
+# Source: cyclecloud-slurm, slurmcc/topology.py: nodes_clusterUUIDs.txt has `host: clusterUUID`, or
+# with `_cliqueId` behind it; nodes_guids.txt has `host: 0xGUID` for each port; topology.txt is
+# what
+# `sharp_cmd topology` writes, with the GUIDs of ports as nodes and, of each switch, those it is
+# cabled to.
+
+
+_DOMAIN: Final = re.compile(
+    r"(?P<host>[^\s:]+): *(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"(?:[_ ](?P<clique>\d{1,10}))?",
+    re.ASCII | re.I,
+)
+_GUID: Final = re.compile(r"(?P<host>[^\s:]+): *0x0*(?P<guid>[0-9a-f]{1,16})", re.ASCII | re.I)
+_SWITCH: Final = re.compile(r"SwitchName=(?P<name>\S+) (?P<key>Nodes|Switches)=(?P<list>\S+)")
+_EXPECTED: Final = "host: 0xGUID, or SwitchName=… Nodes=0xGUID,… or SwitchName=… Switches=…"
+
+
+@dataclass(slots=True)
+class _Sharp:
+    """What the lines said; a GUID without the zeros in front of it."""
+
+    host_of: dict[str, str] = field(default_factory=dict)
+    guids: dict[str, tuple[Place, list[str]]] = field(default_factory=dict)
+    cabled: dict[str, dict[str, Place]] = field(default_factory=dict)
+
+
+def parse_azure_domains(text: str, name: str) -> ClusterTopology:
+    """The NVLink domains of lines `host: clusterUUID`; `name` is the file's, for errors.
+
+    A clusterUUID of zeros is none. Raises ParseError for another line, for a host in two domains,
+    and where no host is in one.
+    """
+    lines: dict[str, tuple[str, int]] = {}
+    first = Place(name, 1, text.split("\n", 1)[0])
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        place = Place(name, line_no, line.rstrip())
+        if not line.strip():
+            continue
+        match = _DOMAIN.fullmatch(line.strip())
+        if match is None:
+            raise place.refuse("is no host with its domain", "host: clusterUUID")
+        domain = _domain(match)
+        before = lines.setdefault(match["host"], (domain, line_no))
+        if before[0] != domain:
+            here, there = domain or "no domain", before[0] or "no domain"
+            message = f"{match['host']} is in {here}, and in {there} on line {before[1]}"
+            raise place.refuse(message, "one domain a host")
+    members: dict[str, list[str]] = {}
+    for host, (domain, _) in lines.items():
+        members.setdefault(domain, []).append(host)
+    unplaced = members.pop("", [])
+    if not members:
+        message = f"none of the {len(unplaced)} hosts here is in an NVLink domain"
+        raise first.refuse(message, "a clusterUUID that is not all zeros")
+    blocks = (Block(name=one, nodes=tuple(nodes), domain=one) for one, nodes in members.items())
+    return ClusterTopology(
+        source=FabricSource.AZURE, blocks=tuple(blocks), unplaced=tuple(unplaced)
+    )
+
+
+def _domain(match: re.Match[str]) -> str:
+    """The NVLink domain of a line, empty where it names none."""
+    if not is_cluster(match["uuid"]):
+        return ""
+    return match["uuid"].casefold() + (f".{match['clique']}" if match["clique"] else "")
+
+
+def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
+    """The switches of a topology.txt and, in the same text, the hosts of a nodes_guids.txt.
+
+    Switches with ports on them have level 0, others their distance to the nearest such. Raises
+    ParseError for another line, a GUID of no host or of two, and a switch that is nowhere.
+    """
+    read = _Sharp()
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        words = line.strip()
+        if words and not words.startswith("#"):
+            _read_line(read, words, Place(name, line_no, line.rstrip()))
+    levels = _levels(read)
+    ports = [
+        HostPort(node=_host(read, guid, place), switch=switch, guid=f"0x{guid}")
+        for switch, (place, guids) in read.guids.items()
+        for guid in guids
+    ]
+    links = {
+        tuple(sorted((one, other), key=lambda switch: (levels[switch], switch))): None
+        for one, others in read.cabled.items()
+        for other in others
+    }
+    return ClusterTopology(
+        source=FabricSource.AZURE,
+        switches=tuple(Switch(name=switch, level=level) for switch, level in levels.items()),
+        links=tuple(SwitchLink(lower=lower, upper=upper) for lower, upper in links),
+        ports=tuple(ports),
+    )
+
+
+def _read_line(read: _Sharp, words: str, place: Place) -> None:
+    if found := _GUID.fullmatch(words):
+        guid = found["guid"].casefold()
+        if read.host_of.setdefault(guid, found["host"]) != found["host"]:
+            message = f"0x{guid} is of {read.host_of[guid]} and of {found['host']}"
+            raise place.refuse(message, "one host a GUID")
+        return
+    match = _SWITCH.fullmatch(words)
+    if match is None:
+        raise place.refuse("is no host and no switch", _EXPECTED)
+    names = match["list"].split(",")
+    if match["key"] == "Switches":
+        read.cabled.setdefault(match["name"], {}).update(dict.fromkeys(names, place))
+        return
+    guids = [re.sub(r"^0x0*", "", guid.casefold()) for guid in names]
+    read.guids.setdefault(match["name"], (place, []))[1].extend(guids)
+
+
+def _host(read: _Sharp, guid: str, place: Place) -> str:
+    if guid not in read.host_of:
+        message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
+        raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
+    return read.host_of[guid]
+
+
+def _levels(read: _Sharp) -> Mapping[str, int]:
+    near: dict[str, set[str]] = {name: set() for name in [*read.guids, *read.cabled]}
+    for one, others in read.cabled.items():
+        for other, place in others.items():
+            if other not in near:
+                raise place.refuse(f"{other} is none of the {len(near)} switches here", _EXPECTED)
+            near[one].add(other)
+            near[other].add(one)
+    levels = dict.fromkeys(read.guids, 0)
+    ready = list(levels)
+    for name in ready:  # grows while it is walked
+        for other in sorted(near[name]):
+            if other not in levels:
+                levels[other] = levels[name] + 1
+                ready.append(other)
+    _refuse_far(read, levels)
+    lost = next((name for name in near if name not in levels), None)
+    if lost is not None:
+        place = next(iter(read.cabled[lost].values()))
+        raise place.refuse(f"no port is reached from switch {lost}", "SwitchName=… Nodes=0xGUID,…")
+    return levels
+
+
+def _refuse_far(read: _Sharp, levels: Mapping[str, int]) -> None:
+    far = next((name for name, level in levels.items() if level > HIGHEST_LEVEL), None)
+    if far is not None:
+        message = f"switch {far} is {levels[far]} cables from the nearest port"
+        raise next(iter(read.cabled[far].values())).refuse(message, f"at most {HIGHEST_LEVEL}")
+
+
+# --- Hosts of which a cloud says what is above each, put together to one topology.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedHost:
+    """A host with what is above it, the outermost first, and its NVLink domain, if they are told.
+
+    `told` is the object that says so, for errors.
+    """
+
+    node: str
+    above: tuple[str, ...]
+    told: JsonObject
+    domain: str | None = None
+
+
+def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> ClusterTopology:
+    """One switch for each thing that is above hosts, and a block for each NVLink domain.
+
+    A host hangs on the innermost of what is told of it, which may be above others. One of which
+    nothing is told is in neither, and `unplaced`. Raises ParseError for a host that is told twice
+    in different ways, for something that is below two others or below itself, for more than
+    HIGHEST_LEVEL levels, and where no place is told at all.
+    """
+    _refuse_contradictions(hosts)
+    if not any(host.above or host.domain for host in hosts):
+        message = f"none of the {len(hosts)} hosts here has a place"
+        raise hosts[0].told.refuse("", message, "what the cloud tells of running instances")
+    height: dict[str, int] = {}
+    parent: dict[str, str] = {}
+    members: dict[str, dict[str, None]] = {}
+    for host in hosts:
+        _refuse_deep(host)
+        for level, name in enumerate(reversed(host.above)):
+            height[name] = max(level, height.get(name, 0))
+        for upper, lower in zip(host.above, host.above[1:], strict=False):
+            if parent.setdefault(lower, upper) != upper:
+                message = f"{lower} is below {parent[lower]} and, for {host.node}, below {upper}"
+                raise host.told.refuse("", message, "one place above each")
+            _refuse_ring(host, lower, parent)
+        if host.domain:
+            members.setdefault(host.domain, {})[host.node] = None
+    ports = {(host.node, host.above[-1]): None for host in hosts if host.above}
+    return ClusterTopology(
+        source=source,
+        switches=tuple(Switch(name=name, level=level) for name, level in height.items()),
+        links=tuple(SwitchLink(lower=lower, upper=upper) for lower, upper in parent.items()),
+        ports=tuple(HostPort(node=node, switch=switch) for node, switch in ports),
+        blocks=tuple(
+            Block(name=domain, nodes=tuple(nodes), domain=domain)
+            for domain, nodes in members.items()
+        ),
+        unplaced=tuple(
+            dict.fromkeys(host.node for host in hosts if not host.above and not host.domain)
+        ),
+    )
+
+
+def _refuse_deep(host: PlacedHost) -> None:
+    if len(host.above) > HIGHEST_LEVEL + 1:
+        message = f"{host.node} is below {len(host.above)} others"
+        raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
+
+
+def _refuse_ring(host: PlacedHost, name: str, parent: Mapping[str, str]) -> None:
+    way = [name]
+    while way[-1] in parent:
+        way.append(parent[way[-1]])
+        if way[-1] == name:
+            message = f"{name} is below itself, with what is told of {host.node}"
+            raise host.told.refuse("", f"{message}: {' < '.join(way)}", "none below itself")
+
+
+def _refuse_contradictions(hosts: Sequence[PlacedHost]) -> None:
+    said: dict[str, PlacedHost] = {}
+    for host in hosts:
+        before = said.setdefault(host.node, host)
+        if (before.above, before.domain) != (host.above, host.domain):
+            message = f"{host.node} is at {_place(host)}, and before at {_place(before)}"
+            raise host.told.refuse("", message, "one place a host")
+
+
+def _place(host: PlacedHost) -> str:
+    return " > ".join((*host.above, *([host.domain] if host.domain else []))) or "no place"
+
+
+_NAMES: Final = ("node", "host", "hostname", "nodeName")
+_LISTS: Final = ("Instances", "Reservations", "items", "data", "hosts", "instances")
+_OCI_LEVELS: Final = ("hpcisland", "networkblock", "localblock")
+_HOST_PATH: Final = re.compile(r"/?([^/]+)/([^/]+)/([^/]+)")
+_UUID: Final = "clusteruuid"
+
+_Words = Mapping[str, Any]
+
+
+def is_cloud_topology(objects: Sequence[JsonObject]) -> bool:
+    """Whether the first object that is no list of others is a host as a cloud describes it."""
+    for one in objects:
+        if "schema" not in one.tree:
+            return any(_source(words) for words in _hosts(one.tree))
+    return False
+
+
+def parse_cloud_topology(objects: Sequence[JsonObject]) -> ClusterTopology:
+    """The topology of the hosts in JSON objects, all of one cloud.
+
+    Raises ParseError for a host of none of them, one of another than the first, one without a
+    name, and a value that is no text.
+    """
+    told = [(one, words) for one in objects for words in _hosts(one.tree)]
+    sources = [_source(words) for _, words in told]
+    source = next((found for found in sources if found is not None), None)
+    names = {_text(one, words, "InstanceId"): words for one, words in told if _is_named(words)}
+    hosts: list[PlacedHost] = []
+    for (one, words), found in zip(told, sources, strict=True):
+        if found is None and _is_named(words):
+            continue
+        if found is None or found is not source:
+            keys = ", ".join(list(words)[:8])
+            expected = "hosts of one cloud, as hpckit.fabric.clouds lists them"
+            raise one.refuse("", f"a host with the keys {keys or '(none)'}", expected)
+        hosts.append(_READ[found](one, words, names))
+    if source is None or not hosts:
+        raise objects[0].refuse("", "no host in it", "a list of hosts")
+    return placed_topology(hosts, source)
+
+
+def _hosts(tree: object) -> Iterator[_Words]:
+    """The hosts in an object: itself, or those of its lists, however deep."""
+    rest = [tree]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, list):
+            rest += reversed(one)
+        elif isinstance(one, dict):
+            inner = [one[key] for key in _LISTS if isinstance(one.get(key), (list, dict))]
+            rest += inner
+            if not inner:
+                yield one
+
+
+def _source(words: _Words) -> FabricSource | None:
+    keys = {_oci_key(key) for key in words}
+    if "NetworkNodes" in words:
+        return FabricSource.AWS
+    if {"resourceStatus", "physicalHostTopology", "physicalHost", "physical_host"} & set(words):
+        return FabricSource.GCP
+    if _UUID in {key.casefold() for key in words}:
+        return FabricSource.AZURE
+    return FabricSource.OCI if {*_OCI_LEVELS, "rdmatopologydata"} & keys else None
+
+
+def _is_named(words: _Words) -> bool:
+    return "InstanceId" in words and "PrivateDnsName" in words
+
+
+def _text(one: JsonObject, words: _Words, *keys: str) -> str | None:
+    """The text of the first key that has one; numbers are text here."""
+    for key in keys:
+        value = words.get(key)
+        if value is None or value == "":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise one.refuse(key, f"got {kind_of(value)}", "text")
+        return str(value)
+    return None
+
+
+def _name(one: JsonObject, words: _Words, *own: str) -> str:
+    name = _text(one, words, *_NAMES, *own)
+    if name is None:
+        raise one.refuse("", "a host without a name", f"one of {', '.join((*_NAMES, *own))}")
+    return name
+
+
+def _table(one: JsonObject, words: _Words, key: str) -> _Words | None:
+    value = words.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise one.refuse(key, f"got {kind_of(value)}", "an object")
+    return value
+
+
+def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> PlacedHost:
+    nodes = words["NetworkNodes"]
+    if nodes is None:
+        nodes = []
+    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
+        raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
+    if "" in nodes:
+        raise one.refuse("NetworkNodes", "got a text that is empty", "the id of a network node")
+    instance = _text(one, words, "InstanceId")
+    named = {**names.get(instance, {}), **words}
+    name = _name(one, named, "PrivateDnsName", "InstanceId")
+    is_dns = name == named.get("PrivateDnsName")
+    return PlacedHost(
+        node=name.partition(".")[0] if is_dns else name,
+        above=tuple(node for node, _ in groupby(nodes)),
+        domain=_text(one, words, "CapacityBlockId"),
+        told=one,
+    )
+
+
+def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
+    del names
+    by_key = {key.casefold(): value for key, value in words.items()}
+    uuid, clique = _text(one, by_key, _UUID), _text(one, by_key, "cliqueid")
+    domain = None
+    if is_cluster(uuid):
+        domain = f"{uuid}.{clique}" if clique else uuid
+    return PlacedHost(node=_name(one, words, "name", "vmId"), above=(), domain=domain, told=one)
+
+
+def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
+    del names
+    status = _table(one, words, "resourceStatus") or words
+    place = _table(one, status, "physicalHostTopology")
+    parts: list[str | None] = []
+    if place is not None:
+        parts = [_text(one, place, key) for key in ("cluster", "block", "subblock")]
+    elif (path := _text(one, status, "physicalHost", "physical_host")) is not None:
+        match = _HOST_PATH.fullmatch(path)
+        if match is None:
+            raise one.refuse("physicalHost", f"got {path[:60]!r}", "/cluster/rack/host")
+        parts = [match[1], match[2]]
+    # Ids below the cluster are its own; one that is not told leaves its place empty.
+    ids = [part or "" for part in parts]
+    above = tuple("/".join(ids[: at + 1]) for at, part in enumerate(parts) if part)
+    return PlacedHost(node=_name(one, words, "name", "id"), above=above, told=one)
+
+
+def _oci(one: JsonObject, words: _Words, names: object) -> PlacedHost:
+    del names
+    inner = _table(one, words, "rdmaTopologyData") or {}
+    by_key = {_oci_key(key): value for key, value in {**words, **inner}.items() if value}
+    levels = [_text(one, by_key, key) for key in _OCI_LEVELS]
+    if levels[-1] is None:  # without rdmaTopologyData the host knows its rack alone
+        levels[-1] = _text(one, by_key, "rack")
+    own = ("displayName", "display-name", "instanceId", "instance-id", "id")
+    return PlacedHost(
+        node=_name(one, words, *own),
+        above=tuple(level for level in levels if level),
+        domain=_text(one, by_key, "gpumemoryfabric"),
+        told=one,
+    )
+
+
+def _oci_key(key: str) -> str:
+    """`customerHPCIslandId`, `hpc-island-id` and `computeHpcIslandId` are hpcisland."""
+    bare = re.sub(r"[^a-z0-9]", "", key.casefold())
+    return bare.removeprefix("customer").removeprefix("compute").removesuffix("id")
+
+
+_Read = Callable[[JsonObject, _Words, Mapping[str | None, _Words]], PlacedHost]
+_READ: Final[Mapping[FabricSource, _Read]] = {
+    FabricSource.AWS: _aws,
+    FabricSource.AZURE: _azure,
+    FabricSource.GCP: _gcp,
+    FabricSource.OCI: _oci,
+}

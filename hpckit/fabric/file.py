@@ -1,0 +1,367 @@
+"""JSON documents that tell of a fabric: hpckit's own, and snapshots of nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError
+from hpckit.core.excerpt import refusal, refuse_text
+from hpckit.core.foreign_text import JsonObject, json_objects
+from hpckit.fabric.ask import ClusterProbe
+from hpckit.fabric.clouds import (
+    is_cloud_topology,
+    parse_azure_domains,
+    parse_azure_sharp,
+    parse_cloud_topology,
+)
+from hpckit.fabric.rails import with_rails
+from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
+from hpckit.fabric.slurm_live import parse_scontrol_topology, parse_topology_addr
+from hpckit.fabric.slurm_writer import slurm_tree
+from hpckit.fabric.topology import (
+    FABRIC_SCHEMA,
+    HIGHEST_LEVEL,
+    ClusterTopology,
+    FabricSource,
+    nvlink_blocks,
+    nvlink_domain,
+)
+from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+
+# --- What is certainly damaged in a JSON document of a fabric: no source tells of such a one.
+
+
+def refuse_damage(found: ClusterTopology, one: JsonObject) -> None:
+    """Raise ParseError for a level outside 0 to HIGHEST_LEVEL, for names that are empty or twice.
+
+    So too for a switch above itself, where cables are not told: cables may well lead in a ring.
+    """
+    for switch in found.switches:
+        if switch.level is not None and not 0 <= switch.level <= HIGHEST_LEVEL:
+            message = f"switch {switch.name[:60]} has level {switch.level}"
+            raise one.refuse("level", message, f"0, where nodes hang, to {HIGHEST_LEVEL}")
+    _refuse_names(one, "switches", [switch.name for switch in found.switches])
+    _refuse_names(one, "blocks", [block.name for block in found.blocks])
+    for block in found.blocks:
+        _refuse_names(one, "nodes", block.nodes)
+    if any(port.node == "" for port in found.ports) or found.name == "":
+        what = "name" if found.name == "" else "ports"
+        raise one.refuse(what, "a name is empty", "a name, or null for none")
+    _refuse_rings(one, found)
+
+
+def refuse_twins(found: Sequence[ClusterTopology], objects: Sequence[JsonObject]) -> None:
+    """Raise ParseError where two topologies have one name: none could be chosen by it."""
+    seen: set[str] = set()
+    for topology, one in zip(found, objects, strict=True):
+        if topology.name in seen:
+            raise one.refuse("name", f"{topology.name[:60]!r} is there twice", "names of their own")
+        if topology.name is not None:
+            seen.add(topology.name)
+
+
+def _refuse_names(one: JsonObject, what: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if not name:
+            raise one.refuse(what, "a name is empty", "a name for each")
+        if count > 1:
+            raise one.refuse(what, f"{name[:60]!r} is there {count} times", "each once")
+
+
+def _refuse_rings(one: JsonObject, found: ClusterTopology) -> None:
+    """Take away the switches that nothing is below, until none is left that can be."""
+    links = {(link.lower, link.upper) for link in found.links if link.cables is None}
+    below = dict.fromkeys((switch.name for switch in found.switches), 0)
+    above: dict[str, list[str]] = {}
+    for lower, upper in links:
+        below[upper] += 1
+        above.setdefault(lower, []).append(upper)
+    ready = [name for name, count in below.items() if not count]
+    for name in ready:  # grows while it is walked
+        for upper in above.get(name, ()):
+            below[upper] -= 1
+            if not below[upper]:
+                ready.append(upper)
+    if len(ready) < len(below):
+        down = {upper: lower for lower, upper in links if below[lower]}
+        at, way = next(name for name in below if below[name]), dict[str, None]()
+        while at not in way:
+            way[at] = None
+            at = down[at]
+        count = len(way) - list(way).index(at)
+        message = f"switch {at[:60]} is below itself, {count} of {len(below)} in a ring"
+        raise one.refuse("links", message, "no switch below itself")
+
+
+_FABRIC_BESIDE: Final = ("schema", "hpckit")
+_NODE_BESIDE: Final = ("schema", "hpckit", "findings")
+_HOST: Final = re.compile(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
+_EXPECTED: Final = (
+    f'the schema "{FABRIC_SCHEMA}" of hpckit fabric show --json, "{TOPOLOGY_SCHEMA}" of hpckit'
+    " inspect --json on each node, or a cloud's list of instances"
+)
+
+_LEAST: Final = 1.0
+_MOST: Final = 1e15
+
+T = TypeVar("T")
+
+
+def parse_fabric_json(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    """The topologies in JSON: one object, a list of them, or one a line.
+
+    Snapshots of nodes make one topology together. Raises ParseError.
+    """
+    return _topologies(json_objects(text, name))
+
+
+def parse_host_lines(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    """The same for lines `host: {…}`, as pdsh gathers a cloud's metadata; the host is the name.
+
+    Raises ParseError.
+    """
+    hosts = [match[1] for match in _HOST.finditer(text)]
+    # What is left is JSON, and each thing where it was.
+    objects = json_objects(_HOST.sub(lambda match: " " * len(match[0]), text), name)
+    if len(objects) != len(hosts):
+        message = f"{len(hosts)} hosts and {len(objects)} objects"
+        raise objects[0].refuse("", message, "one object on each line, behind its host")
+    named = [
+        replace(one, tree={"node": host, **one.tree})
+        for host, one in zip(hosts, objects, strict=True)
+    ]
+    return _topologies(named)
+
+
+def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
+    if not objects:
+        return ()
+    if is_cloud_topology(objects):
+        return (parse_cloud_topology(objects),)
+    schemas = {_schema(one): one for one in objects}
+    if set(schemas) == {FABRIC_SCHEMA}:
+        found = tuple(_topology(one) for one in objects)
+        refuse_twins(found, objects)
+        return found
+    if set(schemas) == {TOPOLOGY_SCHEMA}:
+        return (_domains(objects),)
+    for schema, one in schemas.items():
+        if schema not in {FABRIC_SCHEMA, TOPOLOGY_SCHEMA}:
+            raise one.refuse("schema", f"got {schema[:60]!r}", _EXPECTED)
+    raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
+
+
+def _schema(one: JsonObject) -> str:
+    schema = one.tree.get("schema")
+    if schema is None:
+        raise one.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
+    return str(schema)
+
+
+def _topology(one: JsonObject) -> ClusterTopology:
+    body = {key: value for key, value in one.tree.items() if key not in _FABRIC_BESIDE}
+    found = _converted(one, body, ClusterTopology)
+    known = {switch.name for switch in found.switches}
+    named = [name for link in found.links for name in (link.lower, link.upper)]
+    for name in (*named, *(port.switch for port in found.ports)):
+        if name not in known:
+            raise one.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
+    refuse_damage(found, one)
+    speeds = [cable.bytes_per_s for link in found.links for cable in link.cables or ()]
+    for speed in (*speeds, *(port.bytes_per_s for port in found.ports)):
+        if speed is not None and not _LEAST <= speed <= _MOST:
+            raise one.refuse("bytes_per_s", f"got {speed}", "bytes in a second, from 1")
+    return found
+
+
+def _domains(objects: Sequence[JsonObject]) -> ClusterTopology:
+    nodes: list[tuple[str, NodeTopology]] = []
+    said: dict[str, str | None] = {}
+    for one in objects:
+        body = {key: value for key, value in one.tree.items() if key not in _NODE_BESIDE}
+        node = _converted(one, body, NodeTopology)
+        if node.host.name is None:
+            raise one.refuse("host.name", "this snapshot names no node", "the node's name")
+        domain = nvlink_domain(node)
+        before = said.setdefault(node.host.name, domain)
+        if before != domain:
+            message = f"{node.host.name} is in {domain or 'none'}, and before in {before or 'none'}"
+            raise one.refuse("fabric", message, "one NVLink domain a node")
+        nodes.append((node.host.name, node))
+    blocks = nvlink_blocks(nodes)
+    if not blocks:
+        message = f"none of the {len(nodes)} nodes here names an NVLink domain"
+        raise objects[0].refuse("fabric", message, "GPUs with a cluster_uuid and a clique_id")
+    unplaced = tuple(name for name, domain in said.items() if domain is None)
+    return ClusterTopology(source=FabricSource.INSPECT, blocks=blocks, unplaced=unplaced)
+
+
+def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:
+    try:
+        return convert(body, cls, one.name)
+    except ConfigError as error:
+        raise one.refuse(
+            error.key or "", error.reason, "what docs/reference/json.md lists"
+        ) from None
+    except RecursionError:
+        raise one.refuse("", "nested too deeply", _EXPECTED) from None
+
+
+# --- A file that tells of a cluster's network: what it is, is told from its content.
+
+
+EXPECTED: Final = (
+    "topology.conf, topology.yaml, scontrol show topology, ibnetdiscover, lines of "
+    "SLURM_TOPOLOGY_ADDR, hpckit's own JSON, or a cloud's"
+)
+
+_COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+_BEGIN: Final = 8192
+_SHOWN: Final = 16
+
+_Parse = Callable[[str, str], tuple[ClusterTopology, ...]]
+
+
+def fabric_text(data: bytes, name: str) -> str:
+    """The text of a file, which may be compressed with gzip, bzip2 or xz, or be UTF-16.
+
+    Raises ParseError for what is no text, such as an archive.
+    """
+    if data.startswith(_COMPRESSED):
+        # Loaded when used: few files are compressed.
+        from hpckit.core.archives import compressed_text
+
+        data = compressed_text(data) or data
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if data.startswith(_COMPRESSED) or b"\0" in data[:_BEGIN]:
+        what = "an archive" if data.startswith(_COMPRESSED) else "a binary file"
+        raise refusal(
+            f"this is {what} and no text",
+            tool=name,
+            line_no=1,
+            line=f"{data[:_SHOWN].hex(' ')} …",
+            expected=f"a text, unpacked from what holds it: {EXPECTED}",
+        )
+    return data.decode("utf-8", "replace")
+
+
+def parse_fabric(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    """The topologies in a file, at least one; `name` is the file's, for errors.
+
+    Raises ParseError for what is none of EXPECTED.
+    """
+    body = text.removeprefix("\ufeff")
+    for looks, parse in _FORMATS:
+        if looks.search(body):
+            found = parse(body, name)
+            if found:
+                return found
+            break
+    raise refuse_text("tells of no fabric", tool=name, lines=body.split("\n"), expected=EXPECTED)
+
+
+def _conf(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    return (parse_topology_conf(text, name),)
+
+
+def _azure_domains(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    return (parse_azure_domains(text, name),)
+
+
+def _azure_sharp(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    return (parse_azure_sharp(text, name),)
+
+
+def _ibnetdiscover(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    # Loaded when used: the longest of them, and few files need it.
+    from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+
+    return (parse_ibnetdiscover(text, name),)
+
+
+def _addresses(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    return (parse_topology_addr(text, name),)
+
+
+_FORMATS: Final[tuple[tuple[re.Pattern[str], _Parse], ...]] = (
+    (re.compile(r"\A\s*[\[{]"), parse_fabric_json),
+    (re.compile(r"\A\s*[^\s:]+: +\{"), parse_host_lines),
+    (re.compile(r"\A\s*[^\s:]+: *[0-9a-fA-F]{8}-"), _azure_domains),
+    (re.compile(r"^[^\s:]+: *0x[0-9a-fA-F]+\s*$", re.MULTILINE), _azure_sharp),
+    (
+        re.compile(
+            r"\A\s*(?:SwitchName=[^\n]* Level|(?:BlockName|AggregatedBlock)=[^\n]* BlockIndex)=\d"
+        ),
+        parse_scontrol_topology,
+    ),
+    (re.compile(r"^(?:vendid=|(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+\")", re.MULTILINE), _ibnetdiscover),
+    (
+        re.compile(
+            r"^[ \t]*(?:SwitchName|BlockName|BlockSizes)[ \t]*[-*+/]?=", re.MULTILINE | re.I
+        ),
+        _conf,
+    ),
+    (re.compile(r"^(?:- +)?topology *:|^---[ \t\r]*$|^%YAML ", re.MULTILINE), parse_topology_yaml),
+    (
+        re.compile(r"^[ \t]*\S+[ \t]+\S+[ \t]+(?:(?:switch|block)\.)*node[ \t\r]*$", re.MULTILINE),
+        _addresses,
+    ),
+)
+"""What a text looks like, and what reads it; the first that fits."""
+
+
+# --- What a cluster's network is: from a file, or as Slurm says now.
+
+
+def read_fabric(data: bytes, name: str) -> tuple[ClusterTopology, ...]:
+    """The topologies that a file tells of, at least one. Raises ParseError."""
+    return tuple(with_rails(one) for one in parse_fabric(fabric_text(data, name), name))
+
+
+def fabric_of_slurm(probe: ClusterProbe, *, fresh: bool = False) -> tuple[ClusterTopology, ...]:
+    """The topologies that Slurm has, at least one.
+
+    Raises ConfigError where it has none, AdapterError where it does not answer.
+    """
+    found = tuple(probe.topologies(None, fresh=fresh))
+    if not found:
+        raise ConfigError(
+            "Slurm knows no switches or blocks here (TopologyPlugin is flat)",
+            hint="name a FILE: what ibnetdiscover printed, a topology.conf, a cloud's JSON",
+        )
+    return tuple(with_rails(one) for one in found)
+
+
+def choose(topologies: Sequence[ClusterTopology], name: str | None, source: str) -> ClusterTopology:
+    """The topology of this name, or of the partition of this name, or the default one.
+
+    Raises ConfigError where there is none.
+    """
+    if name is not None:
+        for one in topologies:
+            if name == one.name or name in one.partitions:
+                return one
+        named = ", ".join(one.name for one in topologies if one.name) or "one without a name"
+        raise ConfigError(
+            f"{source} has no topology {name!r}", key="--topology", hint=f"it has {named}"
+        )
+    defaults = [one for one in topologies if one.is_default]
+    return (defaults or list(topologies))[0]
+
+
+def export_text(topologies: Sequence[ClusterTopology], format_: str) -> str:
+    """The topologies as Slurm reads them: topology.conf or topology.yaml. Raises RenderError."""
+    trees = [slurm_tree(one) for one in topologies]
+    if format_ == "topology.yaml":
+        from hpckit.fabric.slurm_writer import topology_yaml_text
+
+        return topology_yaml_text(trees)
+    from hpckit.fabric.slurm_writer import topology_conf_text
+
+    return topology_conf_text(trees[0])

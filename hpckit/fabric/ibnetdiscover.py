@@ -1,0 +1,528 @@
+"""`ibnetdiscover`: the switches of an InfiniBand fabric, their cables, and where nodes hang.
+
+Source: ibnetdiscover(8); rdma-core, infiniband-diags/ibnetdiscover.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from hpckit.core.errors import ParseError
+from hpckit.core.excerpt import refusal, refuse_text
+from hpckit.core.text import pasted_lines
+from hpckit.fabric.topology import (
+    HIGHEST_LEVEL,
+    Cable,
+    ClusterTopology,
+    EndKind,
+    FabricSource,
+    HostPort,
+    Switch,
+    SwitchLink,
+)
+
+# --- How far each switch of a fabric is from nodes: 0 where they hang, one more a cable upwards.
+
+
+_ALIKE: Final = 0.5
+"""The share of its neighbours by which a switch is told for a leaf with no or few nodes."""
+
+_FEWER: Final = 2
+_BESIDE: Final = 2
+_FEW: Final = 4
+_EMPTY_FRAC: Final = 0.25
+_HIGHEST: Final = 3
+"""The top of four tiers; what is further away is a leaf of its own."""
+
+Neighbours = Mapping[str, frozenset[str]]
+
+
+def switch_levels(neighbours: Neighbours, hosts: Mapping[str, int]) -> dict[str, int | None]:
+    """The level of each switch by name, None where no cable leads to one with nodes.
+
+    So too for one that is more than HIGHEST_LEVEL cables away from those. `hosts` counts the ports
+    of nodes on each. A spine on which a manager hangs stays a spine, and a leaf whose nodes are all
+    away a leaf.
+    """
+    leaves, doubtful = _with_nodes(neighbours, hosts)
+    levels = _distances(neighbours, leaves)
+    shapes = {neighbours[name] for name in leaves}
+    alike = [
+        name
+        for name, level in levels.items()
+        if level == _BESIDE and _is_alike(neighbours[name], shapes)
+    ]
+    more = [name for name in doubtful if levels[name] is None or (levels[name] or 0) > _HIGHEST]
+    if len(alike) < _EMPTY_FRAC * len(leaves):  # as many as that are a tier of their own
+        more += alike
+    else:
+        more += [name for name in alike if name in doubtful]
+    return _distances(neighbours, [*leaves, *more]) if more else levels
+
+
+def _with_nodes(neighbours: Neighbours, hosts: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """The switches that are leaves by their nodes, and those with so few that they may be above."""
+    usual = median([hosts[name] for name in neighbours if hosts.get(name)] or [0])
+    leaves: list[str] = []
+    doubtful: list[str] = []
+    for name in neighbours:
+        count = hosts.get(name, 0)
+        if count and not _is_above(neighbours[name], count, hosts):
+            is_beside = any(hosts.get(one) for one in neighbours[name])
+            are_few = not is_beside and count <= _FEW and count * _FEWER <= usual
+            (doubtful if are_few else leaves).append(name)
+    return leaves, doubtful
+
+
+def _distances(neighbours: Neighbours, leaves: Iterable[str]) -> dict[str, int | None]:
+    """One more than the switches below; one cable that skips a level does not count as one."""
+    levels: dict[str, int | None] = dict.fromkeys(neighbours)
+    edge = list(leaves)
+    level = 0
+    while edge and level <= HIGHEST_LEVEL:
+        levels.update(dict.fromkeys(edge, level))
+        below = Counter(
+            other for name in edge for other in neighbours[name] if levels[other] is None
+        )
+        edge = [name for name in below if not _is_above(neighbours[name], below[name], below)]
+        level += 1
+    return levels
+
+
+def _is_above(mine: frozenset[str], count: int, below: Mapping[str, int]) -> bool:
+    """Whether it is beside several that have more than twice as many below them."""
+    beside = [below[one] for one in mine if below.get(one)]
+    return len(beside) >= _BESIDE and count * _FEWER < median(beside)
+
+
+def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
+    return any(len(mine & other) > _ALIKE * len(mine | other) for other in shapes)
+
+
+# --- The lines of `ibnetdiscover`: the blocks of switches and adapters, and what their ports lead
+# to.
+#
+# Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
+# out_switch_port,
+# out_ca_port, dump_topology; with the additions of --grouping, --full and --max_hops.
+
+
+_ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
+_EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
+# Bounded: several runs of blanks side by side would take a long line's length squared.
+_S: Final = r"\s{0,40}"
+_LID: Final = r"lid [0-9]{1,6}(?: lmc [0-9]{1,3})?"
+_GUID_HERE: Final = r"(?:\([0-9a-fA-F]{1,16}\))?"
+_BLOCK: Final = re.compile(
+    rf"(Switch|Ca|Rt)\s{_S}([0-9]{{1,5}})\s{_S}{_ID}{_S}"
+    rf"(?:#{_S}\"(.*)\"(?:\s{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}",
+    re.ASCII,
+)
+_PORT: Final = re.compile(
+    rf"\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}"
+    rf"{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:\s{_S}lid [0-9]{{1,6}})?"
+    rf"(?:\s{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
+    rf"(?: s=[0-9]{{1,5}} w=[0-9]{{1,5}} v=[0-9]{{1,5}})?(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}",
+    re.ASCII,
+)
+_FACT: Final = re.compile(
+    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x([0-9a-fA-F]{1,16})"
+    r"(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#.*)?",
+    re.ASCII,
+)
+_BESIDES: Final = re.compile(
+    r"\s*|\s*#.*|Chassis [0-9]{1,5}(?: \(guid 0x[0-9a-fA-F]{1,16}\))?\s*|Hostname: .*"
+    r"|Non-Chassis Nodes\s*|ibwarn: .*|src/\w+\.c:[0-9]+;.*",
+    re.ASCII,
+)
+_QUOTED: Final = re.compile(r"^[ \t]{0,3}>", re.MULTILINE)
+_KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
+_QUOTE: Final = 40
+EXPECTED: Final = (
+    "what the command ibnetdiscover prints without options, as root on a host of the fabric:"
+    ' vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]; files of ibsim are another format'
+)
+
+
+class Device(NamedTuple):
+    """A switch, adapter or router; `kind` is S, H or R, a GUID 16 digits behind 0x."""
+
+    kind: str
+    guid: str
+    ports: int | None = None
+    description: str | None = None
+    system: str | None = None
+
+
+class Far(NamedTuple):
+    """What a port leads to, in the words of its own line."""
+
+    kind: str
+    guid: str
+    port: int
+    description: str | None
+    speed: str | None
+    line_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The devices that have a block, by GUID, and what leads where, by GUID and port."""
+
+    devices: dict[str, Device] = field(default_factory=dict)
+    ends: dict[tuple[str, int], Far] = field(default_factory=dict)
+
+
+def read_lines(text: str, tool: str) -> Discovered:
+    """The blocks of a text. Raises ParseError for a line that is none of the format."""
+    is_pasted = "\x1b" in text or "\r" in text or _QUOTED.search(text) is not None
+    reader = _Reader(pasted_lines(text) if is_pasted else text.split("\n"), tool)
+    for line_no, line in enumerate(reader.lines, start=1):
+        reader.read(line_no, line)
+    reader.check_ends()
+    return reader.found
+
+
+class _Reader:
+    """What was read so far; `system` is that of the block whose first lines were read."""
+
+    def __init__(self, lines: Sequence[str], tool: str) -> None:
+        self.lines = lines
+        self.found = Discovered()
+        self._tool = tool
+        self._device: Device | None = None
+        self._system: str | None = None
+
+    def read(self, line_no: int, line: str) -> None:
+        """Take one line."""
+        start = line[:1]
+        if not line:
+            return
+        if start == "[" and (match := _PORT.fullmatch(line)):
+            self._add_end(match, line_no)
+        elif match := _FACT.fullmatch(line):
+            self._device = None
+            if match[1] == "vendid":
+                self._system = None
+            elif match[1] == "sysimgguid":
+                self._system = _guid(match[2])
+        elif start in ("S", "C", "R") and (match := _BLOCK.fullmatch(line)):
+            self._add_device(match, line_no)
+        elif not _BESIDES.fullmatch(line):
+            words = " ".join(line[: _QUOTE * 4].split())
+            short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
+            raise self._refused(f"{short!r} is none of ibnetdiscover's lines", line_no)
+
+    def _refused(self, message: str, line_no: int) -> ParseError:
+        line = self.lines[line_no - 1].expandtabs()
+        return refusal(message, tool=self._tool, line_no=line_no, line=line, expected=EXPECTED)
+
+    def _add_device(self, match: re.Match[str], line_no: int) -> None:
+        word, ports, kind, guid, description = match.groups()
+        device = Device(kind, _guid(guid), int(ports), description, self._system)
+        known = self.found.devices.get(device.guid)
+        if kind != _KINDS[word] or (known is not None and known.kind != kind):
+            message = f"{device.guid} is a {word} here and something else in the same text"
+            raise self._refused(message, line_no)
+        self._device = self.found.devices.setdefault(device.guid, device)
+        self._system = None
+
+    def _add_end(self, match: re.Match[str], line_no: int) -> None:
+        if self._device is None:
+            raise self._refused("a port stands before any device", line_no)
+        near, kind, guid, port, description, speed = match.groups()
+        far = Far(kind, _guid(guid), int(port), description, speed, line_no)
+        known = self.found.ends.setdefault((self._device.guid, int(near)), far)
+        if known[:3] != far[:3]:
+            message = f"port {near} led somewhere else in line {known.line_no}"
+            raise self._refused(message, line_no)
+
+    def check_ends(self) -> None:
+        """Both ends of a cable name each other."""
+        for (guid, port), far in self.found.ends.items():
+            device = self.found.devices.get(far.guid)
+            back = self.found.ends.get((far.guid, far.port))
+            if device is not None and device.kind != far.kind:
+                message = f"{far.guid} is called {far.kind}- here and has a block of another kind"
+                raise self._refused(message, far.line_no)
+            if back is not None and (back.guid, back.port) != (guid, port):
+                message = (
+                    f"port {far.port} of {far.guid} says in line {back.line_no} that it leads to"
+                    f" port {back.port} of {back.guid}"
+                )
+                raise self._refused(message, far.line_no)
+
+
+def _guid(text: str) -> str:
+    return "0x" + text.zfill(16).lower()
+
+
+def switch_ends(found: Discovered) -> Iterator[tuple[str, int, Far | None, str, int, Far | None]]:
+    """Each cable at a switch once: its end there and the far end, each with what its line says.
+
+    Of a cable between switches the first in the text is first.
+    """
+    for (guid, port), far in found.ends.items():
+        back = found.ends.get((far.guid, far.port))
+        if found.devices[guid].kind == "S":
+            if far.kind != "S" or back is None or far.line_no <= back.line_no:
+                yield guid, port, far, far.guid, far.port, back
+        elif far.kind == "S" and back is None:
+            yield far.guid, far.port, back, guid, port, far
+
+
+# --- What the words in an InfiniBand fabric mean: node descriptions, and widths with rates.
+#
+# Sources: rdma-ndd(8), whose node description is the host's name and the device's; InfiniBand
+# Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
+
+
+_GIGA_BYTES: Final = 1e9 / 8
+_LANE_GBIT_PER_S: Final = MappingProxyType(
+    {
+        "SDR": 2.0,  # 2.5 GT/s of 8b/10b, as DDR and QDR have it
+        "DDR": 4.0,
+        "QDR": 8.0,
+        "FDR10": 10.0,
+        "FDR": 14.0625 * 64 / 66,
+        "EDR": 25.0,
+        "HDR": 50.0,
+        "NDR": 100.0,
+        "XDR": 200.0,
+    }
+)
+_SPEED: Final = re.compile(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)", re.ASCII)
+
+_AGGREGATION: Final = re.compile(r"\baggregation node\b", re.IGNORECASE)
+_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?", re.ASCII)
+_HAS_NUMBER: Final = re.compile(r"[0-9]", re.ASCII)
+_MAKER: Final = re.compile(
+    r"(?:mellanox|technologies|nvidia|voltaire|qlogic|intel|topspin|cisco|ibm|sun|hewlett|infiniband"
+    r"|connect-?x-?[0-9]*(?:vpi|lx|dx|ex)?|connect-?ib|infinihost[0-9]*|bluefield-?[0-9]*"
+    r"|mt[0-9]{4,6}|hca|hfi|adapter|corporation|inc\.?|corp\.?)",
+    re.IGNORECASE | re.ASCII,
+)
+_BOX: Final = re.compile(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
+
+
+class End(NamedTuple):
+    """What a description says of the port of a host."""
+
+    kind: EndKind
+    node: str | None = None
+    nic: str | None = None
+
+
+@lru_cache(maxsize=256)
+def link_bytes_per_s(speed: str | None) -> float | None:
+    """What `4xNDR` carries in one direction, its encoding taken off; None for unknown words."""
+    match = _SPEED.fullmatch(speed) if speed else None
+    lane = _LANE_GBIT_PER_S.get(match[2]) if match else None
+    return int(match[1]) * lane * _GIGA_BYTES or None if match and lane else None
+
+
+def described(description: str) -> End:
+    """Whose port it is: `n01 mlx5_0` and `n01 HCA-1` say it, what firmware comes with does not.
+
+    A lone word is a node that does not name its NIC.
+    """
+    words = description.split()
+    if _AGGREGATION.search(description):
+        return End(EndKind.AGGREGATION)
+    if not words or all(map(_MAKER.fullmatch, words)):
+        return End(EndKind.ANONYMOUS)
+    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or _is_of_maker(words):
+        return End(EndKind.ANONYMOUS)
+    if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
+        return End(EndKind.OTHER)
+    if len(words) == 1:
+        return End(EndKind.COMPUTE, words[0])
+    if _WORD.fullmatch(words[1]) and _HAS_NUMBER.search(words[1]):
+        return End(EndKind.COMPUTE, words[0], words[1])
+    return End(EndKind.OTHER)
+
+
+def _is_of_maker(words: list[str]) -> bool:
+    """`Quantum Mellanox Technologies`: it ends in a maker's name, and in no NIC's."""
+    return bool(_MAKER.fullmatch(words[-1])) and not _HAS_NUMBER.search(words[-1])
+
+
+def switch_names(descriptions: Mapping[str, str]) -> dict[str, str]:
+    """A name for each switch, by its GUID: of its description where that names it alone.
+
+    `MF0;leaf01:MQM9700/U1` is leaf01; where a box has several switches, their place in it is
+    added. A description of several words is the model's and not a name.
+    """
+    boxes = {guid: _box(text) for guid, text in descriptions.items()}
+    count = Counter(name for name, _ in boxes.values() if name)
+    places = Counter(f"{name}/{place}" for name, place in boxes.values())
+    found = {}
+    for guid, (name, place) in boxes.items():
+        placed = f"{name}/{place}"
+        if name and count[name] == 1:
+            found[guid] = name
+        elif name and place and places[placed] == 1 and placed not in count:
+            found[guid] = placed
+        else:
+            found[guid] = f"S-{guid.removeprefix('0x')}"
+    return found
+
+
+def _box(description: str) -> tuple[str, str]:
+    match = _BOX.fullmatch(description)
+    if match is None:
+        words = description.split()
+        is_name = len(words) == 1 and not _MAKER.fullmatch(words[0])
+        return (words[0] if is_name and not words[0].startswith("S-") else "", "")
+    name, place = match["name"].strip(), (match["place"] or "").strip()
+    _, _, inside = place.partition("/")
+    is_clear = not re.search(r"\s", name) and not name.startswith("S-")
+    return name if is_clear else "", inside if not re.search(r"\s", inside) else ""
+
+
+TOOL: Final = "ibnetdiscover"
+_NODES: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
+
+
+def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
+    """The fabric that `ibnetdiscover` printed; `name` is what errors call the text.
+
+    Each cable is there once, though both its ends list it; one that a single end lists counts too.
+    A switch that only others name is there without its ports. Raises ParseError for a line that is
+    none of the format, for ends that contradict each other, and where there is no switch.
+    """
+    found = read_lines(text, name)
+    descriptions = _descriptions(found)
+    if not descriptions:
+        lines = text.split("\n")
+        raise refuse_text("there is no switch in it", tool=name, lines=lines, expected=EXPECTED)
+    names = switch_names(descriptions)
+    cables, ports = _cables_and_ports(found, names)
+    levels = _levels(names, cables, ports)
+    return ClusterTopology(
+        source=FabricSource.IBNETDISCOVER,
+        switches=tuple(
+            Switch(
+                name=names[guid],
+                level=levels[names[guid]],
+                guid=guid,
+                description=description or None,
+                ports=found.devices[guid].ports if guid in found.devices else None,
+            )
+            for guid, description in descriptions.items()
+        ),
+        links=_links(cables, levels),
+        ports=tuple(ports),
+    )
+
+
+def _descriptions(found: Discovered) -> dict[str, str]:
+    """What each switch is called, by GUID; of those without a block, what others call them."""
+    own = {
+        guid: device.description or ""
+        for guid, device in found.devices.items()
+        if device.kind == "S"
+    }
+    for far in found.ends.values():
+        if far.kind == "S" and not own.get(far.guid):
+            own[far.guid] = far.description or ""
+    return own
+
+
+class _Line(NamedTuple):
+    """A cable between two switches, by their names and ports."""
+
+    ends: tuple[str, str]
+    ports: tuple[int, int]
+    speed: str | None
+
+
+def _cables_and_ports(
+    found: Discovered, names: Mapping[str, str]
+) -> tuple[list[_Line], list[HostPort]]:
+    cables: list[_Line] = []
+    ports: list[HostPort] = []
+    for guid, port, far, other, far_port, back in switch_ends(found):
+        speed = _speed(far, back)
+        if other in names:
+            ends = (names[guid], names[other])
+            cables.append(_Line(ends, (port, far_port), speed))
+        else:
+            text = far.description if far and far.description else ""
+            ports.append(_host_port(found, (names[guid], port), (other, far_port), text, speed))
+    return cables, ports
+
+
+def _speed(*lines: Far | None) -> str | None:
+    """The rate that is known of the two ends' words; where none is, the first."""
+    words = [line.speed for line in lines if line is not None and line.speed]
+    if len(set(words)) <= 1:
+        return words[0] if words else None
+    return next((word for word in words if link_bytes_per_s(word)), words[0])
+
+
+def _host_port(
+    found: Discovered, at: tuple[str, int], far: tuple[str, int], text: str, speed: str | None
+) -> HostPort:
+    """`text` is what the switch calls the host; its own block may say more."""
+    guid, far_port = far
+    device = found.devices.get(guid)
+    own = device.description if device and device.description else ""
+    end, words = described(text or own), text or own
+    if end.node is None and own and described(own).node is not None:
+        end, words = described(own), own
+    if device is not None and device.kind == "R":
+        end = End(EndKind.OTHER)
+    has_several = device is not None and (device.ports or 0) > 1
+    return HostPort(
+        node=end.node,
+        switch=at[0],
+        switch_port=at[1],
+        nic=end.nic,
+        guid=guid,
+        description=words or None,
+        speed=speed,
+        bytes_per_s=link_bytes_per_s(speed),
+        kind=end.kind,
+        nic_port=far_port if has_several else None,
+        adapter=device.system if device else None,
+    )
+
+
+def _levels(
+    names: Mapping[str, str], cables: list[_Line], ports: list[HostPort]
+) -> dict[str, int | None]:
+    beside: defaultdict[str, set[str]] = defaultdict(set)
+    for cable in cables:
+        one, other = cable.ends
+        if one != other:
+            beside[one].add(other)
+            beside[other].add(one)
+    hosts = Counter(port.switch for port in ports if port.kind in _NODES)
+    return switch_levels({name: frozenset(beside[name]) for name in names.values()}, hosts)
+
+
+def _links(cables: list[_Line], levels: Mapping[str, int | None]) -> tuple[SwitchLink, ...]:
+    """The cables by the switches that they join, the lower first, in the order of the text."""
+    pairs: dict[tuple[str, str], list[Cable]] = {}
+    for (one, other), (port, far_port), speed in cables:
+        if (levels[one] or 0) > (levels[other] or 0) or (other, one) in pairs:
+            one, other, port, far_port = other, one, far_port, port  # noqa: PLW2901
+        cable = Cable(
+            lower_port=port,
+            upper_port=far_port,
+            speed=speed,
+            bytes_per_s=link_bytes_per_s(speed),
+        )
+        pairs.setdefault((one, other), []).append(cable)
+    return tuple(
+        SwitchLink(lower=lower, upper=upper, cables=tuple(cables))
+        for (lower, upper), cables in pairs.items()
+    )

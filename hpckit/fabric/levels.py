@@ -1,0 +1,361 @@
+"""What is regular in how switches of one level are cabled to those above, and what departs from it.
+
+Switches that lead to much the same ones above are a bundle; within it each leads to each that at
+least half lead to, by the number of cables that most pairs have, or by a number shared out evenly.
+Switches of a kind with other cables by design are a bundle of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hpckit.fabric.kinds import Kinds
+from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink
+from hpckit.node.rules.rule import most_common
+
+# --- The levels of a fabric's switches, and which cables join what on each.
+
+
+Outward = tuple[str, Sequence[Cable] | None]
+"""The switch at the lower end of a link, and the link's cables."""
+
+
+class SwitchLevels:
+    """What is on each level, looked up by level; only those are gone through that exist."""
+
+    def __init__(self, topology: ClusterTopology) -> None:
+        self._of = switch_levels(topology)
+        self._names: defaultdict[int, list[str]] = defaultdict(list)
+        for name, level in self._of.items():
+            self._names[level].append(name)
+        self._all = sorted(self._names)
+        self._joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
+        self._outwards: defaultdict[int, list[Outward]] = defaultdict(list)
+        self._above: set[str] = set()
+        for link in topology.links:
+            self._add(link)
+
+    def _add(self, link: SwitchLink) -> None:
+        low, high = sorted((link.lower, link.upper), key=self._of.__getitem__)
+        first, last = self._of[low], self._of[high]
+        self._joined[last].append(link)
+        for at in range(bisect_left(self._all, first), bisect_left(self._all, last)):
+            self._outwards[self._all[at]].append((low, link.cables))
+        if first < last:
+            self._above.add(high)
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level; 0 without switches."""
+        return self._all[0] if self._all else 0
+
+    @property
+    def highest(self) -> int:
+        """The highest level; 0 without switches."""
+        return self._all[-1] if self._all else 0
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The levels above the lowest, ascending."""
+        return self._all[1:]
+
+    def of(self, switch: str) -> int:
+        """A switch's level."""
+        return self._of[switch]
+
+    def at(self, level: int) -> Sequence[str]:
+        """The switches on a level."""
+        return self._names.get(level, ())
+
+    def are_above(self, switches: Iterable[str]) -> bool:
+        """Whether cables lead from each of them to a switch on a lower level."""
+        return self._above.issuperset(switches)
+
+    def joined_at(self, level: int) -> Iterable[SwitchLink]:
+        """The links whose higher end is on a level; with the second those of the lowest too."""
+        if self._all[1:2] == [level]:
+            yield from self._joined.get(self._all[0], ())
+        yield from self._joined.get(level, ())
+
+    def outwards(self, level: int) -> Sequence[Outward]:
+        """The links from a level or below it to above it."""
+        return self._outwards.get(level, ())
+
+
+def switch_levels(topology: ClusterTopology) -> Mapping[str, int]:
+    """The level of each switch: as told, else 0 where nodes hang, and one more with each cable."""
+    told = {switch.name: switch.level for switch in topology.switches}
+    found = {name: level for name, level in told.items() if level is not None}
+    if len(found) == len(told):
+        return found
+    found |= {port.switch: 0 for port in topology.ports if port.kind is EndKind.COMPUTE}
+    beside = defaultdict(list)
+    for link in topology.links:
+        beside[link.lower].append(link.upper)
+        beside[link.upper].append(link.lower)
+    edge = list(found)
+    while edge:
+        after = []
+        for name in edge:
+            for other in beside[name]:
+                if other not in found:
+                    found[other] = found[name] + 1
+                    after.append(other)
+        edge = after
+    return {name: found.get(name, 0) for name in told}
+
+
+# --- Which switches, cabled upwards to the same ones, are of a kind that has other cables by
+# design.
+#
+# A kind is by design another where none of its switches is cabled as most of the rest are, and
+# they
+# agree with each other; one that differs from its own kind is none, and is judged with the rest.
+
+
+Counts = Mapping[str, Counter[str]]
+"""Lower switch → upper switch → cables."""
+
+
+class _Design(NamedTuple):
+    """How many cables a switch has upwards as planned, and to how many switches."""
+
+    cables: int
+    uppers: int
+
+
+def usual_uppers(lowers: Sequence[str], counts: Counts) -> tuple[str, ...]:
+    """The switches to which at least half of the lower ones lead."""
+    reached = Counter(upper for lower in lowers for upper in +counts[lower])
+    return tuple(upper for upper, by in reached.items() if 2 * by >= len(lowers))
+
+
+def by_design(lowers: Sequence[str], counts: Counts, kinds: Mapping[str, Kinds]) -> list[list[str]]:
+    """The lower switches in sets that are judged each for itself, that of most kinds first."""
+    of_kind: defaultdict[Kinds, list[str]] = defaultdict(list)
+    for lower in lowers:
+        of_kind[kinds.get(lower, Kinds())].append(lower)
+    uppers = usual_uppers(lowers, counts)
+    designs = {kind: _design(group, uppers, counts) for kind, group in of_kind.items()}
+    weight: Counter[_Design] = Counter()
+    for kind, design in designs.items():
+        if design is not None:
+            weight[design] += len(of_kind[kind])
+    if len(weight) <= 1:
+        return [list(lowers)]
+    main = max(weight, key=lambda one: (weight[one], one))
+    total = _total([one for k, d in designs.items() if d == main for one in of_kind[k]], counts)
+    apart = [
+        group
+        for kind, group in of_kind.items()
+        if kind
+        and designs[kind] not in (None, main)
+        and all(counts[one].total() != total for one in group)
+        and (len(group) > 1 or _is_alone(kind, of_kind) or _is_even(group[0], uppers, counts, main))
+    ]
+    gone = {one for group in apart for one in group}
+    return [[one for one in lowers if one not in gone], *apart]
+
+
+def _design(group: Sequence[str], uppers: Sequence[str], counts: Counts) -> _Design | None:
+    """What most pairs of a group have, else what most of its switches have in all."""
+    reached = [upper for upper in uppers if any(counts[lower][upper] for lower in group)]
+    usual = most_common(counts[lower][upper] for lower in group for upper in reached)
+    total = most_common(counts[lower].total() for lower in group)
+    if usual:
+        return _Design(usual * len(reached), len(reached))
+    return None if total is None else _Design(total, len(reached))
+
+
+def _total(group: Sequence[str], counts: Counts) -> int | None:
+    return most_common(counts[lower].total() for lower in group)
+
+
+def _is_alone(kind: Kinds, of_kind: Mapping[Kinds, Sequence[str]]) -> bool:
+    """Whether no other switch has nodes that are called like those of a kind."""
+    own = {one.nodes for one in kind}
+    return all(other == kind or own.isdisjoint(one.nodes for one in other) for other in of_kind)
+
+
+def _is_even(lower: str, uppers: Sequence[str], counts: Counts, main: _Design) -> bool:
+    """Whether one switch leads to all by equally many, or to all by half as many in all or less."""
+    pairs = [counts[lower][upper] for upper in uppers]
+    spread = max(pairs) - min(pairs)
+    return min(pairs) > 0 and (
+        spread == 0 or (spread == 1 and 2 * counts[lower].total() <= main.cables)
+    )
+
+
+_ALIKE: Final = 0.5
+_DENSE: Final = 0.75
+"""The share of its pairs that must be cabled for a bundle to have a rule at all."""
+
+
+class Pair(NamedTuple):
+    """A lower and an upper switch, how many cables they have and how many they should."""
+
+    lower: str
+    upper: str
+    cables: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Lower switches that lead to much the same upper ones, and what departs from the rule.
+
+    `missing` are pairs of switches whose lower one has too few cables there and nowhere too many,
+    `uneven` those of lower switches with too many somewhere, `weak` upper switches that all lower
+    ones reach by fewer, with their cables beside the usual number. `expected` counts the cables
+    that are there and those that are missing. `kinds` are those of the lower switches.
+    """
+
+    level: int
+    lowers: tuple[str, ...]
+    uppers: tuple[str, ...]
+    cables: int
+    expected: int
+    missing: tuple[Pair, ...] = ()
+    uneven: tuple[Pair, ...] = ()
+    weak: tuple[tuple[str, int, int], ...] = ()
+    kinds: Kinds = frozenset()
+
+
+def bundles(topology: ClusterTopology, kinds: Mapping[str, Kinds]) -> list[Bundle]:
+    """The bundles of all levels from the lowest; links whose cables nobody counts are left out.
+
+    `kinds` are those of the switches, by name.
+    """
+    level = {switch.name: switch.level for switch in topology.switches}
+    by_level: defaultdict[int, defaultdict[str, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
+    for link in topology.links:
+        lower, upper = level.get(link.lower), level.get(link.upper)
+        if link.cables is not None and lower is not None and upper is not None and lower < upper:
+            active = sum(cable.is_active for cable in link.cables)
+            by_level[lower][link.lower][link.upper] += active
+    return [
+        dataclasses.replace(
+            _bundle(at, lowers, by_level[at]),
+            kinds=Kinds().union(*(kinds.get(lower, ()) for lower in lowers)),
+        )
+        for at in sorted(by_level)
+        for alike in _alike_lowers(by_level[at])
+        for lowers in by_design(alike, by_level[at], kinds)
+    ]
+
+
+def _alike_lowers(counts: Counts) -> list[list[str]]:
+    """Those that share at least half of what either leads to, the commonest set first."""
+    classes: defaultdict[frozenset[str], list[str]] = defaultdict(list)
+    for lower, uppers in counts.items():
+        classes[frozenset(upper for upper, cables in uppers.items() if cables)].append(lower)
+    ordered = sorted(classes.items(), key=lambda one: (-len(one[1]), -len(one[0]), one[1]))
+    found: list[tuple[frozenset[str], list[str]]] = []
+    for reached, lowers in ordered:
+        best = max(found, key=lambda one: _likeness(one[0], reached), default=None)
+        if best is not None and _likeness(best[0], reached) >= _ALIKE:
+            best[1].extend(lowers)
+        else:
+            found.append((reached, list(lowers)))
+    return [lowers for _, lowers in found]
+
+
+def _likeness(one: frozenset[object], other: frozenset[object]) -> float:
+    return len(one & other) / len(one | other) if one or other else 0.0
+
+
+def are_of_one_kind(one: Bundle, other: Bundle) -> bool:
+    """Whether at least half of the kinds of switches in either are in both, or neither has any."""
+    return one.kinds == other.kinds or _likeness(one.kinds, other.kinds) >= _ALIKE
+
+
+def _bundle(level: int, lowers: list[str], counts: Counts) -> Bundle:
+    uppers = usual_uppers(lowers, counts)
+    pairs = [counts[lower][upper] for lower in lowers for upper in uppers]
+    cables = sum(counts[lower].total() for lower in lowers)
+    plain = Bundle(level=level, lowers=tuple(lowers), uppers=uppers, cables=cables, expected=cables)
+    is_dense = sum(map(bool, pairs)) >= _DENSE * len(pairs)
+    if len(lowers) == 1 or not is_dense:
+        return plain
+    usual = most_common(counts[lower].total() for lower in lowers)
+    through = {upper: sum(counts[lower][upper] for lower in lowers) for upper in uppers}
+    if usual is not None and usual % len(uppers):
+        return _shared_out(plain, counts, usual, through)
+    per_pair = most_common(pairs)
+    if per_pair is None:
+        return plain if usual is None else _shared_out(plain, counts, usual, through)
+    low = dict.fromkeys(uppers, per_pair)
+    return _judged(plain, counts, low, low)
+
+
+def _shared_out(plain: Bundle, counts: Counts, usual: int, through: Mapping[str, int]) -> Bundle:
+    """Judge cables that do not divide evenly: some pairs have one more than others.
+
+    Where that one falls on different upper switches it is a way to share them out; where all lower
+    ones lack it at the same upper switch, that one is weak.
+    """
+    least, rest = divmod(usual, len(plain.uppers))
+    weak: tuple[tuple[str, int, int], ...] = ()
+    if max(through.values()) - min(through.values()) >= len(plain.lowers):
+        most = most_common(through.values())
+        if most is not None:
+            below = [one for one in through if through[one] <= most - len(plain.lowers)]
+            weak = tuple((upper, through[upper], most) for upper in below)
+    low = dict.fromkeys(plain.uppers, least)
+    high = dict.fromkeys(plain.uppers, least + bool(rest))
+    if weak:  # the rest have what most pairs have
+        strong = [upper for upper in plain.uppers if upper not in {one for one, *_ in weak}]
+        per_pair = most_common(counts[lower][upper] for lower in plain.lowers for upper in strong)
+        low.update(dict.fromkeys(strong, per_pair or least))
+        for upper, _, _ in weak:
+            each = most_common(counts[lower][upper] for lower in plain.lowers)
+            low[upper] = each or 0
+            high[upper] = each or 0
+    return dataclasses.replace(_judged(plain, counts, low, high, usual), weak=weak)
+
+
+def _judged(
+    plain: Bundle,
+    counts: Counts,
+    low: Mapping[str, int],
+    high: Mapping[str, int],
+    usual: int | None = None,
+) -> Bundle:
+    missing: list[Pair] = []
+    uneven: list[Pair] = []
+    expected = 0
+    for lower in plain.lowers:
+        few = [
+            Pair(lower, upper, counts[lower][upper], low[upper])
+            for upper in plain.uppers
+            if counts[lower][upper] < low[upper]
+        ]
+        many = [
+            Pair(lower, upper, cables, high.get(upper, 0))
+            for upper, cables in counts[lower].items()
+            if cables > high.get(upper, 0)
+        ]
+        total = counts[lower].total()
+        if usual is not None and not many and total < usual and not few:
+            few = [_fewest(lower, plain.uppers, counts, usual)]
+        (uneven if many else missing).extend([*few, *many])
+        full = sum(low.values()) if usual is None else usual
+        expected += total if many else max(total, full)
+    return dataclasses.replace(
+        plain, expected=expected, missing=tuple(missing), uneven=tuple(uneven)
+    )
+
+
+def _fewest(lower: str, uppers: Iterable[str], counts: Counts, usual: int) -> Pair:
+    """Where a cable may be missing that no pair misses by the rule."""
+    total = counts[lower].total()
+    upper = min(uppers, key=lambda one: counts[lower][one])
+    cables = counts[lower][upper]
+    return Pair(lower, upper, cables, cables + usual - total)

@@ -1,0 +1,158 @@
+"""What the rules about a fabric see."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hpckit.core.findings import Evidence
+from hpckit.core.hostlist import fold_hosts, natural_order
+from hpckit.core.units import counted
+from hpckit.fabric.kinds import Kinds, switch_kinds
+from hpckit.fabric.levels import Bundle, bundles
+from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid
+from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
+from hpckit.slurm.values import TopologyKind
+
+MOST_LISTED: Final = 32
+"""Of more pairs of switches, or ports, the rest are counted."""
+
+_MOST_NODES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricView:
+    """A fabric with its rails, and what is regular in it.
+
+    `kinds` are those of each switch, `ends` the ports on it, `parts` the switches that reach each
+    other, `lacking` the columns of NICs that nodes lack.
+    """
+
+    topology: ClusterTopology
+    grid: RailGrid
+    kinds: Mapping[str, Kinds]
+    bundles: Sequence[Bundle]
+    parts: Sequence[tuple[str, ...]]
+    absent: Sequence[Absent]
+    lacking: Mapping[str, frozenset[int]]
+    ends: Mapping[str, Sequence[HostPort]]
+    slurm_nodes: Sequence[str] | None = None
+
+    def anonymous(self, leaf: str) -> int:
+        """How many ports on a leaf do not say whose they are."""
+        return sum(port.kind is EndKind.ANONYMOUS for port in self.ends.get(leaf, ()))
+
+    @property
+    def leaves(self) -> list[str]:
+        """The switches where nodes hang, or would."""
+        nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
+        return [
+            switch.name
+            for switch in self.topology.switches
+            if switch.level == 0
+            or (
+                switch.level is None
+                and any(port.kind in nodes for port in self.ends.get(switch.name, ()))
+            )
+        ]
+
+
+def fabric_view(topology: ClusterTopology, slurm_nodes: Sequence[str] | None = None) -> FabricView:
+    """What the rules see of a fabric."""
+    known, grid = with_grid(topology)
+    ends: defaultdict[str, list[HostPort]] = defaultdict(list)
+    for port in known.ports:
+        ends[port.switch].append(port)
+    kinds = switch_kinds(known, grid)
+    return FabricView(
+        topology=known,
+        grid=grid,
+        kinds=kinds,
+        bundles=bundles(known, kinds),
+        parts=components(known),
+        absent=absent_leaves(grid),
+        lacking=RailPeers(grid).lacking(),
+        ends=dict(ends),
+        slurm_nodes=slurm_nodes,
+    )
+
+
+def rail_words(view: FabricView, rail: int) -> str:
+    """`rail 2 (HCA-5, mlx5_4)`."""
+    nics = view.topology.rails[rail].nics if rail < len(view.topology.rails) else ()
+    return f"rail {rail} ({', '.join(nics[:3])})" if nics else f"rail {rail}"
+
+
+def hosts(names: Iterable[str]) -> str:
+    """Host names in Slurm's form, in natural order."""
+    listed = sorted(set(names), key=natural_order)
+    more = len(listed) - _MOST_NODES
+    return fold_hosts(listed[:_MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence; of many the rest are counted."""
+    more = len(parts) - MOST_LISTED
+    shown = ", ".join(parts[:MOST_LISTED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def are(count: int, noun: str) -> str:
+    """`1 cable is`, `2 cables are`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
+def switches(count: int) -> str:
+    """`1 switch`, `2 switches`."""
+    return "1 switch" if count == 1 else f"{count} switches"
+
+
+# --- What is odd about what Slurm was told of: a tree has one way up from everything, blocks part.
+
+
+def switch_two_parents(view: FabricView) -> Iterator[Evidence]:
+    """Rule `switch-two-parents`: switches that several others name below them."""
+    if view.topology.plugin is not TopologyKind.TREE:
+        return
+    found = _several((link.lower, link.upper) for link in view.topology.links)
+    for switch, above in found.items():
+        yield Evidence(switch, f"it is below {listed(above)}, and has one place in a tree")
+
+
+def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
+    """Rule `node-multi-homed`: nodes on several leaves, all of one set of leaves together."""
+    if view.topology.plugin is not TopologyKind.TREE:
+        return
+    ends = ((port.node, port.switch) for port in view.topology.ports if port.node is not None)
+    on: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node, leaves in _several(ends).items():
+        on[leaves].append(node)
+    for leaves, nodes in on.items():
+        yield Evidence(
+            hosts(nodes),
+            f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; in a tree a node hangs on"
+            " one leaf",
+        )
+
+
+def node_two_blocks(view: FabricView) -> Iterator[Evidence]:
+    """Rule `node-two-blocks`: nodes in several blocks, all of one set of blocks together."""
+    blocks = (block for block in view.topology.blocks if not block.is_aggregated)
+    inside: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node, names in _several((node, one.name) for one in blocks for node in one.nodes).items():
+        inside[names].append(node)
+    for names, nodes in inside.items():
+        yield Evidence(
+            hosts(nodes),
+            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node is in one block",
+        )
+
+
+def _several(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Those that stand with more than one other, with them in the order of the source."""
+    found: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for one, other in pairs:
+        found[one][other] = None
+    return {one: tuple(others) for one, others in found.items() if len(others) > 1}

@@ -1,0 +1,547 @@
+"""What is odd about where nodes hang: leaves that are absent, NICs on another's rail, or none."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hpckit.core.findings import Evidence
+from hpckit.core.hostlist import natural_order
+from hpckit.core.units import counted
+from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, says_nothing
+from hpckit.fabric.levels import Bundle, Pair, are_of_one_kind
+from hpckit.fabric.rails import Absent
+from hpckit.fabric.rates import claimed, hidden
+from hpckit.fabric.rule import FabricView, are, hosts, listed, rail_words, switches
+from hpckit.fabric.topology import EndKind, FabricSource, HostPort
+from hpckit.node.rules.rule import have, most_common, named
+
+# --- What is odd about a fabric's cables: missing, uneven, or not reaching a switch.
+
+
+_HALF: Final = 0.5
+
+
+def cables_missing(view: FabricView) -> Iterator[Evidence]:
+    """Rule `cables-missing`: one finding for the switches of a level that are cabled alike."""
+    by_level: defaultdict[int, list[int]] = defaultdict(list)
+    for at, bundle in enumerate(view.bundles):
+        if bundle.missing:
+            by_level[bundle.level].append(at)
+    for level, places in by_level.items():
+        pairs = sorted(
+            (pair for at in places for pair in view.bundles[at].missing),
+            key=lambda pair: (natural_order(pair.lower), natural_order(pair.upper)),
+        )
+        alike = [bundle for bundle in view.bundles if bundle.level == level]
+        cables = sum(bundle.cables for bundle in alike)
+        expected = sum(bundle.expected for bundle in alike)
+        between = f"{counted(len(pairs), 'pair')} of switches"
+        upwards = f"cables from {f'level {level}' if level else 'leaves'} upwards"
+        yield Evidence(
+            _subject_of(pairs, upwards),
+            f"{cables} of {expected} {upwards} are up:"
+            f" {are(expected - cables, 'cable')} missing over {between}:"
+            f" {listed([_pair_words(pair) for pair in pairs])}",
+        )
+
+
+def uplinks_uneven(view: FabricView) -> Iterator[Evidence]:
+    """Rule `uplinks-uneven`: cables that lead to other switches than they do elsewhere."""
+    for bundle in view.bundles:
+        if bundle.uneven:
+            lowers = dict.fromkeys(pair.lower for pair in bundle.uneven)
+            yield Evidence(
+                named(lowers),
+                f"cables lead elsewhere than those of the {switches(len(bundle.lowers))} that are"
+                f" cabled alike: {listed([_pair_words(pair) for pair in bundle.uneven])}",
+            )
+        for upper, cables, usual in bundle.weak:
+            yield Evidence(
+                upper,
+                f"{counted(cables, 'cable')} lead to it from below, and {usual} to each of most"
+                f" others of the {len(bundle.uppers)}",
+            )
+
+
+def uplinks_fewer(view: FabricView) -> Iterator[Evidence]:
+    """Rule `uplinks-fewer`: a whole pod or plane with fewer cables upwards than most others."""
+    for bundle in view.bundles:
+        alike = [
+            one
+            for one in view.bundles
+            if one.level == bundle.level and are_of_one_kind(one, bundle)
+        ]
+        cables = _each(bundle)
+        usual = most_common(map(_each, alike))
+        if usual is not None and cables < usual:
+            yield Evidence(
+                named(bundle.lowers),
+                f"{switches(len(bundle.lowers))} of level {bundle.level}"
+                f" {have(len(bundle.lowers))} {counted(cables, 'cable')} upwards each, and {usual}"
+                f" those of most of the {len(alike)} sets that are cabled alike: a switch above may"
+                " be absent",
+            )
+
+
+def _each(bundle: Bundle) -> int:
+    """How many cables upwards each switch of a bundle should have."""
+    return bundle.expected // len(bundle.lowers)
+
+
+def _pair_words(pair: Pair) -> str:
+    return f"{pair.lower}–{pair.upper} {pair.cables} of {pair.expected}"
+
+
+def _subject_of(pairs: Sequence[Pair], many: str) -> str:
+    """What all pairs have in common."""
+    if len(pairs) == 1:
+        return f"{pairs[0].lower}–{pairs[0].upper}"
+    for ends in ({pair.lower for pair in pairs}, {pair.upper for pair in pairs}):
+        if len(ends) == 1:
+            return ends.pop()
+    return many
+
+
+def switch_isolated(view: FabricView) -> Iterator[Evidence]:
+    """Rule `switch-isolated`: no cable to another switch, where most of its like have some."""
+    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    others = [leaf for leaf in view.leaves if leaf in linked]
+    for switch in view.topology.switches:
+        alone = switch.name not in linked
+        if alone and others and len(others) > _HALF * len(view.leaves):
+            nodes = _nodes_on(view, [switch.name])
+            yield Evidence(
+                switch.name,
+                f"no cable leads from it to another switch, as from {len(others)} others;"
+                f" {counted(len(nodes), 'node')} {have(len(nodes))} a NIC there",
+            )
+
+
+def fabric_parted(view: FabricView) -> Iterator[Evidence]:
+    """Rule `fabric-parted`: switches that reach the rest neither by cables nor through nodes.
+
+    Planes are no such parts: the same nodes hang on each.
+    """
+    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    parts = [part for part in view.parts if not linked or linked.intersection(part)]
+    together = _by_nodes([(part, _nodes_on(view, part)) for part in parts])
+    biggest = max(together, key=lambda one: (len(one[1]), len(one[0])), default=None)
+    for part in together:
+        if part is not biggest and biggest is not None:
+            names, nodes = part
+            yield Evidence(
+                named(names),
+                f"{switches(len(names))} with {counted(len(nodes), 'node')}"
+                f" {have(len(names))} no cable to the other {switches(len(biggest[0]))}"
+                f" with {counted(len(biggest[1]), 'node')}"
+                + (f": {hosts(nodes)}" if nodes else ""),
+            )
+
+
+def _nodes_on(view: FabricView, names: Iterable[str]) -> set[str]:
+    return {
+        port.node
+        for name in names
+        for port in view.ends.get(name, ())
+        if port.node is not None and port.kind is EndKind.COMPUTE
+    }
+
+
+def _by_nodes(parts: list[tuple[tuple[str, ...], set[str]]]) -> list[tuple[list[str], set[str]]]:
+    """Parts joined where half of the nodes of one hang on the other too."""
+    found: list[tuple[list[str], set[str]]] = []
+    for part, nodes in sorted(parts, key=lambda one: -len(one[1])):
+        same = (
+            one
+            for one in found
+            if nodes and len(nodes & one[1]) >= _HALF * min(len(nodes), len(one[1]))
+        )
+        names, known = next(same, ([], set[str]()))
+        if not names:
+            found.append((names, known))
+        names.extend(part)
+        known.update(nodes)
+    return found
+
+
+# --- What is odd about a fabric's leaves: absent ones, and ones on which no node hangs.
+
+
+def leaf_absent(view: FabricView) -> Iterator[Evidence]:
+    """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
+    groups, rails = _regular(view)
+    present = sum(bool(view.grid.cell(group, rail)) for group in groups for rail in rails)
+    for one in view.absent[len(_empty(view)) :]:
+        rail = rail_words(view, one.rail)
+        beside = ", ".join(view.grid.groups[one.group])
+        yield Evidence(
+            one.name or f"leaf of {rail} beside {view.grid.groups[one.group][0]}",
+            f"{len(groups)} groups of nodes have leaves for {len(rails)} rails,"
+            f" and this one has none for {rail}: beside {beside} a leaf is not there"
+            f" ({present} of {len(groups) * len(rails)} are)"
+            f"{f'; by the names of its like it is {one.name}' if one.name else ''}"
+            f"{_without(view, one)}",
+        )
+
+
+def _regular(view: FabricView) -> tuple[list[int], list[int]]:
+    """The groups in which nodes are at home, and the rails that at least half of them have."""
+    grid = view.grid
+    groups = sorted({home for home in grid.home.values() if home >= 0})
+    rails = [
+        rail
+        for rail in range(len(grid.rails))
+        if 2 * sum(bool(grid.cell(group, rail)) for group in groups) >= len(groups)
+    ]
+    return groups, rails
+
+
+def _without(view: FabricView, one: Absent) -> str:
+    nodes = [node for node, home in view.grid.home.items() if home == one.group]
+    rails = len({view.grid.rail_of[leaf] for leaf in view.grid.groups[one.group]})
+    named = [node for node in nodes if not says_nothing(node)]
+    also = [node for node in nodes if says_nothing(node)]
+    ports, unknown = hidden(view, view.grid.groups[one.group], claimed(view))
+    if ports:
+        also.append(f"{counted(ports, 'anonymous port')} of about {counted(unknown, 'node')}")
+    return (
+        f"; {counted(len(named), 'named node')} therefore {have(len(named))} {rails} of"
+        f" {len(_regular(view)[1])} rails: {hosts(named)}"
+        + (f"; so {have(len(also))} {' and '.join(also)}" if also else "")
+    )
+
+
+def _empty(view: FabricView) -> list[str]:
+    """Leaves on which nothing computes that could be seen.
+
+    One with other hosts alone is theirs, unless the leaf of a rail is absent, which it may be.
+    """
+    nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
+    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    kinds = {leaf: {port.kind for port in view.ends.get(leaf, ())} for leaf in view.leaves}
+    idle = [leaf for leaf, there in kinds.items() if leaf in linked and nodes.isdisjoint(there)]
+    bare = [leaf for leaf in idle if EndKind.OTHER not in kinds[leaf]]
+    of_others = [leaf for leaf in idle if EndKind.OTHER in kinds[leaf]]
+    return [*bare, *of_others[: max(0, len(view.absent) - len(bare))]]
+
+
+def leaf_empty(view: FabricView) -> Iterator[Evidence]:
+    """Rule `leaf-empty`: a switch that is cabled as leaves are, and no node hangs on it."""
+    empty = _empty(view)
+    for at, leaf in enumerate(empty):
+        why = ""
+        if at < len(view.absent):
+            one = view.absent[at]
+            why = f"; it may be that of {rail_words(view, one.rail)}{_without(view, one)}"
+        others = len(view.leaves) - len(empty)
+        yield Evidence(leaf, f"no node has a NIC on it, as on {others} other leaves{why}")
+
+
+# --- What is odd about who hangs on a fabric: names that say nothing, and what Slurm knows.
+
+
+_WHERE: Final = {
+    FabricSource.SCONTROL: "the cluster's topology.conf or topology.yaml",
+    FabricSource.TOPOLOGY_CONF: "topology.conf",
+    FabricSource.TOPOLOGY_YAML: "topology.yaml",
+    FabricSource.TOPOLOGY_ADDR: "the cluster's topology.conf or topology.yaml",
+}
+"""The sources that Slurm wrote or reads, and where a node is added to each."""
+
+_ADD: Final = (
+    "add them to {where}, on the switch or block that they hang on; Slurm places no job there that"
+    " asks for switches or blocks"
+)
+
+
+def name_says_nothing(view: FabricView) -> Iterator[Evidence]:
+    """Rule `name-says-nothing`: nodes that were not given a name of their own."""
+    for node, ports in by_node(view.topology.ports).items():
+        if says_nothing(node):
+            most = max(Counter(port.nic for port in ports).values())
+            leaves = listed([f"{port.switch} port {port.switch_port}" for port in ports])
+            yield Evidence(
+                node,
+                f"{counted(len(ports), 'port')} of {counted(most, 'node')} or more"
+                f" {have(len(ports))} this name, which Slurm cannot know: {leaves}",
+            )
+
+
+def name_twice(view: FabricView) -> Iterator[Evidence]:
+    """Rule `name-twice`: a name with the same NIC more than once."""
+    nodes = by_node(view.topology.ports)
+    for node in view.grid.twice:
+        if not says_nothing(node):
+            count = Counter(port.nic for port in nodes[node])
+            nics = [f"{nic} {seen} times" for nic, seen in count.items() if seen > 1 and nic]
+            where = listed([f"{port.switch} port {port.switch_port}" for port in nodes[node]])
+            yield Evidence(
+                node,
+                f"{counted(len(nodes[node]), 'port')} have this name, {listed(nics)}: at least"
+                f" {max(count.values())} nodes are called so; they hang on {where}",
+            )
+
+
+def hosts_besides(view: FabricView) -> Iterator[Evidence]:
+    """Rule `host-not-compute`: managers, storage, gateways where nodes hang."""
+    ports = [port for port in view.topology.ports if port.kind is EndKind.OTHER]
+    leaves = set(view.leaves)
+    there = [port for port in ports if port.switch in leaves]
+    if not there:
+        return
+    names = [port.node or port.description or "without a name" for port in there]
+    switches = dict.fromkeys(port.switch for port in there)
+    count = len(set(names))
+    yield Evidence(
+        hosts(names) if all(port.node for port in there) else named(names),
+        f"{counted(count, 'host')} with {counted(len(there), 'port')} on {named(switches)}"
+        f" {'is' if count == 1 else 'are'} taken for no compute node: unlike the nodes there by"
+        f" name, and by the number of ports or what they are called",
+    )
+
+
+def not_in_slurm(view: FabricView) -> Iterator[Evidence]:
+    """Rule `not-in-slurm`: nodes that Slurm does not know, by any form of their name."""
+    if view.slurm_nodes is None:
+        return
+    ours = _asked(view)
+    missing = _unmatched(ours, view.slurm_nodes)
+    if missing:
+        none = "none" if len(missing) == len(ours) else f"{len(missing)}"
+        yield Evidence(
+            hosts(missing),
+            f"{len(missing)} of the {len(ours)} nodes with a name in the fabric are not among the"
+            f" {len(view.slurm_nodes)} of Slurm, whatever their case or domain"
+            + ("; the two may be different clusters" if none == "none" else ""),
+        )
+
+
+def not_in_fabric(view: FabricView) -> Iterator[Evidence]:
+    """Rule `not-in-fabric`: nodes of Slurm that have no port here."""
+    if view.slurm_nodes is None:
+        return
+    missing = _unmatched(view.slurm_nodes, _present(view))
+    if not missing or len(missing) == len(set(view.slurm_nodes)):
+        return
+    count = f"{len(missing)} of the {len(set(view.slurm_nodes))} nodes of Slurm"
+    if view.topology.source in _WHERE:
+        source = view.topology.source
+        yield Evidence(
+            hosts(missing),
+            f"{count} {'is' if len(missing) == 1 else 'are'} not in {source}",
+            _ADD.format(where=_WHERE[source]),
+        )
+        return
+    hidden = sum(port.kind is EndKind.ANONYMOUS for port in view.topology.ports)
+    nameless = sum(map(says_nothing, by_node(view.topology.ports)))
+    maybe = [counted(hidden, "anonymous port")] if hidden else []
+    maybe += [counted(nameless, "node") + " whose name says nothing"] if nameless else []
+    yield Evidence(
+        hosts(missing),
+        f"{count} have no port in the fabric"
+        + (f"; they may be among the {' and '.join(maybe)}" if maybe else ""),
+    )
+
+
+def names_differ(view: FabricView) -> Iterator[Evidence]:
+    """Rule `names-differ`: the same nodes with another case or domain."""
+    if view.slurm_nodes is None:
+        return
+    exact = set(view.slurm_nodes)
+    short: defaultdict[str, list[str]] = defaultdict(list)
+    for node in exact:
+        short[_short(node)].append(node)
+    pairs = [
+        (node, short[_short(node)][0])
+        for node in _asked(view)
+        if node not in exact and short.get(_short(node))
+    ]
+    if pairs:
+        ours, theirs = pairs[0]
+        yield Evidence(
+            hosts(one for one, _ in pairs),
+            f"{counted(len(pairs), 'node')} {have(len(pairs))} another case or domain in Slurm and"
+            f" {'is' if len(pairs) == 1 else 'are'} taken for the same: {ours} is {theirs} there",
+        )
+
+
+def _present(view: FabricView) -> list[str]:
+    """Every name in the fabric, be it a node's or a manager's."""
+    ends = [port.node for port in view.topology.ports if port.node]
+    return list(dict.fromkeys([*ends, *view.topology.nodes]))
+
+
+def _asked(view: FabricView) -> list[str]:
+    """The names of nodes that Slurm should know."""
+    return [node for node in view.topology.nodes if not says_nothing(node)]
+
+
+def _short(node: str) -> str:
+    return node.lower().partition(".")[0]
+
+
+def _unmatched(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    there = set(map(_short, known))
+    return list(dict.fromkeys(name for name in names if _short(name) not in there))
+
+
+_QUARTER: Final = 0.25
+_FEW: Final = 2
+
+
+class _Stray(NamedTuple):
+    """A NIC that hangs elsewhere than the others of its column in its group."""
+
+    node: str
+    port: HostPort
+    rail: int
+    leaves: tuple[str, ...]
+
+
+def _strays(view: FabricView) -> list[_Stray]:
+    """The strays of kinds of nodes that follow the rails: most of a kind, and more than one NIC.
+
+    A rail of which more than a quarter are astray follows no groups, as one for storage may not.
+    """
+    found = [one for one in _all_strays(view) if not _has_one_nic(view, one.node)]
+    kinds = Counter(map(name_shape, view.grid.nodes))
+    astray = Counter(map(name_shape, {one.node for one in found}))
+    loose = {kind for kind, nodes in astray.items() if nodes > _HALF * kinds[kind]}
+    of_rail = Counter(
+        view.grid.rail_of_column(port.column)
+        for ports in view.grid.nodes.values()
+        for port in ports
+    )
+    strays = Counter(one.rail for one in found)
+    free = {rail for rail, n in strays.items() if n > max(_FEW, _QUARTER * of_rail[rail])}
+    return [
+        one
+        for one in found
+        if one.rail not in free
+        and ((kind := name_shape(one.node)) not in loose or kinds[kind] < FEWEST_PEERS)
+    ]
+
+
+def _has_one_nic(view: FabricView, node: str) -> bool:
+    return len(view.grid.nodes[node]) == 1 and node not in view.lacking
+
+
+def _all_strays(view: FabricView) -> list[_Stray]:
+    grid = view.grid
+    found = []
+    for node, ports in grid.nodes.items():
+        for port, column in ports:
+            rail = grid.rail_of_column(column)
+            if rail is None or port.switch not in grid.rail_of:
+                continue
+            leaves = grid.cell(grid.home[node], rail)
+            is_other_rail = grid.rail_of[port.switch] != rail
+            if is_other_rail or (leaves and port.switch not in leaves):
+                found.append(_Stray(node, port, rail, leaves))
+    return found
+
+
+def _swapped(strays: Iterable[_Stray]) -> list[list[_Stray]]:
+    """The strays by node, and those of two nodes together that hang in each other's place."""
+    by_node: defaultdict[str, list[_Stray]] = defaultdict(list)
+    for one in strays:
+        by_node[one.node].append(one)
+    found: list[list[_Stray]] = []
+    single: list[list[_Stray]] = []
+    for group in by_node.values():
+        (found if len(group) > 1 else single).append(group)
+    waiting: dict[tuple[str, str], list[_Stray]] = {}
+    for group in single:
+        (one,) = group
+        place = one.leaves[0] if one.leaves else ""
+        twin = waiting.pop((place, one.port.switch), None)
+        if twin is None:
+            waiting[one.port.switch, place] = group
+            found.append(group)
+        else:
+            twin.append(one)
+    return found
+
+
+def rails_swapped(view: FabricView) -> Iterator[Evidence]:
+    """Rule `rails-swapped`: NICs that hang in each other's place."""
+    for group in _swapped(_strays(view)):
+        if _is_exchange(group):
+            nodes = dict.fromkeys(one.node for one in group)
+            yield Evidence(
+                hosts(nodes),
+                f"{' and '.join(_hangs(view, one) for one in group)}: they hang in each other's"
+                f" place; {_others(view, group)}",
+            )
+
+
+def nic_misplaced(view: FabricView) -> Iterator[Evidence]:
+    """Rule `nic-misplaced`: a NIC on another leaf than its like, and none in its place."""
+    for group in _swapped(_strays(view)):
+        if not _is_exchange(group):
+            for one in group:
+                where = f", which is {one.leaves[0]} here" if one.leaves else ""
+                yield Evidence(
+                    f"{one.node} {one.port.nic}" if one.port.nic else one.node,
+                    f"{_hangs(view, one)}, and its like on {rail_words(view, one.rail)}{where};"
+                    f" {_others(view, [one])}",
+                )
+
+
+def _is_exchange(group: list[_Stray]) -> bool:
+    there = sorted(one.port.switch for one in group)
+    own = sorted(next(iter(one.leaves), "") for one in group)
+    return len(group) > 1 and there == own
+
+
+def _hangs(view: FabricView, one: _Stray) -> str:
+    nic = f"{one.node} {one.port.nic}" if one.port.nic else one.node
+    rail = view.grid.rail_of[one.port.switch]
+    port = f" port {one.port.switch_port}" if one.port.switch_port is not None else ""
+    return f"{nic} hangs on {one.port.switch}{port}, rail {rail}"
+
+
+def _others(view: FabricView, group: list[_Stray]) -> str:
+    """How many of the same kind hang where they should."""
+    strays = {one.node for one in group}
+    count = sum(
+        view.grid.rail_of_column(port.column) == group[0].rail
+        and view.grid.rail_of.get(port.port.switch) == group[0].rail
+        for node, ports in view.grid.nodes.items()
+        if node not in strays
+        for port in ports
+    )
+    return f"{count} others of {rail_words(view, group[0].rail)} hang on it"
+
+
+def rails_fewer(view: FabricView) -> Iterator[Evidence]:
+    """Rule `rails-fewer`: a node without a NIC that its peers have; alike nodes are one finding.
+
+    Where enough anonymous ports hang in these places, they are what is wrong.
+    """
+    hidden = {node for nodes in claimed(view).values() for node in nodes}
+    found: defaultdict[tuple[int, frozenset[int]], list[str]] = defaultdict(list)
+    for node, lacks in view.lacking.items():
+        if node not in hidden:
+            found[view.grid.home[node], lacks].append(node)
+    for (group, lacks), nodes in found.items():
+        ports = len(view.grid.nodes[nodes[0]])
+        yield Evidence(
+            hosts(nodes),
+            f"{counted(len(nodes), 'node')} {have(len(nodes))} {ports} of the {ports + len(lacks)}"
+            f" NICs that peers have; {_lacking(view, group, lacks)}",
+        )
+
+
+def _lacking(view: FabricView, group: int, lacks: frozenset[int]) -> str:
+    grid = view.grid
+    rails = {rail for column in lacks if (rail := grid.rail_of_column(column)) is not None}
+    if not rails:
+        return f"{counted(len(lacks), 'NIC')} of theirs {have(len(lacks))} no link here"
+    leaves = [leaf for rail in sorted(rails) for leaf in grid.cell(group, rail)]
+    words = f"none on {', '.join(rail_words(view, rail) for rail in sorted(rails))}"
+    hidden = sum(map(view.anonymous, leaves))
+    maybe = f"; it may be among the {hidden} anonymous ports there" if hidden else ""
+    return f"{words}: {', '.join(leaves)}{maybe}"

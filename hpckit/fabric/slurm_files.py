@@ -1,0 +1,513 @@
+"""topology.yaml: the topologies of a cluster that has several, Slurm 25.05 and later.
+
+Source: topology.yaml(5); the data_parser's TOPOLOGY_CONF. `scontrol show topoconf` prints one too,
+with an empty table for each plugin that a topology does not use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hpckit.core.foreign_text import YamlNode, yaml_tree
+from hpckit.fabric.topology import (
+    HIGHEST_LEVEL,
+    LINK_SPEED,
+    LONGEST_SWITCH_NAME,
+    Block,
+    ClusterTopology,
+    FabricSource,
+    HostPort,
+    Switch,
+    SwitchLink,
+)
+from hpckit.slurm.text import Place
+from hpckit.slurm.values import TopologyKind
+
+# --- The sizes of blocks that Slurm plans by.
+
+
+_SIZE: Final = re.compile(r"\s*0*(?P<size>[1-9]\d{0,8})\s*", re.ASCII)
+_MOST_DOUBLINGS: Final = 15
+
+
+def block_sizes(words: Sequence[str], place: Place) -> tuple[int, ...]:
+    """The sizes, each the first one times a power of two of at most 2^15.
+
+    Raises ParseError, as slurmctld ends on others. Source: block_record.c; topology.conf(5).
+    """
+    sizes: list[int] = []
+    for word in words:
+        match = _SIZE.fullmatch(word)
+        if match is None:
+            raise place.refuse(f"the block size {word[:60]!r} is no number", "sizes such as 18,36")
+        size = int(match["size"])
+        times, rest = divmod(size, sizes[0] if sizes else size)
+        if rest or times.bit_count() != 1 or times.bit_length() > _MOST_DOUBLINGS + 1:
+            message = f"the block size {size} is not {sizes[0]} times a power of two"
+            raise place.refuse(message, f"{sizes[0]}, {2 * sizes[0]}, {4 * sizes[0]}, …")
+        sizes.append(size)
+    return tuple(sizes)
+
+
+# --- Switches and blocks as Slurm describes them, put together to one topology.
+#
+# What slurmctld refuses is refused here too, and what it takes with a warning is taken: several
+# roots, a switch below two others, a node on two leaves (switch_record.c, block_record.c; each
+# tried
+# with slurmctld 22.05.8, 24.11.5 and 26.05.5).
+
+
+_SHOWN: Final = 8
+"""So many switches of a cycle are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchRow:
+    """One switch as it was written, with its line.
+
+    `nodes` are those that hang on it, not those below its children. `level` is None where the
+    source leaves that to the reader.
+    """
+
+    name: str
+    place: Place
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    link_speed: str | None = None
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRow:
+    """One block as it was written, with its line; the rest is what scontrol adds."""
+
+    name: str
+    place: Place
+    nodes: tuple[str, ...] = ()
+    index: int | None = None
+    size: int | None = None
+    is_aggregated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The parts of a ClusterTopology that a tree of switches is."""
+
+    switches: tuple[Switch, ...]
+    links: tuple[SwitchLink, ...]
+    ports: tuple[HostPort, ...]
+
+
+def tree_of(rows: Sequence[SwitchRow]) -> Tree:
+    """The switches in their order, what joins them and where nodes hang.
+
+    Raises ParseError for a name that stands twice, a child that is not there and a switch above
+    itself, with the line and the one that it contradicts, and for one above HIGHEST_LEVEL.
+    """
+    by_name = {row.name: row for row in rows}
+    _refuse_twins(rows, "switch")
+    for row in rows:
+        for child in row.switches:
+            if child not in by_name or child == row.name:
+                raise _refuse_child(row, child, len(rows))
+    levels = _levels(by_name)
+    _refuse_high(rows, levels)
+    return Tree(
+        switches=tuple(
+            Switch(
+                name=row.name,
+                level=levels[row.name] if row.level is None else row.level,
+                link_speed=row.link_speed,
+            )
+            for row in rows
+        ),
+        links=tuple(
+            SwitchLink(lower=child, upper=row.name)
+            for row in rows
+            for child in dict.fromkeys(row.switches)
+        ),
+        ports=tuple(
+            HostPort(node=node, switch=row.name)
+            for row in rows
+            for node in dict.fromkeys(row.nodes)
+        ),
+    )
+
+
+def blocks_of(rows: Sequence[BlockRow]) -> tuple[Block, ...]:
+    """The blocks in their order. Raises ParseError for a name that stands twice."""
+    _refuse_twins(rows, "block")
+    return tuple(
+        Block(
+            name=row.name,
+            nodes=tuple(dict.fromkeys(row.nodes)),
+            index=row.index,
+            size=row.size,
+            is_aggregated=row.is_aggregated,
+        )
+        for row in rows
+    )
+
+
+def _refuse_twins(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> None:
+    lines: dict[str, int] = {}
+    for row in rows:
+        before = lines.setdefault(row.name, row.place.line_no)
+        if before != row.place.line_no:
+            message = f"{what} {row.name} is on line {before} already"
+            raise row.place.refuse(message, f"one line a {what}")
+
+
+def _refuse_child(row: SwitchRow, child: str, rows: int) -> Exception:
+    if child == row.name:
+        return row.place.refuse(f"switch {child} is its own child", "a child that is another one")
+    message = f"{child}, a child of switch {row.name}, is none of the {rows} switches here"
+    return row.place.refuse(message, f"a line SwitchName={child}")
+
+
+def _refuse_high(rows: Sequence[SwitchRow], levels: Mapping[str, int]) -> None:
+    for row in rows:
+        level = max(levels[row.name], row.level or 0)
+        if level > HIGHEST_LEVEL:
+            message = f"switch {row.name} is on level {level} of {len(rows)} switches"
+            raise row.place.refuse(message, f"a tree of levels 0 to {HIGHEST_LEVEL}")
+
+
+def _levels(by_name: Mapping[str, SwitchRow]) -> dict[str, int]:
+    """Each switch's level: 0 without children, else one above its highest child."""
+    waits = {name: len(set(row.switches)) for name, row in by_name.items()}
+    parents: dict[str, list[str]] = {name: [] for name in by_name}
+    for name, row in by_name.items():
+        for child in set(row.switches):
+            parents[child].append(name)
+    ready = [name for name, count in waits.items() if count == 0]
+    levels = dict.fromkeys(ready, 0)
+    for name in ready:  # grows while it is walked
+        for parent in parents[name]:
+            levels[parent] = max(levels.get(parent, 0), levels[name] + 1)
+            waits[parent] -= 1
+            if waits[parent] == 0:
+                ready.append(parent)
+    if len(ready) < len(by_name):
+        raise _refuse_cycle(by_name, {name for name, count in waits.items() if count})
+    return levels
+
+
+def _refuse_cycle(by_name: Mapping[str, SwitchRow], within: set[str]) -> Exception:
+    """The error that names a way from a switch down to itself."""
+    at = next(name for name in by_name if name in within)
+    way: dict[str, None] = {}
+    while at not in way:
+        way[at] = None
+        at = next(child for child in by_name[at].switches if child in within)
+    names = [*way, at][list(way).index(at) :]
+    lines = [f"{name} (line {by_name[name].place.line_no})" for name in names]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], "…", lines[-1]]
+    message = f"switch {at} is below itself, {len(names) - 1} switches in a ring: "
+    return by_name[at].place.refuse(message + " > ".join(lines), "a tree: none below itself")
+
+
+# --- topology.conf: the switches or blocks that a site wrote for Slurm.
+#
+# Source: topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some
+# releases refuse is read: a switch or block without nodes (fatal up to 24.11), a block smaller
+# than the first of BlockSizes (fatal in 24.11).
+
+
+_PAIR: Final = re.compile(
+    r'\s*(?P<key>[A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?=\s|\Z)',
+    re.ASCII,
+)
+_COMMENT: Final = re.compile(r"(?<!\\)(?:\\\\)*(#)")
+_CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*(\\)\s*\Z", re.ASCII)
+_ESCAPE: Final = re.compile(r"\\(.?)", re.DOTALL)
+_INSIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "SwitchName": ("LinkSpeed", "Nodes", "Switches"),
+    "BlockName": ("Nodes",),
+    "BlockSizes": (),
+}
+"""What may stand on the line that begins with a key."""
+_EXPECTED: Final = "SwitchName=…, BlockName=… or BlockSizes=…"
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of a file up to a line; `first` said for which plugin."""
+
+    switches: list[SwitchRow] = field(default_factory=list)
+    blocks: list[BlockRow] = field(default_factory=list)
+    sizes: tuple[int, ...] = ()
+    first: Place | None = None
+
+
+def parse_topology_conf(text: str, name: str) -> ClusterTopology:
+    """The topology in a text of topology.conf; `name` is the file's, for errors.
+
+    Raises ParseError for what slurmctld ends on, with the line and the one that it contradicts.
+    """
+    read = _Read()
+    for place, line in _lines(text, name):
+        _read_line(read, place, line)
+    if read.switches:
+        tree = tree_of(read.switches)
+        return ClusterTopology(
+            source=FabricSource.TOPOLOGY_CONF,
+            plugin=TopologyKind.TREE,
+            switches=tree.switches,
+            links=tree.links,
+            ports=tree.ports,
+        )
+    if not read.blocks:
+        raise Place(name, 1, text.split("\n", 1)[0]).refuse("has no switch and no block", _EXPECTED)
+    return ClusterTopology(
+        source=FabricSource.TOPOLOGY_CONF,
+        plugin=TopologyKind.BLOCK,
+        blocks=blocks_of(read.blocks),
+        block_sizes=read.sizes,
+    )
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[Place, str]]:
+    """The lines that are not blank, without comments, those that are continued joined to one."""
+    joined, first = "", None
+    for line_no, raw in enumerate(text.split("\n"), start=1):
+        line = raw.rstrip("\r")
+        place = Place(name, line_no, line)
+        first = first or place
+        comment = _COMMENT.search(line)
+        line = line[: comment.start(1)] if comment else line
+        if continued := _CONTINUED.search(line):
+            joined += line[: continued.start(1)]
+            continue
+        joined += line
+        if joined.strip():
+            yield first, _ESCAPE.sub(r"\1", joined)
+        joined, first = "", None
+    if joined.strip() and first is not None:
+        yield first, _ESCAPE.sub(r"\1", joined)
+
+
+def _read_line(read: _Read, place: Place, line: str) -> None:
+    key, value, at = _pair(place, line, 0, tuple(_INSIDE))
+    if not value:
+        raise place.refuse(f"{key} is empty", f"{key}=…")
+    values: dict[str, str] = {}
+    while line[at:].strip():
+        inner, text, at = _pair(place, line, at, _INSIDE[key])
+        values[inner] = text  # of one that stands twice Slurm takes the later
+    if key == "SwitchName":
+        read.switches.append(_switch(value, values, place))
+    elif key == "BlockName":
+        nodes = place.hosts(values.get("Nodes", ""))
+        read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
+    else:
+        read.sizes = block_sizes(value.split(","), place)
+    _refuse_mixture(read, place)
+
+
+def _refuse_mixture(read: _Read, place: Place) -> None:
+    read.first = read.first or place
+    if read.switches and (read.blocks or read.sizes):
+        message = f"switches and blocks in one file, the other begins on line {read.first.line_no}"
+        raise place.refuse(message, "lines for topology/tree or for topology/block")
+
+
+def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str, str, int]:
+    """The key as it is documented, its value and where the next one begins."""
+    match = _PAIR.match(line, at)
+    if match is None:
+        words = line[at:].strip()[:60]
+        raise place.refuse(f"{words!r} is no key with a value", ", ".join(known) or _EXPECTED)
+    key = next((name for name in known if name.casefold() == match["key"].casefold()), None)
+    if key is None:
+        what = ", ".join(known) or "nothing more on this line"
+        raise place.refuse(f"the key {match['key']} is not known here", what)
+    quoted = match["quoted"]
+    return key, match["bare"] if quoted is None else quoted, match.end()
+
+
+def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
+    if len(name) > LONGEST_SWITCH_NAME:
+        message = f"the switch's name has {len(name)} characters"
+        raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
+    if "Nodes" in values and "Switches" in values:
+        raise place.refuse(f"switch {name} has both nodes and switches", "Nodes= or Switches=")
+    speed = values.get("LinkSpeed")
+    if speed is not None and LINK_SPEED.fullmatch(speed) is None:
+        raise place.refuse(f"LinkSpeed={speed[:60]} is no number", "a number such as LinkSpeed=50")
+    return SwitchRow(
+        name=name,
+        place=place,
+        nodes=place.hosts(values.get("Nodes", "")),
+        switches=place.hosts(values.get("Switches", "")),
+        link_speed=speed,
+    )
+
+
+_KINDS: Final = ("tree", "block", "flat", "ring", "torus3d")
+_YAML_EXPECTED: Final = "tree, block or flat; of ring and torus3d the nodes are read"
+
+
+def parse_topology_yaml(text: str, name: str) -> tuple[ClusterTopology, ...]:
+    """The topologies in their order; `name` is the file's, for errors.
+
+    The default is the first with cluster_default, else the first. The rings and toruses of 26.05
+    are blocks of a topology without a plugin: their nodes are known, and not what joins these.
+    Raises ParseError for what slurmctld ends on, an unknown key, and aliases.
+    """
+    root = yaml_tree(text, name)
+    nodes = [root] if isinstance(root.value, dict) else root.items()
+    if not nodes:
+        raise root.refuse("has no topology", "a list of topologies")
+    tables = [(node, node.table(("topology", "cluster_default", *_KINDS))) for node in nodes]
+    names = _names(tables)
+    flags = ["cluster_default" in table and table["cluster_default"].flag() for _, table in tables]
+    default = flags.index(True) if any(flags) else 0
+    return tuple(
+        _topology(node, table, name=names[at], is_default=at == default)
+        for at, (node, table) in enumerate(tables)
+    )
+
+
+def parse_topoconf(text: str) -> tuple[ClusterTopology, ...]:
+    """What `scontrol show topoconf` prints; nothing where slurmctld has no topology.yaml.
+
+    It then prints one topology with an empty table for every plugin, whatever topology.conf says
+    (26.05). Raises ParseError.
+    """
+    name = "scontrol show topoconf"
+    rows = yaml_tree(text, name).items()
+    if len(rows) == 1:
+        table = rows[0].table(("topology", "cluster_default", *_KINDS))
+        if all(table[kind].is_empty() for kind in _KINDS if kind in table):
+            return ()
+    return parse_topology_yaml(text, name)
+
+
+def _names(tables: list[tuple[YamlNode, Mapping[str, YamlNode]]]) -> list[str]:
+    lines: dict[str, int] = {}
+    for node, table in tables:
+        name = _required(node, table, "topology")
+        if name in lines:
+            message = f"the topology {name} is on line {lines[name]} already"
+            raise table["topology"].refuse(message, "a name of its own")
+        lines[name] = node.line_no
+    return list(lines)
+
+
+def _topology(
+    node: YamlNode, table: Mapping[str, YamlNode], *, name: str, is_default: bool
+) -> ClusterTopology:
+    used = [kind for kind in _KINDS if kind in table and not _is_absent(table[kind], kind)]
+    if len(used) != 1:
+        got = " and ".join(used) or "no plugin"
+        raise node.refuse(f"the topology {name} has {got}", f"one of: {_YAML_EXPECTED}")
+    read: Mapping[str, Callable[[YamlNode], ClusterTopology]] = {
+        "tree": _tree, "block": _blocks, "flat": _flat, "ring": _rings, "torus3d": _toruses,
+    }  # fmt: skip
+    topology = read[used[0]](table[used[0]])
+    return dataclasses.replace(topology, name=name, is_default=is_default)
+
+
+def _is_absent(node: YamlNode, kind: str) -> bool:
+    if kind == "flat" and not isinstance(node.value, dict):
+        return not node.flag()
+    return node.is_empty()
+
+
+def _required(node: YamlNode, table: Mapping[str, YamlNode], key: str) -> str:
+    text = table[key].text() if key in table else None
+    if not text:
+        raise node.refuse(f"{key} is missing", f"{key}: and a name")
+    return text
+
+
+def _place(node: YamlNode) -> Place:
+    return Place(node.source.name, node.line_no, node.path)
+
+
+def _names_in(table: Mapping[str, YamlNode], key: str) -> tuple[str, ...]:
+    text = table[key].text() if key in table else None
+    return _place(table[key]).hosts(text) if text else ()
+
+
+def _rows(node: YamlNode, key: str) -> list[YamlNode]:
+    table = node.table((key,))
+    rows = list(table[key].items()) if key in table else []
+    if not rows:
+        raise node.refuse(f"has no {key}", f"{key}: and a list")
+    return rows
+
+
+def _tree(node: YamlNode) -> ClusterTopology:
+    tree = tree_of([_yaml_switch(row) for row in _rows(node, "switches")])
+    return ClusterTopology(
+        source=FabricSource.TOPOLOGY_YAML,
+        plugin=TopologyKind.TREE,
+        switches=tree.switches,
+        links=tree.links,
+        ports=tree.ports,
+    )
+
+
+def _yaml_switch(row: YamlNode) -> SwitchRow:
+    table = row.table(("switch", "children", "nodes"))
+    name = _required(row, table, "switch")
+    if len(name) > LONGEST_SWITCH_NAME:
+        raise row.refuse(f"the switch's name has {len(name)} characters", f"{LONGEST_SWITCH_NAME}")
+    nodes = _names_in(table, "nodes")
+    # With both, slurmctld warns and takes the nodes (switch_record.c).
+    children = () if nodes else _names_in(table, "children")
+    return SwitchRow(name=name, place=_place(row), nodes=nodes, switches=children)
+
+
+def _blocks(node: YamlNode) -> ClusterTopology:
+    table = node.table(("block_sizes", "blocks"))
+    sizes = table["block_sizes"].items() if "block_sizes" in table else ()
+    rows = table["blocks"].items() if "blocks" in table else ()
+    if not rows:
+        raise node.refuse("has no blocks", "blocks: and a list")
+    return ClusterTopology(
+        source=FabricSource.TOPOLOGY_YAML,
+        plugin=TopologyKind.BLOCK,
+        blocks=blocks_of([_named(row, "block") for row in rows]),
+        block_sizes=block_sizes([size.text() or "" for size in sizes], _place(node)),
+    )
+
+
+def _named(row: YamlNode, key: str) -> BlockRow:
+    table = row.table((key, "nodes"))
+    name = _required(row, table, key)
+    return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes"))
+
+
+def _flat(node: YamlNode) -> ClusterTopology:
+    if isinstance(node.value, dict):
+        table = node.table(("alpha_step_rank",))
+        table["alpha_step_rank"].flag()
+    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, plugin=TopologyKind.FLAT)
+
+
+def _rings(node: YamlNode) -> ClusterTopology:
+    return _unjoined([_named(row, "ring") for row in _rows(node, "rings")])
+
+
+def _toruses(node: YamlNode) -> ClusterTopology:
+    return _unjoined([_torus(row) for row in _rows(node, "toruses")])
+
+
+def _torus(row: YamlNode) -> BlockRow:
+    table = row.table(("name", "dims", "nodes", "regions", "placements"))
+    nodes = _names_in(table, "nodes")
+    for region in table["regions"].items() if "regions" in table else ():
+        nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes")
+    return BlockRow(name=_required(row, table, "name"), place=_place(row), nodes=nodes)
+
+
+def _unjoined(rows: list[BlockRow]) -> ClusterTopology:
+    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, blocks=blocks_of(rows))

@@ -1,0 +1,294 @@
+"""SLURM_TOPOLOGY_ADDR of many nodes: the switches or the block above each, as a job sees them.
+
+Source: srun(1), "SLURM_TOPOLOGY_ADDR"; topology_p_get_node_addr of topology_tree.c and
+topology_block.c. The order of switches is that in which they are met, which is not Slurm's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hpckit.fabric.slurm_files import BlockRow, SwitchRow, blocks_of, tree_of
+from hpckit.fabric.topology import (
+    Block,
+    ClusterTopology,
+    FabricSource,
+    HostPort,
+    Switch,
+    SwitchLink,
+)
+from hpckit.slurm.text import Place
+from hpckit.slurm.values import TopologyKind
+
+# --- scontrol show partitions: which topology of several a partition uses.
+
+
+_SHOW_PARTITIONS: Final = "scontrol show partitions"
+_PARTITION: Final = re.compile(r"PartitionName=(\S+) .*")
+_TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
+
+
+def scontrol_partitions_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question, one line a partition. Source: scontrol(1), "show partition", "--oneliner"."""
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    return ("scontrol", "--oneliner", *clusters, "show", "partitions")
+
+
+def parse_partition_topologies(text: str) -> Mapping[str, str | None]:
+    """The topology of each partition by name, None for the cluster's default (25.05 and later).
+
+    Raises ParseError for a line that is no partition.
+    """
+    found: dict[str, str | None] = {}
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        match = _PARTITION.fullmatch(line.rstrip())
+        if match is not None:
+            topology = _TOPOLOGY.search(line)
+            found[match[1]] = topology[1] if topology else None
+        elif line.strip() and line.strip() != "No partitions in the system":
+            raise Place(_SHOW_PARTITIONS, line_no, line).refuse(
+                "is no partition", "PartitionName=… …"
+            )
+    return found
+
+
+def used_by_partitions(
+    topologies: Sequence[ClusterTopology], used: Mapping[str, str | None]
+) -> tuple[ClusterTopology, ...]:
+    """The topologies, each with the partitions that use it; a name that is not there changes none.
+
+    `used` is what `parse_partition_topologies` gives.
+    """
+    return tuple(
+        replace(
+            one,
+            partitions=tuple(
+                partition
+                for partition, name in used.items()
+                if (one.is_default if name is None else name == one.name)
+            ),
+        )
+        for one in topologies
+    )
+
+
+# --- scontrol show topology: the switches or blocks that slurmctld places jobs by.
+
+
+_SHOW_TOPOLOGY: Final = "scontrol show topology"
+_SWITCH: Final = re.compile(
+    r"SwitchName=(?P<name>.+) Level=(?P<level>\d{1,5}) LinkSpeed=(?P<speed>\d{1,10})"
+    r"(?: Nodes=(?P<nodes>.*?))?(?: Switches=(?P<switches>.*))?",
+    re.ASCII,
+)
+_BLOCK: Final = re.compile(
+    r"(?P<kind>BlockName|AggregatedBlock)=(?P<name>.+) BlockIndex=(?P<index>\d{1,10})"
+    r"(?: Nodes=(?P<nodes>.*?))? BlockSize=(?P<size>\d{1,10})",
+    re.ASCII,
+)
+_EXPECTED: Final = "SwitchName=… Level=… LinkSpeed=… or BlockName=… BlockIndex=… BlockSize=…"
+_UNSAID: Final = frozenset({"0", "1"})
+"""The LinkSpeed that slurmctld prints of a switch that has none: 1, or 0 with topology.yaml."""
+
+
+def scontrol_topology_argv(cluster: str | None, topology: str | None = None) -> tuple[str, ...]:
+    """The question: the default topology, or from 25.05 on the one that is called `topology`.
+
+    As text in every version: 24.11 takes `--json` and prints text all the same. Source:
+    scontrol(1), "show topology".
+    """
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    names = () if topology is None else (topology,)
+    return ("scontrol", *clusters, "show", "topology", *names)
+
+
+def scontrol_topoconf_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question for all topologies of a cluster that has several (25.05 and later).
+
+    The answer is a topology.yaml. Source: scontrol(1), "show topoconf".
+    """
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    return ("scontrol", *clusters, "show", "topoconf")
+
+
+def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[ClusterTopology, ...]:
+    """The answer to `scontrol_topology_argv`: a tree, or blocks; nothing of a flat topology.
+
+    `name` is what errors call the text.
+    A text of several answers gives one of each kind, the first being the default. The nodes that
+    Slurm lists at a switch above others hang on those, and are not taken from it. Raises ParseError
+    for another line, and for switches of which some were left out (`show topology node=…`).
+    """
+    switches: list[SwitchRow] = []
+    blocks: list[BlockRow] = []
+    kinds: list[TopologyKind] = []
+    for line_no, raw in enumerate(text.split("\n"), start=1):
+        line = raw.rstrip()
+        place = Place(name, line_no, line)
+        if match := _SWITCH.fullmatch(line):
+            switches.append(_switch(match, place))
+            kinds.append(TopologyKind.TREE)
+        elif match := _BLOCK.fullmatch(line):
+            blocks.append(_block(match, place))
+            kinds.append(TopologyKind.BLOCK)
+        elif line:
+            raise place.refuse("is no switch and no block", _EXPECTED)
+    found_kinds = tuple(dict.fromkeys(kinds))
+    return tuple(
+        _of_switches(switches, is_default=at == 0)
+        if kind is TopologyKind.TREE
+        else _of_blocks(blocks, is_default=at == 0)
+        for at, kind in enumerate(found_kinds)
+    )
+
+
+def _of_switches(rows: list[SwitchRow], *, is_default: bool) -> ClusterTopology:
+    tree = tree_of(rows)
+    return ClusterTopology(
+        source=FabricSource.SCONTROL,
+        plugin=TopologyKind.TREE,
+        is_default=is_default,
+        switches=tree.switches,
+        links=tree.links,
+        ports=tree.ports,
+    )
+
+
+def _of_blocks(blocks: list[BlockRow], *, is_default: bool) -> ClusterTopology:
+    return ClusterTopology(
+        source=FabricSource.SCONTROL,
+        plugin=TopologyKind.BLOCK,
+        is_default=is_default,
+        blocks=blocks_of(blocks),
+        block_sizes=tuple(sorted({block.size for block in blocks if block.size})),
+    )
+
+
+def _switch(match: re.Match[str], place: Place) -> SwitchRow:
+    children = place.hosts(match["switches"] or "")
+    return SwitchRow(
+        name=match["name"],
+        place=place,
+        nodes=() if children else place.hosts(match["nodes"] or ""),
+        switches=children,
+        link_speed=None if match["speed"] in _UNSAID else match["speed"],
+        level=int(match["level"]),
+    )
+
+
+def _block(match: re.Match[str], place: Place) -> BlockRow:
+    return BlockRow(
+        name=match["name"],
+        place=place,
+        nodes=place.hosts(match["nodes"] or ""),
+        index=int(match["index"]),
+        size=int(match["size"]),
+        is_aggregated=match["kind"] == "AggregatedBlock",
+    )
+
+
+_PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
+_MOST_LEVELS: Final = 32
+_ADDR_EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.switch.node"
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the lines said: levels of switches, links upwards, and where each node hangs."""
+
+    addresses: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    level: dict[str, int] = field(default_factory=dict)
+    links: dict[tuple[str, str], None] = field(default_factory=dict)
+    ports: dict[tuple[str, str], None] = field(default_factory=dict)
+    blocks: dict[str, list[str]] = field(default_factory=dict)
+    unplaced: dict[str, None] = field(default_factory=dict)
+
+
+def parse_topology_addr(text: str, name: str) -> ClusterTopology:
+    """The topology above the nodes of a text of lines `host address pattern`.
+
+    `address` and `pattern` are SLURM_TOPOLOGY_ADDR and SLURM_TOPOLOGY_ADDR_PATTERN of a task on
+    `host`; a line may stand more than once. Raises ParseError for another line, for one that
+    contradicts another, and for names of switches with dots, which an address cannot tell apart.
+    """
+    read = _Read()
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        words, place = line.split(), Place(name, line_no, line.rstrip())
+        if not words:
+            continue
+        match = _PATTERN.fullmatch(words[-1])
+        if len(words) != 3 or match is None:  # noqa: PLR2004  the fields of _EXPECTED
+            raise place.refuse("is no address of a node", _ADDR_EXPECTED)
+        _read_line(read, words[0], words[1], words[2], place)
+    if not read.addresses:
+        raise Place(name, 1, "").refuse("has no address", _ADDR_EXPECTED)
+    return _topology(read)
+
+
+def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place) -> None:
+    before = read.addresses.setdefault(host, (address, pattern, place.line_no))
+    if before[:2] != (address, pattern):
+        message = f"{host} is {address}, and {before[0]} on line {before[2]}"
+        raise place.refuse(message, "one address a node")
+    if before[2] != place.line_no:
+        return
+    parts = pattern.count(".")
+    above, node = _split(address, host, parts)
+    if len(above) != parts or parts > _MOST_LEVELS:
+        message = f"{address} has {len(above) + 1} parts and its pattern {parts + 1}"
+        raise place.refuse(message, "as many of both; the name of a switch may hold no dot")
+    if bool(read.blocks if pattern.startswith("switch") else read.level) and parts:
+        raise place.refuse("switches and blocks in one text", "the addresses of one topology")
+    if pattern.startswith("block"):
+        if not above[0]:
+            raise place.refuse(f"{address} names no block", _ADDR_EXPECTED)
+        read.blocks.setdefault(above[0], []).append(node)
+    else:
+        _hang(read, node, above, place)
+
+
+def _hang(read: _Read, node: str, above: list[str], place: Place) -> None:
+    """Note the switches above a node; of those of one level, each may be above those below."""
+    if not any(above):
+        read.unplaced[node] = None
+    lower: tuple[str, ...] = ()
+    for level, names in enumerate(reversed(above)):
+        here = place.hosts(names)
+        for switch in here:
+            known = read.level.setdefault(switch, level)
+            if known != level:
+                message = f"switch {switch} is at level {level} here, and at {known} before"
+                raise place.refuse(message, "one level a switch")
+            read.links.update(dict.fromkeys((below, switch) for below in lower))
+            if not lower:
+                read.ports[node, switch] = None
+        lower = here or lower
+
+
+def _split(address: str, host: str, parts: int) -> tuple[list[str], str]:
+    """What is above the node, the outermost first, and its name, which is the host's or shorter."""
+    if parts and address.endswith(f".{host}"):
+        return address[: -len(host) - 1].split("."), host
+    above, _, node = address.rpartition(".") if parts else ("", "", address)
+    return above.split(".") if parts else [], node
+
+
+def _topology(read: _Read) -> ClusterTopology:
+    kind = TopologyKind.FLAT
+    if read.level or read.blocks:
+        kind = TopologyKind.BLOCK if read.blocks else TopologyKind.TREE
+    return ClusterTopology(
+        source=FabricSource.TOPOLOGY_ADDR,
+        plugin=kind,
+        switches=tuple(Switch(name=name, level=level) for name, level in read.level.items()),
+        links=tuple(SwitchLink(lower=lower, upper=upper) for lower, upper in read.links),
+        ports=tuple(HostPort(node=node, switch=switch) for node, switch in read.ports),
+        blocks=tuple(
+            Block(name=name, nodes=tuple(dict.fromkeys(nodes)))
+            for name, nodes in read.blocks.items()
+        ),
+        unplaced=tuple(read.unplaced),
+    )

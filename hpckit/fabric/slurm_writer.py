@@ -1,0 +1,505 @@
+"""A topology as rows that Slurm takes: which switch is below which, under names that it reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+from hpckit.core.errors import RenderError
+from hpckit.core.hostlist import fold_hosts, natural_order
+from hpckit.core.units import counted
+from hpckit.fabric.domain_names import folded_names, names_in
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.ends import says_nothing
+from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.topology import (
+    LINK_SPEED,
+    LONGEST_SWITCH_NAME,
+    Block,
+    ClusterTopology,
+    EndKind,
+    HostPort,
+    Switch,
+    SwitchLink,
+)
+from hpckit.slurm.values import TopologyKind
+
+# --- Any fabric as what Slurm can say: a tree of switches, or blocks.
+
+
+_MOST_HOSTS = 100
+_OWN_TREES = frozenset({TopologyKind.TREE, TopologyKind.BLOCK, TopologyKind.FLAT})
+
+
+def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
+    """The topology with one way from each node to the top, as topology/tree wants it.
+
+    Leaves of several rails become one switch, and so does what joins them; each says in its
+    description which switches it stands for. Blocks alone become topology/block. Nodes whose names
+    say nothing are left out; those on a switch above others get a leaf of their own. What Slurm
+    itself told is as it was. Raises RenderError where no block has a node.
+    """
+    if topology.blocks and (topology.plugin is TopologyKind.BLOCK or not topology.switches):
+        _refuse_empty(topology)
+    if topology.plugin in _OWN_TREES:
+        return topology
+    if not topology.switches:
+        return _blocks(topology)
+    ports = tuple(port for port in topology.ports if not (port.node and says_nothing(port.node)))
+    named = replace(topology, blocks=(), ports=ports)
+    return _tree(topology, _with_leaves(locality_of(named)))
+
+
+def _refuse_empty(topology: ClusterTopology) -> None:
+    blocks = [block for block in topology.blocks if not block.is_aggregated]
+    if not any(block.nodes for block in blocks):
+        count = counted(len(blocks), "block")
+        raise RenderError(f"there is no node in {count}, so there is nothing to write for Slurm")
+
+
+def _with_leaves(locality: Locality) -> Locality:
+    """One more domain for nodes beside others: a switch of Slurm has nodes or switches."""
+    above = {domain.parent for domain in locality.domains}
+    domains = list(locality.domains)
+    leaves: dict[int, int] = {}
+    of_node = dict(locality.domain_of)
+    for node, at in locality.domain_of.items():
+        if at in above and at not in leaves:
+            leaves[at] = len(domains)
+            name = f"{domains[at].name}, nodes on no switch below it"
+            domains.append(Domain(name=name, level=domains[at].level - 1, parent=at))
+        of_node[node] = leaves.get(at, at)
+    return replace(locality, domains=tuple(domains), domain_of=of_node)
+
+
+def left_out(topology: ClusterTopology) -> tuple[str, ...]:
+    """What hangs on a network and is not in its `slurm_tree`, a phrase each."""
+    if topology.plugin in _OWN_TREES or not topology.switches:
+        return ()
+    compute = [port for port in topology.ports if port.kind is EndKind.COMPUTE]
+    named = [port.node for port in compute if port.node]
+    nothing = sorted(filter(says_nothing, set(named)), key=natural_order)
+    nameless = sum(port.kind is EndKind.ANONYMOUS for port in topology.ports)
+    nameless += len(compute) - len(named)
+    others = {port.node for port in topology.ports if port.kind is EndKind.OTHER and port.node}
+    found = []
+    if nothing:
+        ports = sum(node in nothing for node in named)
+        found.append(
+            f"{', '.join(nothing)}, {counted(ports, 'port')}: Slurm cannot know such a name"
+        )
+    if nameless:
+        found.append(f"{counted(nameless, 'port')} of adapters that name no node")
+    if others:
+        found.append(f"{counted(len(others), 'host')} taken for no compute node: {_hosts(others)}")
+    return tuple(found)
+
+
+def _hosts(names: set[str]) -> str:
+    return fold_hosts(sorted(names, key=natural_order)[:_MOST_HOSTS])
+
+
+def _blocks(topology: ClusterTopology) -> ClusterTopology:
+    sizes = [len(block.nodes) for block in topology.blocks]
+    return replace(
+        topology,
+        plugin=TopologyKind.BLOCK,
+        block_sizes=topology.block_sizes or ((min(sizes),) if sizes else ()),
+    )
+
+
+def _tree(topology: ClusterTopology, locality: Locality) -> ClusterTopology:
+    names = _names(locality)
+    parents = {domain.parent for domain in locality.domains}
+    held = Counter(locality.domain_of.values())
+    levels = _heights(locality)
+    kept = sorted(
+        (i for i in range(len(locality.domains)) if i in parents or held[i]),
+        key=lambda i: (levels[i], natural_order(names[i])),
+    )
+    nodes = sorted(locality.domain_of, key=natural_order)
+    return ClusterTopology(
+        source=topology.source,
+        name=topology.name,
+        plugin=TopologyKind.TREE,
+        switches=tuple(
+            Switch(name=names[i], level=levels[i], description=locality.domains[i].name)
+            for i in kept
+        ),
+        links=tuple(
+            SwitchLink(lower=names[i], upper=names[locality.domains[i].parent])
+            for i in kept
+            if locality.domains[i].parent != ROOT
+        ),
+        ports=tuple(HostPort(node=node, switch=names[locality.domain_of[node]]) for node in nodes),
+    )
+
+
+def _heights(locality: Locality) -> dict[int, int]:
+    """How far each domain is above its lowest one. Domains below others come first in the list."""
+    found = dict.fromkeys(range(len(locality.domains)), 0)
+    for i in sorted(found, key=lambda at: locality.domains[at].level):
+        parent = locality.domains[i].parent
+        if parent != ROOT:
+            found[parent] = max(found[parent], found[i] + 1)
+    return found
+
+
+def _names(locality: Locality) -> list[str]:
+    """Short names, in the order of what they stand for: leaf1, leaf2, …, spine1, …."""
+    heights = _heights(locality)
+    order = sorted(
+        range(len(locality.domains)), key=lambda i: natural_order(locality.domains[i].name)
+    )
+    counts: Counter[int] = Counter()
+    found = [""] * len(locality.domains)
+    for i in order:
+        height = heights[i]
+        counts[height] += 1
+        found[i] = f"{_WORDS[min(height, len(_WORDS) - 1)]}{counts[height]}"
+        if height >= len(_WORDS):
+            found[i] = f"level{height}-{counts[height]}"
+    return found
+
+
+_WORDS = ("leaf", "spine", "core")
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,63}", re.ASCII)
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:/@+-]+", re.ASCII)
+_NODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}", re.ASCII)
+_MOST_WORDS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A switch with its children or nodes, or a block with its nodes; `notes` are for people."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    link_speed: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class SlurmNames:
+    """Names as Slurm takes them, each for one: what it does not take in one is written as `_`."""
+
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Give each name one of its own; those that Slurm takes keep theirs."""
+        rest = [name for name in names if not self._keeps(name)]
+        used = set(self.taken.values())
+        for name in rest:
+            bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
+            tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
+            self.taken[name] = next(one for one in tries if one not in used)
+            used.add(self.taken[name])
+
+    def _keeps(self, name: str) -> bool:
+        if name in self.taken or _NAME.fullmatch(name) is None:
+            return name in self.taken
+        self.taken[name] = name
+        return True
+
+    def __getitem__(self, name: str) -> str:
+        return self.taken[name]
+
+    def note(self, name: str) -> tuple[str, ...]:
+        """What to say beside a name that had to change."""
+        is_same = self.taken[name] == name
+        return () if is_same else (f"{self.taken[name]} is {_printable(name)}",)
+
+
+def kind_of(topology: ClusterTopology) -> TopologyKind:
+    """What places jobs on a topology, where it does not say itself: its switches, else its blocks.
+
+    Raises RenderError for one that has neither.
+    """
+    has = {TopologyKind.TREE: topology.switches, TopologyKind.BLOCK: topology.blocks}
+    if topology.plugin is TopologyKind.FLAT:
+        return TopologyKind.FLAT
+    kinds = [kind for kind, parts in has.items() if parts]
+    if topology.plugin in kinds:
+        return topology.plugin
+    if not kinds:
+        raise RenderError("this topology has no switch and no block, so there is nothing to write")
+    return kinds[0]
+
+
+def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """The switches in their order, and notes on those that lead to no node and are left out.
+
+    Up to 24.11 slurmctld ends on a switch without nodes. Raises RenderError for what is no tree: a
+    switch below two others or below itself, one with nodes and switches, an end that is not there.
+    """
+    names = [switch.name for switch in topology.switches]
+    nodes = _nodes_by_switch(topology, names)
+    children = _children_by_switch(topology, names)
+    for name in names:
+        if nodes[name] and children[name]:
+            message = f"switch {name} has {len(nodes[name])} nodes and {len(children[name])}"
+            raise RenderError(f"{message} switches on it, and Slurm takes one or the other")
+    used = _leading_to_nodes(names, nodes, children)
+    slurm_names = SlurmNames()
+    slurm_names.add(name for name in names if name in used)
+    rows = tuple(
+        Row(
+            name=slurm_names[switch.name],
+            nodes=nodes[switch.name],
+            children=tuple(slurm_names[one] for one in children[switch.name] if one in used),
+            link_speed=switch.link_speed,
+            notes=(*slurm_names.note(switch.name), *_stands_for(switch, slurm_names[switch.name])),
+        )
+        for switch in topology.switches
+        if switch.name in used
+    )
+    if not rows:
+        raise RenderError(f"none of the {len(names)} switches leads to a node with a name")
+    notes = (f"{_printable(name)} leads to no node" for name in names if name not in used)
+    return rows, tuple(notes)
+
+
+def _stands_for(switch: Switch, name: str) -> tuple[str, ...]:
+    """The switches that one stands for, or what its own text says, where that is not its name."""
+    if switch.description is None:
+        return ()
+    names = names_in(switch.description)
+    words = folded_names(names)
+    if len(words) > _MOST_WORDS:
+        words = f"{len(names)} switches, {names[0]} to {names[-1]}"
+    return () if words in (name, switch.name) else (f"{name}: {_printable(words)}",)
+
+
+def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
+    """The blocks in their order, without those that are several others."""
+    blocks = [block for block in topology.blocks if not block.is_aggregated]
+    _refuse_twins([block.name for block in blocks], "blocks")
+    names = SlurmNames()
+    names.add(block.name for block in blocks)
+    least = next(iter(block_sizes(topology)), 0)
+    return tuple(
+        Row(
+            name=names[block.name],
+            nodes=_checked(block.nodes),
+            notes=(*names.note(block.name), *_smaller(block, least)),
+        )
+        for block in blocks
+        if block.nodes
+    )
+
+
+def _smaller(block: Block, least: int) -> tuple[str, ...]:
+    has = len(set(block.nodes))
+    return () if has >= least else (f"{has} nodes of {least}: slurmctld 24.11 ends on this",)
+
+
+def block_sizes(topology: ClusterTopology) -> tuple[int, ...]:
+    """The sizes to write: the topology's, or the smallest block's where Slurm would take another.
+
+    Without any slurmctld plans by the first block's, and 24.11 ends on a smaller one.
+    """
+    blocks: Sequence[Block] = [
+        one for one in topology.blocks if one.nodes and not one.is_aggregated
+    ]
+    counts = [len(set(block.nodes)) for block in blocks]
+    if topology.block_sizes or not counts or min(counts) == counts[0]:
+        return topology.block_sizes
+    return (min(counts),)
+
+
+def _nodes_by_switch(
+    topology: ClusterTopology, names: Sequence[str]
+) -> Mapping[str, tuple[str, ...]]:
+    _refuse_twins(names, "switches")
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    for port in topology.ports:
+        if port.switch not in found:
+            raise RenderError(f"{port.node or 'a port'} hangs on switch {port.switch}, not there")
+        if port.node is not None and port.kind is EndKind.COMPUTE:
+            found[port.switch][port.node] = None
+    return {name: _checked(nodes) for name, nodes in found.items()}
+
+
+def _children_by_switch(
+    topology: ClusterTopology, names: Sequence[str]
+) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    above: dict[str, str] = {}
+    for link in topology.links:
+        for end in (link.lower, link.upper):
+            if end not in found:
+                raise RenderError(f"a link leads to switch {end}, which is not there")
+        before = above.setdefault(link.lower, link.upper)
+        if before != link.upper:
+            message = f"switch {link.lower} is below {before} and {link.upper}"
+            raise RenderError(f"{message}: no tree; each switch of one is below one other")
+        found[link.upper][link.lower] = None
+    _refuse_rings(above)
+    return {name: tuple(children) for name, children in found.items()}
+
+
+def _refuse_rings(above: Mapping[str, str]) -> None:
+    clear: set[str] = set()
+    for name in above:
+        way: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in clear:
+            if at in way:
+                raise RenderError(f"switch {at} is below itself, by {len(way)} links: no tree")
+            way[at] = None
+            at = above.get(at)
+        clear.update(way)
+
+
+def _leading_to_nodes(
+    names: Sequence[str],
+    nodes: Mapping[str, tuple[str, ...]],
+    children: Mapping[str, tuple[str, ...]],
+) -> set[str]:
+    above = {child: name for name in names for child in children[name]}
+    used: set[str] = set()
+    for name in names:
+        at: str | None = name if nodes[name] else None
+        while at is not None and at not in used:
+            used.add(at)
+            at = above.get(at)
+    return used
+
+
+def _refuse_twins(names: Sequence[str], what: str) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise RenderError(f"{times} {what} are called {name}")
+
+
+def _checked(nodes: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(nodes))
+    for node in found:
+        if _NODE.fullmatch(node) is None:
+            raise RenderError(f"{_printable(node)!r} is no name that Slurm takes for a node")
+    return found
+
+
+def _printable(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name[:200])
+
+
+# --- topology.conf for topology/tree or topology/block. Source: topology.conf(5).
+
+
+def topology_conf_text(topology: ClusterTopology) -> str:
+    """The file that makes Slurm place jobs by this topology.
+
+    A name that Slurm does not take is another, and a comment says which. A switch that leads to no
+    node is left out. Raises RenderError for what is no tree and has no blocks.
+    """
+    kind = kind_of(topology)
+    if kind is TopologyKind.FLAT:
+        raise RenderError(
+            "a flat topology has no topology.conf; TopologyPlugin=topology/flat is it"
+        )
+    lines = _tree_conf(topology) if kind is TopologyKind.TREE else _blocks_conf(topology)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _tree_conf(topology: ClusterTopology) -> Iterator[str]:
+    rows, notes = switch_rows(topology)
+    yield from (f"# left out: {note}" for note in notes)
+    for row in rows:
+        yield from (f"# {note}" for note in row.notes)
+        words = [f"SwitchName={row.name}"]
+        if row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed):
+            words.append(f"LinkSpeed={row.link_speed}")
+        below = row.children or row.nodes
+        words.append(f"{'Switches' if row.children else 'Nodes'}={fold_hosts(below)}")
+        yield " ".join(words)
+
+
+def _blocks_conf(topology: ClusterTopology) -> Iterator[str]:
+    for row in block_rows(topology):
+        yield from (f"# {note}" for note in row.notes)
+        yield f"BlockName={row.name} Nodes={fold_hosts(row.nodes)}"
+    sizes = block_sizes(topology)
+    if sizes:
+        yield f"BlockSizes={','.join(map(str, sizes))}"
+
+
+# --- topology.yaml for a cluster of several topologies, Slurm 25.05 and later.
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
+_YAML_WORDS: Final = frozenset(
+    {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+)
+
+
+def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
+    """The file that gives a cluster these topologies, the first default being the default.
+
+    One without a name is called by its plugin. It has no place for a LinkSpeed. Names are those of
+    `topology_conf_text`. Raises RenderError as it does, and where two are called alike.
+    """
+    if not topologies:
+        raise RenderError("there is no topology to write")
+    given = [one.name or str(kind_of(one)) for one in topologies]
+    twin = next((name for name in given if given.count(name) > 1), None)
+    if twin is not None:
+        raise RenderError(f"{given.count(twin)} topologies are called {twin}; each needs its name")
+    names = SlurmNames()
+    names.add(given)
+    default = next((at for at, one in enumerate(topologies) if one.is_default), 0)
+    lines = ["---"]
+    for at, (name, topology) in enumerate(zip(given, topologies, strict=True)):
+        lines += [f"# {note}" for note in names.note(name)]
+        lines.append(f"- topology: {_text(names[name])}")
+        lines.append(f"  cluster_default: {str(at == default).lower()}")
+        lines += _body(topology)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _body(topology: ClusterTopology) -> Iterator[str]:
+    kind = kind_of(topology)
+    if kind is TopologyKind.FLAT:
+        yield "  flat: true"
+    elif kind is TopologyKind.TREE:
+        yield from _tree_yaml(topology)
+    else:
+        yield from _blocks_yaml(topology)
+
+
+def _tree_yaml(topology: ClusterTopology) -> Iterator[str]:
+    rows, notes = switch_rows(topology)
+    yield "  tree:"
+    yield from (f"    # left out: {note}" for note in notes)
+    yield "    switches:"
+    for row in rows:
+        yield from (f"      # {note}" for note in row.notes)
+        yield f"      - switch: {_text(row.name)}"
+        below = row.children or row.nodes
+        yield f"        {'children' if row.children else 'nodes'}: {_text(fold_hosts(below))}"
+
+
+def _blocks_yaml(topology: ClusterTopology) -> Iterator[str]:
+    yield "  block:"
+    sizes = block_sizes(topology)
+    if sizes:
+        yield "    block_sizes:"
+        yield from (f"      - {size}" for size in sizes)
+    yield "    blocks:"
+    for row in block_rows(topology):
+        yield from (f"      # {note}" for note in row.notes)
+        yield f"      - block: {_text(row.name)}"
+        yield f"        nodes: {_text(fold_hosts(row.nodes))}"
+
+
+def _text(word: str) -> str:
+    """A word as YAML reads it back, as text."""
+    is_plain = _PLAIN.fullmatch(word) is not None and word.casefold() not in _YAML_WORDS
+    return word if is_plain else f'"{word}"'

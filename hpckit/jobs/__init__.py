@@ -1,0 +1,1 @@
+"""Submission, and the life of a job until its end."""

@@ -1,0 +1,201 @@
+"""One submission under way: what its steps share, and what of it is written and handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hpckit
+from hpckit.account.advice.outcome import applied_document
+from hpckit.core.fields import to_tree
+from hpckit.core.findings import Notice
+from hpckit.core.units import parse_slurm_time_s
+from hpckit.jobs.prepare import PreparedJob, as_json, effective_document
+from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
+from hpckit.script.environment import SubmissionEnvironment
+from hpckit.slurm.values import JobEntry, JobId, SubmitRequest, is_confirmed
+from hpckit.spec.job_folder import (
+    ADVICE_FILE,
+    AGENT_FILE,
+    EFFECTIVE_FILE,
+    INTENT_FILE,
+    JOB_FILE,
+    PLAN_FILE,
+    SCRIPT_FILE,
+    SITE_FILE,
+    SUBMITTED_FILE,
+    TOPOLOGY_FILE,
+)
+from hpckit.spec.options import ArrayPart, StagePlace
+
+if TYPE_CHECKING:
+    from hpckit.jobs.packed_folder import PackedJobFolders
+    from hpckit.node.topology import NodeTopology
+    from hpckit.spec.store import FileJobFolders
+
+
+INTENT_SCHEMA = "hpckit.intent/1"
+PLAN_SCHEMA = "hpckit.plan/1"
+SUBMITTED_SCHEMA = "hpckit.submitted/1"
+_OFFSET = "HPCKIT_ARRAY_OFFSET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who submits: the shell's environment, folder and Python, and this process.
+
+    `user` is what USER says, else what the password database has for this process's user, None
+    where it has none. `slurm_cluster` is the cluster of this host, None where no slurm.conf tells.
+    """
+
+    environment: Mapping[str, str]
+    workdir: Path
+    home: Path
+    python: str
+    uuid_hex: str
+    host: str
+    pid: int
+    pid_started_s: float
+    user: str | None = None
+    slurm_cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One submission under way: all that its steps share."""
+
+    job: PreparedJob
+    caller: Caller
+    root: Path
+    entry: JobEntry
+    workdir: Path
+    environment: SubmissionEnvironment
+    parts: tuple[ArrayPart, ...]
+    place: StagePlace | None
+    notes: tuple[Notice, ...] = ()
+    order: OrderPlan | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The job folder."""
+        return Path(self.entry.folder)
+
+    @property
+    def after(self) -> tuple[JobId, ...]:
+        """The jobs that must end well before this one begins."""
+        return () if self.place is None else self.place.after
+
+
+def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
+    """Write all that is known before the start into the new job folder. Raises StorageFailed."""
+    job, caller = draft.job, draft.caller
+    intent = {
+        "schema": INTENT_SCHEMA,
+        "job_id": draft.entry.job_id,
+        "uuid": caller.uuid_hex,
+        "name": draft.entry.name,
+        "file": job.source.file_name,
+        "site": job.site.name,
+        "submitter": str(job.site.submitter),
+        "script_sha256": job.script.sha256,
+        "created_s": draft.entry.created_s,
+        "submitter_host": caller.host,
+        "submitter_pid": caller.pid,
+        "submitter_started_s": caller.pid_started_s,
+        "slurm_cluster": caller.slurm_cluster,
+        "parts": [{"offset": part.offset, "array": part.expression} for part in draft.parts],
+        "chain": draft.entry.chain,
+        "stage": draft.entry.stage,
+        "stages": [] if draft.place is None else list(draft.place.stages),
+    }
+    texts = {
+        INTENT_FILE: as_json(intent),
+        EFFECTIVE_FILE: as_json(effective_document(job.effective)),
+        SITE_FILE: as_json(to_tree(job.site)),
+        PLAN_FILE: as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
+        SCRIPT_FILE: job.script.text,
+    }
+    if job.source.file_text is not None:
+        texts[JOB_FILE] = job.source.file_text
+    if job.source.advised is not None:
+        advice = applied_document(job.source.advised, job.effective)
+        texts[ADVICE_FILE] = as_json(advice)
+    if job.source.topology is not None:
+        texts[TOPOLOGY_FILE] = as_json(_topology_document(job.source.topology))
+    if draft.order is not None:
+        texts[ORDER_FILE] = as_json(order_tree(draft.order))
+    for name, text in texts.items():
+        folders.write(draft.folder, name, text)
+    folders.pack_agent(draft.folder)
+
+
+def _topology_document(topology: NodeTopology) -> dict[str, object]:
+    from hpckit.node.topology import TOPOLOGY_SCHEMA
+
+    return {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
+
+
+def request_of(
+    draft: Draft, part: ArrayPart | None, waits_for: str | None, begun_s: float
+) -> SubmitRequest:
+    """What the submitter is asked to start: the job, or a part of its array."""
+    spec, entry = draft.job.effective.spec, draft.entry
+    limit = spec.resources.time_limit
+    added = {
+        "HPCKIT_JOB_FOLDER": entry.folder,
+        "HPCKIT_INJOB": str(draft.folder / AGENT_FILE),
+        "HPCKIT_PYTHON": draft.caller.python,
+    }
+    if entry.is_confirmed:
+        added["HPCKIT_JOB_ID"] = entry.job_id
+    else:
+        added["HPCKIT_WORKDIR"] = str(draft.workdir)
+    if part is not None:
+        added[_OFFSET] = str(part.offset)
+    given = {name: text for name, text in draft.environment.variables.items() if name != _OFFSET}
+    return SubmitRequest(
+        submission=entry.submission,
+        job_id=entry.job_id,
+        folder=draft.folder,
+        workdir=draft.workdir,
+        environment={**given, **added},
+        time_limit_s=None if limit is None else parse_slurm_time_s(limit),
+        kill_wait_s=draft.job.site.kill_wait_s,
+        begun_s=begun_s,
+        is_array=spec.slurm.array is not None,
+        cluster=entry.cluster,
+        array_part=None if part is None else part.expression,
+        array_offset=0 if part is None else part.offset,
+        dependency=waits_for,
+        ends_with_it=bool(draft.after),
+    )
+
+
+def record_start(draft: Draft, entry: JobEntry, folders: FileJobFolders, now_s: float) -> None:
+    """Write `submitted.json`. Raises StorageFailed."""
+    submitted = {
+        **submitted_document(entry, now_s),
+        "host": draft.caller.host,
+        "workdir": str(draft.workdir),
+        "held_back": list(draft.environment.held_back),
+        "script_sha256": draft.job.script.sha256,
+    }
+    folders.write(draft.folder, SUBMITTED_FILE, as_json(submitted))
+
+
+def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
+    """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
+    return {
+        "schema": SUBMITTED_SCHEMA,
+        "job_id": entry.job_id,
+        "cluster": entry.cluster,
+        "parts": [
+            {"offset": part.offset, "job_id": part.job_id}
+            for part in entry.parts
+            if is_confirmed(part.job_id)
+        ],
+        "submitted_s": now_s,
+        "hpckit": hpckit.__version__,
+    }

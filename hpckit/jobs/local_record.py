@@ -1,0 +1,128 @@
+"""What a local job leaves in its folder: `run.json`, `result.json`, `cancel.json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hpckit.core.errors import StorageFailed
+from hpckit.core.files_in_job import read_regular
+from hpckit.core.units import MAX_EPOCH_S
+from hpckit.jobs.process_tree import ProcessMark
+from hpckit.slurm.values import JobState
+from hpckit.spec.job_folder import LOCAL_RESULT_SCHEMA
+from hpckit.spec.store import FileJobFolders
+
+RUN_SCHEMA = "hpckit.local-run/1"
+CANCEL_SCHEMA = "hpckit.local-cancel/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRun:
+    """`run.json`: the supervisor and its script; the script's process is None until it is started.
+
+    Times are seconds since the epoch, those of processes as in `ProcessMark`.
+    """
+
+    schema: str = RUN_SCHEMA
+    host: str
+    pid: int
+    pid_started_s: float
+    booted_s: float
+    script_sha256: str
+    started_s: float
+    kill_wait_s: float
+    script_pid: int | None = None
+    script_pid_started_s: float | None = None
+
+    @property
+    def supervisor(self) -> ProcessMark:
+        """The mark of the supervisor."""
+        return ProcessMark(pid=self.pid, started_s=self.pid_started_s, booted_s=self.booted_s)
+
+    @property
+    def script(self) -> ProcessMark | None:
+        """The mark of the script's first process, which leads its session."""
+        if self.script_pid is None or self.script_pid_started_s is None:
+            return None
+        return ProcessMark(
+            pid=self.script_pid, started_s=self.script_pid_started_s, booted_s=self.booted_s
+        )
+
+
+_MAX_EXIT_CODE = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalResult:
+    """`result.json`: how the job ended.
+
+    `exit_code` is 128+N when signal N ended the script, and then `exit_signal` is N. Times are
+    seconds since the epoch.
+    """
+
+    schema: str = LOCAL_RESULT_SCHEMA
+    exit_code: int | None
+    exit_signal: int | None
+    state: JobState
+    reason: str | None
+    started_s: float
+    ended_s: float
+
+    def __post_init__(self) -> None:
+        if self.exit_code is not None and not 0 <= self.exit_code <= _MAX_EXIT_CODE:
+            raise ValueError(f"the exit code {self.exit_code} cannot be")
+        if not all(0 <= time_s < MAX_EPOCH_S for time_s in (self.started_s, self.ended_s)):
+            raise ValueError("a time in it cannot be")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """`cancel.json`: who asked for the job's end, and when, in seconds since the epoch.
+
+    `signal` None ends the job, KILL ends it at once, TERM is only that signal to the script.
+    """
+
+    schema: str = CANCEL_SCHEMA
+    user: str
+    host: str
+    pid: int
+    requested_s: float
+    signal: str | None
+
+
+_SCHEMAS: dict[type, str] = {
+    LocalRun: RUN_SCHEMA,
+    LocalResult: LOCAL_RESULT_SCHEMA,
+    CancelRequest: CANCEL_SCHEMA,
+}
+Record = TypeVar("Record")
+
+
+def write_record(folder: Path, name: str, record: LocalRun | LocalResult | CancelRequest) -> None:
+    """Write a record at once or not at all, mode 0600. Raises StorageFailed."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+    FileJobFolders().write(folder, name, text + "\n")
+
+
+def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
+    """A record; None when it is not there. Raises StorageFailed for one that is not understood."""
+    path = folder / name
+    try:
+        data = read_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
+        record = msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StorageFailed(f"{path} is damaged: {error}") from error
+    wanted = _SCHEMAS.get(kind, schema)
+    if schema != wanted:
+        raise StorageFailed(f"{path} has the schema {schema!r}, expected {wanted!r}")
+    return record

@@ -1,0 +1,406 @@
+"""Jobs on a Slurm cluster: submitted through submitit exactly once, and known by their uuid."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpckit.core.errors import (
+    AdapterError,
+    HpckitError,
+    ParseError,
+    SchedulerRefused,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+    ToolMissing,
+    ToolTimeout,
+)
+from hpckit.core.files import Clock, pip_line
+from hpckit.core.process import CommandRunner
+from hpckit.jobs.slurm_status import SlurmStatuses
+from hpckit.jobs.status import CONFIRM_S
+from hpckit.jobs.track import cancel_targets
+from hpckit.slurm.ask import SlurmCli
+from hpckit.slurm.sbatch import (
+    SbatchFailure,
+    explain_refusal,
+    parse_sbatch,
+    refusal_words,
+    sbatch_failure,
+)
+from hpckit.slurm.text import is_unreachable
+from hpckit.slurm.values import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobPart,
+    JobRecord,
+    JobState,
+    JobStatus,
+    StartedJob,
+    SubmitRequest,
+    submission_file,
+)
+from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
+
+# --- submitit's SlurmExecutor as a thin backend: our script text, our name for its file, our
+# sbatch.
+#
+# What submitit 1.5 does otherwise and must not here: it reads the job id out of any line of
+# sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSubmission:
+    """A script and how it is handed over, as a file of this name.
+
+    `sbatch` runs an argument list and gives its stdout; `options` are those of the command line.
+    """
+
+    folder: Path
+    file_name: str
+    text: str
+    options: Sequence[str]
+    sbatch: Callable[[Sequence[str]], str]
+
+
+def submit_through_submitit(submission: ScriptSubmission) -> str:
+    """Write the submission file and have it submitted; gives what sbatch printed.
+
+    Raises StorageFailed when the file cannot be written, ToolMissing without submitit, ParseError
+    for output that holds no job id, and whatever `sbatch` raises.
+    """
+    try:
+        from submitit.slurm.slurm import SlurmExecutor, SlurmJob
+    except ImportError as error:
+        raise ToolMissing(
+            f"submitit cannot be imported: {error}", hint=pip_line("submitit")
+        ) from error
+    printed: list[str] = []
+
+    class ScriptExecutor(SlurmExecutor):
+        """Submits one script that is there already."""
+
+        @classmethod
+        def affinity(cls) -> int:
+            # Positive, so that submitit takes it without srun: what is missing shows when called.
+            return 1
+
+        def submit_script(self) -> SlurmJob[Any]:
+            self._throttle()
+            return self._submit_command("")
+
+        def _make_submission_file_text(self, command: str, uid: str) -> str:
+            return submission.text
+
+        def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+            return ["sbatch", "--parsable", *submission.options, str(submission_file_path)]
+
+        @staticmethod
+        def _get_job_id_from_submission_command(string: bytes | str) -> str:
+            return parse_sbatch(string if isinstance(string, str) else string.decode())[0]
+
+        def _submit_command(self, command: str) -> SlurmJob[Any]:
+            path = self.folder / submission.file_name
+            _write(path, self._make_submission_file_text(command, submission.file_name))
+            printed.append(submission.sbatch(self._make_submission_command(path)))
+            job_id = self._get_job_id_from_submission_command(printed[-1])
+            return SlurmJob(folder=self.folder, job_id=job_id, tasks=[0])
+
+    ScriptExecutor(submission.folder).submit_script()
+    return printed[-1]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise StorageFailed(f"the job in {path.parent} has been submitted already") from error
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+_SBATCH_S = 60.0
+_PAUSES_S = (1.0, 3.0)
+_PATIENCE_S = 10.0
+_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "STOP", "KILL")
+
+
+class SlurmSubmitter:
+    """Hands scripts to sbatch, asks squeue and sacct, cancels with scancel.
+
+    A submission's uuid is the name of the file that sbatch is given, which squeue and sacct give
+    back: by it a job is known as this submission's, whatever its id. sbatch is called a second
+    time only when it never reached slurmctld.
+    """
+
+    def __init__(self, runner: CommandRunner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._slurm = SlurmCli(runner, clock)
+        self._statuses = SlurmStatuses(self._slurm, clock)
+
+    def submit(self, request: SubmitRequest) -> StartedJob:
+        """Have sbatch queue `job.sbatch` of the folder.
+
+        Raises SchedulerRefused with Slurm's words; SchedulerUnreachable when slurmctld was not
+        reached, in up to three attempts; SubmissionUnconfirmed when it was, and its answer is
+        missing; StorageFailed and ToolMissing when nothing was sent.
+        """
+        sbatch = _Sbatch(self._runner, self._clock, request)
+        try:
+            printed = submit_through_submitit(
+                ScriptSubmission(
+                    folder=request.folder,
+                    file_name=submission_file(request.submission, request.array_offset),
+                    text=_script(request.folder),
+                    options=_options(request),
+                    sbatch=sbatch,
+                )
+            )
+            job_id, cluster = parse_sbatch(printed)
+        except (SubmissionUnconfirmed, ParseError) as error:
+            return self._found(request, error)
+        return StartedJob(
+            job_id=job_id, cluster=cluster, state=JobState.PENDING, words=sbatch.words
+        )
+
+    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        """What `sbatch --test-only` says: when and where the job would start.
+
+        Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
+        """
+        sbatch = _Sbatch(self._runner, self._clock, request)
+        with _script_file(script) as path:
+            try:
+                sbatch(["sbatch", "--test-only", *_options(request), str(path)])
+            except SubmissionUnconfirmed as error:
+                # Nothing can have been queued. It says "allocation failure: …" of what it refuses.
+                words = error.message.removeprefix("allocation failure: ")
+                if isinstance(error.__cause__, ToolTimeout) or is_unreachable(words):
+                    raise SchedulerUnreachable(
+                        f"Slurm did not answer: {words}", hint="nothing was queued; try again"
+                    ) from error
+                raise SchedulerRefused(
+                    f"Slurm would not take the job: {words}", hint=explain_refusal(words)
+                ) from error
+        return sbatch.words
+
+    def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+        """Submission → status: one squeue for all, one sacct for what squeue does not tell."""
+        return self._statuses.of(jobs)
+
+    def detail(self, job: JobEntry, task: int | None = None) -> JobDetail | None:
+        """The last run of the job as the accounts have it, with its steps; None when in doubt.
+
+        22.05 does not say which submission a job is (sacct_json.py): there the id has to do.
+        """
+        part = JobPart(offset=0, job_id=job.job_id)
+        if task is not None:
+            part = max((one for one in job.parts if one.offset <= task), default=part, key=_offset)
+        index = None if task is None else task - part.offset
+        job_id = part.job_id if index is None else JobId(f"{part.job_id}_{index}")
+        try:
+            details = self._slurm.detail(job_id, job.cluster)
+        except HpckitError:
+            return None
+        own = [
+            detail
+            for detail in details
+            if detail.record.submission in (None, job.submission)
+            and detail.record.job_id == part.job_id
+            and _local_index(detail.record) == index
+        ]
+        return own[-1] if own and own[-1].record.state.is_final else None
+
+    def cancel(self, job: JobEntry, signal_name: str | None, task: int | None = None) -> JobStatus:
+        """End the job with scancel (None), or send a signal to the steps of a running one.
+
+        Gives its status before. Slurm's TERM comes first and KILL after its KillWait; the signal
+        KILL ends it at once. Raises HpckitError when the job has ended, has not begun or is not
+        known to Slurm.
+        """
+        status = self._statuses.of([job])[job.submission]
+        if status.state.is_final:
+            raise HpckitError(f"job {status.job_id} has already ended: {status.state}")
+        if status.state is JobState.UNKNOWN:
+            raise AdapterError(f"job {status.job_id} cannot be cancelled: {status.reason}")
+        signal = None if signal_name is None else _signal(signal_name)
+        targets = cancel_targets(status, task, signal)
+        argv = ["scancel"]
+        if signal is not None:
+            argv.append(f"--signal={signal}")
+        if status.cluster is not None:
+            argv.append(f"--clusters={status.cluster}")
+        self._slurm.ask([*argv, *targets])
+        return status
+
+    def _found(self, request: SubmitRequest, error: HpckitError) -> StartedJob:
+        """The job of a submission whose answer was lost, should Slurm list it already."""
+        for pause_s in _PAUSES_S:
+            self._clock.sleep(pause_s)
+            try:
+                queue = self._slurm.queue(request.cluster)
+            except HpckitError:
+                break
+            for record in queue:
+                known = (record.submission, record.array_offset)
+                if known == (request.submission, request.array_offset):
+                    return StartedJob(
+                        job_id=record.job_id, state=JobState.PENDING, cluster=request.cluster
+                    )
+        raise SubmissionUnconfirmed(
+            f"whether Slurm took the job is not known: {error.message}",
+            hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
+            f"{CONFIRM_S:.0f} s of Slurm's return",
+        ) from error
+
+
+@contextmanager
+def _script_file(script: str) -> Iterator[Path]:
+    """A file that holds the script inside the block. Raises StorageFailed."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpckit-"))
+            path = Path(folder, SCRIPT_FILE)
+            path.write_text(script, encoding="utf-8")
+        except OSError as error:
+            raise StorageFailed(
+                f"the script cannot be written to a temporary file: {error.strerror}",
+                hint="TMPDIR may name another folder",
+            ) from error
+        yield path
+
+
+def _offset(part: JobPart) -> int:
+    return part.offset
+
+
+def _local_index(record: JobRecord) -> int | None:
+    return None if record.task_index is None else record.task_index - record.array_offset
+
+
+class _Sbatch:
+    """Calls sbatch for one submission, again only when slurmctld was not reached at all.
+
+    The last call begins within a quarter of CONFIRM_S and lasts 60 s at most: what is not in
+    Slurm's hands when CONFIRM_S has passed never comes there.
+    """
+
+    def __init__(self, runner: CommandRunner, clock: Clock, request: SubmitRequest) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._request = request
+        self.words: tuple[str, ...] = ()
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        begun_s, words = self._clock.now_s(), ""
+        for pause_s in (0.0, *_PAUSES_S):
+            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
+                break
+            self._clock.sleep(pause_s)
+            self._refuse_late()
+            try:
+                result = self._runner.run(argv, _SBATCH_S, self._request.environment)
+            except ToolTimeout as error:
+                raise SubmissionUnconfirmed(_timed_out(error)) from error
+            except ToolMissing as error:
+                raise ToolMissing(
+                    error.message, hint="submit from a login node of the cluster, or use --local"
+                ) from error
+            words = refusal_words(result.stderr)
+            if result.returncode == 0:
+                self.words = tuple(words.splitlines())
+                return result.stdout
+            failure = sbatch_failure(
+                result.stderr, returncode=result.returncode, stdout=result.stdout
+            )
+            if failure is SbatchFailure.REFUSED:
+                raise SchedulerRefused(
+                    f"Slurm refused the job: {words}", hint=explain_refusal(words)
+                )
+            if failure is SbatchFailure.UNCONFIRMED:
+                raise SubmissionUnconfirmed(
+                    words or f"sbatch ended with {result.returncode} and said nothing"
+                )
+        raise SchedulerUnreachable(
+            f"sbatch did not reach Slurm: {words}",
+            hint=f"nothing was submitted; {_remedy(words)}",
+        )
+
+    def _refuse_late(self) -> None:
+        """A process that was stopped for long may have been declared dead meanwhile."""
+        late_s = self._clock.now_s() - self._request.begun_s
+        if late_s > CONFIRM_S / 4:
+            raise AdapterError(
+                f"this submission was held up for {late_s:.0f} s, and nothing was submitted",
+                hint="submit it again",
+            )
+
+
+def _remedy(words: str) -> str:
+    if "configuration source" in words or "configuration file" in words:
+        return "this host knows of no Slurm: submit from a login node, or set SLURM_CONF"
+    return "slurmctld may be restarting: try again in a minute"
+
+
+def _timed_out(error: ToolTimeout) -> str:
+    words = refusal_words(error.stderr)
+    text = f"sbatch gave no answer within {error.timeout_s:g} s"
+    return f"{text}; it said: {words}" if words else text
+
+
+def _script(folder: Path) -> str:
+    try:
+        return (folder / SCRIPT_FILE).read_bytes().decode()
+    except OSError as error:
+        raise StorageFailed(
+            f"the job was not submitted: {folder / SCRIPT_FILE}: {error.strerror}"
+        ) from error
+
+
+def _options(request: SubmitRequest) -> list[str]:
+    """What the command line says: it stands over the script, which is the same for every part."""
+    # A site may set --export=NONE as a default (cli_filter): a part would not know which it is.
+    options = [
+        f"--chdir={request.workdir}",
+        f"--output={_log_pattern(request)}",
+        "--export=ALL",
+    ]
+    if request.array_part is not None:
+        options.append(f"--array={request.array_part}")
+    if request.dependency is not None:
+        options.append(f"--dependency={request.dependency}")
+    if request.ends_with_it:
+        options.append("--kill-on-invalid-dep=yes")
+    return options
+
+
+def _log_pattern(request: SubmitRequest) -> str:
+    """The log's path as sbatch reads one: % begins a replacement symbol, a backslash ends them all.
+
+    Source: sbatch(1), "FILENAME PATTERN".
+    """
+    folder = str(request.folder)
+    if "\\" in folder:
+        raise StorageFailed(
+            f"sbatch cannot write a log into {folder}: a backslash is special in such paths",
+            hint="choose another job_root in the site file",
+        )
+    name = task_log("%a", request.array_offset) if request.is_array else f"{LOGS_FOLDER}/job.log"
+    return f"{folder.replace('%', '%%')}/{name}"
+
+
+def _signal(name: str) -> str:
+    short = name.upper().removeprefix("SIG")
+    if short not in _SIGNALS:
+        raise HpckitError(f"a job cannot be sent {name}", hint=f"one of {', '.join(_SIGNALS)}")
+    return short

@@ -1,0 +1,331 @@
+"""What Slurm's records of a job, from several commands, say together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.units import format_indices
+from hpckit.slurm.values import (
+    JobEntry,
+    JobId,
+    JobPart,
+    JobRecord,
+    JobState,
+    JobStatus,
+    is_confirmed,
+)
+
+CONFIRM_S: Final = 120.0
+"""How long a submission whose end nobody saw may still become a job: sbatch ends with hpckit, but
+slurmctld may have its request in hand."""
+FAR_CONFIRM_S: Final = 300.0
+"""The same on another login node, whose clock may differ."""
+
+_WHY: Final[Mapping[JobState, str]] = {
+    JobState.TIMEOUT: "the time limit was reached",
+    JobState.NODE_FAIL: "a node failed",
+    JobState.OUT_OF_MEMORY: "out of memory",
+    JobState.PREEMPTED: "preempted by another job",
+    JobState.BOOT_FAIL: "a node did not boot",
+    JobState.DEADLINE: "its deadline had passed",
+    JobState.LAUNCH_FAILED: "Slurm could not launch it",
+    JobState.SUSPENDED: "suspended",
+}
+_BUSY_FIRST: Final = (
+    JobState.RUNNING,
+    JobState.COMPLETING,
+    JobState.CONFIGURING,
+    JobState.SUSPENDED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Which of Slurm's daemons have answered for a job.
+
+    `queue` is slurmctld's squeue, `accounts` slurmdbd's sacct; `has_accounts` is False where none
+    are kept. `problem` says why the first that did not answer did not.
+    """
+
+    queue: bool = True
+    accounts: bool = True
+    has_accounts: bool = True
+    problem: str | None = None
+
+
+ALL_ANSWERED: Final = Answers()
+
+
+def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """The records of this submission's own job.
+
+    A script that is submitted again by hand keeps its uuid under another id: a confirmed job is
+    known by both, and of an unconfirmed one the first id is its own. So it is with each part of a
+    split array, which has its offset beside the uuid.
+    """
+    own: list[JobRecord] = []
+    for part in _parts(entry):
+        named = [
+            record
+            for record in records
+            if (record.submission, record.array_offset) == (entry.submission, part.offset)
+        ]
+        job_id: JobId | None = part.job_id
+        if not is_confirmed(part.job_id):
+            job_id = min((record.job_id for record in named), key=_in_order, default=None)
+        own += [record for record in named if record.job_id == job_id]
+    return own
+
+
+def _parts(entry: JobEntry) -> tuple[JobPart, ...]:
+    return entry.parts or (JobPart(offset=0, job_id=entry.job_id),)
+
+
+def _with_ids(entry: JobEntry, records: Sequence[JobRecord]) -> JobEntry:
+    """The entry with the ids that Slurm's records give to it and to its parts."""
+    found = {record.array_offset: record.job_id for record in records}
+    parts = tuple(
+        replace(part, job_id=found.get(part.offset, part.job_id)) for part in _parts(entry)
+    )
+    return replace(entry, job_id=parts[0].job_id, parts=parts if entry.parts else ())
+
+
+def _in_order(job_id: str) -> tuple[int, str]:
+    return len(job_id), job_id
+
+
+def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """One record for each task: squeue's while it lives, else the one that knows its exit code.
+
+    Of several records of one task in the accounts the last is the newest.
+    """
+    merged = {_task(record): record for record in accounts}
+    for record in queue:
+        known = merged.get(_task(record))
+        final = record.state.is_final and known is not None and known.state.is_final
+        if not final:
+            merged[_task(record)] = record
+    # squeue shows tasks that were cancelled together as the array, the accounts each of them.
+    told = {record.array_offset for record in merged.values() if record.task_index is not None}
+    for record in list(merged.values()):
+        if record.task_index is None and record.state.is_final and record.array_offset in told:
+            del merged[_task(record)]
+    return sorted(merged.values(), key=lambda record: record.task_index or record.array_offset)
+
+
+def _task(record: JobRecord) -> tuple[int | None, int]:
+    """What tells a task from the others; those that Slurm lists together are one of each part."""
+    return record.task_index, record.array_offset
+
+
+def status_of_records(
+    entry: JobEntry,
+    records: Sequence[JobRecord],
+    *,
+    answers: Answers = ALL_ANSWERED,
+    tasks: Sequence[int] | None = None,
+) -> JobStatus:
+    """The status of a job from its records, at least one: of a job array, of all its tasks.
+
+    An array runs while one of its tasks does, waits while one is left, has failed when one has.
+    `tasks` are those that were asked for, None where that is not known.
+    """
+    entry = _with_ids(entry, records)
+    first = records[0]
+    if len(records) == 1 and first.task_index is None:
+        return _stale(_status(entry, first), answers)
+    status = _array_status(entry, records)
+    missing = _not_listed(entry, records, tasks or ())
+    if not missing:
+        return _stale(status, answers)
+    which = f"{status.reason}; not listed: {format_indices(missing)}"
+    if not status.state.is_final:
+        return _stale(replace(status, reason=which), answers)
+    never = "never begun" if entry.is_whole else "never begun, or never submitted"
+    return _without_tasks(status, which, never, answers)
+
+
+def _not_listed(
+    entry: JobEntry, records: Sequence[JobRecord], tasks: Sequence[int]
+) -> Sequence[int]:
+    """The tasks of which there is no record, neither of their own nor of many together."""
+    listed = {record.task_index for record in records}
+    together = {record.array_offset for record in records if _is_of_many(record)}
+    offsets = [part.offset for part in entry.parts] or [0]
+    return [
+        task
+        for task in tasks
+        if task not in listed and offsets[bisect_right(offsets, task) - 1] not in together
+    ]
+
+
+def _is_of_many(record: JobRecord) -> bool:
+    """Whether it stands for very many tasks that wait: Slurm does not say which, or how many."""
+    return record.task_index is None and not record.state.is_final
+
+
+def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) -> JobStatus:
+    """The status of an array that has ended, of which not every task is on record."""
+    if answers.accounts and answers.has_accounts:
+        # Slurm keeps no record of a task that is cancelled before it begins.
+        completed = status.state is JobState.COMPLETED
+        state = JobState.CANCELLED if completed else status.state
+        code = None if completed else status.exit_code
+        return replace(status, state=state, exit_code=code, reason=f"{which} ({never})")
+    return replace(
+        status,
+        state=JobState.UNKNOWN,
+        exit_code=None,
+        ended_s=None,
+        is_lost=not answers.has_accounts,
+        reason=f"{which}; {answers.problem or 'there are no accounts of ended tasks'}",
+    )
+
+
+def _array_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
+    chosen = _chosen(records)
+    status = _status(entry, chosen)
+    starts = [record.started_s for record in records if record.started_s is not None]
+    ends = [record.ended_s for record in records if record.ended_s is not None]
+    return replace(
+        status,
+        started_s=min(starts, default=None),
+        ended_s=max(ends, default=None) if status.state.is_final else None,
+        reason=_tasks_sentence(records, chosen),
+        nodelist=None,
+        tasks=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
+    )
+
+
+def _exit_code(record: JobRecord) -> int | None:
+    """COMPLETED is Slurm's word for the code 0, which squeue leaves out."""
+    return 0 if record.state is JobState.COMPLETED else record.exit_code
+
+
+def _stale(status: JobStatus, answers: Answers) -> JobStatus:
+    """The accounts hear of changes last: while they alone answer, a living job says so."""
+    if answers.queue or status.state.is_final:
+        return status
+    return replace(status, reason=f"as the accounts have it; {answers.problem}")
+
+
+def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
+    waits = record.state.is_waiting
+    elsewhere = record.state is JobState.REVOKED
+    return JobStatus(
+        job_id=entry.job_id,
+        cluster=entry.cluster,
+        parts=entry.parts,
+        state=JobState.UNKNOWN if elsewhere else record.state,
+        is_lost=elsewhere,
+        exit_code=_exit_code(record),
+        exit_signal=record.exit_signal,
+        expected_start_s=record.expected_start_s if waits else None,
+        started_s=record.started_s,
+        ended_s=record.ended_s,
+        nodelist=record.nodelist,
+        reason=_why(record),
+        slurm_reason=record.reason if waits else None,
+        raw=record.raw,
+    )
+
+
+def _why(record: JobRecord) -> str | None:
+    """Why it ended, or is held up, in words; sacct says who cancelled."""
+    if record.state is JobState.CANCELLED:
+        _, by, uid = record.raw.partition(" by ")
+        return f"cancelled by uid {uid}" if by else "cancelled"
+    if record.state is JobState.REVOKED:
+        return "another cluster of the federation has started it: ask there"
+    if record.state is JobState.UNKNOWN:
+        return f'Slurm gives it the state "{record.raw}", which hpckit does not know'
+    return _WHY.get(record.state)
+
+
+def _chosen(records: Sequence[JobRecord]) -> JobRecord:
+    """The task that speaks for its array: one that is busy, one that waits, one that failed."""
+    for state in _BUSY_FIRST:
+        for record in records:
+            if record.state is state:
+                return record
+    living = [record for record in records if not record.state.is_final]
+    bad = [record for record in records if record.state is not JobState.COMPLETED]
+    return (living or bad or records)[0]
+
+
+def _tasks_sentence(records: Sequence[JobRecord], chosen: JobRecord) -> str:
+    counts = Counter(record.state for record in records if not _is_of_many(record))
+    many = dict.fromkeys(record.state for record in records if _is_of_many(record))
+    words = [f"{count} {state}" for state, count in counts.most_common()]
+    text = "tasks: " + ", ".join([*words, *(f"many {state}" for state in many)])
+    bad = chosen.state.is_final and chosen.state is not JobState.COMPLETED
+    return f"{text}; the first of them task {chosen.task_index}" if bad else text
+
+
+def unsettled_status(status: JobStatus) -> JobStatus:
+    """The status of an array that has ended as far as it is listed, and may be listed further."""
+    reason = f"{status.reason}; whether more of it comes is not certain yet"
+    return replace(status, state=JobState.UNKNOWN, exit_code=None, ended_s=None, reason=reason)
+
+
+def runaway_status(entry: JobEntry, status: JobStatus) -> JobStatus:
+    """The status of a job that only the accounts believe to live; sacctmgr calls it a runaway."""
+    reason = f"the accounts say {status.state}, and slurmctld does not know it any more"
+    return replace(_unknown(entry, reason), is_lost=True)
+
+
+def unlisted_status(
+    entry: JobEntry,
+    *,
+    age_s: float,
+    confirm_s: float,
+    is_submitting: bool,
+    has_log: bool,
+    accounts_asked: bool,
+) -> JobStatus:
+    """The status of a job that Slurm, asked, does not list.
+
+    `age_s` is the submission's; `confirm_s` how long it may still appear; `is_submitting` whether
+    the process that submits it lives; `has_log` whether Slurm has opened its log;
+    `accounts_asked` whether the accounts answered too.
+    """
+    if not entry.is_confirmed:
+        if is_submitting:
+            return _unknown(entry, "it is being submitted")
+        if age_s < confirm_s:
+            left = confirm_s - age_s
+            return _unknown(
+                entry,
+                "its submission was cut short; whether Slurm has it is certain "
+                f"in {left:.0f} s: do not submit it again before",
+            )
+        if not has_log:
+            return JobStatus(
+                job_id=entry.job_id,
+                state=JobState.NOT_SUBMITTED,
+                reason="the submission ended before Slurm took the job",
+            )
+    elif age_s < confirm_s:
+        return _unknown(entry, "Slurm does not list it yet")
+    ran = "it ran, and " if has_log else ""
+    asked = "squeue and sacct do not list it" if accounts_asked else "squeue does not list it"
+    return replace(_unknown(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
+
+
+def unanswered_status(entry: JobEntry, why: str) -> JobStatus:
+    """The status of a job while those who could tell do not answer, or are elsewhere."""
+    return _unknown(entry, why)
+
+
+def _unknown(entry: JobEntry, reason: str) -> JobStatus:
+    return JobStatus(
+        job_id=entry.job_id,
+        cluster=entry.cluster,
+        parts=entry.parts,
+        state=JobState.UNKNOWN,
+        reason=reason,
+    )

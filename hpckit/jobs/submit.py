@@ -1,0 +1,406 @@
+"""A prepared job becomes a job folder and a started job; nothing is ever half-recorded."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from hpckit.core.errors import (
+    ConfigError,
+    HpckitError,
+    NotRecorded,
+    SchedulerUnreachable,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
+from hpckit.core.files import xdg_folder
+from hpckit.core.findings import Notice
+from hpckit.fabric.ask import ClusterProbe
+from hpckit.jobs.checks import check_live
+from hpckit.jobs.draft import Caller, Draft, record_start, request_of, write_folder
+from hpckit.jobs.order import order_plan
+from hpckit.jobs.parts import (
+    Submitter,
+    TakenBack,
+    dependency,
+    planned_parts,
+    take_back,
+    with_started,
+)
+from hpckit.jobs.prepare import PreparedJob
+from hpckit.placement.order_plan import OrderPlan
+from hpckit.script.environment import SubmissionEnvironment, submission_environment
+from hpckit.script.fit import Aim
+from hpckit.slurm.values import (
+    UNCONFIRMED_PREFIX,
+    JobEntry,
+    JobId,
+    JobPart,
+    JobState,
+    StartedJob,
+    is_confirmed,
+)
+from hpckit.spec.options import StagePlace
+from hpckit.spec.site import SubmitterKind
+
+if TYPE_CHECKING:
+    from hpckit.core.files import Clock
+    from hpckit.jobs.packed_folder import PackedJobFolders
+    from hpckit.jobs.track import JobIndex
+    from hpckit.spec.store import FileJobFolders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job that was started: its line of the index, and what became of the shell's variables.
+
+    `words` is what the scheduler had to say about it, a line each; `notes` are what checks found.
+    `order` is by what the job orders its nodes when it starts, None where it does not.
+    """
+
+    entry: JobEntry
+    script_sha256: str
+    environment: SubmissionEnvironment
+    words: tuple[str, ...] = ()
+    notes: tuple[Notice, ...] = ()
+    order: OrderPlan | None = None
+
+    @property
+    def job_id(self) -> JobId:
+        """The scheduler's id of the job."""
+        return self.entry.job_id
+
+    @property
+    def folder(self) -> Path:
+        """The job folder."""
+        return Path(self.entry.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitTools:
+    """The adapters that a submission uses.
+
+    Without a probe nobody looks at the cluster first; without `checks` it is asked for
+    MaxArraySize alone, and only by job arrays.
+    """
+
+    submitter: Submitter
+    folders: PackedJobFolders
+    index: JobIndex
+    clock: Clock
+    interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
+    probe: ClusterProbe | None = None
+    checks: bool = True
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a submission has left in the world so far.
+
+    `is_kept`: it may be a job, or was one that had begun. What is not is undone.
+    """
+
+    has_folder: bool = False
+    is_indexed: bool = False
+    is_kept: bool = False
+    started: StartedJob | None = None
+
+
+def submit(
+    job: PreparedJob,
+    caller: Caller,
+    tools: SubmitTools,
+    place: StagePlace | None = None,
+    progress: Progress | None = None,
+) -> Submission:
+    """Check, write the job folder, start the job, record it.
+
+    Raises JobRefused, StorageFailed, AdapterError; `progress`, if given, then tells what is left.
+
+    Interrupted or refused before the job was started, everything written is undone; once it is
+    started, an interrupt waits until it is recorded. A job that may have been started
+    (SubmissionUnconfirmed) stays on record, so that asking for it tells. An array larger than the
+    cluster takes is started in parts, each recorded at once: all of them or none.
+    """
+    draft = draft_of(job, caller, tools, place)
+    progress = progress or Progress()
+    try:
+        return _start(draft, tools, progress)
+    except KeyboardInterrupt as interrupt:
+        if progress.started is None or interrupt.args:
+            raise
+        job_id = progress.started.job_id
+        goes_on = f"the job goes on: hpckit wait {job_id} · hpckit cancel {job_id}"
+        raise KeyboardInterrupt(goes_on) from None
+    finally:
+        if not progress.is_kept:
+            _undo(draft, tools, progress)
+
+
+def _look(
+    job: PreparedJob, tools: SubmitTools, cluster: str | None, variables: Mapping[str, str]
+) -> tuple[int | None, tuple[Notice, ...]]:
+    """The cluster's MaxArraySize, None where nobody tells, and what checks found."""
+    size, notes = job.site.slurm.max_array_size, job.notes
+    is_array = job.effective.spec.slurm.array is not None
+    if tools.probe is None or not (tools.checks or is_array):
+        return size, notes
+    slurm = job.effective.spec.slurm
+    aim = Aim(
+        partition=slurm.partition or variables.get("SBATCH_PARTITION"),
+        qos=slurm.qos or variables.get("SBATCH_QOS"),
+    )
+    view, found = check_live(job, tools.probe, cluster, aim, refuse=tools.checks)
+    if view is not None and (view.config.max_array_size or 0) > 1:
+        size = view.config.max_array_size
+    return size, tuple(dict.fromkeys((*notes, *found)))
+
+
+def draft_of(
+    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+) -> Draft:
+    """A submission before its first step: checked, and nothing outside has been touched.
+
+    Raises ConfigError, PlanError, JobRefused, SchedulerUnreachable.
+    """
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    root = expand_job_root(job.site.job_root, caller)
+    environment = _environment(job, caller)
+    cluster = _cluster(environment.variables) if slurm else None
+    max_array_size, notes = _look(job, tools, cluster, environment.variables)
+    partition = environment.variables.get("SBATCH_PARTITION")
+    order, remarks = order_plan(job, tools.probe, cluster, partition)
+    # After the look, which may take long: from here on a submission is not to be held up.
+    created_s = tools.clock.now_s()
+    parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
+    job_id = JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}")
+    entry = JobEntry(
+        submission=caller.uuid_hex,
+        job_id=job_id,
+        cluster=cluster,
+        name=job.effective.spec.name,
+        site=job.site.name,
+        folder=str(root / _folder_name(job, caller, created_s)),
+        created_s=created_s,
+        state=JobState.UNKNOWN if slurm else JobState.PENDING,
+        parts=tuple(JobPart(offset=part.offset, job_id=job_id) for part in parts),
+        chain=None if place is None else place.chain,
+        stage=None if place is None else place.stage,
+    )
+    return Draft(
+        job=job,
+        caller=caller,
+        root=root,
+        entry=entry,
+        workdir=_workdir(job, caller, tools.folders),
+        environment=environment,
+        parts=parts,
+        place=place,
+        notes=(*notes, *remarks),
+        order=order,
+    )
+
+
+def _environment(job: PreparedJob, caller: Caller) -> SubmissionEnvironment:
+    request = job.effective.spec.environment
+    slurm = job.site.submitter is SubmitterKind.SLURM
+    return submission_environment(
+        caller.environment,
+        request.inherit,
+        request.pass_,
+        stated=[option.name for option in job.plan.directives] if slurm else None,
+    )
+
+
+def _cluster(environment: Mapping[str, str]) -> str | None:
+    """The cluster to which variables that were let through send the job; None for this one.
+
+    Raises ConfigError for several: a submission whose answer is lost could not be looked for.
+    """
+    for name in ("SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
+        cluster = environment.get(name)
+        if cluster and ("," in cluster or cluster == "all"):
+            raise ConfigError(f"{name} names more than one cluster: {cluster}", key="--pass")
+        if cluster:
+            return cluster
+    return None
+
+
+def expand_job_root(job_root: str, caller: Caller) -> Path:
+    """The job root with `~` and `$NAME` expanded. Raises ConfigError for an unset variable.
+
+    XDG_STATE_HOME has the default that its specification gives it, and USER is the name of the
+    process's user where the environment (of a container, of cron) has none.
+    """
+    state = str(xdg_folder(caller.environment, "XDG_STATE_HOME", caller.home))
+    variables = {**caller.environment, "HOME": str(caller.home), "XDG_STATE_HOME": state}
+    if caller.user is not None and not variables.get("USER"):
+        variables["USER"] = caller.user
+    try:
+        expanded = Template(job_root).substitute(variables)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"job_root {job_root!r} names {error}, which is not set",
+            hint="set it in the environment, or change job_root in the site file",
+        ) from error
+    if not _is_path(expanded) or not all(variables.get(name) for name in _names(job_root)):
+        raise ConfigError(
+            f"job_root {job_root!r} becomes {expanded!r}, which is no place for job folders",
+            hint="set the variables that it names, or change job_root in the site file",
+        )
+    if expanded == "~" or expanded.startswith("~/"):
+        expanded = str(caller.home) + expanded[1:]
+    return caller.workdir / expanded
+
+
+def _names(job_root: str) -> Sequence[str]:
+    return Template(job_root).get_identifiers()
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is a path that a script, a document and a person can hold."""
+    return bool(text) and text.isprintable()
+
+
+def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:
+    """Where the job runs: `chdir` beside the job file, else where submit was called."""
+    chdir = job.effective.spec.chdir
+    if chdir is None:
+        if any("\ud800" <= char <= "\udfff" for char in str(caller.workdir)):
+            raise ConfigError(f"this folder's name is not UTF-8: {str(caller.workdir)!r}")
+        return caller.workdir
+    workdir = Path(os.path.normpath(job.source.folder / chdir))
+    if not folders.is_folder(workdir):
+        raise ConfigError(
+            f"got {chdir!r}, expected a folder that exists: there is no {workdir}", key="chdir"
+        )
+    return workdir
+
+
+def _folder_name(job: PreparedJob, caller: Caller, created_s: float) -> str:
+    from datetime import UTC, datetime
+
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.effective.spec.name).strip("-.")[:40] or "job"
+    day = datetime.fromtimestamp(created_s, tz=UTC).date().isoformat()
+    return f"{day}-{slug}-{caller.uuid_hex[:8]}"
+
+
+def _record(draft: Draft, entry: JobEntry, tools: SubmitTools) -> None:
+    try:
+        record_start(draft, entry, tools.folders, tools.clock.now_s())
+        tools.index.update([entry])
+    except StorageFailed as error:
+        raise NotRecorded(
+            f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
+            hint="do not submit it again: once that is mended, hpckit jobs --rebuild finds it",
+        ) from error
+
+
+def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
+    with tools.interrupts_held():
+        tools.folders.create(draft.root, draft.folder.name)
+        progress.has_folder = True
+        write_folder(draft, tools.folders)
+    with tools.interrupts_held() as interrupted:
+        tools.index.add(draft.entry)
+        progress.is_indexed = True
+        entry, words = _start_parts(draft, tools, progress, interrupted)
+        return Submission(
+            entry=entry,
+            script_sha256=draft.job.script.sha256,
+            environment=draft.environment,
+            words=words,
+            notes=draft.notes,
+            order=draft.order,
+        )
+
+
+def _start_parts(
+    draft: Draft, tools: SubmitTools, progress: Progress, interrupted: Callable[[], bool]
+) -> tuple[JobEntry, tuple[str, ...]]:
+    """Start every part of the job, or the one that it is; what was started is on record at once.
+
+    An interrupt between two parts takes back those before it.
+    """
+    entry, begun_s = draft.entry, draft.entry.created_s
+    words: tuple[str, ...] = ()
+    for number, part in enumerate(draft.parts or (None,)):
+        if number and interrupted():
+            error = HpckitError("not every part was sent")
+            _give_up(draft, entry, error, tools, progress, number=number)
+            raise interrupt_of(error)
+        waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
+        request = request_of(draft, part, waits_for, begun_s)
+        try:
+            progress.is_kept = True
+            started = tools.submitter.submit(request)
+            progress.started = progress.started or started
+            entry = with_started(entry, number, started)
+            _record(draft, entry, tools)
+        except SubmissionUnconfirmed as error:
+            if part is not None:
+                error.message += (
+                    f" (part {number + 1} of {len(draft.parts)}; none after it was sent)"
+                )
+            raise
+        except HpckitError as error:
+            progress.is_kept = progress.started is not None
+            if part is not None and progress.is_kept:
+                _give_up(draft, entry, error, tools, progress, number=number)
+            raise
+        words = (*words, *(word for word in started.words if word not in words))
+        begun_s = tools.clock.now_s()
+    return entry, words
+
+
+def _give_up(
+    draft: Draft,
+    entry: JobEntry,
+    error: HpckitError,
+    tools: SubmitTools,
+    progress: Progress,
+    *,
+    number: int,
+) -> None:
+    """Take back what was started of an array whose part `number` was not, and say so in the error.
+
+    Of tasks that have begun the folder and the record stay, and no other part is awaited.
+    """
+    which = f"part {number + 1} of {len(entry.parts)} (array {draft.parts[number].expression})"
+    before = "it and the parts" if isinstance(error, NotRecorded) else "the parts"
+    silent = isinstance(error, SchedulerUnreachable)
+    taken_back = TakenBack.NOT if silent else take_back(entry, tools.submitter)
+    if taken_back is TakenBack.NOT:
+        error.message = f"{error.message} ({which}; {before} before it could not be cancelled)"
+        error.hint = f"hpckit cancel {entry.job_id}"
+        return
+    error.message = f"{error.message} ({which}; {before} before it were cancelled)"
+    if taken_back is TakenBack.WHOLLY:
+        progress.is_kept = False
+        error.hint = None if isinstance(error, NotRecorded) else error.hint
+        return
+    error.hint = f"tasks had begun or ended: hpckit status {entry.job_id}"
+    sent = tuple(part for part in entry.parts if is_confirmed(part.job_id))
+    with suppress(StorageFailed):
+        tools.index.update([replace(entry, parts=sent)])
+
+
+def interrupt_of(error: HpckitError) -> KeyboardInterrupt:
+    """An interrupt that says what became of what was interrupted."""
+    return KeyboardInterrupt(" · ".join(filter(None, (error.message, error.hint))))
+
+
+def _undo(draft: Draft, tools: SubmitTools, progress: Progress) -> None:
+    """Remove every trace of a job that was not started. Why it was not is what is to be told."""
+    if progress.is_indexed:
+        with suppress(StorageFailed):
+            tools.index.remove(draft.entry.submission)
+    if progress.has_folder:
+        with suppress(StorageFailed):
+            tools.folders.remove(draft.folder)

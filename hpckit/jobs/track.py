@@ -1,0 +1,563 @@
+"""The life of submitted jobs: find, ask, wait, list, rebuild the index."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
+from hpckit.core.fields import to_tree
+from hpckit.core.units import MAX_EPOCH_S
+from hpckit.jobs.draft import submitted_document
+from hpckit.jobs.parts import Submitter, recorded_parts
+from hpckit.jobs.prepare import as_json
+from hpckit.slurm.values import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobRecord,
+    JobState,
+    JobStatus,
+    is_job_id,
+)
+from hpckit.spec.folder import SAMPLER_STEP
+from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBMITTED_FILE
+
+if TYPE_CHECKING:
+    from hpckit.core.files import Clock
+    from hpckit.spec.store import FileJobFolders
+
+
+# --- What to say of an id that more than one job may have.
+
+
+_MOST_NAMED = 5
+
+
+def ambiguous(wanted: str, by_name: Mapping[str, JobEntry]) -> HpckitError:
+    """The newest of the jobs, which are given the oldest first by `ID;PLACE`.
+
+    The place is said only where an id is at two places.
+    """
+    ids = [name.partition(";")[0] for name in by_name]
+    is_begin = len(set(ids)) == len(ids)
+    names = (ids if is_begin else list(by_name))[::-1]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return HpckitError(
+        f"{wanted!r} can be more than one job: {', '.join(names[:_MOST_NAMED])}{more}",
+        hint="give more of the id; hpckit jobs lists them"
+        if is_begin
+        else "give it with its place, as 'ID;PLACE'",
+    )
+
+
+# --- How a job ended, kept in its folder: asked about again, no scheduler is troubled.
+
+
+def recalled_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
+    """The end of a job that the index knows to have ended; None where it must be asked for.
+
+    A job can be requeued: then the index knows better than the folder.
+    """
+    if not entry.state.is_final:
+        return None
+    status = folder_end(entry, folders)
+    return status if status is not None and status.state is entry.state else None
+
+
+def folder_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
+    """The final status that the folder of a job holds; None where it holds none."""
+    try:
+        document = dict(folders.read_json(Path(entry.folder), RESULT_FILE))
+        if document.pop("schema", None) != RESULT_SCHEMA:
+            return None
+        status = convert(document, JobStatus, RESULT_FILE)
+    except (StorageFailed, ConfigError):
+        return None
+    times = [time_s for time_s in (status.started_s, status.ended_s) if time_s is not None]
+    can_be = status.state.is_final and all(0 <= time_s < MAX_EPOCH_S for time_s in times)
+    return status if can_be and status.job_id == entry.job_id else None
+
+
+def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> None:
+    """Write the final status of a job into its folder, unless what ran it has.
+
+    A submission that became no job is left out: Slurm's answer to it can still change.
+    """
+    folder = Path(entry.folder)
+    if not status.state.is_final or status.state is JobState.NOT_SUBMITTED:
+        return
+    with contextlib.suppress(StorageFailed):
+        if folders.read_json(folder, RESULT_FILE).get("schema") != RESULT_SCHEMA:
+            return
+    # A folder on a full disk must not hide how the job is: it is asked for again.
+    with contextlib.suppress(StorageFailed):
+        folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
+
+
+# --- How often a scheduler is asked: soon at first, seldom for what takes long.
+
+
+_SHARE: Final = 0.2
+_LONGEST_S: Final = 60.0
+
+
+def pause_s(waited_s: float, poll_interval_s: float) -> float:
+    """Seconds until the next question after waiting `waited_s`.
+
+    The site's interval at first, then a fifth of the time waited so far, at most a minute (or
+    the site's interval, if that is longer): ten minutes cost about thirty questions.
+    """
+    return min(max(poll_interval_s, _SHARE * waited_s), max(poll_interval_s, _LONGEST_S))
+
+
+_ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
+_OFFSETS = 10**9  # an index of a task has nine digits at most
+_SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
+LOST_LIMIT_S = 60.0
+"""How long waiting goes on for a job of which nobody will know more."""
+UNKNOWN_LIMIT_S = 3600.0
+"""How long waiting goes on while the scheduler cannot be asked."""
+
+
+class JobIndex(Protocol):
+    """Which job folders exist; only points to them and can be rebuilt from them."""
+
+    def add(self, entry: JobEntry) -> None:
+        """Record a job. Raises StorageFailed, also for a submission that is there already."""
+        ...
+
+    def update(self, entries: Sequence[JobEntry]) -> None:
+        """Put these entries in place of those of the same submissions, all or none of them."""
+        ...
+
+    def remove(self, submission: str) -> None:
+        """Forget a job whose submission was undone."""
+        ...
+
+    def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
+        """The jobs whose id begins so, newest first; an exact id gives those of that id.
+
+        Each part of a split job array has an id, and an exact one finds the whole job.
+        """
+        ...
+
+    def of_chain(self, chain: str) -> Sequence[JobEntry]:
+        """The jobs of a chain, in the order of its stages."""
+        ...
+
+    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
+        """Put in these entries, and forget the submissions `gone`, at once."""
+        ...
+
+    def latest(self, limit: int | None) -> Sequence[JobEntry]:
+        """The newest jobs, newest first; None is all."""
+        ...
+
+    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
+        """What can be read of every job, newest first, and how it is damaged if that is not all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackTools:
+    """The adapters that tracking uses; `submitter_of` gives what started a job.
+
+    `submitter_of` raises HpckitError for a job whose folder does not say.
+    """
+
+    submitter_of: Callable[[JobEntry], Submitter]
+    index: JobIndex
+    folders: FileJobFolders
+    clock: Clock
+
+
+def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
+    """The job with this id; None is the newest job.
+
+    A number is a whole id: 12 is not the beginning of 1234. The id of any part of a split array is
+    the array's. Of a local (L…) or unconfirmed (U…) id any beginning will do. `4242;north` is the
+    job of that cluster or site. Raises HpckitError when there is none, or more than one.
+    """
+    if wanted is None:
+        newest = index.latest(1)
+        if not newest:
+            raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
+        return newest[0]
+    if not wanted.strip() or not wanted.isprintable():
+        raise NoSuchJob(f"{wanted!r} is no job id")
+    job_id, _, where = wanted.partition(";")
+    if not job_id:
+        raise NoSuchJob(f"{wanted!r} is no job id")
+    found = [
+        entry
+        for entry in _named(index, job_id)
+        if not where or where in (entry.cluster, entry.site)
+    ]
+    if not found:
+        raise NoSuchJob(f"hpckit has submitted no job {wanted!r} from here")
+    # The newest of each place: a cluster uses its ids again after years.
+    by_name = {_name(entry, job_id): entry for entry in reversed(found)}
+    if len(by_name) > 1:
+        raise ambiguous(wanted, by_name)
+    return found[0]
+
+
+def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
+    if job_id.isdecimal():
+        return [entry for entry in index.find(job_id) if job_id in entry.job_ids]
+    return index.find(job_id) or index.find(f"L{job_id}")
+
+
+def _name(entry: JobEntry, wanted: str) -> str:
+    job_id = wanted if wanted in entry.job_ids else entry.job_id
+    return f"{job_id};{entry.cluster or entry.site}"
+
+
+def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
+    """The job with this id, and the task when it is written as Slurm writes one: 4242_7.
+
+    After the id of a later part of a split array the task counts in that part, as it does to
+    Slurm; the task that is returned counts in the whole.
+    """
+    match = re.fullmatch(r"(.+)_(\d{1,9})", wanted or "", re.ASCII)
+    if match is None:
+        return find_job(index, wanted), None
+    entry = find_job(index, match[1])
+    offsets = {str(part.job_id): part.offset for part in entry.parts[1:]}
+    return entry, int(match[2]) + offsets.get(match[1].partition(";")[0], 0)
+
+
+def job_status(entry: JobEntry, tools: TrackTools) -> JobStatus:
+    """What is known of a job now; what has changed is remembered in the index."""
+    return job_statuses([entry], tools)[0]
+
+
+def job_detail(
+    entry: JobEntry, status: JobStatus, tools: TrackTools, task: int | None = None
+) -> JobDetail | None:
+    """The steps of a job, or of one task, that ran and ended badly of itself; else None.
+
+    That is one question more, also about a job of which the folder tells the end.
+    """
+    ended = status.state.is_final and status.state not in _ENDED_AS_WANTED
+    if not ended or status.started_s is None or status.tasks:
+        return None
+    try:
+        detail = tools.submitter_of(entry).detail(entry, task)
+    except HpckitError:
+        return None
+    return None if detail is None else _of_the_job(detail)
+
+
+def _of_the_job(detail: JobDetail) -> JobDetail:
+    """Without the sampler's step, which Slurm ends with the job: that is no failure of the job."""
+    steps = tuple(step for step in detail.steps if step.name != SAMPLER_STEP)
+    return replace(detail, steps=steps)
+
+
+def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[JobStatus]:
+    """What is known of these jobs now, in their order, each submitter asked once.
+
+    Of a job whose folder tells how it ended, none is asked.
+    """
+    answers: dict[str, JobStatus] = {}
+    groups: dict[int, tuple[Submitter, list[JobEntry]]] = {}
+    for entry in entries:
+        recalled = recalled_end(entry, tools.folders)
+        if recalled is not None:
+            answers[entry.submission] = recalled
+            continue
+        try:
+            submitter = tools.submitter_of(entry)
+        except HpckitError as error:
+            answers[entry.submission] = JobStatus(
+                job_id=entry.job_id,
+                cluster=entry.cluster,
+                state=JobState.UNKNOWN,
+                is_lost=True,
+                reason=error.message,
+            )
+        else:
+            groups.setdefault(id(submitter), (submitter, []))[1].append(entry)
+    for submitter, group in groups.values():
+        answers |= submitter.statuses(group)
+    statuses = [answers[entry.submission] for entry in entries]
+    _remember(entries, statuses, tools)
+    return statuses
+
+
+def _remember(
+    entries: Sequence[JobEntry], statuses: Sequence[JobStatus], tools: TrackTools
+) -> None:
+    changed: list[JobEntry] = []
+    confirmed: list[JobEntry] = []
+    for entry, status in zip(entries, statuses, strict=True):
+        after = after_status(entry, status)
+        if after == entry:
+            continue
+        changed.append(after)
+        record_end(after, status, tools.folders)
+        if after.job_ids != entry.job_ids:
+            confirmed.append(after)
+    tools.index.update(changed)
+    for entry in confirmed:
+        document = submitted_document(entry, tools.clock.now_s())
+        # The index has it; a folder on a full disk must not hide how the other jobs are.
+        with contextlib.suppress(StorageFailed):
+            tools.folders.write(Path(entry.folder), SUBMITTED_FILE, as_json(document))
+
+
+def after_status(entry: JobEntry, status: JobStatus) -> JobEntry:
+    """The line of the index after an answer; what is unknown now does not undo what was known."""
+    parts = status.parts or entry.parts
+    if status.state is JobState.UNKNOWN and (status.job_id, parts) == (entry.job_id, entry.parts):
+        return entry
+    state = entry.state if status.state is JobState.UNKNOWN else status.state
+    return replace(
+        entry,
+        job_id=status.job_id,
+        parts=parts,
+        cluster=status.cluster,
+        state=state,
+        exit_code=status.exit_code,
+    )
+
+
+def list_jobs(tools: TrackTools, limit: int | None) -> Sequence[tuple[JobEntry, JobStatus]]:
+    """The newest jobs with their status; only jobs that can still change are asked about."""
+    entries = tools.index.latest(limit)
+    since_s = tools.clock.now_s() - _SECOND_LOOK_S
+    living = [
+        entry
+        for entry in entries
+        if not entry.state.is_final
+        or (entry.state is JobState.NOT_SUBMITTED and entry.created_s > since_s)
+    ]
+    asked = zip(living, job_statuses(living, tools), strict=True)
+    fresh = {entry.submission: (after_status(entry, status), status) for entry, status in asked}
+    return [fresh.get(entry.submission) or (entry, _remembered(entry)) for entry in entries]
+
+
+def _remembered(entry: JobEntry) -> JobStatus:
+    return JobStatus(
+        job_id=entry.job_id, cluster=entry.cluster, state=entry.state, exit_code=entry.exit_code
+    )
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Jobs that are waited for: the last answer about each, and which have not ended.
+
+    `is_vain` is True when nobody has known for long how any of those that are left is.
+    """
+
+    entries: dict[str, JobEntry]
+    begun_s: float
+    known_s: float
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+    is_vain: bool = False
+
+    @property
+    def open(self) -> list[JobEntry]:
+        ended = {key for key, status in self.statuses.items() if status.state.is_final}
+        return [entry for key, entry in self.entries.items() if key not in ended]
+
+    def ask(self, tools: TrackTools) -> float:
+        """Ask about the jobs that have not ended; gives the seconds waited so far."""
+        asked = self.open
+        for entry, status in zip(asked, job_statuses(asked, tools), strict=True):
+            self.statuses[entry.submission] = status
+            self.entries[entry.submission] = after_status(entry, status)
+        now_s = tools.clock.now_s()
+        unknown = [self.statuses[entry.submission] for entry in self.open]
+        unknown = [status for status in unknown if status.state is JobState.UNKNOWN]
+        if len(unknown) < len(self.open):
+            self.known_s = now_s
+        lost = all(status.is_lost for status in unknown)
+        self.is_vain = now_s - self.known_s >= (LOST_LIMIT_S if lost else UNKNOWN_LIMIT_S)
+        return now_s - self.begun_s
+
+
+def wait_for(
+    entries: Sequence[JobEntry],
+    tools: TrackTools,
+    *,
+    poll_interval_s: float,
+    back_off: bool,
+    timeout_s: float | None = None,
+    progress: Callable[[Sequence[JobStatus], float], None],
+) -> Sequence[JobStatus]:
+    """Ask until all jobs have ended; then their statuses, in order.
+
+    Only jobs that have not ended are asked about, every `poll_interval_s` or, with `back_off`,
+    ever less often. `progress` is called with all statuses and the seconds waited after each
+    question. Gives the last statuses when `timeout_s` has passed first, and when nobody has known
+    for LOST_LIMIT_S or UNKNOWN_LIMIT_S how any job that is left is.
+    """
+    begun_s = tools.clock.now_s()
+    wait = _Wait({entry.submission: entry for entry in entries}, begun_s, begun_s)
+    while True:
+        waited_s = wait.ask(tools)
+        statuses = [wait.statuses[entry.submission] for entry in entries]
+        left_s = inf if timeout_s is None else timeout_s - waited_s
+        if not wait.open or wait.is_vain or left_s <= 0:
+            return statuses
+        progress(statuses, waited_s)
+        pause = pause_s(waited_s, poll_interval_s) if back_off else poll_interval_s
+        tools.clock.sleep(min(pause, left_s))
+
+
+def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, ...]]:
+    """Fill the index from the job folders under `roots`, and forget jobs without a folder.
+
+    What the index or a folder knows of a job's id and end stays; the others are asked about.
+    Gives the number of jobs found and a sentence for each folder that could not be read.
+    """
+    known, _ = tools.index.readable()
+    lines = {entry.submission: entry for entry in known}
+    entries, wrong = [], []
+    for root in roots:
+        for folder in tools.folders.scan(root):
+            try:
+                entry = _entry_of(tools.folders, folder)
+            except (StorageFailed, LookupError, TypeError, ValueError, OverflowError) as error:
+                wrong.append(f"{folder}: {error}")
+            else:
+                entries.append(_with_end(entry, lines.get(entry.submission), tools.folders))
+    tools.index.rebuild(entries, _gone(tools.folders, known, entries))
+    job_statuses([entry for entry in entries if not _has_ended(entry)], tools)
+    return len(entries), tuple(wrong)
+
+
+def _with_end(entry: JobEntry, line: JobEntry | None, folders: FileJobFolders) -> JobEntry:
+    if line is not None and line.is_confirmed:
+        entry = replace(
+            entry,
+            job_id=line.job_id,
+            cluster=line.cluster or entry.cluster,
+            state=line.state,
+            exit_code=line.exit_code,
+            parts=line.parts or entry.parts,
+        )
+    end = folder_end(entry, folders)
+    if end is None or (entry.state.is_final and end.state is not entry.state):
+        return entry
+    return replace(entry, state=end.state, exit_code=end.exit_code)
+
+
+def _has_ended(entry: JobEntry) -> bool:
+    """Whether nothing new can be learnt of a job; Slurm can still come up with a lost one."""
+    return entry.state.is_final and entry.state is not JobState.NOT_SUBMITTED
+
+
+def _gone(
+    folders: FileJobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
+) -> Sequence[str]:
+    """Lines without a folder, and those of an old index whose key was not yet the submission's.
+
+    A job on Slurm that has not ended stays: it runs without its folder, and can be cancelled.
+    """
+    submissions = {entry.folder: entry.submission for entry in found}
+    return [
+        entry.submission
+        for entry in known
+        if submissions.get(entry.folder, entry.submission) != entry.submission
+        or (
+            (entry.state.is_final or not entry.job_id.isdecimal())
+            and not folders.is_folder(Path(entry.folder))
+        )
+    ]
+
+
+def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
+    """The line of the index for a job folder; `submitted.json` holds the scheduler's id."""
+    intent = folders.read_json(folder, INTENT_FILE)
+    try:
+        confirmed = folders.read_json(folder, SUBMITTED_FILE)
+    except StorageFailed:
+        confirmed = {}
+    job_id = str(confirmed.get("job_id", intent["job_id"]))
+    cluster = confirmed.get("cluster")
+    submission = str(intent["uuid"])
+    created_s = float(str(intent["created_s"]))
+    if not is_job_id(job_id) or not 0 <= created_s < MAX_EPOCH_S:
+        raise ValueError("it holds a job id or time that cannot be")
+    if not re.fullmatch(r"[0-9a-f]{32}", submission):
+        raise ValueError("intent.json holds a uuid that cannot be")
+    entry = JobEntry(
+        submission=submission,
+        job_id=JobId(job_id),
+        cluster=None if cluster is None else str(cluster),
+        name=str(intent["name"]),
+        site=str(intent["site"]),
+        folder=str(folder),
+        created_s=created_s,
+        state=JobState.PENDING,
+        parts=recorded_parts(intent, confirmed),
+        chain=_text(intent.get("chain")),
+        stage=_text(intent.get("stage")),
+    )
+    if not all(is_job_id(part.job_id) and 0 <= part.offset < _OFFSETS for part in entry.parts):
+        raise ValueError("it holds parts of an array that cannot be")
+    entry.folder.encode()  # else the index cannot hold it
+    return entry
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+# --- What scancel is told: the job, or those of an array's tasks that a signal can reach.
+
+
+def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:
+    """The ids for scancel. `signal` None ends the job, KILL ends it at once.
+
+    Another signal goes to what runs: scancel tries for half a minute to signal a task that waits.
+    Raises HpckitError for what has not begun, has ended, or is not there.
+    """
+    job_id = status.job_id
+    ends = signal in (None, "KILL")
+    if task is not None:
+        record = _record(status, task)
+        _check_task(job_id, record, task, ends=ends)
+        return (record.slurm_id,)
+    if ends:
+        # Each part of a split array is a job to Slurm, and one that has ended cannot be cancelled.
+        living = [one.job_id for one in status.tasks if not one.state.is_final]
+        return tuple(dict.fromkeys(living)) or (job_id,)
+    if status.tasks:
+        running = [one for one in status.tasks if _can_be_signalled(one)]
+        if running:
+            return [one.slurm_id for one in running]
+        raise HpckitError(f"no task of job {job_id} runs now")
+    if status.state.is_waiting:
+        raise HpckitError(f"job {job_id} has not begun: {status.state}")
+    return (job_id,)
+
+
+def _record(status: JobStatus, task: int) -> JobRecord:
+    for record in status.tasks:
+        if record.task_index == task:
+            return record
+    if not status.tasks:
+        raise HpckitError(f"job {status.job_id} is no job array and has no task {task}")
+    raise HpckitError(f"job {status.job_id} has no task {task} that Slurm lists")
+
+
+def _check_task(job_id: str, record: JobRecord, task: int, *, ends: bool) -> None:
+    if record.state.is_final:
+        raise HpckitError(f"task {task} of job {job_id} has already ended: {record.state}")
+    if record.state.is_waiting and not ends:
+        raise HpckitError(f"task {task} of job {job_id} has not begun: {record.state}")
+
+
+def _can_be_signalled(record: JobRecord) -> bool:
+    return not record.state.is_final and not record.state.is_waiting

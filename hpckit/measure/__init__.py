@@ -1,1 +1,0 @@
-"""Samples → metrics: integration, attribution, waste."""

@@ -1,1 +1,0 @@
-"""The nouns of hpckit: frozen dataclasses and enums whose invariants hold from construction on."""

@@ -1,0 +1,1 @@
+"""One node: its GPUs, links, NICs, CPUs, and what is wrong with them."""

@@ -1,0 +1,1 @@
+"""Captures of a node, one module a format."""

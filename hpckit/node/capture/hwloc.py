@@ -1,0 +1,164 @@
+"""What hwloc's XML does not tell of a node, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hpckit.core.foreign_text import XmlDocument
+from hpckit.node.capture.hwloc_devices import FoundGpu, accelerators, gpus, links
+from hpckit.node.capture.hwloc_nics import lost_bridges, nics, pci_devices
+from hpckit.node.capture.hwloc_numa import Places, numa_nodes
+from hpckit.node.capture.hwloc_objects import (
+    HwlocTree,
+    cpu_topology,
+    host,
+    package_of_nodes,
+    said_of_machine,
+)
+from hpckit.node.topology import GpuVendor, LinkKind, NodeTopology, Source, Unknown
+
+_SEVERAL = "hwloc records it beside several NUMA nodes, or beside the whole machine"
+
+
+def unknowns(
+    tree: HwlocTree, topology: NodeTopology, found: tuple[FoundGpu, ...]
+) -> tuple[Unknown, ...]:
+    """The reasons of all that is None and would be asked for."""
+    return (
+        *_of_nodes(topology),
+        *_of_gpus(topology, found),
+        *_of_links(tree, topology),
+        *_of_nics(topology),
+        *_of_pci(tree, topology),
+        *_of_io(topology),
+    )
+
+
+def _of_io(topology: NodeTopology) -> Iterator[Unknown]:
+    if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
+        because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
+        yield Unknown(subject="node", what="PCI devices", because=because)
+
+
+def _lacking(whole: Sequence[str], lack: list[str], what: str, because: str) -> Iterator[Unknown]:
+    """One for each that lacks something; if all do (`whole` begins with their name), one."""
+    subjects = whole[:1] if lack and len(lack) == len(whole) - 1 else lack
+    for subject in subjects:
+        yield Unknown(subject=subject, what=what, because=because)
+
+
+def _of_nodes(topology: NodeTopology) -> Iterator[Unknown]:
+    nodes = topology.numa_nodes
+    if not nodes:
+        yield Unknown(subject="NUMA nodes", what="index", because="the file has no NUMA nodes")
+        return
+    if all(node.kind is None for node in nodes):
+        because = "the file gives its NUMA nodes no subtype"
+        yield Unknown(subject="NUMA nodes", what="kind", because=because)
+    if len(nodes) > 1 and any(node.distances is None for node in nodes):
+        because = "the file has no latencies between all of its NUMA nodes"
+        yield Unknown(subject="NUMA nodes", what="distances", because=because)
+
+
+def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Unknown]:
+    if not found:
+        return
+    names = ["GPUs", *(f"GPU{gpu.index}" for gpu in topology.gpus)]
+    if not any(one.is_numbered for one in found):
+        because = (
+            "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
+        )
+        yield Unknown(subject="GPUs", what="index", because=because)
+    because = "hwloc does not record it"
+    yield Unknown(subject="GPUs", what="architecture", because=because)
+    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.name is None]
+    yield from _lacking(names, lack, "name", "neither a driver nor pci.ids gave the file one")
+    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.uuid is None]
+    because = "no NVML, ROCm SMI or Level Zero device in the file says it"
+    yield from _lacking(names, lack, "uuid", because)
+    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.numa_index is None]
+    yield from _lacking(names, lack, "numa_index", _SEVERAL)
+
+
+def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
+    kinds = {link.kind for link in topology.gpu_links}
+    for vendor, kind, of in (
+        (GpuVendor.NVIDIA, LinkKind.NVLINK, "NVLinkBandwidth: no NVLinks, or no NVML"),
+        (GpuVendor.AMD, LinkKind.XGMI, "XGMIBandwidth: no XGMI, or no ROCm SMI"),
+    ):
+        if kind not in kinds and sum(gpu.vendor is vendor for gpu in topology.gpus) > 1:
+            why = (
+                "schema 1.x holds no links of GPUs" if tree.major == 1 else f"the file has no {of}"
+            )
+            yield Unknown(subject="GPUs", what="gpu_links", because=why)
+    is_assumed = [link.bandwidth_bytes_per_s is None for link in topology.gpu_links]
+    if any(is_assumed):
+        because = "hwloc writes one figure for every pair of XGMI: assumed, not measured"
+        yield Unknown(subject="GPUs", what="gpu_links.bandwidth_bytes_per_s", because=because)
+
+
+def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
+    if not topology.nics:
+        return
+    names = ["NICs", *(nic.name for nic in topology.nics)]
+    because = "hwloc records no rates of network devices"
+    yield Unknown(subject="NICs", what="rate_bytes_per_s", because=because)
+    lack = [nic.name for nic in topology.nics if nic.numa_index is None]
+    if topology.numa_nodes:
+        yield from _lacking(names, lack, "numa_index", _SEVERAL)
+    lack = [nic.name for nic in topology.nics if nic.kind is None]
+    yield from _lacking(names, lack, "kind", "it has no LID, and no PCI class of InfiniBand")
+
+
+def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
+    if any(one.link for one in topology.pci):
+        because = "hwloc records GB/s, which several speeds and widths give"
+        yield Unknown(subject="PCI devices", what="link.width", because=because)
+    lost = lost_bridges(tree)
+    if lost:
+        because = f"the file leaves out bridges above {len(lost)} of {len(topology.pci)} devices"
+        yield Unknown(subject="PCI devices", what="parent", because=because)
+
+
+# --- hwloc's XML (`lstopo --of xml`) as a topology: schemas 1.x, 2.x and 3.x.
+#
+# Sources: hwloc, hwloc2.dtd, topology-xml.c; the documentation of 1.11 and 2.x, "Importing and
+# exporting topologies from/to XML files".
+
+
+FORMAT = "hwloc XML"
+
+
+def is_hwloc_xml(document: XmlDocument) -> bool:
+    """Whether the root is hwloc's."""
+    return document.root.tag == "topology"
+
+
+def parse_hwloc_xml(document: XmlDocument) -> NodeTopology:
+    """The node that the file describes; `paths` are not in it. Raises ParseError.
+
+    What hwloc leaves out when it is not asked for it (bridges, CPUs that were forbidden to the
+    process that wrote the file) is not in the topology either.
+    """
+    tree = HwlocTree(document)
+    nodes = numa_nodes(tree)
+    places = Places(tree, nodes)
+    cpu = cpu_topology(tree)
+    packages = package_of_nodes(tree, nodes, cpu.packages)
+    pci = pci_devices(tree, places)
+    found = gpus(tree, places, pci)
+    between, to_cpus = links(tree, places, found, pci)
+    topology = NodeTopology(
+        source=Source(format=FORMAT, is_synthetic=said_of_machine(tree, "Backend") == "Synthetic"),
+        host=host(tree),
+        cpu=cpu,
+        numa_nodes=tuple(replace(one, package_index=packages.get(one.index)) for one in nodes),
+        gpus=tuple(one.gpu for one in found),
+        gpu_links=between,
+        cpu_links=to_cpus,
+        nics=nics(tree, places, pci),
+        accelerators=accelerators(tree, places, pci),
+        pci=pci,
+    )
+    return replace(topology, unknown=unknowns(tree, topology, found))

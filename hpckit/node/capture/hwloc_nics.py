@@ -1,0 +1,300 @@
+"""The network devices of hwloc's XML.
+
+Sources: hwloc, hwloc.h (types of OS devices: numbers up to 2.x, bits from 3.0 on) and
+topology-linux.c (what is said of a port); ibverbs, enum ibv_port_state; pci.ids and
+Linux's drivers (ids of virtual functions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from hpckit.core.hostlist import natural_order
+from hpckit.node.capture.hwloc_numa import Places
+from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind, decimal, info, whole
+from hpckit.node.pci import (
+    CLASS_ETHERNET,
+    CLASS_FABRIC,
+    CLASS_INFINIBAND,
+    PciAddress,
+    PciDevice,
+    PcieLink,
+)
+from hpckit.node.pci_tree import AMAZON, CRAY, GOOGLE, NVSWITCH, is_virtual_nic
+from hpckit.node.topology import ACTIVE, Nic, NicPort
+from hpckit.spec.nic_kind import NicKind
+
+_BITS_SINCE: Final = 3
+_NETWORK: Final = 2
+_OPENFABRICS: Final = 3
+_NETWORK_BIT: Final = 1 << 4
+_OPENFABRICS_BIT: Final = 1 << 5
+
+_STATES: Final = {
+    "1": "DOWN",
+    "2": "INIT",
+    "3": "ARMED",
+    "4": ACTIVE,
+    "5": "ACTIVE_DEFER",
+}
+_MOST_PORTS: Final = 64
+_LID: Final = re.compile(r"0x[0-9a-f]{1,8}|\d{1,9}", re.ASCII | re.IGNORECASE)
+_NOTHING: Final = re.compile(r"[0:.x-]*")
+_INFINIBAND_BYTES: Final = 20
+
+_LAYERS: Final = {
+    NicKind.INFINIBAND: "InfiniBand",
+    NicKind.ROCE: "Ethernet",
+    NicKind.ETHERNET: "Ethernet",
+}
+
+# Chelsio speaks iWARP, Cisco usNIC through the same interface.
+_NO_ROCE: Final = frozenset({0x1425, 0x1137})
+
+
+def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
+    """The network devices: those for RDMA first, each group by name with its numbers in order.
+
+    The netdevs of a PCI function belong to its RDMA device, or are devices of their own. hwloc
+    records no rates. Raises ParseError.
+    """
+    functions = dict(zip((id(one) for one in tree.of(Kind.PCI)), pci, strict=True))
+    groups: dict[int, list[HwlocObject]] = {}
+    for one in tree.of(Kind.OS):
+        if _is_network(tree, one):
+            groups.setdefault(id(one.card or one), []).append(one)
+    found: list[Nic] = []
+    for group in groups.values():
+        device = functions.get(id(group[0].card))
+        found.extend(_of_function(tree, places, device, group))
+    found.sort(key=lambda nic: (nic.kind is NicKind.ETHERNET, natural_order(nic.name)))
+    return tuple(replace(nic, index=index) for index, nic in enumerate(found))
+
+
+def _of_function(
+    tree: HwlocTree, places: Places, device: PciDevice | None, group: list[HwlocObject]
+) -> Iterable[Nic]:
+    rdma = [one for one in group if _is_rdma(tree, one)]
+    netdevs = [one for one in group if not _is_rdma(tree, one)]
+    for at, one in enumerate(rdma):
+        yield _nic(tree, places, device, one, netdevs if at == 0 else [])
+    for one in () if rdma else netdevs:
+        yield _nic(tree, places, device, one, [one])
+
+
+def _nic(
+    tree: HwlocTree,
+    places: Places,
+    device: PciDevice | None,
+    one: HwlocObject,
+    netdevs: Sequence[HwlocObject],
+) -> Nic:
+    ports = _ports(tree, one)
+    kind = _kind(tree, device, one, netdevs)
+    active = next((port.state for port in ports if port.state == ACTIVE), None)
+    return Nic(
+        index=0,
+        name=one.name,
+        kind=kind,
+        pci=device.address if device else None,
+        numa_index=places.numa_index(one),
+        state=active or (ports[0].state if ports else None),
+        link_layer=_LAYERS.get(kind) if kind else None,
+        ports=ports,
+        netdevs=tuple(sorted((netdev.name for netdev in netdevs), key=natural_order)),
+        guid=_said(one, "NodeGUID"),
+        bond=one.name if "_bond_" in one.name else None,
+        is_virtual=_is_virtual(device),
+    )
+
+
+def _ports(tree: HwlocTree, one: HwlocObject) -> tuple[NicPort, ...]:
+    found: list[NicPort] = []
+    for number in range(1, _MOST_PORTS + 1):
+        text = info(one.element, f"Port{number}State")
+        if text is None:
+            break
+        if text not in _STATES:
+            message = f"Port{number}State is {text[:20]!r}"
+            raise tree.document.refuse(one.element, message, "1 (down) to 5, as ibverbs counts")
+        found.append(NicPort(index=number, state=_STATES[text]))
+    return tuple(found)
+
+
+def _kind(
+    tree: HwlocTree, device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
+) -> NicKind | None:
+    vendor = device.vendor_id if device else None
+    if one.element.get("subtype") == "Slingshot" or vendor == CRAY:
+        return NicKind.SLINGSHOT
+    is_rdma = _is_rdma(tree, one)
+    if is_rdma and vendor == AMAZON:
+        return NicKind.EFA
+    if _is_infiniband(device, one, netdevs):
+        return NicKind.INFINIBAND
+    if not is_rdma:
+        return NicKind.GVNIC if vendor == GOOGLE else NicKind.ETHERNET
+    is_ethernet = device is not None and device.class_code == CLASS_ETHERNET
+    return NicKind.ROCE if is_ethernet and vendor not in _NO_ROCE else None
+
+
+def _is_infiniband(
+    device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
+) -> bool:
+    """Whether it has a LID, a netdev with a hardware address of 20 bytes, or the PCI class."""
+    if device and device.class_code in {CLASS_INFINIBAND, CLASS_FABRIC}:
+        return True
+    addresses = [info(netdev.element, "Address") or "" for netdev in netdevs]
+    return _lid(one) > 0 or any(len(text.split(":")) == _INFINIBAND_BYTES for text in addresses)
+
+
+def _lid(one: HwlocObject) -> int:
+    text = info(one.element, "Port1LID") or "0"
+    return int(text, 16 if text[:2].lower() == "0x" else 10) if _LID.fullmatch(text) else 0
+
+
+def _is_virtual(device: PciDevice | None) -> bool | None:
+    """Whether pci.ids has it as a virtual function; the file itself does not tell."""
+    if device is None:
+        return None
+    return True if is_virtual_nic(device) or "Virtual Function" in (device.name or "") else None
+
+
+def _said(one: HwlocObject, name: str) -> str | None:
+    text = info(one.element, name)
+    return None if text is None or _NOTHING.fullmatch(text) else text
+
+
+def _is_network(tree: HwlocTree, one: HwlocObject) -> bool:
+    number = whole(tree.document, one.element, "osdev_type")
+    if number is None or one.name in {"", "lo"}:
+        return False
+    if tree.major >= _BITS_SINCE:
+        return bool(number & (_NETWORK_BIT | _OPENFABRICS_BIT))
+    return number in {_NETWORK, _OPENFABRICS}
+
+
+def _is_rdma(tree: HwlocTree, one: HwlocObject) -> bool:
+    if one.name.startswith(("cxi", "bxi")):  # classes of their own: no netdevs, and no ibverbs
+        return True
+    number = whole(tree.document, one.element, "osdev_type") or 0
+    return bool(number & _OPENFABRICS_BIT) if tree.major >= _BITS_SINCE else number == _OPENFABRICS
+
+
+# --- The PCI tree of hwloc's XML.
+#
+# Source: hwloc, topology-xml.c (how pci_busid, pci_type, bridge_pci are written) and misc.h,
+# hwloc__pci_link_speed (what pci_link_speed is).
+
+
+_TYPE: Final = re.compile(
+    r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\] \[([0-9a-f]{4}):([0-9a-f]{4})\]"
+    r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
+    re.ASCII | re.IGNORECASE,
+)
+_GB: Final = 1e9
+_BUSES: Final = re.compile(
+    r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.ASCII | re.IGNORECASE
+)
+
+
+class _Ids(NamedTuple):
+    class_code: int | None = None
+    vendor: int | None = None
+    device: int | None = None
+    subsystem_vendor: int | None = None
+    subsystem_device: int | None = None
+
+
+def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
+    """The PCI functions in the order of the file. Raises ParseError.
+
+    Of a link hwloc keeps speed times width: 15.75 GB/s are 16 lanes at 8 GT/s, or 8 at 16.
+    """
+    seen: set[PciAddress] = set()
+    found: list[PciDevice] = []
+    for one in tree.of(Kind.PCI):
+        device = _device(tree, places, one)
+        if device.address in seen:
+            message = f"PCI function {device.address} twice"
+            raise tree.document.refuse(one.element, message, "each function once")
+        seen.add(device.address)
+        found.append(device)
+    return tuple(found)
+
+
+def lost_bridges(tree: HwlocTree) -> tuple[HwlocObject, ...]:
+    """The functions that are not on the bus below the bridge that the file puts them under.
+
+    hwloc leaves bridges out unless it was asked for them. Raises ParseError.
+    """
+    return tuple(one for one in tree.of(Kind.PCI) if _lacks_bridge(tree, one))
+
+
+def _lacks_bridge(tree: HwlocTree, one: HwlocObject) -> bool:
+    parent = one.parent
+    if parent is None or parent.element.get("bridge_pci") is None:
+        return True
+    domain, bus = _bus_below(tree, parent)
+    return not tree.address(one).startswith(f"{domain:04x}:{bus:02x}:")
+
+
+def _device(tree: HwlocTree, places: Places, one: HwlocObject) -> PciDevice:
+    speed = decimal(tree.document, one.element, "pci_link_speed")
+    above = one.parent.function if one.parent else None
+    ids = _ids(tree, one)
+    return PciDevice(
+        address=tree.address(one),
+        parent=tree.address(above) if above else None,
+        host_bridge=_host_bridge(tree, one),
+        class_code=ids.class_code,
+        vendor_id=ids.vendor,
+        device_id=ids.device,
+        subsystem_vendor_id=ids.subsystem_vendor,
+        subsystem_device_id=ids.subsystem_device,
+        name=info(one.element, "PCIDevice") or one.name or _nvswitch(one),
+        numa_index=places.numa_index(one),
+        link=PcieLink(bandwidth_bytes_per_s=speed * _GB) if speed else None,
+    )
+
+
+def _nvswitch(one: HwlocObject) -> str | None:
+    """Hwloc has NVML say what an NVSwitch is (topology-nvml.c), also of one without numbers."""
+    return NVSWITCH if one.element.get("subtype") == NVSWITCH else None
+
+
+def _ids(tree: HwlocTree, one: HwlocObject) -> _Ids:
+    """The numbers of pci_type; 0000 in place of a vendor is one that was not read."""
+    text = one.element.get("pci_type")
+    if text is None:
+        return _Ids()
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        expected = "class, ids and revision, as 0302 [10de:2335] [10de:18bf] a1"
+        raise tree.document.refuse(one.element, f"pci_type is {text[:60]!r}", expected)
+    found = _Ids(*(int(digits, 16) for digits in match.groups()))
+    if not found.vendor:
+        return _Ids()
+    return found if found.subsystem_vendor else _Ids(*found[:3])
+
+
+def _host_bridge(tree: HwlocTree, one: HwlocObject) -> str | None:
+    """The root complex; None if a bridge below it is missing, for then so is what shares it."""
+    bridge = one.host_bridge
+    is_cut_off = one.parent is bridge and _lacks_bridge(tree, one)
+    if bridge is None or bridge.element.get("bridge_pci") is None or is_cut_off:
+        return None
+    domain, bus = _bus_below(tree, bridge)
+    return f"pci{domain:04x}:{bus:02x}"
+
+
+def _bus_below(tree: HwlocTree, bridge: HwlocObject) -> tuple[int, int]:
+    text = bridge.element.get("bridge_pci") or ""
+    match = _BUSES.fullmatch(text)
+    if match is None:
+        message = f"bridge_pci is {text[:40]!r}"
+        raise tree.document.refuse(bridge.element, message, "domain and buses, as 0000:[50-54]")
+    return int(match[1], 16), int(match[2], 16)

@@ -1,0 +1,414 @@
+"""The objects of hwloc's XML: what each is, and what it hangs under.
+
+Sources: hwloc, hwloc2.dtd (2.x and 3.x), topology-xml.c, and the documentation's "Upgrading to the
+hwloc 2.0 API" (what 1.x wrote differently).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from hpckit.core.foreign_text import Element, XmlDocument
+from hpckit.core.index_list import (
+    MOST_INDICES,
+    IndexList,
+    expand_indices,
+    index_list,
+    indices_of_mask,
+)
+from hpckit.node.pci import ADDRESS_EXPECTED, PciAddress, pci_address
+from hpckit.node.topology import CpuPackage, CpuTopology, Host, L3Group, NumaNode
+
+# --- The values of hwloc's XML: numbers, masks of CPUs and nodes, sizes, and infos by name.
+#
+# Source: hwloc, hwloc2.dtd and topology-xml.c, which writes them.
+
+
+_WHOLE: Final = re.compile(r"\d{1,20}", re.ASCII)
+_DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,20})?", re.ASCII)
+_KIBIBYTES: Final = re.compile(r"(\d{1,20})(?:KiB)?", re.ASCII)
+_NO_INDEX: Final = frozenset({"-1", "4294967295"})
+_MOST_BYTES: Final = 1 << 63
+_MOST_GB_PER_S: Final = 1_000_000
+
+
+def whole(document: XmlDocument, element: Element, name: str) -> int | None:
+    """An attribute that is a whole number; None if it is not there. Raises ParseError."""
+    text = element.get(name)
+    if text is None:
+        return None
+    if _WHOLE.fullmatch(text) is None or int(text) >= _MOST_BYTES:
+        raise document.refuse(element, f"{name} is {text[:40]!r}", "a whole number")
+    return int(text)
+
+
+def os_index(document: XmlDocument, element: Element) -> int | None:
+    """The operating system's number of an object, None where it has none. Raises ParseError."""
+    return None if element.get("os_index") in _NO_INDEX else whole(document, element, "os_index")
+
+
+def decimal(document: XmlDocument, element: Element, name: str) -> float | None:
+    """An attribute that is a number such as `15.753846`; None if absent. Raises ParseError."""
+    text = element.get(name)
+    if text is None:
+        return None
+    if _DECIMAL.fullmatch(text) is None or float(text) > _MOST_GB_PER_S:
+        raise document.refuse(element, f"{name} is {text[:40]!r}", "a number such as 15.753846")
+    return float(text)
+
+
+def members(document: XmlDocument, element: Element, name: str) -> frozenset[int] | None:
+    """The CPUs or nodes of a mask such as `0x0000ffff,,0x0`; None if absent. Raises ParseError."""
+    text = element.get(name)
+    if text is None:
+        return None
+    try:
+        found = indices_of_mask(text)
+    except ValueError as error:
+        raise document.refuse(element, f"{name}: {error}", "a mask such as 0x000000ff") from error
+    return frozenset(found)
+
+
+def node_index(document: XmlDocument, element: Element) -> int:
+    """The number of a NUMA node, which every one has. Raises ParseError."""
+    number = os_index(document, element)
+    if number is None or number >= MOST_INDICES:
+        said = "none" if number is None else str(number)
+        raise document.refuse(element, f"the os_index of a NUMA node is {said}", "its number")
+    return number
+
+
+def info(element: Element, *names: str) -> str | None:
+    """The value of the first info with one of these names that says something.
+
+    Of two infos with one name the first counts, as in hwloc_obj_get_info_by_name.
+    """
+    found: dict[str, str] = {}
+    for child in element.children:
+        if child.tag == "info":
+            found.setdefault(child.get("name") or "", (child.get("value") or "").strip())
+    return next((found[name] for name in names if found.get(name)), None)
+
+
+def size_bytes(document: XmlDocument, element: Element, *names: str) -> int | None:
+    """The first of these sizes that is there and not 0, such as CUDAGlobalMemorySize.
+
+    It is in KiB; from hwloc 3 on the value says so. Raises ParseError.
+    """
+    for name in names:
+        text = info(element, name)
+        match = _KIBIBYTES.fullmatch(text or "0")
+        if match is None or int(match[1]) >= _MOST_BYTES:
+            raise document.refuse(element, f"{name} is {(text or '')[:40]!r}", "a size in KiB")
+        if int(match[1]):
+            return int(match[1]) * 1024
+    return None
+
+
+_VERSION: Final = re.compile(r"([1-3])\.\d{1,4}", re.ASCII)
+_BRIDGE: Final = re.compile(r"([01])-([01])", re.ASCII)
+_NEWEST: Final = 3
+
+
+class Kind(StrEnum):
+    """What an object is; PART is any other set of CPUs: a group, a die, a cache but the L3."""
+
+    MACHINE = "Machine"
+    PACKAGE = "Package"
+    NUMA = "NUMANode"
+    L3 = "L3Cache"
+    CORE = "Core"
+    PU = "PU"
+    PART = "Group"
+    MEMORY_CACHE = "MemCache"
+    HOST_BRIDGE = "host bridge"
+    PCI = "PCIDev"
+    OS = "OSDev"
+    MISC = "Misc"
+
+
+# Socket, Cache and System are words of 1.x; Tile, Module and Cluster of hwloc's own forward list.
+_KINDS: Final = {
+    "machine": Kind.MACHINE,
+    "system": Kind.MACHINE,
+    "package": Kind.PACKAGE,
+    "socket": Kind.PACKAGE,
+    "numanode": Kind.NUMA,
+    "l3cache": Kind.L3,
+    "core": Kind.CORE,
+    "pu": Kind.PU,
+    "memcache": Kind.MEMORY_CACHE,
+    "pcidev": Kind.PCI,
+    "osdev": Kind.OS,
+    "misc": Kind.MISC,
+    **dict.fromkeys(("group", "die", "tile", "module", "cluster"), Kind.PART),
+    **dict.fromkeys(("l1cache", "l2cache", "l4cache", "l5cache"), Kind.PART),
+    **dict.fromkeys(("l1icache", "l2icache", "l3icache"), Kind.PART),
+}
+_DEVICES: Final = frozenset({Kind.HOST_BRIDGE, Kind.PCI, Kind.OS, Kind.MISC, Kind.MEMORY_CACHE})
+_CHILDREN: Final = frozenset({"object", "info", "page_type", "userdata", "distances"})
+_L3_DEPTH: Final = 3
+_INSTRUCTIONS: Final = 2
+
+
+class HwlocObject:
+    """An object with what it hangs under.
+
+    `place` is the nearest set of CPUs at or above it, `package` the CPU package at or above,
+    `function` the PCI function and `host_bridge` the host bridge at or above a device.
+    """
+
+    __slots__ = ("element", "function", "host_bridge", "kind", "package", "parent", "place")
+
+    def __init__(self, element: Element, kind: Kind, parent: HwlocObject | None) -> None:
+        self.element = element
+        self.kind = kind
+        self.parent = parent
+        self.place: HwlocObject = parent.place if parent and kind in _DEVICES else self
+        self.package: HwlocObject | None = parent.package if parent else None
+        self.function: HwlocObject | None = parent.function if parent else None
+        self.host_bridge: HwlocObject | None = parent.host_bridge if parent else None
+        if kind is Kind.PACKAGE:
+            self.package = self
+        elif kind is Kind.PCI:
+            self.function = self
+        elif kind is Kind.HOST_BRIDGE:
+            self.host_bridge = self
+
+    @property
+    def card(self) -> HwlocObject | None:
+        """The PCI function of an OS device; None if the file leaves it out, its bridges or not."""
+        is_bridge = self.function and (self.function.element.get("type") or "").lower() == "bridge"
+        return None if is_bridge else self.function
+
+    @property
+    def name(self) -> str:
+        """The name of an OS device, such as `mlx5_0`."""
+        return (self.element.get("name") or "").strip()
+
+
+class HwlocTree:
+    """All objects in the order of the file, parents first; `major` is the version of the schema."""
+
+    def __init__(self, document: XmlDocument) -> None:
+        self.document = document
+        self.major = _major(document)
+        self.objects = tuple(_walk(document, _machine(document)))
+        self.machine = self.objects[0]
+        self._by_kind: dict[Kind, list[HwlocObject]] = {}
+        for one in self.objects:
+            self._by_kind.setdefault(one.kind, []).append(one)
+
+    def of(self, kind: Kind) -> tuple[HwlocObject, ...]:
+        """The objects of a kind, in the order of the file."""
+        return tuple(self._by_kind.get(kind, ()))
+
+    def address(self, function: HwlocObject) -> PciAddress:
+        """The address of a PCI function. Raises ParseError."""
+        text = function.element.get("pci_busid")
+        try:
+            return pci_address(text or "")
+        except ValueError as error:
+            message = f"pci_busid is {(text or '')[:40]!r}"
+            raise self.document.refuse(function.element, message, ADDRESS_EXPECTED) from error
+
+
+def _major(document: XmlDocument) -> int:
+    version = document.root.get("version")
+    if version is None:
+        return 1
+    match = _VERSION.fullmatch(version)
+    if document.root.tag != "topology" or match is None:
+        said = f"the schema's version is {version[:20]!r}"
+        raise document.refuse(document.root, said, f"hwloc's XML of a version up to {_NEWEST}.x")
+    return int(match[1])
+
+
+def _machine(document: XmlDocument) -> Element:
+    roots = list(document.root.of("object"))
+    kinds = [_KINDS.get((one.get("type") or "").lower()) for one in roots]
+    if document.root.tag != "topology" or kinds != [Kind.MACHINE]:
+        shown = roots[0] if roots else document.root
+        message = f"{len(roots)} objects at the top" if len(roots) != 1 else "no Machine at the top"
+        raise document.refuse(shown, message, "one Machine in <topology>")
+    return roots[0]
+
+
+def _walk(document: XmlDocument, machine: Element) -> Iterator[HwlocObject]:
+    stack: list[tuple[Element, HwlocObject | None]] = [(machine, None)]
+    while stack:
+        element, parent = stack.pop()
+        one = HwlocObject(element, _kind(document, element), parent)
+        if parent and one.kind is Kind.MACHINE and parent.kind is not Kind.MACHINE:
+            raise document.refuse(element, "a Machine within another object", "it at the top")
+        yield one
+        for child in reversed(element.children):
+            if child.tag == "object":
+                stack.append((child, one))
+            elif child.tag not in _CHILDREN:
+                expected = "object, info, page_type, userdata or distances"
+                raise document.refuse(child, f"<{child.tag[:40]}> within an object", expected)
+
+
+def _kind(document: XmlDocument, element: Element) -> Kind:
+    said = (element.get("type") or "").lower()
+    found = _KINDS.get(said)
+    if found is not None:
+        return found
+    if said == "bridge":
+        return _bridge(document, element)
+    if said == "cache":
+        depth = whole(document, element, "depth")
+        holds = whole(document, element, "cache_type")
+        return Kind.L3 if depth == _L3_DEPTH and holds != _INSTRUCTIONS else Kind.PART
+    message = f"the type of an object is {said[:40]!r}"
+    raise document.refuse(element, message, "a type of hwloc's, such as Package or PCIDev")
+
+
+def _bridge(document: XmlDocument, element: Element) -> Kind:
+    said = element.get("bridge_type")
+    if said is None:
+        return Kind.HOST_BRIDGE if element.get("pci_busid") is None else Kind.PCI
+    match = _BRIDGE.fullmatch(said)
+    if match is None:
+        raise document.refuse(element, f"bridge_type is {said[:20]!r}", "0-1 (host) or 1-1 (PCI)")
+    return Kind.PCI if match[1] == "1" else Kind.HOST_BRIDGE
+
+
+# --- Host, CPUs and packages of hwloc's XML.
+#
+# Sources: hwloc's documentation, "Normal attributes" and "Custom string infos"; in 3.x what was
+# said of the machine is said of the topology.
+
+
+# The DMI names that hypervisors give to their machines.
+_VIRTUAL_PRODUCTS: Final = (
+    *("Virtual Machine", "KVM", "VirtualBox", "HVM domU", "OpenStack", "Google Compute Engine"),
+    "Alibaba Cloud",
+)
+_CPUID: Final = re.compile(r"\d{1,8}", re.ASCII)
+_VIRTUAL_VENDORS: Final = ("QEMU", "VMware", "Xen", "Bochs", "innotek")
+
+
+def said_of_machine(tree: HwlocTree, name: str) -> str | None:
+    """An info of the machine, or of the topology."""
+    return info(tree.machine.element, name) or info(tree.document.root, name)
+
+
+def host(tree: HwlocTree) -> Host:
+    """The machine as a whole."""
+    product = said_of_machine(tree, "DMIProductName") or said_of_machine(tree, "PlatformModel")
+    return Host(
+        name=said_of_machine(tree, "HostName"),
+        product=product,
+        os_release=said_of_machine(tree, "OSRelease"),
+        is_virtual_machine=_is_virtual(product or "", said_of_machine(tree, "DMISysVendor") or ""),
+    )
+
+
+def _is_virtual(product: str, vendor: str) -> bool | None:
+    if product.startswith(_VIRTUAL_PRODUCTS) or vendor.startswith(_VIRTUAL_VENDORS):
+        return True
+    return True if vendor == "Amazon EC2" and "metal" not in product else None
+
+
+def cpu_topology(tree: HwlocTree) -> CpuTopology:
+    """The CPUs; those that are offline or were left out of the file are in none of its sets.
+
+    Raises ParseError.
+    """
+    cores = tree.of(Kind.CORE)
+    of_package = Counter(id(core.package) for core in cores)
+    packages = tree.of(Kind.PACKAGE)
+    return CpuTopology(
+        arch=said_of_machine(tree, "Architecture"),
+        vendor=_of_cpu(tree, "CPUVendor"),
+        model=_of_cpu(tree, "CPUModel"),
+        family=_number(_of_cpu(tree, "CPUFamilyNumber")),
+        model_number=_number(_of_cpu(tree, "CPUModelNumber")),
+        packages=tuple(
+            CpuPackage(
+                index=index,
+                cpus=_cpus(tree, one, "cpuset"),
+                model=info(one.element, "CPUModel"),
+                cores=of_package[id(one)] or None,
+            )
+            for index, one in package_indices(tree, packages)
+        ),
+        l3=tuple(
+            L3Group(
+                cpus=index_list(cpus),
+                size_bytes=whole(tree.document, one.element, "cache_size") or None,
+            )
+            for one in tree.of(Kind.L3)
+            if (cpus := members(tree.document, one.element, "cpuset"))
+        ),
+        cores=len(cores) or None,
+        core_cpus=tuple(
+            index_list(cpus)
+            for one in cores
+            if (cpus := members(tree.document, one.element, "cpuset"))
+        ),
+        cpus=_cpus(tree, tree.machine, "cpuset"),
+        allowed=_cpus(tree, tree.machine, "allowed_cpuset"),
+    )
+
+
+def package_indices(
+    tree: HwlocTree, packages: tuple[HwlocObject, ...]
+) -> tuple[tuple[int, HwlocObject], ...]:
+    """Packages by their number, or by their place in the file if some have none of their own.
+
+    Raises ParseError.
+    """
+    numbers = [os_index(tree.document, one.element) for one in packages]
+    known = [number for number in numbers if number is not None]
+    if len(set(known)) != len(packages):
+        return tuple(enumerate(packages))
+    return tuple(sorted(zip(known, packages, strict=True), key=lambda pair: pair[0]))
+
+
+def package_of_nodes(
+    tree: HwlocTree, nodes: tuple[NumaNode, ...], packages: tuple[CpuPackage, ...]
+) -> dict[int, int]:
+    """The package of each node that is in one alone: by its CPUs, else by what it hangs under.
+
+    Raises ParseError.
+    """
+    above = _packages_above(tree)
+    of_cpu = {cpu: one.index for one in packages for cpu in expand_indices(one.cpus or "")}
+    found: dict[int, int] = {}
+    for node in nodes:
+        near = {of_cpu[cpu] for cpu in expand_indices(node.cpus or "") if cpu in of_cpu}
+        if len(near) == 1:
+            found[node.index] = near.pop()
+        elif not near and node.index in above:
+            found[node.index] = above[node.index]
+    return found
+
+
+def _packages_above(tree: HwlocTree) -> dict[int, int]:
+    index = {id(one): number for number, one in package_indices(tree, tree.of(Kind.PACKAGE))}
+    return {
+        number: index[id(node.package)]
+        for node in tree.of(Kind.NUMA)
+        if node.package and (number := os_index(tree.document, node.element)) is not None
+    }
+
+
+def _of_cpu(tree: HwlocTree, name: str) -> str | None:
+    places = (*tree.of(Kind.PACKAGE), tree.machine)
+    return next((text for one in places if (text := info(one.element, name))), None)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and _CPUID.fullmatch(text) else None
+
+
+def _cpus(tree: HwlocTree, one: HwlocObject, name: str) -> IndexList | None:
+    found = members(tree.document, one.element, name)
+    return None if found is None else index_list(found)

@@ -1,0 +1,469 @@
+"""The PCI devices, GPUs and NICs of NCCL's topology files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hpckit.core.foreign_text import Element
+from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
+from hpckit.node.capture.nccl_xml_values import NcclAttributes, nic_of_net, nic_of_pci
+from hpckit.node.path import LINK_BYTES_PER_S
+from hpckit.node.pci import (
+    CLASS_ACCELERATOR,
+    GPU_CLASSES,
+    NIC_CLASSES,
+    PciAddress,
+    PciDevice,
+    pci_address,
+)
+from hpckit.node.pci_tree import GPU_VENDORS
+from hpckit.node.topology import (
+    MOST_BYTES_PER_S,
+    Accelerator,
+    CpuLink,
+    Gpu,
+    GpuLink,
+    GpuVendor,
+    LinkKind,
+    Nic,
+    NumaNode,
+    NvLink,
+    NvLinkRemote,
+    Unknown,
+)
+
+_BASE_GPU: Final = 0x03
+_BASE_NIC: Final = 0x02
+_GCN: Final = re.compile(r"\d{3}", re.ASCII)
+_GFX: Final = {"910": "gfx90a"}
+_MOST_INDEX: Final = MOST_INDICES - 1
+"""NCCL_TOPO_MAX_NODES of NCCL's graph.h: more GPUs, or NICs, it does not take either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuElement:
+    """A GPU and its <gpu>; a preset has none."""
+
+    gpu: Gpu
+    element: Element | None
+
+
+@dataclass(slots=True)
+class Devices:
+    """What has been read; `pci` is in the order of the file, and `gpus` by index."""
+
+    pci: dict[PciAddress, PciDevice] = field(default_factory=dict)
+    gpus: list[GpuElement] = field(default_factory=list)
+    nics: list[Nic] = field(default_factory=list)
+    accelerators: list[Accelerator] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where an element is: below which bridge, and on which NUMA node."""
+
+    parent: PciAddress | None
+    numa: NumaNode | None
+
+
+def read_devices(cpus: Sequence[Element], attributes: NcclAttributes, *, is_rccl: bool) -> Devices:
+    """The devices below these <cpu> elements. Raises ParseError."""
+    reader = _Reader(attributes, is_rccl=is_rccl)
+    for cpu in cpus:
+        reader.read_cpu(cpu)
+    return reader.finished()
+
+
+class _Reader:
+    def __init__(self, attributes: NcclAttributes, *, is_rccl: bool) -> None:
+        self._attributes = attributes
+        self._is_rccl = is_rccl
+        self._found = Devices()
+        self._gpu_devs: list[int | None] = []
+        self._nic_devs: list[int | None] = []
+        self._classless = 0
+        self._has_side_links = False
+
+    def read_cpu(self, cpu: Element) -> None:
+        self._attributes.needed(cpu, "numaid")
+        index = self._attributes.integer(cpu, "numaid", least=-1, most=_MOST_INDEX)
+        indices = self._attributes.indices(cpu, "affinity")
+        numa = None
+        if index is not None and index >= 0:
+            numa = NumaNode(index=index, cpus=None if indices is None else index_list(indices))
+        else:
+            because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
+            subject = "the devices below that <cpu>"
+            self._found.unknown.append(Unknown(subject=subject, what="numa_index", because=because))
+        stack = [(cpu, _Place(parent=None, numa=numa))]
+        while stack:
+            element, place = stack.pop()
+            below = place if element is cpu else self._read_pci(element, place)
+            if element is cpu:
+                self._read_nets(element, place, None)
+            stack += [(child, below) for child in reversed(list(element.of("pci")))]
+
+    def finished(self) -> Devices:
+        found = self._found
+        self._tell_classless()
+        if self._has_side_links:
+            because = "the file has <pcilink>, which paths do not follow"
+            what = "which of them are joined beside the tree"
+            found.unknown.append(Unknown(subject="switches", what=what, because=because))
+        order = self._order(self._gpu_devs, "GPUs")
+        found.gpus = [
+            GpuElement(gpu=dataclasses.replace(one.gpu, index=index), element=one.element)
+            for index, one in sorted(zip(order, found.gpus, strict=True), key=lambda pair: pair[0])
+        ]
+        order = self._order(self._nic_devs, "NICs")
+        found.nics = [
+            dataclasses.replace(nic, index=index)
+            for index, nic in sorted(zip(order, found.nics, strict=True), key=lambda pair: pair[0])
+        ]
+        return found
+
+    def _order(self, devs: list[int | None], subject: str) -> list[int]:
+        known = [dev for dev in devs if dev is not None]
+        if len(known) == len(devs) == len(set(known)):
+            return known
+        if known:
+            because = "the file does not give each a dev of its own: they are numbered in its order"
+            self._found.unknown.append(Unknown(subject=subject, what="index", because=because))
+        return list(range(len(devs)))
+
+    def _read_pci(self, element: Element, place: _Place) -> _Place:
+        address = self._attributes.address(element, "busid")
+        self._has_side_links = self._has_side_links or any(element.of("pcilink"))
+        is_again = address in self._found.pci
+        device = self._device(element, place, address)
+        if not is_again:
+            self._found.pci[address] = device
+        own = None if is_again else address
+        has_gpu = self._read_gpus(element, place, own)
+        has_net = self._read_nets(element, place, own)
+        if is_again:
+            self._found.unknown.append(_of_again(address, is_end=has_gpu or has_net))
+        if not (has_gpu or has_net or is_again or list(element.of("pci"))):
+            self._by_class(element, device, place)
+        return _Place(parent=address, numa=place.numa)
+
+    def _device(self, element: Element, place: _Place, address: PciAddress) -> PciDevice:
+        attributes = self._attributes
+        return PciDevice(
+            address=address,
+            parent=place.parent if place.parent != address else None,
+            class_code=attributes.pci_class(element)[1],
+            vendor_id=attributes.vendor(element, "vendor"),
+            device_id=attributes.identity(element, "device"),
+            subsystem_vendor_id=attributes.identity(element, "subsystem_vendor"),
+            subsystem_device_id=attributes.identity(element, "subsystem_device"),
+            numa_index=None if place.numa is None else place.numa.index,
+            link=attributes.link(element),
+        )
+
+    def _read_gpus(self, pci: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = list(pci.of("gpu"))
+        for element in elements:
+            maker = self._attributes.vendor(pci, "vendor")
+            architecture = self._architecture(element)
+            guess = None if architecture is None else GpuVendor.NVIDIA
+            guess = GpuVendor.AMD if self._is_rccl else guess
+            part = self._attributes.integer(element, "mlopart", least=-1)
+            gpu = dataclasses.replace(
+                _gpu(address, place.numa),
+                vendor=GPU_VENDORS.get(maker) if maker else guess,
+                architecture=architecture,
+                partition=None if part is None or part < 0 else str(part),
+                is_gdr=self._attributes.flag(element, "gdr"),
+            )
+            self._add_gpu(GpuElement(gpu=gpu, element=element), element)
+        return bool(elements)
+
+    def _architecture(self, element: Element) -> str | None:
+        """`sm` is a compute capability to NVIDIA, and to AMD a number of compute units."""
+        gcn = (element.get("gcn") or "").strip().partition(":")[0]
+        capability = self._attributes.integer(element, "sm", most=9999)
+        if not gcn and not self._is_rccl:
+            return f"sm_{capability}" if capability else None
+        is_number = _GCN.fullmatch(gcn) is not None
+        known = gcn.startswith("gfx") or is_number
+        return _GFX.get(gcn, f"gfx{gcn}" if is_number else gcn) if known else None
+
+    def _read_nets(self, parent: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = [net for nic in parent.of("nic") for net in nic.of("net")]
+        class_code = self._attributes.pci_class(parent)[1] if parent.tag == "pci" else None
+        for element in elements:
+            nic = nic_of_net(element, self._attributes, class_code)
+            numa = None if place.numa is None else place.numa.index
+            self._add_nic(dataclasses.replace(nic, pci=address, numa_index=numa), element)
+            if nic.rate_bytes_per_s is None:
+                said = element.get("speed")
+                because = f"the file says {said} Mbit/s" if said else "the file does not say it"
+                self._found.unknown.append(
+                    Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)
+                )
+        return bool(elements)
+
+    def _dev(self, element: Element) -> int | None:
+        dev = self._attributes.integer(element, "dev", least=-1, most=_MOST_INDEX)
+        return None if dev is None or dev < 0 else dev
+
+    def _add_gpu(self, gpu: GpuElement, element: Element) -> None:
+        self._found.gpus.append(gpu)
+        self._gpu_devs.append(self._dev(element))
+
+    def _add_nic(self, nic: Nic, element: Element) -> None:
+        self._found.nics.append(nic)
+        self._nic_devs.append(self._dev(element))
+
+    def _tell_classless(self) -> None:
+        if self._classless:
+            because = "the file does not give their class, which NCCL reads on the machine itself"
+            what = f"which of {self._classless} PCI devices they are"
+            self._found.unknown.append(Unknown(subject="GPUs, NICs", what=what, because=because))
+
+    def _by_class(self, element: Element, device: PciDevice, place: _Place) -> None:
+        """What a preset holds: a device without an element that says what it is."""
+        numa = None if place.numa is None else place.numa.index
+        base, code = self._attributes.pci_class(element)
+        vendor = device.vendor_id
+        if base is None:
+            self._classless += 1
+        if code == CLASS_ACCELERATOR and vendor is not None and vendor not in GPU_VENDORS:
+            index = len(self._found.accelerators)
+            self._found.accelerators.append(
+                Accelerator(index=index, name=device.address, pci=device.address, numa_index=numa)
+            )
+        elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
+            if vendor is None or vendor in GPU_VENDORS:
+                gpu = dataclasses.replace(
+                    _gpu(device.address, place.numa), vendor=GPU_VENDORS.get(vendor or 0)
+                )
+                self._add_gpu(GpuElement(gpu=gpu, element=None), element)
+        elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
+            self._add_nic(dataclasses.replace(nic_of_pci(device), numa_index=numa), element)
+
+
+def _of_again(address: PciAddress, *, is_end: bool) -> Unknown:
+    because = f"the file has two devices at {address}"
+    if is_end:
+        return Unknown(subject="the later one", what="pci", because=because)
+    return Unknown(subject="switches", what="which is which: they are one here", because=because)
+
+
+def _gpu(address: PciAddress | None, numa: NumaNode | None) -> Gpu:
+    return Gpu(
+        index=0,
+        pci=address,
+        numa_index=None if numa is None else numa.index,
+        cpus=None if numa is None else numa.cpus,
+        memory_numa=None if numa is None else IndexList(str(numa.index)),
+    )
+
+
+# --- The NVLinks, XGMI and C2C links of NCCL's topology files.
+#
+# Source: NCCL src/graph/topo.cc, ncclTopoAddNvLinks and ncclTopoAddC2c, kvDictPciClass.
+
+
+_GPU_CLASSES: Final = ("0x03", "0x12")
+_CPU_CLASS: Final = "0x068001"
+_C2C_BYTES: Final = 1e6
+_MOST_LINKS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """The GPUs with their NVLinks, and the links between them and to CPUs."""
+
+    gpus: tuple[Gpu, ...]
+    gpu_links: tuple[GpuLink, ...]
+    cpu_links: tuple[CpuLink, ...]
+    unknown: tuple[Unknown, ...]
+
+
+@dataclass(slots=True)
+class _Found:
+    """Counts of links: between two GPUs as each says, to switches, and to CPUs."""
+
+    direct: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    switched: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    to_cpu: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    kinds: dict[int, LinkKind] = field(default_factory=dict)
+    nvlinks: dict[int, list[NvLink]] = field(default_factory=lambda: defaultdict(list))
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+def read_links(devices: Devices, attributes: NcclAttributes) -> Links:
+    """The links that the <gpu> elements name. Raises ParseError."""
+    found = _Found()
+    by_address = {one.gpu.pci: one.gpu.index for one in devices.gpus if one.gpu.pci is not None}
+    c2c: list[CpuLink] = []
+    for one in devices.gpus:
+        for element in () if one.element is None else one.element.of("nvlink", "xgmi"):
+            _read_link(one.gpu, element, attributes, by_address, found)
+        for element in () if one.element is None else one.element.of("c2c"):
+            c2c.append(_c2c(one.gpu, element, attributes))
+    rates = {one.gpu.index: _rate(one.gpu) for one in devices.gpus}
+    gpus = tuple(dataclasses.replace(one.gpu, nvlinks=_nvlinks(one, found)) for one in devices.gpus)
+    gpu_links = _gpu_links(found, rates)
+    return Links(
+        gpus=gpus,
+        gpu_links=gpu_links,
+        cpu_links=(*_cpu_links(gpus, found, rates), *c2c),
+        unknown=(*found.unknown, *_unknown(devices, gpu_links)),
+    )
+
+
+def _read_link(
+    gpu: Gpu,
+    element: Element,
+    attributes: NcclAttributes,
+    by_address: dict[PciAddress, int],
+    found: _Found,
+) -> None:
+    attributes.needed(element, "count")
+    count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
+    is_nvlink = element.tag == "nvlink"
+    found.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
+    address = _target(attributes.needed(element, "target"))
+    peer = None if address is None else by_address.get(address)
+    remote = _remote(element.get("tclass") or "", peer)
+    if is_nvlink:
+        _add_nvlinks(found.nvlinks[gpu.index], count, remote, address)
+        attributes.limit(element, len(found.nvlinks[gpu.index]), _MOST_LINKS)
+    if count == 0:
+        return
+    if remote is NvLinkRemote.NPU:
+        found.to_cpu[gpu.index] += count
+    elif remote is NvLinkRemote.SWITCH:
+        found.switched[gpu.index] += count
+    elif peer is None or peer == gpu.index:
+        because = f"they lead to {address}, and the file has no such GPU"
+        if peer is not None:
+            because = "the file has them lead to the GPU itself, as a VM does that hides the peer"
+        what = f"the other end of {count} links"
+        found.unknown.append(Unknown(subject=f"GPU{gpu.index}", what=what, because=because))
+    else:
+        found.direct[gpu.index, peer] += count
+
+
+def _target(text: str) -> PciAddress | None:
+    """NCCL writes `fffffff:ffff:ff` for a switch that it cannot see."""
+    try:
+        return pci_address(text)
+    except ValueError:
+        return None
+
+
+def _remote(text: str, peer: int | None) -> NvLinkRemote:
+    """NCCL knows GPUs and CPUs by the class of the target; all else is a switch to it."""
+    if peer is not None or text.startswith(_GPU_CLASSES):
+        return NvLinkRemote.GPU
+    return NvLinkRemote.NPU if text.startswith(_CPU_CLASS) else NvLinkRemote.SWITCH
+
+
+def _add_nvlinks(
+    links: list[NvLink], count: int, remote: NvLinkRemote, address: PciAddress | None
+) -> None:
+    start = len(links)
+    links += [
+        NvLink(index=start + at, is_active=True, remote=remote, remote_pci=address)
+        for at in range(count)
+    ]
+
+
+def _nvlinks(one: GpuElement, found: _Found) -> tuple[NvLink, ...] | None:
+    """The NVLinks that were up, numbered in the order of the file; NCCL names no others."""
+    if found.kinds.get(one.gpu.index) is not LinkKind.NVLINK:
+        return None
+    return tuple(found.nvlinks[one.gpu.index])
+
+
+def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
+    count = attributes.integer(element, "count", most=_MOST_LINKS)
+    each = attributes.integer(element, "bw", most=1 << 40)
+    bandwidth = None if count is None or each is None else each * count * _C2C_BYTES
+    if bandwidth is not None and bandwidth > MOST_BYTES_PER_S:
+        raise attributes.refuse(element, "bw", "MB/s that links can carry")
+    return CpuLink(
+        gpu_index=gpu.index,
+        kind=LinkKind.C2C,
+        numa_index=gpu.numa_index,
+        count=count,
+        bandwidth_bytes_per_s=bandwidth,
+    )
+
+
+def _rate(gpu: Gpu) -> float | None:
+    return LINK_BYTES_PER_S.get(gpu.architecture or "")
+
+
+def _gpu_links(found: _Found, rates: dict[int, float | None]) -> tuple[GpuLink, ...]:
+    links: list[GpuLink] = []
+    for a, b in sorted({(min(pair), max(pair)) for pair in found.direct}):
+        said = [found.direct[pair] for pair in ((a, b), (b, a)) if pair in found.direct]
+        links.append(_link(a, b, min(said), found, rates))
+    known = {(link.a, link.b) for link in links}
+    behind = sorted(index for index, count in found.switched.items() if count)
+    for at, a in enumerate(behind):
+        for b in behind[at + 1 :]:
+            if (a, b) not in known:
+                least = min(found.switched[a], found.switched[b])
+                links.append(
+                    dataclasses.replace(_link(a, b, least, found, rates), is_switched=True)
+                )
+    return tuple(sorted(links, key=lambda link: (link.a, link.b)))
+
+
+def _link(a: int, b: int, count: int, found: _Found, rates: dict[int, float | None]) -> GpuLink:
+    both = [rate for rate in (rates[a], rates[b]) if rate is not None]
+    return GpuLink(
+        a=a,
+        b=b,
+        kind=found.kinds.get(a, found.kinds.get(b, LinkKind.NVLINK)),
+        count=count,
+        bandwidth_bytes_per_s=min(both) * count if both else None,
+        is_switched=False,
+    )
+
+
+def _cpu_links(
+    gpus: tuple[Gpu, ...], found: _Found, rates: dict[int, float | None]
+) -> tuple[CpuLink, ...]:
+    links: list[CpuLink] = []
+    for gpu in gpus:
+        count, rate = found.to_cpu.get(gpu.index), rates[gpu.index]
+        if count:
+            links.append(
+                CpuLink(
+                    gpu_index=gpu.index,
+                    kind=LinkKind.NVLINK,
+                    numa_index=gpu.numa_index,
+                    count=count,
+                    bandwidth_bytes_per_s=None if rate is None else rate * count,
+                )
+            )
+    return tuple(links)
+
+
+def _unknown(devices: Devices, links: tuple[GpuLink, ...]) -> list[Unknown]:
+    found: list[Unknown] = []
+    if devices.gpus and all(one.element is None for one in devices.gpus):
+        because = "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
+        what = "index, architecture, links"
+        found.append(Unknown(subject="GPUs", what=what, because=because))
+    if any(link.bandwidth_bytes_per_s is None for link in links):
+        slow = {one.gpu.architecture for one in devices.gpus if _rate(one.gpu) is None}
+        named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
+        because = f"no figure is known for the links of {named}"
+        found.append(
+            Unknown(subject="GPUs", what="bandwidth_bytes_per_s of links", because=because)
+        )
+    return found

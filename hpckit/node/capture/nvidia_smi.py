@@ -1,0 +1,628 @@
+"""`nvidia-smi topo -m`: what lies between the GPUs and NICs of a node, and the CPUs beside them.
+
+Sources: nvidia-smi(1), "TOPOLOGY"; the legend that it prints; nvml.h, nvmlGpuTopologyLevel_t.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hpckit.core.errors import ParseError
+from hpckit.core.excerpt import refusal, refuse_text
+from hpckit.core.index_list import expand_indices
+from hpckit.node.capture.nvidia_smi_row import (
+    CELL_EXPECTED,
+    CELL_WORD,
+    TOOL,
+    Affinity,
+    TopoLine,
+    TopoRow,
+    read_row,
+)
+from hpckit.node.path import PathTable, link_count
+from hpckit.node.topology import (
+    Gpu,
+    GpuLink,
+    GpuVendor,
+    LinkKind,
+    Nic,
+    NodeTopology,
+    Source,
+    Unknown,
+)
+
+# --- The header of `nvidia-smi topo -m`: the devices that its columns stand for, then affinities.
+
+
+COLUMNS: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+
+_COLUMN: Final = re.compile("CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID")
+_FIRST_DEVICE: Final = re.compile(r"\s*GPU[0-9]")
+_GLUED: Final = re.compile(r"(?<=[0-9])(?=GPU[0-9]|NIC[0-9])")
+_DEVICE: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
+_CELLS: Final = re.compile(rf"{CELL_WORD}+")
+_CUT_WORD: Final = re.compile(r"\s(?:CPU +A[a-z]{0,7}|CPU?|C|NIC?|N|GPU?|G) *$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopoHeader:
+    """The devices of a header in order, and how many of COLUMNS it has.
+
+    `is_cut` says that its end may be lost; `surplus_at` is where something stands that is no
+    column.
+    """
+
+    devices: tuple[str, ...]
+    columns: int
+    is_cut: bool = False
+    surplus_at: int | None = None
+
+
+def read_header(text: str) -> TopoHeader | None:
+    """The header that a line is; None if it is none."""
+    if not _FIRST_DEVICE.match(text):
+        return None
+    first = _COLUMN.search(text)
+    head = text[: first.start()] if first else _CUT_WORD.sub("", text)
+    devices = tuple(name for word in head.split() for name in _GLUED.split(word))
+    if not all(_DEVICE.fullmatch(name) and not _CELLS.fullmatch(name) for name in devices):
+        return None
+    if first is None:
+        # Without the columns behind them, only what is surely a name tells a header from prose.
+        has_digits = all(re.search("[0-9]", name) for name in devices)
+        return TopoHeader(devices=devices, columns=0, is_cut=True) if has_digits else None
+    return _with_columns(text, devices, first.start())
+
+
+def _with_columns(text: str, devices: tuple[str, ...], at: int) -> TopoHeader:
+    columns = 0
+    while columns < len(COLUMNS) and (match := _COLUMN.match(text, at)):
+        if match[0].replace(" ", "") != COLUMNS[columns].replace(" ", ""):
+            break
+        columns, at = columns + 1, len(text) - len(text[match.end() :].lstrip())
+    rest = text[at:].strip()
+    is_part = bool(rest) and any(name.startswith(rest) for name in COLUMNS[columns : columns + 1])
+    return TopoHeader(
+        devices=devices,
+        columns=columns,
+        is_cut=is_part,
+        surplus_at=at if rest and not is_part else None,
+    )
+
+
+# --- What a paste of `nvidia-smi topo -m` is without what terminals and web pages put around it.
+
+
+# Colours and underlines (ECMA-48), also where the paste has lost their ESC or spells it ^[.
+_ESCAPE: Final = re.compile(r"(?:\x1b|\^\[|\u241b)\[[0-9;?]{0,16}[A-Za-z]|\[(?:[0147]|0?1|24)?m")
+# Quotes, tables and fences of Markdown, and what no terminal shows.
+_MARKUP: Final = re.compile(r"[>|`\u2502]|[^\S\n ]|[\x00-\x08\x0e-\x1f\x7f]")
+_RULER: Final = re.compile(r"[\s:=+-]*")
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines with spaces alone for whitespace, as wide as tabs make them; comments are blank."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "[" in text:
+        text = _ESCAPE.sub("", text)
+    lines = _MARKUP.sub(" ", text.expandtabs(8)).split("\n")
+    return ["" if line.startswith("#") else line for line in lines]
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line has nothing but spaces, or is a ruler of a table."""
+    return _RULER.fullmatch(line) is not None
+
+
+# --- Where the matrices of `nvidia-smi topo -m` stand in a text that may hold anything else.
+
+
+_LABEL: Final = re.compile(
+    r" *((?:GPU|NIC)[0-9]{1,4}(?![0-9])|[A-Za-z][\w.@-]{0,63}(?![\w.@-]))(?! *:)", re.ASCII
+)
+_NUMBERED: Final = re.compile(" *(?:GPU|NIC)[0-9]")
+_CELL_START: Final = re.compile(f" *{CELL_WORD}")
+_PATH_WORD: Final = re.compile("(?<=[ X])(?:NV[1-9]|PIX|PXB|PHB|NODE|SYS|SOC|PSB)")
+_BROKEN_OFF: Final = re.compile("[XNVPIBHSYODECA/0-9, -]+")
+
+_MOST_PARTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRow:
+    """A row before its cells are read; `parts` are the lines that a terminal broke off it."""
+
+    line: TopoLine
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopoPlace:
+    """A matrix before its cells are read; lines[end] is the first behind its last row."""
+
+    header: TopoHeader
+    head: TopoLine
+    rows: tuple[FoundRow, ...]
+    end: int
+
+
+def find_places(lines: list[str]) -> list[TopoPlace]:
+    """Where the matrices stand.
+
+    The tables of `topo -p2p` and of other vendors' tools have neither an affinity in their header
+    nor a word for a path.
+    """
+    places = []
+    at = 0
+    while at < len(lines):
+        header = read_header(lines[at])
+        place = None if header is None else _place(lines, at, header)
+        if place and (place.header.columns or any(_has_path(row.line) for row in place.rows)):
+            places.append(place)
+        at = max(place.end, at + 1) if place else at + 1
+    return places
+
+
+def begins_with_cell(text: str, at: int = 0) -> bool:
+    """Whether the next word is a cell, or begins with one."""
+    return _CELL_START.match(text, at) is not None
+
+
+def label_of(line: str) -> tuple[str, int] | None:
+    """What a row would be labelled with, and the offset behind it; None if nothing can be."""
+    match = _LABEL.match(line)
+    return None if match is None else (match[1], match.end())
+
+
+def _has_path(line: TopoLine) -> bool:
+    return _PATH_WORD.search(line.text, line.start) is not None
+
+
+def _place(lines: list[str], at: int, header: TopoHeader) -> TopoPlace:
+    head, start = lines[at], at + 1
+    while start < min(len(lines), at + _MOST_PARTS):
+        wider = _wider(head, header, lines[start])
+        if wider is None:
+            break
+        head, header = wider
+        start += 1
+    rows, end = _found_rows(lines, start, header)
+    line = TopoLine(line_no=at + 1, label="the header", text=head, start=0)
+    return TopoPlace(header=header, head=line, rows=tuple(rows), end=end)
+
+
+def _wider(head: str, header: TopoHeader, line: str) -> tuple[str, TopoHeader] | None:
+    """The header with the line below it, where a terminal broke it in two."""
+    if header.columns == len(COLUMNS) or is_blank(line):
+        return None
+    label = label_of(line)
+    if label and (label[0] in header.devices or begins_with_cell(line, label[1])):
+        return None
+    for text in (f"{head} {line}", head + line):
+        joined = read_header(text)
+        if joined is None or joined.surplus_at is not None:
+            continue
+        # Half a word is a name only to one who does not see the other half.
+        has_names = all(re.search("[0-9]", name) for name in joined.devices)
+        if has_names and len(set(joined.devices)) == len(joined.devices):
+            return text, joined
+    return None
+
+
+def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[FoundRow], int]:
+    rows: list[FoundRow] = []
+    seen: set[str] = set()
+    end = at
+    while at < len(lines):
+        if is_blank(lines[at]):
+            at += 1
+            continue
+        line = _row_line(lines[at], at + 1, header, seen)
+        if line is None:
+            break
+        seen.add(line.label)
+        at += 1
+        start = at
+        while at < min(len(lines), start + _MOST_PARTS) and _is_broken_off(lines[at]):
+            at += 1
+        rows.append(FoundRow(line=line, parts=tuple(lines[start:at])))
+        end = at
+    return rows, end
+
+
+def _row_line(text: str, line_no: int, header: TopoHeader, seen: set[str]) -> TopoLine | None:
+    found = label_of(text)
+    if found is None or read_header(text) is not None:
+        return None
+    label, start = found
+    has_cell = begins_with_cell(text, start)
+    is_known = label in header.devices and label not in seen
+    # GPU9 is a row also where the header has lost it, and mlx5_1 where it has mlx5_0mlx5_1.
+    is_lost = bool(header.is_cut or _NUMBERED.match(label) or label in "".join(header.devices))
+    if not (is_known or (has_cell and is_lost)):
+        return None
+    return TopoLine(line_no=line_no, label=label, text=text, start=start)
+
+
+def _is_broken_off(line: str) -> bool:
+    return (
+        _BROKEN_OFF.fullmatch(line) is not None and not is_blank(line) and not _NUMBERED.match(line)
+    )
+
+
+# --- The legend of `nvidia-smi topo -m` that gives NIC0, NIC1 and the others a name.
+
+
+_HEADING: Final = re.compile(r"\s*\W{0,4}NIC\s*Legend\b")
+_ENTRY: Final = re.compile(r"\b(NIC[0-9]{1,4})\s*:")
+_FIRST_ENTRY: Final = re.compile(r"\W*NIC[0-9]{1,4}\s*:")
+_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicLegend:
+    """The names by label; `unnamed` are the labels behind which stands something else.
+
+    nvidia-smi writes there what it has just printed (`NIC1: NUMA Affinity`) where the matrix is
+    very wide.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    unnamed: tuple[str, ...] = ()
+    line_nos: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_legend(lines: list[str], start: int, end: int) -> NicLegend:
+    """The legend within lines[start:end]. Raises ParseError where it contradicts itself."""
+    values: dict[str, str] = {}
+    line_nos: dict[str, int] = {}
+    is_open = False
+    for at in range(start, end):
+        line = lines[at]
+        if is_open and _FIRST_ENTRY.match(line):
+            for label, value in _entries(line):
+                if values.setdefault(label, value) != value:
+                    raise refusal(
+                        f"{label} has a second name",
+                        tool=TOOL,
+                        line_no=at + 1,
+                        line=line,
+                        column=line.index(label) + 1,
+                        expected=f"{values[label][:60]} alone",
+                    )
+                line_nos.setdefault(label, at + 1)
+        elif not is_blank(line):
+            is_open = _HEADING.match(line) is not None
+    return _legend(values, line_nos)
+
+
+def _entries(line: str) -> list[tuple[str, str]]:
+    parts = _ENTRY.split(line)
+    return [(parts[at], parts[at + 1].strip()) for at in range(1, len(parts) - 1, 2)]
+
+
+def _legend(values: dict[str, str], line_nos: dict[str, int]) -> NicLegend:
+    names = {label: value for label, value in values.items() if _NAME.fullmatch(value)}
+    if len(names) < len(values):
+        # A legend that is overwritten has single words of other text too, such as the A of N/A.
+        names = {label: name for label, name in names.items() if re.search("[0-9]", name)}
+    unnamed = tuple(label for label in values if label not in names)
+    return NicLegend(names=names, unnamed=unnamed, line_nos=line_nos)
+
+
+# --- A matrix of `nvidia-smi topo -m` whose cells are read.
+
+
+_ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
+
+MOST_DEVICES: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopoTable:
+    """A matrix: `rows` by device, without those that the text lacks."""
+
+    devices: tuple[str, ...]
+    rows: dict[str, TopoRow]
+    header: TopoHeader
+    legend: NicLegend
+
+
+def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
+    """The matrix at a place, with its legend before lines[end]. Raises ParseError."""
+    _check_header(place)
+    devices = _devices(place)
+    rows = [_row(found, place, len(devices)) for found in place.rows]
+    _check_rows(rows, devices)
+    _check_short(rows, len(devices), is_narrow=place.header.is_cut)
+    _check_behind(lines, place.end, end, devices)
+    legend = read_legend(lines, place.end, end)
+    lost = tuple(label for label in legend.names if label not in devices)
+    if lost and not place.header.is_cut and len(rows) == len(devices):
+        line_no = legend.line_nos[lost[0]]
+        line = TopoLine(line_no=line_no, label=lost[0], text=lines[line_no - 1], start=0)
+        raise line.refuse(f"the matrix has no {lost[0]}", 0, "a NIC that heads a column")
+    by_label = {row.line.label: row for row in rows}
+    return TopoTable(devices=devices + lost, rows=by_label, header=place.header, legend=legend)
+
+
+def _check_header(place: TopoPlace) -> None:
+    header, head = place.header, place.head
+    if header.surplus_at is not None:
+        expected = f"{', '.join(COLUMNS)}, in this order, and nothing else"
+        raise head.refuse("this is no column of the matrix", header.surplus_at, expected)
+    if not place.rows:
+        raise head.refuse("a header without rows", 0, "the row of a device below it")
+    if len(header.devices) > MOST_DEVICES or len(place.rows) > MOST_DEVICES:
+        raise head.refuse("a matrix too large", 0, f"at most {MOST_DEVICES} devices")
+
+
+def _devices(place: TopoPlace) -> tuple[str, ...]:
+    """The columns in order; the rows' labels tell names apart that have run into one another."""
+    header = place.header
+    names = header.devices
+    labels = tuple(row.line.label for row in place.rows)
+    if "".join(names) == "".join(labels):
+        names = labels
+    elif header.columns == 0:
+        # The last name may be a part of one: NIC1 of NIC10.
+        is_whole = names[-1] in labels and names.index(names[-1]) == len(names) - 1
+        names = names if is_whole else names[:-1]
+    for row in place.rows:
+        if row.line.label not in names:
+            if not header.is_cut:
+                message = f"no column is {row.line.label}"
+                raise row.line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
+            names = (*names, row.line.label)
+    if len(set(names)) < len(names):
+        raise place.head.refuse("a name heads two columns", 0, "each device once")
+    return names
+
+
+def _row(found: FoundRow, place: TopoPlace, device_count: int) -> TopoRow:
+    """The row, with the lines that a terminal broke off it if it is not whole without them."""
+    line, header = found.line, place.header
+    columns = header.columns if line.label.startswith("GPU") else 0
+    if not found.parts:
+        return read_row(line, device_count, columns, is_open=header.is_cut)
+    failure: ParseError | None = None
+    for joint in (None, " ", ""):
+        text = line.text if joint is None else joint.join((line.text, *found.parts))
+        whole = TopoLine(line_no=line.line_no, label=line.label, text=text, start=line.start)
+        try:
+            row = read_row(whole, device_count, columns, is_open=header.is_cut)
+        except ParseError as error:
+            failure = failure or error
+            continue
+        if len(row.cells) == device_count and not row.affinity.is_cut:
+            is_last = found is place.rows[-1]
+            if joint is None and (not is_last or begins_with_cell(found.parts[0])):
+                at = line.line_no + 1
+                part = TopoLine(line_no=at, label="", text=found.parts[0], start=0)
+                raise part.refuse("this is no row", 0, "the row of the next device")
+            return row
+    message = f"{line.label} is no row, with or without what follows it"
+    raise failure or line.refuse(message, 0, CELL_EXPECTED)
+
+
+def _check_rows(rows: list[TopoRow], devices: tuple[str, ...]) -> None:
+    places = {name: index for index, name in enumerate(devices)}
+    seen: set[str] = set()
+    for row in rows:
+        label = row.line.label
+        if label in seen:
+            raise row.line.refuse(f"a second row of {label}", 0, "each device once")
+        seen.add(label)
+        for index, cell in enumerate(row.cells):
+            is_self = index == places[label]
+            if (cell == "X") != is_self and not (is_self and cell is None):
+                message = f"{label} and {devices[index]} cannot be this"
+                expected = "X where a device meets itself and nowhere else"
+                raise row.line.refuse(message, row.start_of(index), expected)
+
+
+def _check_short(rows: list[TopoRow], device_count: int, *, is_narrow: bool) -> None:
+    """A paste cuts the last row, or the header and every row at one width; other rows are wrong."""
+    short = [row for row in rows if len(row.cells) < device_count]
+    counts = {len(row.cells) for row in rows}
+    if is_narrow and max(counts) - min(counts) <= 1:
+        return
+    if short and short[0] is not rows[-1]:
+        line = short[0].line
+        message = f"{line.label} has {len(short[0].cells)} of {device_count} cells"
+        raise line.refuse(message, len(line.text), CELL_EXPECTED)
+
+
+def _check_behind(lines: list[str], start: int, end: int, devices: tuple[str, ...]) -> None:
+    """Refuses rows that something parts from their matrix."""
+    for at in range(start, end):
+        if read_header(lines[at]) is not None:
+            return
+        found = label_of(lines[at])
+        if found is None or found[0] not in devices:
+            continue
+        words = lines[at][found[1] :].split()
+        if words and all(_ROW_WORD.fullmatch(word) for word in words):
+            line = TopoLine(line_no=at + 1, label=found[0], text=lines[at], start=0)
+            raise line.refuse("a row apart from its matrix", 0, "nothing between the rows")
+
+
+TOPO_MATRIX_FORMAT: Final = TOOL
+
+_NOT_PRINTED: Final = "nvidia-smi topo -m does not print it"
+
+
+def is_topo_matrix(text: str) -> bool:
+    """Whether a text holds a matrix of `nvidia-smi topo -m`, whole or not."""
+    return "GPU" in text and bool(find_places(plain_lines(text)))
+
+
+def parse_topo_matrix(text: str) -> tuple[NodeTopology, ...]:
+    """The nodes whose matrices a text holds, one each, at least one, in the order of the text.
+
+    What is around them is not read. What a paste has plainly lost is in `unknown`. Raises
+    ParseError where there is no matrix, and for a row or cell that cannot be read.
+    """
+    lines = plain_lines(text)
+    places = find_places(lines)
+    if not places:
+        expected = "the matrix of nvidia-smi topo -m, whose header begins with GPU0"
+        raise refuse_text("there is no matrix", tool=TOOL, lines=lines, expected=expected)
+    ends = [place.head.line_no - 1 for place in places[1:]] + [len(lines)]
+    return tuple(
+        _topology(read_table(lines, place, end)) for place, end in zip(places, ends, strict=True)
+    )
+
+
+def _topology(table: TopoTable) -> NodeTopology:
+    gpus = tuple(_gpu(name, table) for name in table.devices if _is_gpu(name))
+    nics = _nics(table)
+    paths = PathTable(devices=table.devices, cells=_cells(table), is_recorded=True)
+    links = _gpu_links(paths)
+    return NodeTopology(
+        source=Source(format=TOPO_MATRIX_FORMAT),
+        gpus=gpus,
+        gpu_links=links,
+        nics=nics,
+        paths=paths,
+        unknown=(
+            *_not_printed(bool(links), bool(nics)),
+            *_lost_cells(table),
+            *_lost_affinities(table),
+            *_lost_names(table),
+        ),
+    )
+
+
+def _is_gpu(name: str) -> bool:
+    return name.startswith("GPU") and name[3:].isdecimal()
+
+
+def _gpu(name: str, table: TopoTable) -> Gpu:
+    row = table.rows.get(name)
+    affinity = row.affinity if row else Affinity()
+    return Gpu(
+        index=int(name[3:]),
+        vendor=GpuVendor.NVIDIA,
+        numa_index=expand_indices(affinity.numa)[0] if affinity.numa else None,
+        own_numa_index=affinity.own_numa,
+        cpus=affinity.cpus,
+        memory_numa=affinity.numa,
+    )
+
+
+def _nics(table: TopoTable) -> tuple[Nic, ...]:
+    names = [name for name in table.devices if not _is_gpu(name)]
+    are_labels = all(name.startswith("NIC") and name[3:].isdecimal() for name in names)
+    return tuple(
+        Nic(
+            index=int(name[3:]) if are_labels else at,
+            name=table.legend.names.get(name, name),
+            label=name if name in table.legend.names else None,
+        )
+        for at, name in enumerate(names)
+    )
+
+
+def _cells(table: TopoTable) -> tuple[tuple[str | None, ...], ...]:
+    nothing: tuple[str | None, ...] = (None,) * len(table.devices)
+    rows = (table.rows.get(name) for name in table.devices)
+    return tuple(nothing if row is None else row.cells + nothing[len(row.cells) :] for row in rows)
+
+
+def _gpu_links(paths: PathTable) -> tuple[GpuLink, ...]:
+    gpus = sorted((int(name[3:]), at) for at, name in enumerate(paths.devices) if _is_gpu(name))
+    links = []
+    for first, (a, row) in enumerate(gpus):
+        for b, column in gpus[first + 1 :]:
+            seen = [c for c in (paths.cells[row][column], paths.cells[column][row]) if c]
+            counts = [link_count(cell) or 0 for cell in seen]
+            count = min(counts, default=0)
+            if count:
+                links.append(GpuLink(a=a, b=b, kind=LinkKind.NVLINK, count=count))
+    return tuple(links)
+
+
+def _not_printed(has_links: bool, has_nics: bool) -> Iterable[Unknown]:
+    for what in ("name", "pci", "uuid", "memory_bytes"):
+        yield Unknown(subject="GPUs", what=what, because=_NOT_PRINTED)
+    if has_nics:
+        for what in ("pci", "state", "rate_bytes_per_s"):
+            yield Unknown(subject="NICs", what=what, because=_NOT_PRINTED)
+    if has_links:
+        because = "nvidia-smi topo -m counts links and does not say of which generation they are"
+        yield Unknown(subject="NVLinks", what="bandwidth_bytes_per_s", because=because)
+        because = "NV# is the same for links between two GPUs and for links to a switch"
+        yield Unknown(subject="NVLinks", what="is_switched", because=because)
+
+
+def _lost_cells(table: TopoTable) -> Iterable[Unknown]:
+    if table.header.columns == 0:
+        because = "the text has lost the end of the header, so there may be more than these"
+        yield Unknown(subject="paths", what="devices", because=because)
+    for name in table.devices:
+        row = table.rows.get(name)
+        count = len(row.cells) if row else 0
+        if row is None:
+            yield Unknown(subject=name, what="paths", because="the text does not have its row")
+        elif count < len(table.devices):
+            because = f"the text ends its row after {count} of {len(table.devices)} cells"
+            yield Unknown(subject=name, what="paths", because=because)
+
+
+def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
+    gpus = [name for name in table.devices if _is_gpu(name)]
+    for what, why in (("cpus", _why_no_cpus), ("numa_index", _why_no_numa)):
+        reasons = {name: why(table, name) for name in gpus}
+        if len(set(reasons.values())) == 1:
+            reasons = {"GPUs": reasons[gpus[0]]}
+        for name, because in reasons.items():
+            if because:
+                yield Unknown(subject=name, what=what, because=because)
+
+
+def _why_no_cpus(table: TopoTable, name: str) -> str | None:
+    affinity = _affinity_of(table, name)
+    if affinity.is_partial:
+        return "nvidia-smi topo -m prints six runs of CPUs at most, so there may be more than these"
+    if affinity.cpus is not None:
+        return None
+    return _why_lost(table, name) or "the CPU affinity is blank or N/A, as where a cgroup has none"
+
+
+def _why_no_numa(table: TopoTable, name: str) -> str | None:
+    if _affinity_of(table, name).numa is not None:
+        return None
+    if table.header.columns == 1 and not table.header.is_cut:
+        return "this version of nvidia-smi prints no NUMA affinity"
+    reason = "the NUMA affinity is N/A: a virtual machine, or one NUMA node; it does not say which"
+    return _why_lost(table, name) or reason
+
+
+def _why_lost(table: TopoTable, name: str) -> str | None:
+    row = table.rows.get(name)
+    if row is None:
+        return "the text does not have its row"
+    if row.affinity.is_glued:
+        return "in the text its CPU and NUMA affinity have run into one number"
+    if table.header.is_cut:
+        return "the text has lost the end of the header"
+    if row.affinity.is_cut or len(row.cells) < len(table.devices):
+        return "the text ends its row too soon"
+    return None
+
+
+def _affinity_of(table: TopoTable, name: str) -> Affinity:
+    row = table.rows.get(name)
+    return row.affinity if row else Affinity()
+
+
+def _lost_names(table: TopoTable) -> Iterable[Unknown]:
+    for name in table.devices:
+        if name.startswith("NIC") and name not in table.legend.names:
+            is_garbled = name in table.legend.unnamed
+            because = "the legend has no name there" if is_garbled else "no legend gives its name"
+            yield Unknown(subject=name, what="name", because=because)

@@ -1,0 +1,260 @@
+"""hpckit's own snapshot of a node: the document that `hpckit inspect --json` prints.
+
+What the findings are follows from the topology and from this release's rules, so those of the
+document are not read back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from hpckit.core.archives import compressed_text, looks_like_tar
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError, ParseError
+from hpckit.core.excerpt import refusal, refuse_node, refuse_text
+from hpckit.core.fields import InvalidValue
+from hpckit.core.foreign_text import parse_xml
+from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
+from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
+from hpckit.node.capture.kfd import is_kfd_file, parse_kfd
+from hpckit.node.capture.nccl_xml import is_nccl_xml, parse_nccl_xml
+from hpckit.node.capture.nvidia_smi import is_topo_matrix, parse_topo_matrix
+from hpckit.node.capture.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
+from hpckit.node.capture.sysfs_files import sysfs_wanted
+from hpckit.node.capture.tarball import file_tree, find_kfd, parse_tarball_sysfs
+from hpckit.node.merge import complete, merge
+from hpckit.node.probe import LONGEST_ANSWER_BYTES
+from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+
+TOOL = "topology snapshot"
+_SHOWN_BYTES = 200
+_BESIDE = ("schema", "hpckit", "findings")
+
+
+def is_snapshot(text: str) -> bool:
+    """Whether a text is one JSON object that names a schema of hpckit."""
+    head = text.lstrip()[:400]
+    return head.startswith("{") and '"hpckit.' in head and '"schema"' in head
+
+
+def parse_snapshot(text: str) -> NodeTopology:
+    """The topology in a snapshot, exactly as it was written.
+
+    Raises ParseError for what is not JSON, another schema, unknown keys and wrong types.
+    """
+    tree = _object(text)
+    if tree.get("schema") != TOPOLOGY_SCHEMA:
+        raise _refuse(text, "schema", f"got {tree.get('schema')!r}", f'"{TOPOLOGY_SCHEMA}"')
+    _refuse_halves(text, tree)
+    body = {key: value for key, value in tree.items() if key not in _BESIDE}
+    try:
+        return convert(body, NodeTopology, TOOL)
+    except ConfigError as error:
+        reason = error.reason if error.key is None else f"{error.key}: {error.reason}"
+        raise _refuse(text, error.key or "", reason, "what docs/reference/json.md lists") from error
+    except RecursionError:
+        raise _refuse(text, "", "nested too deeply", "a topology snapshot") from None
+
+
+def _refuse_halves(text: str, tree: dict[str, Any]) -> None:
+    """Refuse half a character: an escape of JSON can write one, and no output can."""
+    try:
+        json.dumps(tree, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None
+
+
+def decode_snapshot(data: bytes) -> NodeTopology:
+    """The topology in a snapshot that a probe of this release sent a moment ago.
+
+    Raises ParseError. Ten times as fast as `parse_snapshot`, and an unknown key is not noticed.
+    """
+    try:
+        return msgspec.json.decode(data, type=NodeTopology)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
+        raise refusal(
+            str(error), tool=TOOL, line_no=1, line=text, expected="a topology snapshot"
+        ) from error
+
+
+def read_snapshot(data: bytes) -> NodeTopology:
+    """The topology in a snapshot that a probe of any release wrote to a file.
+
+    Raises ParseError. As fast as `decode_snapshot`; it says which schema another document has.
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        schema = None
+    if schema != TOPOLOGY_SCHEMA:
+        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
+        raise _refuse(text, "schema", f"got schema {schema!r}", f'"{TOPOLOGY_SCHEMA}"')
+    return decode_snapshot(data)
+
+
+class _Schema(msgspec.Struct):
+    schema: str | None = None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except json.JSONDecodeError as error:
+        lines = text.split("\n")
+        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
+        raise refusal(
+            error.msg, tool=TOOL, line_no=error.lineno, line=line, column=error.colno,
+            expected="a JSON document",
+        ) from error  # fmt: skip
+    except (RecursionError, ValueError) as error:
+        raise _refuse(text, "", f"not readable: {error}", "a JSON document") from None
+    if not isinstance(tree, dict):
+        raise _refuse(text, "", f"got {type(tree).__name__}", "a JSON object")
+    return tree
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number that a node has")
+    return number
+
+
+def _refuse(text: str, path: str, message: str, expected: str) -> ParseError:
+    """The error at the first place where the last key of `path` is written."""
+    key = f'"{path.rpartition(".")[2].partition("[")[0]}"'
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        at = line.find(key)
+        if at >= 0:
+            return refusal(
+                message, tool=TOOL, line_no=line_no, line=line, column=at + 1, expected=expected
+            )
+    first = text.split("\n", 1)[0]
+    return refusal(message, tool=TOOL, line_no=1, line=first, expected=expected)
+
+
+# --- A capture of a machine in one file: what it is, is told from its content, not from its name.
+#
+# Archives are read in hpckit.node.capture.tarball.
+
+
+EXPECTED: Final = "one of the captures that `hpckit inspect --help` lists"
+MOST_BYTES: Final = 8 * 1024**2
+"""Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
+
+_HEAD_BYTES: Final = 2000
+_LSPCI: Final = re.compile(
+    r"(?m)^[> ]{0,40}(?:-[+\\]?-?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-"
+    r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7][ -])"
+)
+"""A line of `lspci`, or the root of the tree that `lspci -t` draws."""
+
+_INSTEAD_OF_LSPCI: Final = (
+    "`hpckit inspect --json` from the node, lstopo's XML or a tarball of hwloc-gather-topology,"
+    " which hold what lspci prints"
+)
+_XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
+
+
+def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
+    """The machines in a capture, at least one; only a text can hold several.
+
+    `name` is how errors call it. Raises ParseError for what is no capture of a machine.
+    """
+    _check_size(data, name)
+    text = _text(data, name)
+    head = text.lstrip()
+    if head.startswith(_XML_STARTS):
+        return (_parse_xml(data, name),)
+    if is_snapshot(text):
+        return (parse_snapshot(text),)
+    if is_topo_matrix(text):
+        return parse_topo_matrix(text)
+    if is_amd_smi_topology(text):
+        return (parse_amd_smi_topology(text),)
+    if is_rocm_showtopo(text):
+        return (parse_rocm_showtopo(text),)
+    raise _unknown(name, text)
+
+
+def _check_size(data: bytes, name: str) -> None:
+    head = _text(data[:_HEAD_BYTES], name)
+    most = LONGEST_ANSWER_BYTES if is_snapshot(head) else MOST_BYTES
+    if len(data) > most and not head.lstrip().startswith("<"):
+        message, expected = f"it has {len(data)} bytes", f"a capture of up to {most} bytes"
+        raise refusal(message, tool=name, line_no=1, line=head.split("\n")[0], expected=expected)
+
+
+def _parse_xml(data: bytes, name: str) -> NodeTopology:
+    document = parse_xml(data, name)
+    if is_nccl_xml(document):
+        return parse_nccl_xml(document)
+    if is_hwloc_xml(document):
+        return parse_hwloc_xml(document)
+    raise document.refuse(
+        document.root,
+        f"<{document.root.tag}> is no topology",
+        "<system> as NCCL and RCCL write it, or <topology> as lstopo does",
+    )
+
+
+def _text(data: bytes, name: str) -> str:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = data.decode(encoding, "replace")
+    if "\0" in text[:1000]:
+        raise _unknown(name, text)
+    return text
+
+
+def _unknown(name: str, text: str) -> ParseError:
+    message, expected = "this is no capture that hpckit knows", EXPECTED
+    if not text.strip():
+        message = "the file is empty"
+    elif _LSPCI.search(text):
+        message, expected = "the text of lspci is not read", _INSTEAD_OF_LSPCI
+    return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)
+
+
+# --- What a captured machine looks like.
+
+
+def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
+    """The machines in a capture, at least one; only a text can hold several.
+
+    A text may be compressed with gzip, bzip2 or xz, as an archive may. `name` is how errors call
+    it. Raises ParseError for what is no capture of a machine.
+    """
+    text = compressed_text(data)
+    is_archive = text is None and looks_like_tar(data)
+    try:
+        machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
+        return tuple(complete(machine) for machine in machines)
+    except ParseError as error:
+        if not error.message.startswith(name):
+            error.message = f"{name}: {error.message}"
+        raise
+    except InvalidValue as error:
+        raise refuse_node(error, name) from error
+
+
+def _archived(data: bytes, name: str) -> NodeTopology:
+    tree = file_tree(data, lambda path: sysfs_wanted(path) or is_kfd_file(path))
+    system, kfd = parse_tarball_sysfs(tree), find_kfd(tree)
+    if kfd is None:
+        if system is None:
+            raise ParseError(
+                "an archive without a machine in it"
+                if tree.texts or not tree.links
+                else "an archive of links alone, as /sys/class holds them, without the files",
+                tool=name, line_no=1, line=", ".join(sorted(tree.texts)[:3]), expected=EXPECTED,
+            )  # fmt: skip
+        return system
+    gpus = parse_kfd(tree, kfd)
+    return gpus if system is None else merge(system, gpus)

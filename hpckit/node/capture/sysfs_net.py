@@ -1,0 +1,331 @@
+"""NICs of a node from /sys/class: RDMA devices first, then Slingshot, then plain network devices.
+
+Sources: Linux Documentation/ABI/testing/sysfs-class-net; drivers/net/ethernet (names of drivers);
+pci.ids (virtual functions of ConnectX).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.hostlist import natural_order
+from hpckit.node.capture.sysfs import SysfsTree, printable
+from hpckit.node.capture.sysfs_pci import address_in
+from hpckit.node.pci import PciAddress, PciDevice, pci_address
+from hpckit.node.pci_tree import CXI_DRIVERS, is_virtual_nic
+from hpckit.node.topology import ACTIVE, Nic, NicPort, Unknown, is_down
+from hpckit.spec.nic_kind import NicKind
+
+# --- RDMA devices from /sys/class/infiniband: InfiniBand, RoCE, EFA and their like.
+#
+# Source: Linux Documentation/ABI/stable/sysfs-class-infiniband.
+
+
+_PORT: Final = re.compile(r"\d{1,4}", re.ASCII)
+_STATE: Final = re.compile(r"\d{1,2}: ?([A-Za-z_ ]{1,40})", re.ASCII)
+_RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec(?: \([^()]{1,40}\))?", re.ASCII)
+_GUID: Final = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
+_SLOT: Final = re.compile(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MULTILINE | re.ASCII)
+_NO_GUID: Final = "0000:0000:0000:0000"
+_EFA_NAME: Final = re.compile(r"efa_\d+", re.ASCII)
+_RNIC: Final = "RNIC"
+_BITS: Final = 8
+_GIGA: Final = 1e9
+
+
+def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
+    """The devices below `root`, a folder such as `sys/class/infiniband`, as people count them.
+
+    What a port's rate or state says in words of its own is kept as the word, or None. Devices of
+    software are left out. Raises ParseError for what is not a device's folder.
+    """
+    # rxe and siw name the netdev that they run over; a device of hardware has no such file.
+    names = [name for name in tree.names(root) if not tree.has(f"{root}/{name}/parent")]
+    return tuple(_nic(tree, f"{root}/{name}", name, index) for index, name in enumerate(names))
+
+
+def _nic(tree: SysfsTree, folder: str, name: str, index: int) -> Nic:
+    ports = tuple(_ports(tree, f"{folder}/ports"))
+    layers = {port.link_layer for port in ports if port.link_layer}
+    driver = tree.linked_name(f"{folder}/device/driver")
+    guid = tree.line(f"{folder}/node_guid")
+    return Nic(
+        index=index,
+        name=printable(name),
+        kind=_kind(tree, folder, name, driver, layers),
+        pci=device_address(tree, folder),
+        state=_port_state(ports),
+        rate_bytes_per_s=_rate(ports),
+        link_layer=layers.pop() if len(layers) == 1 else None,
+        ports=ports,
+        guid=guid if guid and _GUID.fullmatch(guid) and guid != _NO_GUID else None,
+        driver=driver,
+        firmware=tree.word(f"{folder}/fw_ver"),
+        bond=printable(name) if "_bond_" in name else None,
+        physfn=physical_function(tree, folder),
+    )
+
+
+def device_address(tree: SysfsTree, folder: str) -> PciAddress | None:
+    """The PCI address of what a folder of /sys/class is about."""
+    device = tree.link(f"{folder}/device")
+    found = address_in(tree.real(folder)) or (address_in(device) if device else None)
+    if found is not None:
+        return found
+    # An archive whose links were followed has the device's files in the link's place.
+    slot = _SLOT.search(tree.text(f"{folder}/device/uevent") or "")
+    return pci_address(slot[1]) if slot else None
+
+
+def physical_function(tree: SysfsTree, folder: str) -> PciAddress | None:
+    """The physical function that a virtual one was made from."""
+    found = tree.link(f"{folder}/device/physfn")
+    return address_in(found) if found else None
+
+
+def _ports(tree: SysfsTree, folder: str) -> Iterator[NicPort]:
+    for name in tree.names(folder):
+        if _PORT.fullmatch(name):
+            port = f"{folder}/{name}"
+            yield NicPort(
+                index=int(name),
+                state=_named(tree.word(f"{port}/state")),
+                rate_bytes_per_s=_port_bytes_per_s(tree.line(f"{port}/rate")),
+                link_layer=tree.word(f"{port}/link_layer"),
+                phys_state=_named(tree.word(f"{port}/phys_state")),
+            )
+
+
+def _named(line: str | None) -> str | None:
+    """`4: ACTIVE` is ACTIVE."""
+    match = _STATE.fullmatch(line) if line else None
+    return match[1].strip() if match else line
+
+
+def _port_bytes_per_s(line: str | None) -> float | None:
+    """`400 Gb/sec (4X NDR)` in bytes, in one direction."""
+    match = _RATE.fullmatch(line) if line else None
+    return float(match[1]) * _GIGA / _BITS or None if match else None
+
+
+def _port_state(ports: tuple[NicPort, ...]) -> str | None:
+    states = [port.state for port in ports]
+    return ACTIVE if ACTIVE in states else next(iter(states), None)
+
+
+def _rate(ports: tuple[NicPort, ...]) -> float | None:
+    """Of the fastest active port; a port that is down names the slowest rate there is."""
+    rates = [
+        port.rate_bytes_per_s
+        for port in ports
+        if port.rate_bytes_per_s and port.state in {ACTIVE, None}
+    ]
+    return max(rates, default=None)
+
+
+def _kind(
+    tree: SysfsTree, folder: str, name: str, driver: str | None, layers: set[str]
+) -> NicKind | None:
+    if driver == "efa" or (driver is None and _EFA_NAME.fullmatch(name)):
+        return NicKind.EFA
+    if "InfiniBand" in layers:
+        return NicKind.INFINIBAND
+    if "Ethernet" not in layers:
+        return None
+    is_iwarp = _named(tree.word(f"{folder}/node_type")) == _RNIC
+    return NicKind.ETHERNET if is_iwarp else NicKind.ROCE
+
+
+NET: Final = "sys/class/net"
+INFINIBAND: Final = "sys/class/infiniband"
+CXI: Final = "sys/class/cxi"
+
+_KINDS: Final = {"gve": NicKind.GVNIC, "efa": NicKind.EFA, "cxi_core": NicKind.SLINGSHOT}
+_STATES: Final = {"up": ACTIVE, "down": "DOWN"}
+_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
+_SPEED: Final = re.compile(r"\d{1,8}", re.ASCII)
+_NO_SPEED: Final = frozenset({0, 65535})
+_MEGABITS_PER_BYTE_PER_S: Final = 1e6 / 8
+
+_NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
+_NO_PCI: Final = "no link leads from it to a place on the PCI tree; USB devices have none"
+_NO_RATE: Final = "its driver gives no rate, or one in other words than Gb/sec and Mb/s"
+_NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Netdev:
+    """A network device that has hardware below it."""
+
+    name: str
+    pci: PciAddress | None
+    state: str | None
+    rate_bytes_per_s: float | None
+    driver: str | None
+    master: str | None
+    physfn: PciAddress | None
+    subfunction: str | None
+
+
+def parse_nics(
+    tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]
+) -> tuple[tuple[Nic, ...], tuple[Unknown, ...]]:
+    """The NICs, each with its network devices, and what of them is not known. Raises ParseError."""
+    netdevs = list(_netdevs(tree, pci))
+    bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
+    found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
+    of_function, of_bond = _grouped(netdevs)
+    found = [_with_netdevs(nic, _own(tree, nic, of_function), of_bond, bonds) for nic in found]
+    owned = {name for nic in found for name in nic.netdevs}
+    found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
+    nics = tuple(_on_tree(nic, index, pci) for index, nic in enumerate(found))
+    return nics, tuple(_unknown(nics))
+
+
+def _netdevs(tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]) -> Iterator[_Netdev]:
+    for name in tree.names(NET):
+        folder = f"{NET}/{name}"
+        port_name = tree.line(f"{folder}/phys_port_name") or ""
+        if not tree.has(f"{folder}/device") or _REPRESENTOR.fullmatch(port_name):
+            continue
+        operstate = tree.word(f"{folder}/operstate")
+        address = device_address(tree, folder)
+        device = pci.get(address) if address else None
+        yield _Netdev(
+            name=printable(name),
+            pci=address,
+            state=_state(operstate),
+            rate_bytes_per_s=_bytes_per_s(tree.line(f"{folder}/speed")),
+            driver=tree.linked_name(f"{folder}/device/driver")
+            or (device.driver if device else None),
+            master=tree.linked_name(f"{folder}/master"),
+            physfn=physical_function(tree, folder),
+            subfunction=_subfunction(tree, folder),
+        )
+
+
+def _subfunction(tree: SysfsTree, folder: str) -> str | None:
+    """`mlx5_core.sf.4`: a part of a PCI function that has devices of its own (devlink-port(8))."""
+    device = tree.linked_name(f"{folder}/device")
+    return device if device is not None and ".sf." in device else None
+
+
+def _state(operstate: str | None) -> str | None:
+    """RFC 2863's words; "unknown" is what drivers leave it at that never set it."""
+    if operstate is None or operstate == "unknown":
+        return None
+    return _STATES.get(operstate, operstate.upper())
+
+
+def _bytes_per_s(line: str | None) -> float | None:
+    """Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
+    if not line or not _SPEED.fullmatch(line) or int(line) in _NO_SPEED:
+        return None
+    return int(line) * _MEGABITS_PER_BYTE_PER_S
+
+
+def _cxi(tree: SysfsTree) -> Iterator[Nic]:
+    for name in tree.names(CXI):
+        folder = f"{CXI}/{name}"
+        yield Nic(
+            index=0,
+            name=printable(name),
+            kind=NicKind.SLINGSHOT,
+            pci=device_address(tree, folder),
+            driver=tree.linked_name(f"{folder}/device/driver"),
+            physfn=physical_function(tree, folder),
+        )
+
+
+def _grouped(
+    netdevs: Iterable[_Netdev],
+) -> tuple[dict[PciAddress | None, list[_Netdev]], dict[str | None, list[_Netdev]]]:
+    """By their PCI function, and by what they are a part of."""
+    of_function: dict[PciAddress | None, list[_Netdev]] = {}
+    of_bond: dict[str | None, list[_Netdev]] = {}
+    for one in netdevs:
+        of_function.setdefault(one.pci, []).append(one)
+        of_bond.setdefault(one.master, []).append(one)
+    return of_function, of_bond
+
+
+def _own(
+    tree: SysfsTree, nic: Nic, of_function: Mapping[PciAddress | None, list[_Netdev]]
+) -> list[_Netdev]:
+    """The network devices of the same PCI function, or of the same part of it."""
+    own = of_function.get(nic.pci, []) if nic.pci else []
+    if len(own) <= 1:
+        return own
+    part = _subfunction(tree, f"{INFINIBAND}/{nic.name}")
+    return [one for one in own if one.subfunction == part]
+
+
+def _with_netdevs(
+    nic: Nic,
+    own: list[_Netdev],
+    of_bond: Mapping[str | None, list[_Netdev]],
+    bonds: frozenset[str],
+) -> Nic:
+    """The NIC with its network devices; one that is a bond has those of all its members."""
+    masters = {one.master for one in own if one.master in bonds}
+    bond = masters.pop() if len(masters) == 1 else None
+    if nic.bond and bond:
+        whole = [*(one for one in own if one.master != bond), *of_bond[bond]]
+        own = sorted(whole, key=lambda one: natural_order(one.name))
+    if not own:
+        return nic
+    found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)
+    if nic.kind is not NicKind.SLINGSHOT:
+        return found
+    best = max(own, key=lambda one: (one.state == ACTIVE, one.rate_bytes_per_s or 0))
+    return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
+
+
+def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
+    is_cxi = one.driver in CXI_DRIVERS
+    return Nic(
+        index=0,
+        name=one.name,
+        kind=NicKind.SLINGSHOT if is_cxi else _KINDS.get(one.driver or "", NicKind.ETHERNET),
+        pci=one.pci,
+        state=one.state,
+        rate_bytes_per_s=one.rate_bytes_per_s,
+        netdevs=(one.name,),
+        driver=one.driver,
+        bond=one.master if one.master in bonds else None,
+        physfn=one.physfn,
+    )
+
+
+def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
+    """The NIC with its index, and with what its PCI device knows of it."""
+    device = pci.get(nic.pci) if nic.pci else None
+    if device is None:
+        return replace(nic, index=index)
+    physfn = nic.physfn or device.physfn
+    is_virtual = physfn is not None or is_virtual_nic(device)
+    return replace(
+        nic,
+        index=index,
+        kind=NicKind.EFA if device.driver == "efa" else nic.kind,
+        numa_index=device.numa_index,
+        driver=nic.driver or device.driver,
+        physfn=physfn,
+        is_virtual=is_virtual if is_virtual or device.vendor_id is not None else None,
+    )
+
+
+def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
+    if nics:
+        yield Unknown(subject="NICs", what="is_gdr", because=_NO_GDR)
+    for nic in nics:
+        if nic.pci is None:
+            yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
+        elif nic.numa_index is None:
+            yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)
+        if nic.rate_bytes_per_s is None:
+            because = "no port of it is active" if is_down(nic) else _NO_RATE
+            yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)

@@ -1,0 +1,158 @@
+"""Archives of /sys: read in memory, and nothing is ever written.
+
+Members that are no files, folders or links are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hpckit.core.archives import (
+    HARD_LINK,
+    REGULAR,
+    SYMBOLIC_LINK,
+    WITHOUT_DATA,
+    Member,
+    TarStream,
+    padded,
+    refuse_tar,
+    tar_members,
+)
+from hpckit.core.file_tree import FileTree
+from hpckit.node.capture.sysfs import placed
+from hpckit.node.capture.sysfs_files import parse_sysfs
+from hpckit.node.topology import NodeTopology
+
+_LINKS: Final = frozenset({HARD_LINK, SYMBOLIC_LINK})
+MOST_TEXT_BYTES: Final = 256 * 1024
+"""Of one file: /proc/cpuinfo of 512 CPUs is longer, and its head says all that is asked."""
+
+MOST_PATH_CHARS: Final = 1024
+
+_BELOW_SYS: Final = (
+    r"(?:devices/system/(?:cpu|node)|devices/pci[0-9a-f]{4,8}:[0-9a-f]{2}|bus/pci/devices"
+    r"|class/(?:infiniband|net|cxi))/"
+)
+_ROOT: Final = re.compile(rf"((?:.*?/)??)sys/{_BELOW_SYS}")
+_SYS: Final = re.compile(rf"((?:.*?/)??){_BELOW_SYS}")
+_INFINIBAND: Final = re.compile(
+    r"((?:.*?/)??)[^/]+/ports/\d{1,4}/(?:state|rate|link_layer)", re.ASCII
+)
+_INFINIBAND_LINK: Final = re.compile(r"(?:.*/)?infiniband/[^/]+")
+_KFD: Final = re.compile(r"((?:.*?/)??)nodes/\d{1,5}/(?:properties|gpu_id)", re.ASCII)
+
+
+def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
+    """The texts and links of a tar archive: plain, or compressed with gzip, bzip2 or xz.
+
+    Paths lose a leading slash, as tar(1) takes it away. Of the files those are kept whose path
+    `wanted` accepts, each up to 256 KiB, as UTF-8 with what is none kept as surrogates; links are
+    kept all, as they are written. Raises ParseError for an archive that is damaged or cut off,
+    that names a path with `..`, or is larger than any tree of a node.
+    """
+    stream = TarStream(data)
+    texts: dict[str, str] = {}
+    links: dict[str, str] = {}
+    for member in tar_members(stream):
+        path = _tidy(member.name)
+        if member.kind in _LINKS:
+            _link(texts, links, path, member)
+        elif member.kind in REGULAR and path and wanted(path):
+            texts[path] = _text(stream, path, member.size)
+        elif member.kind not in WITHOUT_DATA:
+            stream.skip(padded(member.size))
+    return FileTree(texts=texts, links=links)
+
+
+def _link(texts: dict[str, str], links: dict[str, str], path: str, member: Member) -> None:
+    """A symbolic link is kept as it is written; a hard one is the file of an earlier member."""
+    if len(member.target) > MOST_PATH_CHARS:
+        raise refuse_tar("a link's target is too long", name=path, expected="a node's tree")
+    if member.kind == SYMBOLIC_LINK:
+        links[path] = member.target
+    elif (text := texts.get(_tidy(member.target))) is not None:
+        texts[path] = text
+
+
+def _text(stream: TarStream, path: str, size: int) -> str:
+    """What a member holds; tar fills a file of /sys up with NULs, its size being a whole page."""
+    kept = min(size, MOST_TEXT_BYTES)
+    data = stream.take(kept)
+    if len(data) < kept:
+        raise refuse_tar("it ends within a member", name=path, expected="a whole archive")
+    stream.skip(padded(size) - kept)
+    is_binary = path.endswith("/config")
+    return (data if is_binary else data.rstrip(b"\0")).decode("utf-8", "surrogateescape")
+
+
+def _tidy(name: str) -> str:
+    """A path from the root of the archive; one that would lead out of it is refused."""
+    if "/." not in name and "//" not in name and name[:1] not in {"/", "."}:
+        parts = [name.rstrip("/")]
+    else:
+        parts = [part for part in name.split("/") if part not in {"", "."}]
+    path = "/".join(parts)
+    if ".." in parts:
+        raise refuse_tar("a member leads out of the archive", name=name, expected="paths below it")
+    if len(path) > MOST_PATH_CHARS:
+        raise refuse_tar("a path is longer than any in /sys", name=name, expected="a node's tree")
+    return path
+
+
+def parse_tarball_sysfs(tree: FileTree) -> NodeTopology | None:
+    """The node whose /sys or /sys/class/infiniband an archive holds; None for neither.
+
+    Takes what hwloc-gather-topology packs, and archives made in /, in /sys or of one folder below.
+    Raises ParseError for files that are not in their format, and for more than one machine.
+    """
+    root = _root(_prefixes(_ROOT, (*tree.texts, *tree.links)))
+    if root is not None:
+        return parse_sysfs(placed(tree, root), source_format="sysfs-tarball")
+    inner = _root(_prefixes(_SYS, (*tree.texts, *tree.links)))
+    if inner is not None:
+        return parse_sysfs(placed(tree, inner, "sys/"), source_format="sysfs-tarball")
+    folder = find_infiniband(tree)
+    if folder is None:
+        return None
+    found = placed(tree, f"{folder}/" if folder else "", "sys/class/infiniband/")
+    return parse_sysfs(found, source_format="infiniband-tarball")
+
+
+def find_infiniband(tree: FileTree) -> str | None:
+    """The folder of the archive that has RDMA devices in it, as /sys/class/infiniband has.
+
+    "" is the top of the archive. Raises ParseError for the folders of more than one machine.
+    """
+    prefixes = _prefixes(_INFINIBAND, tree.texts)
+    if not prefixes:
+        links = (path for path, to in tree.links.items() if _INFINIBAND_LINK.fullmatch(to))
+        prefixes = {path.rpartition("/")[0] + "/" for path in links}
+    root = _root(prefixes)
+    return None if root is None else root.rstrip("/")
+
+
+def find_kfd(tree: FileTree) -> str | None:
+    """The folder of the archive that has AMD's `nodes/N/properties` in it: KFD's `topology`.
+
+    "" is the top of the archive. Raises ParseError for the folders of more than one machine.
+    """
+    root = _root(_prefixes(_KFD, tree.texts))
+    return None if root is None else root.rstrip("/")
+
+
+def _prefixes(pattern: re.Pattern[str], paths: Iterable[str]) -> set[str]:
+    return {match[1] for path in paths if (match := pattern.match(path))}
+
+
+def _root(prefixes: set[str]) -> str | None:
+    """The one that is nearest to the top."""
+    if not prefixes:
+        return None
+    least = min(prefix.count("/") for prefix in prefixes)
+    nearest = sorted(prefix for prefix in prefixes if prefix.count("/") == least)
+    if len(nearest) > 1:
+        message = f"it holds {len(nearest)} machines: {', '.join(nearest)}"[:200]
+        raise refuse_tar(message, expected="the tree of one node")
+    return nearest[0]

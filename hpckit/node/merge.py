@@ -1,0 +1,306 @@
+"""One node from what the kernel shows of it and what a driver says of its GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from hpckit.node.nics import with_nic_roles
+from hpckit.node.paths import with_paths
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
+from hpckit.node.topology import (
+    CpuLink,
+    CpuTopology,
+    Disagreement,
+    Gpu,
+    GpuLink,
+    GpuVendor,
+    Host,
+    NodeTopology,
+    Source,
+    Unknown,
+)
+
+# --- The PCI trees of two sources as one, and where a driver's GPUs are on it.
+
+
+Whole = TypeVar("Whole", Gpu, Host, CpuTopology, PciDevice, PcieLink)
+
+
+def filled(first: Whole, second: Whole) -> Whole:
+    """A record with the first one's fields, and the second one's where those say nothing.
+
+    An empty tuple says that there are none, unless the second one has some.
+    """
+    lacking = {
+        field.name: other
+        for field in dataclasses.fields(first)
+        if (other := getattr(second, field.name)) is not None
+        and getattr(first, field.name) in (None, ())
+    }
+    return dataclasses.replace(first, **lacking)
+
+
+def merged_pci(
+    sysfs: tuple[PciDevice, ...], driver: tuple[PciDevice, ...]
+) -> tuple[PciDevice, ...]:
+    """The kernel's tree, what it does not say filled by the driver.
+
+    Devices that the driver alone has stand at the end.
+    """
+    said = {device.address: device for device in driver}
+    known = {device.address for device in sysfs}
+    return (
+        *(_filled(device, said.get(device.address)) for device in sysfs),
+        *(device for device in driver if device.address not in known),
+    )
+
+
+class GpuPlaces:
+    """The GPUs of the kernel's view, found by a driver's addresses."""
+
+    def __init__(self, sysfs: NodeTopology) -> None:
+        self._gpus = {gpu.pci: gpu for gpu in reversed(sysfs.gpus) if gpu.pci is not None}
+        self._devices = {device.address: device for device in sysfs.pci}
+
+    def gpu_at(self, gpu: Gpu) -> Gpu | None:
+        """The same GPU; for a partition that is a function of its own, the card that it is of."""
+        address = self._address(gpu)
+        return None if address is None else self._gpus[address]
+
+    def against(self, gpu: Gpu, driver: NodeTopology, word: str) -> Iterator[Disagreement]:
+        """What driver and kernel say of one GPU and do not agree on.
+
+        Only the current width is held against the other: NVML's greatest one is that of card and
+        slot together, the kernel's that of the card.
+        """
+        address = self._address(gpu)
+        if address is None:
+            return
+        device = self._devices.get(address)
+        own = next((one for one in driver.pci if one.address == gpu.pci), None)
+        numa = self._gpus[address].numa_index
+        if numa is None and device is not None:
+            numa = device.numa_index
+        claims = {
+            "numa_index": (gpu.numa_index, numa),
+            "PCIe width": (_width(own), _width(device)),
+        }
+        for what, (first, second) in claims.items():
+            if first is not None and second is not None and first != second:
+                said = (f"{word} says {first}", f"sysfs says {second}")
+                yield Disagreement(subject=f"GPU{gpu.index}", what=what, said=said)
+
+    def _address(self, gpu: Gpu) -> PciAddress | None:
+        if gpu.pci is None:
+            return None
+        card = PciAddress(f"{gpu.pci.rpartition('.')[0]}.0")
+        return next((address for address in (gpu.pci, card) if address in self._gpus), None)
+
+
+def _filled(device: PciDevice, said: PciDevice | None) -> PciDevice:
+    if said is None:
+        return device
+    whole = filled(device, said)
+    if device.link is None or said.link is None:
+        return whole
+    return dataclasses.replace(whole, link=filled(device.link, said.link))
+
+
+def _width(device: PciDevice | None) -> int | None:
+    return None if device is None or device.link is None else device.link.width or None
+
+
+class _Driver(NamedTuple):
+    """A driver's interface: the word that is in its sources' formats, and whose GPUs it shows."""
+
+    word: str
+    vendor: GpuVendor
+
+
+_DRIVERS: Final = (
+    _Driver("NVML", GpuVendor.NVIDIA),
+    _Driver("KFD", GpuVendor.AMD),
+    _Driver("amd-smi", GpuVendor.AMD),
+    _Driver("rocm-smi", GpuVendor.AMD),
+)
+
+_GUESSES_NUMA: Final = "KFD"
+"""Counts nodes with CPUs alone, and puts a GPU of none into the first (parse/kfd)."""
+
+_ALL_GPUS: Final = "GPUs"
+
+WHOLE: Final = "gpus"
+"""`Unknown.what` of a driver that could not be asked of any GPU."""
+
+
+class _Union(NamedTuple):
+    """The GPUs of both, and what became of each side's indices."""
+
+    gpus: tuple[Gpu, ...]
+    of_sysfs: dict[int, int]
+    of_driver: dict[int, int]
+    disagreements: tuple[Disagreement, ...]
+
+
+def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
+    """The node that both show: the kernel's tree, and the driver's GPUs joined to it by address.
+
+    The driver's GPUs keep their order and what it says of them; the kernel fills what it does not
+    say, and knows NUMA nodes better than KFD. After them stand GPUs of other vendors, then, with
+    `is_hidden`, those of the driver's vendor that the kernel has and the driver does not show.
+    Where the two contradict each other the driver's word stands, and `disagreements` has both.
+    `paths` are the driver's, between GPUs; `paths.with_paths` adds the NICs. Nothing unknown is
+    kept that either side knows.
+    """
+    union = _united(sysfs, driver)
+    merged = dataclasses.replace(
+        sysfs,
+        source=_source(sysfs.source, driver.source),
+        host=filled(driver.host, sysfs.host),
+        cpu=filled(sysfs.cpu, driver.cpu),
+        numa_nodes=sysfs.numa_nodes or driver.numa_nodes,
+        gpus=union.gpus,
+        gpu_links=(
+            *_links(driver.gpu_links, union.of_driver),
+            *_links(sysfs.gpu_links, union.of_sysfs),
+        ),
+        cpu_links=(
+            *_cpu_links(driver.cpu_links, union.of_driver),
+            *_cpu_links(sysfs.cpu_links, union.of_sysfs),
+        ),
+        nics=sysfs.nics or driver.nics,
+        accelerators=sysfs.accelerators or driver.accelerators,
+        pci=merged_pci(sysfs.pci, driver.pci),
+        paths=sysfs.paths if driver.paths is None else driver.paths,
+        disagreements=(
+            *sysfs.disagreements,
+            *driver.disagreements,
+            *union.disagreements,
+        ),
+    )
+    unknown = (*_renamed(sysfs.unknown, union.of_sysfs), *_renamed(driver.unknown, union.of_driver))
+    return dataclasses.replace(merged, unknown=_still_unknown(unknown, merged))
+
+
+# --- GPUs ----------------------------------------------------------------------------------------
+def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
+    places = GpuPlaces(sysfs)
+    seen = {gpu.index: place for gpu in driver.gpus if (place := places.gpu_at(gpu)) is not None}
+    is_guess = _word(driver) == _GUESSES_NUMA
+    said = tuple(
+        dataclasses.replace(gpu, numa_index=None) if is_guess and gpu.index in seen else gpu
+        for gpu in driver.gpus
+    )
+    shown = tuple(gpu if gpu.index not in seen else _joined(gpu, seen[gpu.index]) for gpu in said)
+    vendors = _vendors(driver)
+    met = {gpu.index for gpu in seen.values()}
+    rest = [gpu for gpu in sysfs.gpus if gpu.index not in met]
+    others = [gpu for gpu in rest if gpu.vendor not in vendors and not gpu.is_hidden]
+    hidden = [gpu for gpu in rest if gpu.vendor in vendors or gpu.is_hidden]
+    free = max((gpu.index for gpu in driver.gpus), default=-1) + 1
+    of_sysfs = {gpu.index: at for at, gpu in enumerate((*others, *hidden), start=free)}
+    of_sysfs |= {place.index: index for index, place in reversed(seen.items())}
+    return _Union(
+        gpus=(
+            *shown,
+            *(dataclasses.replace(gpu, index=of_sysfs[gpu.index]) for gpu in others),
+            *(
+                dataclasses.replace(gpu, index=of_sysfs[gpu.index], is_hidden=True)
+                for gpu in hidden
+            ),
+        ),
+        of_sysfs=of_sysfs,
+        of_driver={gpu.index: gpu.index for gpu in driver.gpus},
+        disagreements=tuple(
+            one for gpu in said for one in places.against(gpu, driver, _word(driver))
+        ),
+    )
+
+
+def _joined(gpu: Gpu, place: Gpu) -> Gpu:
+    return dataclasses.replace(filled(gpu, place), index=gpu.index, is_hidden=False)
+
+
+def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
+    """Whose GPUs the driver would show; nobody's where it could not be asked."""
+    vendors: set[GpuVendor | None] = {gpu.vendor for gpu in driver.gpus} - {None}
+    known = _driver(driver)
+    if known is not None and not is_silent(driver):
+        vendors.add(known.vendor)
+    return vendors
+
+
+def _driver(driver: NodeTopology) -> _Driver | None:
+    """By its source, where it shows no GPU that would tell."""
+    format_ = driver.source.format.lower()
+    return next((one for one in _DRIVERS if one.word.lower() in format_), None)
+
+
+def _word(driver: NodeTopology) -> str:
+    known = _driver(driver)
+    return driver.source.format if known is None else known.word
+
+
+def is_silent(driver: NodeTopology) -> bool:
+    """Whether a driver could not be asked: the one thing not known is `gpus` as such."""
+    return not driver.gpus and any(one.what == WHOLE for one in driver.unknown)
+
+
+# --- what hangs on the indices -------------------------------------------------------------------
+def _links(links: tuple[GpuLink, ...], indices: dict[int, int]) -> list[GpuLink]:
+    found: list[GpuLink] = []
+    for link in links:
+        if link.a in indices and link.b in indices:
+            a, b = sorted((indices[link.a], indices[link.b]))
+            found.append(dataclasses.replace(link, a=a, b=b))
+    return found
+
+
+def _cpu_links(links: tuple[CpuLink, ...], indices: dict[int, int]) -> list[CpuLink]:
+    return [
+        dataclasses.replace(link, gpu_index=indices[link.gpu_index])
+        for link in links
+        if link.gpu_index in indices
+    ]
+
+
+def _renamed(unknown: tuple[Unknown, ...], indices: dict[int, int]) -> list[Unknown]:
+    names = {f"GPU{old}": f"GPU{new}" for old, new in indices.items()}
+    return [
+        dataclasses.replace(one, subject=names.get(one.subject, one.subject)) for one in unknown
+    ]
+
+
+def _still_unknown(unknown: tuple[Unknown, ...], merged: NodeTopology) -> tuple[Unknown, ...]:
+    subjects: dict[str, tuple[object, ...]] = {
+        "host": (merged.host,),
+        "cpu": (merged.cpu,),
+        _ALL_GPUS: tuple(gpu for gpu in merged.gpus if not gpu.is_hidden),
+        **{f"GPU{gpu.index}": (gpu,) for gpu in merged.gpus},
+        **{nic.name: (nic,) for nic in merged.nics},
+    }
+    kept = (one for one in unknown if not _is_known(subjects.get(one.subject, ()), one.what))
+    return tuple(dict.fromkeys(kept))
+
+
+def _is_known(subjects: tuple[object, ...], what: str) -> bool:
+    """Whether the field of this name says something of each; other words name no field."""
+    return bool(subjects) and all(getattr(one, what, None) is not None for one in subjects)
+
+
+def _source(sysfs: Source, driver: Source) -> Source:
+    return Source(
+        format=f"{sysfs.format}+{driver.format}",
+        is_synthetic=sysfs.is_synthetic or driver.is_synthetic,
+        is_live=sysfs.is_live or driver.is_live,
+    )
+
+
+# --- A topology as its source has it, with everything that follows from it filled in.
+
+
+def complete(topology: NodeTopology) -> NodeTopology:
+    """The same node with effective PCIe links, what lies between its devices, and NIC roles."""
+    return with_nic_roles(with_paths(topology))

@@ -1,0 +1,475 @@
+"""What lies between the devices of a node, where no tool has printed it.
+
+nvidia-smi's words follow from the links and the PCI tree. Sources: the legend of
+`nvidia-smi topo -m`; nvml.h, nvmlGpuTopologyLevel_t; NCCL 2.4's pciDistance, which reads GPU–NIC
+paths off sysfs as nvidia-smi does. NCCL's words are in `paths_nccl`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hpckit.node.path import MOST_ROWS, NcclPath, PathKind, PathTable
+from hpckit.node.pci import PciAddress
+from hpckit.node.pci_tree import PciTree, is_one_card
+from hpckit.node.topology import Gpu, GpuLink, LinkKind, Nic, NodeTopology, Unknown
+from hpckit.spec.nic_kind import NicKind
+
+# --- The devices that a table of paths has rows for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathDevice:
+    """A row: its name in the table and where it sits; `gpu_index` is None for a NIC."""
+
+    name: str
+    gpu_index: int | None = None
+    pci: PciAddress | None = None
+    numa_index: int | None = None
+    is_gdr: bool | None = None
+
+
+def devices_to_list(topology: NodeTopology, tree: PciTree) -> tuple[PathDevice, ...]:
+    """The rows of a table that no tool has printed: the GPUs that the driver shows, then the NICs.
+
+    Plain Ethernet devices are left out, as by nvidia-smi, whose NICs are those of
+    /sys/class/infiniband. So are, where there are more rows than a table has, the virtual functions
+    of NICs that have one: they sit where these do.
+    """
+    gpus = [_of_gpu(gpu, tree) for gpu in topology.gpus if not gpu.is_hidden]
+    nics = [nic for nic in topology.nics if is_listed(nic)]
+    if len(gpus) + len(nics) > MOST_ROWS:
+        here = {nic.pci for nic in nics if nic.pci is not None}
+        nics = [nic for nic in nics if nic.physfn not in here]
+    return (*gpus, *(_of_nic(nic, tree) for nic in nics))
+
+
+def devices_named(
+    topology: NodeTopology, tree: PciTree, names: tuple[str, ...]
+) -> tuple[PathDevice, ...]:
+    """The devices that a table names; of a name that the topology lacks nothing else is known."""
+    known = {nic.name: _of_nic(nic, tree) for nic in topology.nics}
+    known |= {nic.label: _of_nic(nic, tree) for nic in topology.nics if nic.label is not None}
+    known |= {_gpu_name(gpu): _of_gpu(gpu, tree) for gpu in topology.gpus}
+    return tuple(known.get(name, PathDevice(name=name)) for name in names)
+
+
+def is_listed(nic: Nic) -> bool:
+    """Whether a NIC has a row."""
+    return nic.kind is not NicKind.ETHERNET
+
+
+def _gpu_name(gpu: Gpu) -> str:
+    return f"GPU{gpu.index}"
+
+
+def _of_gpu(gpu: Gpu, tree: PciTree) -> PathDevice:
+    return PathDevice(
+        name=_gpu_name(gpu),
+        gpu_index=gpu.index,
+        pci=gpu.pci,
+        numa_index=_numa(tree, gpu.numa_index, gpu.pci),
+        is_gdr=gpu.is_gdr,
+    )
+
+
+def _of_nic(nic: Nic, tree: PciTree) -> PathDevice:
+    return PathDevice(
+        name=nic.label or nic.name,
+        pci=nic.pci,
+        numa_index=_numa(tree, nic.numa_index, nic.pci),
+        is_gdr=nic.is_gdr,
+    )
+
+
+def _numa(tree: PciTree, own: int | None, address: PciAddress | None) -> int | None:
+    return tree.numa_index(address) if own is None and address is not None else own
+
+
+# --- What lies between the devices of a node in NCCL's words.
+#
+# Source: NCCL 2.30, src/graph/paths.cc (ncclTopoSetPaths, ncclTopoComputePaths) and topo.h. What
+# depends on a communicator is left out: NCCL_P2P_LEVEL, and GPUs without peer access.
+
+
+_OF_CELL: Final[Mapping[str, NcclPath]] = {
+    PathKind.SELF: NcclPath.LOC,
+    PathKind.NV: NcclPath.NVL,
+    PathKind.XGMI: NcclPath.NVL,
+    PathKind.C2C: NcclPath.C2C,
+    PathKind.PIX: NcclPath.PIX,
+    PathKind.PXB: NcclPath.PXB,
+    PathKind.PHB: NcclPath.PHB,
+    PathKind.NODE: NcclPath.PHB,
+    PathKind.SYS: NcclPath.SYS,
+}
+
+_ORDER: Final = {path: at for at, path in enumerate(NcclPath)}
+
+_Grid = list[list[NcclPath | None]]
+
+
+def nccl_paths(
+    topology: NodeTopology, tree: PciTree, devices: Sequence[PathDevice], table: PathTable
+) -> tuple[tuple[NcclPath | None, ...], ...]:
+    """NCCL's path between each two devices of a table, from the links, the PCI tree or the cell.
+
+    Broadcom's two levels are one switch here, so PIX may stand where nvidia-smi prints PXB. PXN is
+    in the GPU's row alone: NCCL sends through a peer and receives without. None is unknown.
+    """
+    direct = _Direct(topology, tree)
+    size = range(len(devices))
+    grid: _Grid = [[NcclPath.LOC for _ in size] for _ in size]
+    for row in size:
+        for column in size[row + 1 :]:
+            cell = table.cells[row][column]
+            word = _from_cell(direct, devices[row], devices[column], cell)
+            grid[row][column] = grid[column][row] = word
+    gpus = [at for at in size if devices[at].gpu_index is not None]
+    nics = [at for at in size if devices[at].gpu_index is None]
+    _through_peers(grid, gpus)
+    _through_cpu_links(grid, devices, gpus, nics, topology)
+    _through_relays(grid, devices, gpus, nics, _has_nvlink(topology, table))
+    _through_memory(grid, devices, gpus, nics)
+    return tuple(tuple(row) for row in grid)
+
+
+def _from_cell(direct: _Direct, a: PathDevice, b: PathDevice, cell: str | None) -> NcclPath | None:
+    """A cell tells of links best, the PCI tree of switches; NUMA nodes say the rest."""
+    word = None if cell is None else _OF_CELL.get(cell[:2] if cell.startswith("NV") else cell)
+    if word is NcclPath.NVL:
+        return word
+    return direct.between(a, b) or word or direct.by_numa(a, b)
+
+
+class _Direct:
+    """The path of two devices without a third one."""
+
+    def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
+        self._tree = tree
+        self._placed = tree.addresses
+        self._links = {
+            pair: link.kind
+            for link in topology.gpu_links
+            if link.count != 0
+            for pair in ((link.a, link.b), (link.b, link.a))
+        }
+        self._cpu_links = {link.gpu_index: link for link in topology.cpu_links}
+        self._is_one_node = len(topology.numa_nodes) == 1
+
+    def between(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
+        if a.gpu_index is not None and b.gpu_index is not None:
+            linked = self._linked(a.gpu_index, b.gpu_index)
+            if linked is not None:
+                return linked
+        return self._below_cpu(a, b) or self._across(a, b)
+
+    def _linked(self, a: int, b: int) -> NcclPath | None:
+        """Two GPUs with a link, or whose links other than PCIe lead to one CPU."""
+        kind = self._links.get((a, b))
+        if kind is not None:
+            return NcclPath.C2C if kind is LinkKind.C2C else NcclPath.NVL
+        one, other = self._cpu_links.get(a), self._cpu_links.get(b)
+        if one is None or other is None or one.kind is not other.kind:
+            return None
+        if one.numa_index is None or one.numa_index != other.numa_index:
+            return None
+        return NcclPath.C2C if one.kind is LinkKind.C2C else NcclPath.NVL
+
+    def _below_cpu(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
+        if a.pci is None or b.pci is None:
+            return None
+        of_a, of_b = self._tree.switches(a.pci), self._tree.switches(b.pci)
+        if of_a and of_b and of_a[-1] != of_b[-1]:
+            return None
+        if is_one_card(a.pci, b.pci):
+            is_nic = a.gpu_index is None and b.gpu_index is None
+            return NcclPath.LOC if is_nic else NcclPath.PIX
+        if not of_a or not of_b:
+            return None
+        return NcclPath.PIX if of_a[0] == of_b[0] else NcclPath.PXB
+
+    def _across(self, a: PathDevice, b: PathDevice) -> NcclPath | None:
+        """Through the CPUs; NCCL puts all devices of NUMA node -1 on one of its own.
+
+        In its own tree None is that; in a full one it may be that the source does not say.
+        """
+        if a.pci not in self._placed or b.pci not in self._placed:
+            return None
+        if a.numa_index is not None and b.numa_index is not None:
+            return self.by_numa(a, b)
+        is_same = a.numa_index == b.numa_index
+        roots = [one and self._tree.host_bridge(one) for one in (a.pci, b.pci)]
+        if roots == [None, None]:
+            return NcclPath.PHB if is_same else NcclPath.SYS
+        is_one = roots[0] == roots[1] or self._is_one_node
+        return NcclPath.PHB if is_same and is_one else None
+
+    @staticmethod
+    def by_numa(a: PathDevice, b: PathDevice) -> NcclPath | None:
+        """What NCCL takes for devices that hang on a CPU, such as NICs without a PCI address."""
+        if a.numa_index is None or b.numa_index is None:
+            return None
+        return NcclPath.PHB if a.numa_index == b.numa_index else NcclPath.SYS
+
+
+def _is_worse(path: NcclPath | None, than: NcclPath) -> bool:
+    return _rank(path) > _ORDER[than]
+
+
+def _rank(path: NcclPath | None) -> int:
+    return len(_ORDER) if path is None else _ORDER[path]
+
+
+def _through_peers(grid: _Grid, gpus: list[int]) -> None:
+    """NVB: two GPUs without a link that both have one to a third."""
+    peers = {a: {b for b in gpus if grid[a][b] is NcclPath.NVL} for a in gpus}
+    for a in gpus:
+        for b in gpus:
+            if a != b and _is_worse(grid[a][b], NcclPath.NVB) and peers[a] & peers[b]:
+                grid[a][b] = NcclPath.NVB
+
+
+def _through_cpu_links(
+    grid: _Grid,
+    devices: Sequence[PathDevice],
+    gpus: list[int],
+    nics: list[int],
+    topology: NodeTopology,
+) -> None:
+    """P2C: a GPU with C2C to the CPU that its nearest NICs hang on."""
+    coherent = {link.gpu_index for link in topology.cpu_links if link.kind is LinkKind.C2C}
+    for gpu in gpus:
+        if devices[gpu].gpu_index not in coherent:
+            continue
+        if any(not _is_worse(grid[gpu][nic], NcclPath.PXB) for nic in nics):
+            continue
+        for nic in nics:
+            if grid[gpu][nic] is NcclPath.PHB:
+                grid[gpu][nic] = grid[nic][gpu] = NcclPath.P2C
+
+
+def _has_nvlink(topology: NodeTopology, table: PathTable) -> bool:
+    """Whether the GPUs' links are NVIDIA's: RCCL has PXN off by default (its paths.cc)."""
+    if any(link.kind is LinkKind.NVLINK for link in topology.gpu_links):
+        return True
+    return any(cell.startswith("NV") for cell in set().union(*table.cells) if cell is not None)
+
+
+def _through_relays(
+    grid: _Grid,
+    devices: Sequence[PathDevice],
+    gpus: list[int],
+    nics: list[int],
+    has_nvlink: bool,
+) -> None:
+    """PXN: a NIC whose nearest GPU is one that NVLink reaches, and that is far from the GPU itself.
+
+    Of several nearest NCCL takes one, which by channels is mostly the first.
+    """
+    for nic in nics if has_nvlink else ():
+        relay = min(gpus, key=lambda gpu: _rank(grid[gpu][nic]), default=None)
+        if relay is None or _is_worse(grid[relay][nic], NcclPath.P2C):
+            continue
+        if devices[relay].is_gdr is False or devices[nic].is_gdr is False:
+            continue
+        for gpu in gpus:
+            if grid[gpu][relay] is NcclPath.NVL and _is_worse(grid[gpu][nic], NcclPath.PXN):
+                grid[gpu][nic] = NcclPath.PXN
+
+
+def _through_memory(
+    grid: _Grid, devices: Sequence[PathDevice], gpus: list[int], nics: list[int]
+) -> None:
+    """PHB at the least: a GPU and a NIC of which one has no GPUDirect RDMA."""
+    for gpu in gpus:
+        for nic in nics:
+            if devices[gpu].is_gdr is False or devices[nic].is_gdr is False:
+                for one, other in ((gpu, nic), (nic, gpu)):
+                    path = grid[one][other]
+                    if path is not None and not _is_worse(path, NcclPath.PHB):
+                        grid[one][other] = NcclPath.PHB
+
+
+_SUBJECT: Final = "paths"
+_MOST_NAMED: Final = 3
+
+
+class _Answer(NamedTuple):
+    """A cell, or why there is none."""
+
+    cell: str | None
+    because: str = ""
+
+
+_ANSWERS: Final = {kind: _Answer(kind.value) for kind in PathKind}
+_PHB, _NODE, _SYS = (_ANSWERS[kind] for kind in (PathKind.PHB, PathKind.NODE, PathKind.SYS))
+_NO_ADDRESS: Final = _Answer(None, "the source has no PCI address of one of the two")
+_NO_DEVICE: Final = _Answer(None, "the PCI tree of the source lacks one of the two")
+_NO_NUMA: Final = _Answer(
+    None,
+    "they are on different root complexes and the NUMA node of one is unknown,"
+    " so this may be NODE or SYS",
+)
+_NO_ROOT: Final = _Answer(
+    None, "the source tells NUMA nodes and no root complexes, so this may be PHB or NODE"
+)
+_NO_PLACE: Final = _Answer(None, "the source tells neither root complexes nor NUMA nodes")
+
+
+def with_paths(topology: NodeTopology) -> NodeTopology:
+    """The topology with `paths`, with NCCL's words beside, and with effective PCIe links.
+
+    A recorded table keeps its cells; what it lacks of the node's devices is added, and then it is
+    a recorded one no more. The devices are the GPUs that the driver shows, then the NICs, which
+    are called `NIC0` … where they have no label; plain Ethernet devices are left out, as
+    nvidia-smi does, whose NICs are those of /sys/class/infiniband. A cell that does not follow is
+    None, and `unknown` says why.
+    """
+    tree = PciTree(topology.pci)
+    topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
+    if topology.paths is None or _is_partial(topology, topology.paths, tree):
+        topology = _with_table(_labelled(topology), tree)
+    table = topology.paths
+    if table is None:
+        return topology
+    devices = devices_named(topology, tree, table.devices)
+    words = nccl_paths(topology, tree, devices, table)
+    return dataclasses.replace(topology, paths=dataclasses.replace(table, nccl=words))
+
+
+def _is_partial(topology: NodeTopology, table: PathTable, tree: PciTree) -> bool:
+    """Whether a driver that knows GPUs alone made it."""
+    names = {one.name for one in devices_to_list(topology, tree)}
+    return not names.issubset(table.devices)
+
+
+def _labelled(topology: NodeTopology) -> NodeTopology:
+    named = () if topology.paths is None else topology.paths.devices
+    rows = [nic for nic in topology.nics if is_listed(nic)]
+    labels = {nic.index: f"NIC{row}" for row, nic in enumerate(rows) if nic.name not in named}
+    nics = tuple(
+        dataclasses.replace(nic, label=nic.label or labels.get(nic.index)) for nic in topology.nics
+    )
+    return dataclasses.replace(topology, nics=nics)
+
+
+def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
+    devices = devices_to_list(topology, tree)
+    if not devices:
+        return topology
+    left_out = _left_out(topology, len(devices))
+    if left_out is not None:
+        told = tuple(dict.fromkeys((*topology.unknown, left_out)))
+        topology = dataclasses.replace(topology, unknown=told)
+    if len(devices) > MOST_ROWS:
+        return topology
+    rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
+    size = len(devices)
+    cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]
+    lacking: dict[str, list[str]] = {}
+    for row in range(size):
+        for column in range(row + 1, size):
+            names = devices[row].name, devices[column].name
+            cell, because = recorded.get(names) or rule.between(devices[row], devices[column])
+            cells[row][column] = cells[column][row] = cell
+            if cell is None:
+                lacking.setdefault(because, []).append("–".join(names))
+    table = PathTable(
+        devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
+    )
+    unknown = (*topology.unknown, *(_unknown(pairs, why) for why, pairs in lacking.items()))
+    return dataclasses.replace(topology, paths=table, unknown=unknown)
+
+
+def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
+    """That a table of `count` devices would be too large, or lacks some to be small enough."""
+    if count > MOST_ROWS:
+        because = f"there are {count} of them, and a table has up to {MOST_ROWS}"
+        return Unknown(subject=_SUBJECT, what="devices", because=because)
+    lacking = sum(not gpu.is_hidden for gpu in topology.gpus) - count
+    lacking += sum(is_listed(nic) for nic in topology.nics)
+    if lacking <= 0:
+        return None
+    because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
+    return Unknown(subject=_SUBJECT, what=f"{lacking} virtual functions", because=because)
+
+
+def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
+    """The known cells of a table, which is the same both ways."""
+    if table is None:
+        return {}
+    return {
+        (one, other): _Answer(cell)
+        for one, row in zip(table.devices, table.cells, strict=True)
+        for other, cell in zip(table.devices, row, strict=True)
+        if cell is not None
+    }
+
+
+def _unknown(pairs: list[str], because: str) -> Unknown:
+    named = ", ".join(pairs[:_MOST_NAMED])
+    more = len(pairs) - _MOST_NAMED
+    return Unknown(
+        subject=_SUBJECT, what=f"{named} and {more} more" if more > 0 else named, because=because
+    )
+
+
+class _Rule:
+    """How the cell of two devices is found: the first that applies."""
+
+    def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
+        self._tree = tree
+        self._placed = tree.addresses
+        self._links = {(link.a, link.b): link for link in topology.gpu_links if link.count != 0}
+        # Linux says -1 on a machine of one node that has no NUMA tables; in a VM it may be a
+        # guest's one node over a host's several.
+        self._is_one_node = len(topology.numa_nodes) == 1 and (
+            topology.host.is_virtual_machine is False
+        )
+
+    def between(self, a: PathDevice, b: PathDevice) -> _Answer:
+        if a.gpu_index is not None and b.gpu_index is not None:
+            link = self._link(a.gpu_index, b.gpu_index)
+            if link is not None:
+                return _Answer(_cell(link))
+        if a.pci is None or b.pci is None:
+            return _SYS if self._is_far(a, b) else _NO_ADDRESS
+        if a.pci not in self._placed or b.pci not in self._placed:
+            return _SYS if self._is_far(a, b) else _NO_DEVICE
+        shared = self._tree.shared(a.pci, b.pci)
+        return _ANSWERS[shared] if shared is not None else self._across(a, b, a.pci, b.pci)
+
+    @staticmethod
+    def _is_far(a: PathDevice, b: PathDevice) -> bool:
+        is_known = a.numa_index is not None and b.numa_index is not None
+        return is_known and a.numa_index != b.numa_index
+
+    def _link(self, a: int, b: int) -> GpuLink | None:
+        return self._links.get((a, b)) or self._links.get((b, a))
+
+    def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> _Answer:
+        root_a, root_b = self._tree.host_bridge(at_a), self._tree.host_bridge(at_b)
+        has_roots = root_a is not None and root_b is not None
+        if has_roots and root_a == root_b:
+            return _PHB
+        if a.numa_index is not None and b.numa_index is not None:
+            if a.numa_index != b.numa_index:
+                return _SYS
+            return _NODE if has_roots else _NO_ROOT
+        if not has_roots:
+            return _NO_PLACE
+        return _NODE if self._is_one_node else _NO_NUMA
+
+
+def _cell(link: GpuLink) -> str:
+    match link.kind:
+        case LinkKind.NVLINK:
+            return f"{PathKind.NV.value}{link.count or ''}"
+        case LinkKind.C2C:
+            return PathKind.C2C.value
+        case LinkKind.XGMI:
+            return PathKind.XGMI.value

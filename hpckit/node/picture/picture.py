@@ -1,0 +1,346 @@
+"""What the lines and marks of a node's picture mean, and its findings in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.finding_lines import sentence
+from hpckit.core.findings import Finding, FindingGroup, group_findings
+from hpckit.core.svg import Drawing, Rect, Stroke, Word, broken, fitted, path, text_width
+from hpckit.core.text import figure, numbers_shown
+from hpckit.node.links import Device, LinkIsland, link_islands
+from hpckit.node.pci import PcieLink
+from hpckit.node.picture import layout as looks
+from hpckit.node.picture.layout import (
+    Spot,
+    in_height,
+    moved,
+    place_height,
+    place_spots,
+    place_width,
+    turned,
+)
+from hpckit.node.picture.parts import (
+    Band,
+    Parts,
+    band_height,
+    beside_words,
+    draw_links,
+    gpu_spots,
+    is_bar,
+    is_crossed,
+)
+from hpckit.node.places import Place, places
+from hpckit.node.title import node_title
+from hpckit.node.topology import NodeTopology, is_down
+from hpckit.node.words import byte_rate, pcie_bytes_per_s, pcie_words
+
+# --- How the NUMA nodes of a node share a page, and where the room for the links between GPUs is.
+
+
+MARGIN: Final = 24.0
+PADDING: Final = 10.0
+_BETWEEN: Final = 16.0
+_WIDEST_ROW: Final = 1240.0
+_LEAST_PAGE: Final = 640.0
+_MANY: Final = 4
+_TWO: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The boxes, the panels behind them, and the room for links; `bottom` is where all ends.
+
+    `band` lies between the two halves; links of GPUs above it come down to it, the others up.
+    `others` says which NUMA nodes are left out, and why.
+    """
+
+    spots: tuple[Spot, ...]
+    panels: tuple[Rect, ...]
+    band: Rect | None
+    width: float
+    bottom: float
+    others: str
+
+
+def page(places: Sequence[Place], top: float, band_height: float | None) -> Page:
+    """The page below `top`; without `band_height` there are no links to make room for."""
+    shown, others = _without_empty(places)
+    rows = _rows(shown) if band_height is None else _halves(shown)
+    widest = max(map(_row_width, rows), default=0.0)
+    width = max(_LEAST_PAGE, widest + 2 * MARGIN)
+    spots: list[Spot] = []
+    panels: list[Rect] = []
+    band = None
+    y = top
+    for at, row in enumerate(rows):
+        is_turned = band_height is not None and at == 1
+        height = max(map(place_height, row), default=0.0)
+        x = (width - (_row_width(row) if band_height is None else widest)) / 2
+        _put_row(row, (x, y, height), is_turned=is_turned, spots=spots, panels=panels)
+        y += height + 2 * PADDING
+        if band_height is not None and at == 0:
+            band = Rect(x=MARGIN, y=y, w=width - 2 * MARGIN, h=band_height)
+            y += band_height
+        elif band_height is None:
+            y += _BETWEEN
+    return Page(
+        spots=tuple(spots), panels=tuple(panels), band=band, width=width, bottom=y, others=others
+    )
+
+
+def _without_empty(places: Sequence[Place]) -> tuple[list[Place], str]:
+    """The places to draw, and what is said of the others, where there are too many for all."""
+    held = [place for place in places if place.root.devices()]
+    shown = list(places) if len(places) <= _MANY else held or list(places[:_MANY])
+    if len(shown) == len(places):
+        return shown, ""
+    others = numbers_shown(f"NUMA {one.numa_index}" for one in places if one not in shown)
+    return shown, f"{others}: {'no devices' if held else 'not drawn'}"
+
+
+def _rows(places: Sequence[Place]) -> list[list[Place]]:
+    rows: list[list[Place]] = []
+    for place in places:
+        if rows and _row_width([*rows[-1], place]) <= _WIDEST_ROW:
+            rows[-1].append(place)
+        else:
+            rows.append([place])
+    return rows
+
+
+def _halves(places: Sequence[Place]) -> list[list[Place]]:
+    """Above and below the links: a package each, or as many as make equal widths."""
+    packages = list(dict.fromkeys(place.package_index for place in places))
+    if len(packages) == _TWO and len(places) >= _TWO:
+        return [[one for one in places if one.package_index == package] for package in packages]
+    cuts = range(1, len(places) + 1)
+    best = min(
+        cuts, key=lambda cut: max(_row_width(places[:cut]), _row_width(places[cut:])), default=0
+    )
+    return [row for row in (list(places[:best]), list(places[best:])) if row]
+
+
+def _row_width(places: Sequence[Place]) -> float:
+    panels = sum(place_width(place) + 2 * PADDING for place in places)
+    return panels + _BETWEEN * max(0, len(places) - 1)
+
+
+def _put_row(
+    row: Sequence[Place],
+    where: tuple[float, float, float],
+    *,
+    is_turned: bool,
+    spots: list[Spot],
+    panels: list[Rect],
+) -> None:
+    x, y, height = where
+    for place in row:
+        width = place_width(place)
+        panels.append(Rect(x=x, y=y, w=width + 2 * PADDING, h=height + 2 * PADDING))
+        found = in_height(place_spots(place), height)
+        if is_turned:
+            found = turned(found, height)
+        spots += [moved(spot, x + PADDING, y + PADDING) for spot in found]
+        x += width + 2 * PADDING + _BETWEEN
+
+
+_SAMPLE: Final = 30.0
+_SIZE: Final = 11.0
+_LEGEND_LINE: Final = 20.0
+_MOST_SAMPLES: Final = 4
+_MOST_FINDINGS: Final = 12
+_Entry = tuple[str, Stroke]
+
+
+def draw_legend(
+    drawing: Drawing,
+    topology: NodeTopology,
+    islands: Sequence[LinkIsland],
+    where: tuple[float, float],
+) -> float:
+    """Draw it in a page of a width, from a y on; answers where it ends."""
+    width, y = where
+    entries = (*_pcie_entries(topology), *_link_entries(topology, islands))
+    x = MARGIN
+    if entries:
+        y += 8
+    for text, stroke in entries:
+        room = _SAMPLE + 8 + text_width(text, _SIZE) + 22
+        if x > MARGIN and x + room > width - MARGIN:
+            x, y = MARGIN, y + _LEGEND_LINE
+        drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
+        drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
+        x += room
+    if any(map(is_down, topology.nics)):
+        y = _draw_down(drawing, (x, y), width)
+    return y + _LEGEND_LINE if entries else y
+
+
+def _draw_down(drawing: Drawing, where: tuple[float, float], width: float) -> float:
+    text = "network port that is not up"
+    x, y = where
+    if x > MARGIN and x + _SAMPLE + 8 + text_width(text, _SIZE) > width - MARGIN:
+        x, y = MARGIN, y + _LEGEND_LINE
+    rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
+    drawing.box("sample", rect, looks.DOWN, (), about=text)
+    drawing.cross(Rect(x=x, y=y - 11, w=_SAMPLE - 4, h=14), looks.RED)
+    drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
+    return y
+
+
+def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
+    links = {one.address: one.effective or one.link for one in topology.pci}
+    drawn: tuple[Device, ...] = (*topology.gpus, *topology.nics, *topology.accelerators)
+    known: dict[str, float] = {}
+    is_unknown = False
+    for device in drawn:
+        link = None if device.pci is None else links.get(device.pci)
+        rate = pcie_bytes_per_s(link)
+        if rate is None:
+            is_unknown = True
+        else:
+            known[pcie_words(_full(link))] = rate
+    widest = sorted(known.items(), key=lambda item: item[1], reverse=True)[:_MOST_SAMPLES]
+    entries = [
+        (f"PCIe {text}, {byte_rate(rate)}", looks.pcie_stroke(rate)) for text, rate in widest
+    ]
+    if is_unknown:
+        entries.append(("PCIe, rate or way not known", looks.pcie_stroke(None)))
+    return entries
+
+
+def _full(link: PcieLink | None) -> PcieLink | None:
+    """The same link as it is, without what it could be."""
+    if link is None:
+        return None
+    return PcieLink(speed_gt_per_s=link.speed_gt_per_s, width=link.width)
+
+
+def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list[_Entry]:
+    entries: dict[str, Stroke] = {}
+    for island in islands:
+        for link in sorted(island.links, key=lambda link: link.count or 0):
+            rate = link.bandwidth_bytes_per_s
+            if not is_bar(island):
+                count = "" if link.count is None else f"{figure(link.count)} × "
+                text = f"{count}{link.kind}" + ("" if not rate else f", {byte_rate(rate)}")
+                entries[text] = looks.pair_stroke(link.kind, link.count, rate)
+    for beside in topology.cpu_links:
+        width = max(2.5, looks.wire_width(beside.bandwidth_bytes_per_s))
+        colour = looks.link_colour(beside.kind)
+        entries[beside_words(beside)] = Stroke(colour=colour, width=width)
+    return list(entries.items())
+
+
+def draw_findings(
+    drawing: Drawing, findings: Sequence[FindingGroup], where: tuple[float, float]
+) -> float:
+    """Draw the findings with the numbers of their marks; answers where they end."""
+    width, y = where
+    y += 8 if findings else 0
+    for number, one in enumerate(findings[:_MOST_FINDINGS], 1):
+        drawing.badge(MARGIN + 8, y - 4, str(number), looks.FINDINGS[one.severity])
+        text = f"{one.severity}: {sentence(one)}"
+        room = width - 2 * MARGIN - 26
+        for line in broken(text.split(" "), _SIZE, room):
+            drawing.label(MARGIN + 26, y, Word(text=line, size=_SIZE))
+            y += 15
+        for line in broken(one.remedy.split(" "), _SIZE, room):
+            drawing.label(MARGIN + 26, y, Word(text=line, size=_SIZE, colour=looks.GREY))
+            y += 15
+        y += 5
+    left = len(findings) - _MOST_FINDINGS
+    if left > 0:
+        drawing.label(MARGIN + 26, y, Word(text=f"… and {left} more", size=_SIZE))
+        y += _LEGEND_LINE
+    return y
+
+
+# --- A node as a picture: NUMA nodes, PCIe switches, GPUs, NICs, and the links between them.
+
+
+_TITLE_SIZE: Final = 20.0
+_TEXT_SIZE: Final = 12.0
+_LINE: Final = 17.0
+_SYNTHETIC_W: Final = 104.0
+
+
+def node_svg(topology: NodeTopology, findings: Sequence[Finding] = ()) -> str:
+    """The picture as an SVG file in itself, the same for the same node; findings are marked in it.
+
+    It stands alone, in a browser as in a README: no script, no font file, no reference, and its
+    own light ground. Hosts' and devices' names are shown with what is hidden in them escaped.
+    """
+    found = places(topology)
+    islands = _drawn_islands(topology)
+    drawing = Drawing()
+    real = replace(topology, source=replace(topology.source, is_synthetic=False))
+    name, *parts = node_title(real)
+    top = _TITLE_SIZE + MARGIN + 14
+    trial = page(found, top, band_height(islands, is_crossed=False))
+    lines = broken(parts, _TEXT_SIZE, trial.width - 2 * MARGIN, " · ")
+    crossed = trial.band is not None and is_crossed(
+        islands, Band(rect=trial.band, spots=gpu_spots(trial.spots))
+    )
+    top += len(lines) * _LINE + 6
+    laid = page(found, top, band_height(islands, is_crossed=crossed))
+    _draw_title(drawing, (name, *lines), laid, is_synthetic=topology.source.is_synthetic)
+    groups = group_findings(findings)
+    _draw_page(drawing, topology, groups, laid)
+    if laid.band is not None:
+        draw_links(drawing, islands, Band(rect=laid.band, spots=gpu_spots(laid.spots)))
+    y = _draw_others(drawing, laid, found)
+    y = draw_legend(drawing, topology, islands, (laid.width, y))
+    y = draw_findings(drawing, groups, (laid.width, y))
+    found_words = (sentence(group) for group in groups)
+    about = ". ".join((*node_title(topology), *found_words))
+    title = f"Topology of {name}"
+    return drawing.document(laid.width, y + MARGIN - 8, title=title, about=about)
+
+
+def _drawn_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
+    known = {gpu.index for gpu in topology.gpus}
+    return tuple(island for island in link_islands(topology) if known.intersection(island.gpus))
+
+
+def _draw_title(
+    drawing: Drawing, texts: tuple[str, ...], laid: Page, *, is_synthetic: bool
+) -> None:
+    y = MARGIN + _TITLE_SIZE * 0.8
+    room = laid.width - 2 * MARGIN - (_SYNTHETIC_W + 16 if is_synthetic else 0)
+    name, lines = fitted(texts[0], _TITLE_SIZE, room), texts[1:]
+    drawing.label(MARGIN, y, Word(text=name, size=_TITLE_SIZE, is_bold=True))
+    if is_synthetic:
+        x = MARGIN + min(room, text_width(name, _TITLE_SIZE)) + 16
+        rect = Rect(x=x, y=y - 17, w=_SYNTHETIC_W, h=22)
+        word = Word(text="synthetic", size=13, is_bold=True, colour="#7d4e00", anchor="middle")
+        drawing.box("synthetic", rect, looks.SYNTHETIC, (word,), about="synthetic: no real machine")
+    y += 5
+    for line in lines:
+        y += _LINE
+        drawing.label(MARGIN, y, Word(text=line, size=_TEXT_SIZE, colour=looks.GREY))
+
+
+def _draw_page(
+    drawing: Drawing, topology: NodeTopology, findings: Sequence[FindingGroup], laid: Page
+) -> None:
+    for panel in laid.panels:
+        drawing.box("panel", panel, looks.PANEL, (), about="")
+    parts = Parts(drawing, topology, laid.spots, findings)
+    for spot in laid.spots:
+        parts.draw(spot)
+
+
+def _draw_others(drawing: Drawing, laid: Page, found: Sequence[Place]) -> float:
+    y = laid.bottom + 14
+    if laid.others:
+        text = fitted(laid.others, 11, laid.width - 2 * MARGIN)
+        drawing.label(MARGIN, y, Word(text=text, size=11, colour=looks.GREY))
+        y += _LINE
+    if not found:
+        drawing.label(MARGIN, y, Word(text="nothing is known of what is in it", size=12))
+        y += _LINE
+    return y

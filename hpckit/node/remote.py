@@ -1,0 +1,327 @@
+"""Nodes asked through srun: the probe lies in a folder that they share, and is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from hpckit.core.errors import AdapterError, ParseError, StorageFailed, ToolFailed
+from hpckit.core.hostlist import fold_hosts
+from hpckit.core.process import HeardCommand, Runner
+from hpckit.node.answers import NodeAnswer, NodeQuestion
+from hpckit.node.capture.snapshot import decode_snapshot
+from hpckit.node.probe import AnswerReader, error_in
+from hpckit.slurm.ask import SlurmCli
+from hpckit.slurm.squeue import (
+    hostnames_argv,
+    parse_sinfo_nodes,
+    parse_squeue_nodes,
+    sinfo_nodes_argv,
+    squeue_nodes_argv,
+)
+from hpckit.slurm.values import SlurmNode
+from hpckit.spec.job_folder import AGENT_FILE
+
+# --- srun, asked to run hpckit's probe once on each of some nodes.
+
+
+_MOST_WORDS: Final = 20
+# What the probe said last is said with the node's name: srun does not tell whose a line is. The
+# newest Python is taken where the one of this host is not there: the system's own may be too old.
+# On one line: it stands in the accounts as SubmitLine, whose readers take a line for a job.
+_SCRIPT: Final = (
+    'for p in "$0" python3.14 python3.13 python3.12 python3.11 python3; do '
+    'command -v "$p" >/dev/null 2>&1 && break; done; '
+    'exec 3>&1; said=$("$p" -I "$1" probe "$2" 2>&1 >&3 3>&-) && exit; code=$?; '
+    "said=$(printf '%s\\n' \"$said\" | tail -n 1); "
+    'echo "hpckit: $SLURMD_NODENAME: ${said:-the probe ended with $code}" >&2; exit $code'
+)
+# Refusals that may be those of one node among many. Source: Slurm's slurm_errno.c.
+_OF_SOME_NODE: Final = re.compile(
+    r"nodes are busy|node not available|node configuration is not available"
+    r"|nodes? not in|execution impossible",
+    re.IGNORECASE,
+)
+
+
+def srun_probe_argv(
+    nodes: Sequence[str], python: str, archive: str, limit_s: int, options: Sequence[str]
+) -> tuple[str, ...]:
+    """The command: one task a node, beside whatever runs there, and none ends the others.
+
+    `limit_s` is how long a probe may wait for a driver. Source: srun(1). Without `--wait=0` the
+    tasks would be ended 60 s after the first one.
+    """
+    count = len(nodes)
+    return (
+        "srun",
+        "--quiet",  # what it says else is an error
+        f"--nodelist={fold_hosts(nodes)}",  # Linux takes 128 KiB in one argument, execve(2)
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=1",
+        "--overlap",
+        "--no-kill",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--input=none",
+        "--mpi=none",
+        "--chdir=/",  # this host's folder may not be there, or hang there
+        *options,
+        "sh",
+        "-c",
+        _SCRIPT,
+        python,
+        archive,
+        str(limit_s),
+    )
+
+
+def is_of_some_node(stderr: str) -> bool:
+    """Whether srun started nothing for what may be true of a single one of the nodes."""
+    return _OF_SOME_NODE.search(stderr) is not None
+
+
+def words_about(node: str, lines: Sequence[str]) -> str | None:
+    """What srun said about a node, None if nothing: `srun: error: c3: task 2: ...`."""
+    named = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-])")
+    found = [line.strip().removeprefix(f"{node}: ") for line in lines if named.search(line)]
+    return "; ".join(dict.fromkeys(found[:_MOST_WORDS])) or None
+
+
+_CANCEL_S = 30.0
+_DRIVER_S = 30
+_MOST_COMMANDS = 32
+_MINUTE_S = 60
+_DAY_S = 86_400
+_FOLDER = ".hpckit-inspect-"
+_NO_NODES = ""
+_MOST_PARTS = 8
+
+
+class SrunProbe:
+    """Runs the probe on nodes with one srun; `root` is a folder that they share with this host.
+
+    `python` is the interpreter to use there if it exists there; `pack` writes the archive that they
+    run to a path.
+    """
+
+    def __init__(
+        self,
+        slurm: SlurmCli,
+        runner: Runner,
+        root: Path,
+        python: str,
+        pack: Callable[[Path], None],
+    ) -> None:
+        self._slurm = slurm
+        self._runner = runner
+        self._root = root
+        self._python = python
+        self._pack = pack
+
+    def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
+        """The nodes of a list, each once; those that Slurm does not know have no state.
+
+        Raises ToolFailed for what is no list of hosts.
+        """
+        names = self._slurm.ask(hostnames_argv(nodelist)).stdout.split()
+        known = {
+            one.name: one
+            for one in parse_sinfo_nodes(self._slurm.ask(sinfo_nodes_argv(nodelist)).stdout)
+        }
+        return [known.get(name) or SlurmNode(name=name) for name in dict.fromkeys(names)]
+
+    def nodes_of_job(self, job_id: str) -> str:
+        """The node list of a running job. Raises AdapterError for one that has none."""
+        parts = parse_squeue_nodes(self._slurm.ask(squeue_nodes_argv(job_id)).stdout)
+        if len(parts) > 1:  # squeue lists all components, whichever is asked for
+            parts = tuple(one for one in parts if one[0] == job_id) or parts
+        if len(parts) > 1:
+            several = ", ".join(one for one, _, _ in parts[:_MOST_PARTS])
+            raise AdapterError(
+                f"job {job_id} is {len(parts)} jobs: {several}", hint=f"`--job {parts[0][0]}`"
+            )
+        state, nodes = parts[0][1:] if parts else ("not in the queue", _NO_NODES)
+        if state != "RUNNING" or nodes == _NO_NODES:
+            raise AdapterError(
+                f"job {job_id} has no nodes to ask: it is {state}",
+                hint="a job that runs has them; `--nodes` asks nodes without one",
+            )
+        return nodes
+
+    def ask(self, question: NodeQuestion, heard: Callable[[NodeAnswer], None]) -> Sequence[str]:
+        """Hand on each node's answer as it comes, and give back what else was said, a line each.
+
+        Raises StorageFailed, ToolMissing, and ToolFailed when no node was asked at all.
+        """
+        reader = AnswerReader(question.nodes)
+        silent = list(question.nodes)
+
+        def hear(line: str) -> None:
+            found = reader.read(line)
+            if found is not None and found[0] in silent:
+                silent.remove(found[0])
+                heard(_answer(*found))
+
+        with self._archive() as archive:
+            words = self._ask_in_rounds(question, archive, silent, hear)
+        return [*reader.other, *words]
+
+    def _ask_in_rounds(
+        self, question: NodeQuestion, archive: Path, silent: list[str], hear: Callable[[str], None]
+    ) -> list[str]:
+        """One srun is one job. But a node that hangs or is busy holds up the start of all of them.
+
+        (slurm.conf, PrologFlags=Alloc.) Then the silent ones are asked in smaller and smaller
+        groups, so that the others are heard, and slurmctld is not asked for a job a node.
+        """
+        words: list[str] = []
+        left, most = question.nodes, 1
+        for limit_s in _limits_s(len(left), question.timeout_s):
+            groups = _groups(left, most)
+            ended = self._run(question, groups, archive, limit_s, hear)
+            found = list(zip(groups, ended, strict=True))
+            words += [line for group, one in found for line in _said(group, one)]
+            left = tuple(
+                node
+                for group, one in found
+                if len(group) > 1 and (one.is_late or is_of_some_node(one.stderr))
+                for node in group
+                if node in silent
+            )
+            if most == 1 and not left and ended[0].returncode and len(silent) == len(groups[0]):
+                raise ToolFailed(("srun",), ended[0].returncode, ended[0].stderr)
+            if not left:
+                break
+            most = _MOST_COMMANDS
+        return words
+
+    def _run(
+        self,
+        question: NodeQuestion,
+        groups: Sequence[tuple[str, ...]],
+        archive: Path,
+        limit_s: float,
+        hear: Callable[[str], None],
+    ) -> Sequence[HeardCommand]:
+        name = archive.parent.name.lstrip(".")
+        options = _options(question, name, limit_s)
+        driver_s = max(1, min(_DRIVER_S, int(limit_s * 2 / 3)))
+        commands = [
+            srun_probe_argv(group, self._python, str(archive), driver_s, options)
+            for group in groups
+        ]
+        ended: Sequence[HeardCommand] = ()
+        try:
+            ended = self._runner.listen(commands, limit_s, hear)
+        finally:
+            # Also after Ctrl-C: there is no answer then of any.
+            if question.job_id is None and (not ended or any(one.is_late for one in ended)):
+                self._cancel(name)
+        return ended
+
+    @contextmanager
+    def _archive(self) -> Iterator[Path]:
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_leftovers(self._root)
+            folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._root))
+        except OSError as error:
+            raise _unwritable(self._root, error) from error
+        try:
+            yield self._packed(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _packed(self, folder: Path) -> Path:
+        archive = folder / AGENT_FILE
+        try:
+            self._pack(archive)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        return archive
+
+    def _cancel(self, name: str) -> None:
+        """Give back allocations of our own; that of a job is the user's."""
+        with suppress(AdapterError):
+            self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Remove what questions of other days left: one that was killed could not."""
+    for folder in root.glob(f"{_FOLDER}*"):
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > _DAY_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"{folder} cannot be written: {error.strerror}",
+        hint="`--shared-dir` names a folder that the nodes share with this host",
+    )
+
+
+def _limits_s(nodes: int, timeout_s: float) -> list[float]:
+    """Half of the time for all nodes together, the rest for the rounds down to single nodes."""
+    if nodes == 1:
+        return [timeout_s]
+    rounds, size = 0, nodes
+    while size > 1:
+        rounds, size = rounds + 1, -(-size // _MOST_COMMANDS)
+    return [timeout_s / 2, *[timeout_s / 2 / rounds] * rounds]
+
+
+def _groups(nodes: Sequence[str], most: int) -> list[tuple[str, ...]]:
+    size = -(-len(nodes) // most)
+    return [tuple(nodes[at : at + size]) for at in range(0, len(nodes), size)]
+
+
+def _said(group: Sequence[str], ended: HeardCommand) -> Iterator[str]:
+    """What srun said, with the name of the node where there is but one and it is not named."""
+    for line in ended.stderr.splitlines():
+        is_named = len(group) > 1 or words_about(group[0], [line]) is not None
+        yield line if is_named else f"{group[0]}: {line}"
+
+
+def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
+    if question.job_id is not None:
+        # Of a heterogeneous job srun takes the whole by its id, and a component by its number.
+        job_id, _, component = question.job_id.partition("+")
+        return [f"--jobid={job_id}", *([f"--het-group={component}"] if component else [])]
+    said = {
+        "partition": question.partition,
+        "account": question.account,
+        "qos": question.qos,
+        "reservation": question.reservation,
+        "gpus-per-node": question.gpus_per_node,
+    }
+    minutes = int(limit_s // _MINUTE_S) + 2
+    return [
+        f"--job-name={name}",
+        f"--time={minutes}",
+        # Before the time is up, so that srun says itself that a node is busy.
+        f"--immediate={max(1, int(limit_s * 2 / 3))}",
+        *(f"--{option}={value}" for option, value in said.items() if value is not None),
+    ]
+
+
+def _answer(node: str, document: bytes | None) -> NodeAnswer:
+    if document is None:
+        return NodeAnswer(node=node, because="its answer came in pieces that do not fit together")
+    because = error_in(document)
+    if because is not None:
+        return NodeAnswer(node=node, because=because)
+    try:
+        return NodeAnswer(node=node, topology=decode_snapshot(document))
+    except ParseError as error:
+        return NodeAnswer(node=node, because=f"its answer is not understood: {error.message}")

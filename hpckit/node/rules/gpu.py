@@ -1,0 +1,563 @@
+"""What is odd about a GPU: its health, its fabric, its mode, and whether it is there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hpckit.core.findings import Evidence
+from hpckit.core.index_list import index_list
+from hpckit.core.units import counted
+from hpckit.node.links import joined
+from hpckit.node.path import link_count
+from hpckit.node.pci import PciDevice
+from hpckit.node.rules.rule import (
+    GPUS,
+    InspectedNode,
+    gpu_name,
+    gpu_ranges,
+    have,
+    most_common,
+    named,
+    twins,
+)
+from hpckit.node.topology import Gpu, GpuHealth, GpuVendor, LinkKind, NvLink, NvLinkRemote
+
+LOST_WORDS: Final = ("gpuislost", "resetrequired", "gpunotfound", "no answer within")
+"""NVML's GPU_IS_LOST, RESET_REQUIRED and GPU_NOT_FOUND in pynvml's spelling, and silence."""
+
+FABRIC_FINE: Final = frozenset({"completed", "notsupported"})
+LIBRARY_WORDS: Final = ("librarynotfound", "not installed", "no module")
+UNHEALTHY: Final = ("UNHEALTHY", "LIMITED_CAPACITY")
+FABRIC_SUCCESS: Final = frozenset({"success", "0"})
+MOST_MISSING: Final = 64
+PASSED_ON: Final = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
+
+
+# --- is it there ---------------------------------------------------------------------------------
+def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `gpu-lost`."""
+    told = dict[str, str]()
+    for unknown in node.topology.unknown:
+        if any(word in unknown.because.lower() for word in LOST_WORDS):
+            told.setdefault(unknown.subject, unknown.because)
+    for subject, because in told.items():
+        yield Evidence(subject, f"{subject} is lost to the driver: {because}")
+
+
+def driver_silent(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `driver-silent`: a driver that could not be asked, though there are GPUs."""
+    return _silence(node, is_library=False)
+
+
+def without_library(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `driver-library-missing`."""
+    return _silence(node, is_library=True)
+
+
+def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
+    # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+    concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
+    for unknown in node.topology.unknown:
+        is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
+        if concerned and unknown.what == "gpus" and is_missing is is_library:
+            shown = counted(len(concerned), "GPU")
+            yield Evidence(GPUS, f"there are {shown}, and nothing more is known: {unknown.because}")
+            return
+
+
+def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `gpus-fewer-than-gres`; a GPU in MIG mode counts as its MIG devices."""
+    if node.expected_gpus is None:
+        return
+    counts = [gpu.mig_devices if gpu.is_mig else 1 for gpu in node.gpus]
+    shown = sum(count for count in counts if count is not None)
+    if None not in counts and shown < node.expected_gpus:
+        yield Evidence(
+            GPUS,
+            f"{_are(shown, 'GPU')} shown, {_are(node.expected_gpus)} expected",
+        )
+
+
+def _are(count: int, noun: str = "") -> str:
+    """`1 GPU is`, `2 are`."""
+    words = counted(count, noun) if noun else str(count)
+    return f"{words} {'is' if count == 1 else 'are'}"
+
+
+def gpu_without_driver(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `gpu-without-driver`: its twins have one, so it is no container that hides it."""
+    devices = {device.address: device for device in node.topology.pci}
+    drivers = {
+        gpu.index: devices[gpu.pci].driver
+        for gpu in node.topology.gpus
+        if gpu.pci is not None and gpu.pci in devices
+    }
+    for gpu in node.topology.gpus:
+        others = {drivers.get(one.index) for one in node.gpus if one.vendor is gpu.vendor} - {None}
+        if gpu.is_hidden and gpu.index in drivers and drivers[gpu.index] is None and others:
+            yield Evidence(
+                gpu_name(gpu.index),
+                f"{gpu_name(gpu.index)} ({gpu.pci}) has no kernel driver bound to it,"
+                f" the other GPUs have {named(one for one in others if one)}",
+            )
+
+
+def gpus_hidden(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `gpus-hidden`."""
+    hidden = [gpu for gpu in node.topology.gpus if gpu.is_hidden]
+    if hidden:
+        places = named(gpu.pci or gpu_name(gpu.index) for gpu in hidden)
+        yield Evidence(
+            GPUS,
+            f"the PCI tree has {counted(len(node.topology.gpus), 'GPU')},"
+            f" the driver shows {len(node.gpus)} here; hidden: {places}{_passed_on(node, hidden)}",
+        )
+        return
+    indices = {gpu.index for gpu in node.gpus}
+    if indices and max(indices) < len(indices) + MOST_MISSING:
+        missing = [at for at in range(max(indices)) if at not in indices]
+        if missing:
+            yield Evidence(
+                GPUS, f"GPUs up to {max(indices)} are numbered, {index_list(missing)} not shown"
+            )
+
+
+def _passed_on(node: InspectedNode, hidden: list[Gpu]) -> str:
+    devices: dict[str, PciDevice] = {device.address: device for device in node.topology.pci}
+    away = [
+        gpu.pci for gpu in hidden if gpu.pci in devices and devices[gpu.pci].driver in PASSED_ON
+    ]
+    return f" ({named(each for each in away if each)} passed on to a virtual machine)" * bool(away)
+
+
+def disagreement(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvml-sysfs-disagree`."""
+    for one in node.topology.disagreements:
+        yield Evidence(
+            one.subject, f"{one.subject} has more than one {one.what}: {' · '.join(one.said)}"
+        )
+
+
+# --- how is it -----------------------------------------------------------------------------------
+def remapping_failed(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `remapping-failed`."""
+    for name, health in _health(node):
+        if health.remapping_failed:
+            yield Evidence(
+                name, f"{name} has a row of memory that could not be remapped{_rows(health)}"
+            )
+
+
+def remapping_pending(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `remapping-pending`."""
+    for name, health in _health(node):
+        if health.remapping_pending:
+            yield Evidence(name, f"{name} has rows to remap at its next reset{_rows(health)}")
+
+
+def remapped_rows(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `remapped-rows`."""
+    for name, health in _health(node):
+        if _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable):
+            yield Evidence(name, f"{name} has remapped rows of its memory{_rows(health)}")
+
+
+def _rows(health: GpuHealth) -> str:
+    return (
+        f" ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
+        f" {_count(health.remapped_rows_correctable)} for correctable ones)"
+    )
+
+
+def ecc_uncorrected(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `ecc`."""
+    for name, health in _health(node):
+        count = _count(health.ecc_uncorrected_volatile)
+        if count:
+            errors = counted(count, "uncorrected memory error")
+            yield Evidence(name, f"{name} had {errors} since its driver was loaded")
+
+
+def ecc_past(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `ecc-past`."""
+    for name, health in _health(node):
+        count = _count(health.ecc_uncorrected_aggregate)
+        if count and not _count(health.ecc_uncorrected_volatile):
+            errors = counted(count, "uncorrected memory error")
+            yield Evidence(
+                name, f"{name} had {errors} in its life, none since its driver is loaded"
+            )
+
+
+def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `ecc-off`: off where most of its twins have it on."""
+    for group in twins(node.gpus):
+        modes = {gpu.index: gpu.health.ecc_enabled for gpu in group if gpu.health is not None}
+        if most_common(mode for mode in modes.values() if mode is not None):
+            for index in (index for index, mode in modes.items() if mode is False):
+                yield Evidence(
+                    gpu_name(index), f"{gpu_name(index)} has ECC off, most of its peers have it on"
+                )
+
+
+def thermal_slowdown(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `thermal-slowdown`."""
+    return _slowed(node, {"hwthermalslowdown"})
+
+
+def thermal_software(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `thermal-limit`."""
+    return _slowed(node, {"swthermalslowdown"}, unless={"hwthermalslowdown"})
+
+
+def power_brake(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `power-brake`."""
+    return _slowed(node, {"hwpowerbrakeslowdown", "hwpowerbrake"})
+
+
+def hardware_slowdown(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `hardware-slowdown`: NVML says HwSlowdown and not which of its causes."""
+    causes = {"hwthermalslowdown", "hwpowerbrakeslowdown", "hwpowerbrake"}
+    return _slowed(node, {"hwslowdown"}, unless=causes)
+
+
+def _slowed(
+    node: InspectedNode, words: set[str], *, unless: set[str] | None = None
+) -> Iterator[Evidence]:
+    for name, health in _health(node):
+        reasons = {_letters(one): one for one in health.clocks_event_reasons or ()}
+        said = words & reasons.keys()
+        if said and not (unless or set()) & reasons.keys():
+            at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
+            drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
+            word = reasons[min(said)]
+            yield Evidence(name, f"{name} is slowed down{at}{drawn}: {word}")
+
+
+def _health(node: InspectedNode) -> Iterator[tuple[str, GpuHealth]]:
+    for gpu in node.gpus:
+        if gpu.health is not None:
+            yield gpu_name(gpu.index), gpu.health
+
+
+def _count(value: int | None) -> int:
+    return max(value or 0, 0)
+
+
+def _letters(word: str) -> str:
+    """`HwThermalSlowdown`, `HW_THERMAL_SLOWDOWN` and `hw thermal slowdown` alike."""
+    return "".join(char for char in word.lower() if char.isalnum())
+
+
+# --- fabric and mode -----------------------------------------------------------------------------
+def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `fabric-not-completed`."""
+    for gpu in node.gpus:
+        fabric, name = gpu.fabric, gpu_name(gpu.index)
+        if fabric is None or fabric.state is None:
+            continue
+        if _letters(fabric.state) not in FABRIC_FINE:
+            yield Evidence(name, f"{name} has the NVLink fabric state {fabric.state}{_of(node)}")
+        elif _letters(fabric.state) == "completed" and not _is_success(fabric.status):
+            yield Evidence(name, f"{name} has an NVLink fabric that completed with {fabric.status}")
+
+
+def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `fabric-unhealthy`."""
+    for gpu in node.gpus:
+        health = None if gpu.fabric is None else gpu.fabric.health
+        if health is not None and health.upper().startswith(UNHEALTHY):
+            name = gpu_name(gpu.index)
+            yield Evidence(name, f"{name} has an NVLink fabric that is {health}")
+
+
+def _of(node: InspectedNode) -> str:
+    done = sum(
+        gpu.fabric is not None and _letters(gpu.fabric.state or "") == "completed"
+        for gpu in node.gpus
+    )
+    return f", {done} of {counted(len(node.gpus), 'GPU')} completed"
+
+
+def _is_success(status: str | None) -> bool:
+    return status is None or _letters(status) in FABRIC_SUCCESS
+
+
+def mig_on(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `mig-on`: one finding where it is on in all GPUs."""
+    on = [gpu for gpu in node.gpus if gpu.is_mig]
+    devices = [gpu.mig_devices for gpu in on]
+    if on and len(on) == len(node.gpus) > 1:
+        told = [count for count in devices if count is not None]
+        total = f", {sum(told)} MIG devices" if len(told) == len(devices) else ""
+        yield Evidence(GPUS, f"MIG is on in all {len(on)} GPUs{total}")
+        return
+    for gpu, count in zip(on, devices, strict=True):
+        name = gpu_name(gpu.index)
+        told_of = "" if count is None else f", {counted(count, 'MIG device')}"
+        yield Evidence(name, f"{name} has MIG on{told_of}")
+
+
+# --- Which GPU has fewer NVLinks than those like it.
+#
+# There are two kinds of evidence. NVML tells each GPU's own links, so a GPU at a switch is held
+# against its twins. A matrix (`nvidia-smi topo -m`) or the counts of links between GPUs tell
+# pairs;
+# a GPU with a dead link at a switch is short in its whole row, so the GPUs are named that explain
+# all short pairs, and not the healthy ones at the other end.
+#
+# What is uneven by design is none of that: the hybrid cube mesh of 8 V100 or P100 mixes NV1 and
+# NV2
+# (DGX-1 System Architecture white paper, WP-08437), and part of one, as virtual machines get it,
+# has
+# uneven sums too; bridges join pairs of PCIe cards, and not each card needs to have one.
+
+
+EVEN_FROM: Final = 4
+"""Links between two GPUs from which on designs are even: Volta's cube mesh has 1 and 2."""
+
+WHOLE_MESH: Final = 8
+"""GPUs of a hybrid cube mesh; a part of one is uneven."""
+
+PAIR: Final = 2
+
+MOST_BRIDGED: Final = 4
+"""Cards that one bridge joins at most (H200 NVL's); more are on a board with switches."""
+
+BOARDS: Final = frozenset({8, 16})
+"""GPUs of a board with switches (HGX, DGX-2), so one more GPU beside them may be a card."""
+
+Pairs = dict[tuple[int, int], int]
+"""(GPU, GPU) → links as the first one's row tells them, 0 where there are none."""
+
+
+def fewer_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-fewer`."""
+    gpus = _comparable(node)
+    seen = {one.subject: one for group in twins(gpus) for one in _own_links(group)}
+    yield from seen.values()
+    for group in twins(gpus):
+        pairs = _pairs(node, group)
+        for component in _components(pairs):
+            for one in _short_in(pairs, component, {gpu.index: gpu for gpu in group}):
+                if one.subject not in seen:
+                    yield one
+        for one in _off_the_board(pairs, group):
+            if one.subject not in seen:
+                yield one
+
+
+def _off_the_board(pairs: Pairs, group: list[Gpu]) -> Iterator[Evidence]:
+    """GPUs without NVLinks where the others make up the rest of a board with switches."""
+    components = _components(pairs)
+    linked = components[0] if len(components) == 1 else frozenset[int]()
+    if len(linked) <= MOST_BRIDGED or len(group) not in BOARDS:
+        return
+    if max(pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group):
+        return
+    told = {row for row, _ in pairs}
+    for gpu in group:
+        if gpu.index in told and gpu.index not in linked:
+            name = gpu_name(gpu.index)
+            others = f"the other {len(linked)} GPUs of its board have"
+            yield Evidence(name, f"{name} has no NVLink to another GPU, {others}{_inactive(gpu)}")
+
+
+def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-none`."""
+    named_already = {one.subject for one in fewer_nvlinks(node)}
+    for group in twins(_comparable(node)):
+        pairs = _pairs(node, group)
+        linked = {index for component in _components(pairs) for index in component}
+        told = {row for row, _ in pairs}
+        for gpu in group:
+            name = gpu_name(gpu.index)
+            is_alone = gpu.index in told and gpu.index not in linked
+            if linked and is_alone and name not in named_already:
+                others = f"{gpu_ranges(linked)} {have(len(linked))}"
+                yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
+
+
+def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
+    for group in twins(_comparable(node)):
+        pairs = _pairs(node, group)
+        bridged = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
+        counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in bridged}
+        most = max(counts.values(), default=0)
+        for (a, b), count in counts.items():
+            because = f"{gpu_ranges((a, b))} are joined by NV{count}, other pairs here by NV{most}"
+            if count < most:
+                yield from (Evidence(gpu_name(one), because) for one in (a, b))
+
+
+def _comparable(node: InspectedNode) -> list[Gpu]:
+    """GPUs whose links should be up: those of one in MIG mode may be down by design."""
+    return [gpu for gpu in node.gpus if not gpu.is_mig]
+
+
+# --- each GPU's own links ------------------------------------------------------------------------
+def _own_links(group: list[Gpu]) -> Iterator[Evidence]:
+    links = {gpu.index: gpu.nvlinks for gpu in group if _is_told(gpu)}
+    active = {index: _active(each or ()) for index, each in links.items()}
+    if not any(_is_at_switch(link) for each in active.values() for link in each):
+        return
+    most = max(len(each) for each in active.values())
+    peers = sum(len(each) == most for each in active.values())
+    for gpu in group:
+        if gpu.index in active and len(active[gpu.index]) < most:
+            name, count = gpu_name(gpu.index), len(active[gpu.index])
+            yield Evidence(
+                name,
+                f"{name} has {counted(count, 'active NVLink')},"
+                f" {_others(peers)} {most}{_inactive(gpu)}",
+            )
+
+
+def _others(peers: int) -> str:
+    return "its peer has" if peers == 1 else f"its {peers} peers have"
+
+
+def _is_told(gpu: Gpu) -> bool:
+    return gpu.nvlinks is not None and all(link.is_active is not None for link in gpu.nvlinks)
+
+
+def _active(links: tuple[NvLink, ...]) -> list[NvLink]:
+    return [link for link in links if link.is_active]
+
+
+def _is_at_switch(link: NvLink) -> bool:
+    """In a virtual machine the other end has no address, and NCCL takes it for a switch."""
+    return link.remote is NvLinkRemote.SWITCH or (link.remote is None and link.remote_pci is None)
+
+
+def _inactive(gpu: Gpu) -> str:
+    down = [str(link.index) for link in gpu.nvlinks or () if link.is_active is False]
+    if not down:
+        return ""
+    return f" ({'link' if len(down) == 1 else 'links'} {named(down)} inactive)"
+
+
+# --- links between two GPUs ----------------------------------------------------------------------
+def _pairs(node: InspectedNode, group: list[Gpu]) -> Pairs:
+    """What a recorded matrix says, else the counts of links; a pair that is not told is absent."""
+    indices = {gpu.index for gpu in group}
+    table = node.topology.paths
+    if table is not None and table.is_recorded:
+        found = _recorded_pairs(node, indices)
+    else:
+        found = _counted_pairs(node, indices)
+    return found if any(found.values()) else {}
+
+
+def _recorded_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
+    names = {gpu_name(index): index for index in indices}
+    return {
+        (names[row], names[column]): link_count(cell) or 0
+        for (row, column), cell in node.cells.items()
+        if row in names and column in names and row != column
+    }
+
+
+def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
+    pairs = {(a, b): 0 for a in indices for b in indices if a != b}
+    for link in node.topology.gpu_links:
+        for pair in ((link.a, link.b), (link.b, link.a)):
+            if link.kind is LinkKind.NVLINK and pair in pairs:
+                if link.count is None:
+                    del pairs[pair]
+                else:
+                    pairs[pair] = max(link.count, 0)
+    return pairs
+
+
+def _components(pairs: Pairs) -> list[frozenset[int]]:
+    """GPUs that NVLinks join, directly or through each other."""
+    groups = joined(pair for pair, count in pairs.items() if count > 0)
+    return [frozenset(group) for group in groups]
+
+
+def _short_in(
+    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
+) -> Iterator[Evidence]:
+    inside = {
+        pair: count
+        for pair, count in pairs.items()
+        if pair[0] in component and pair[1] in component
+    }
+    if len(component) <= PAIR or len(inside) < len(component) * (len(component) - 1):
+        return
+    if max(inside.values()) >= EVEN_FROM:
+        for index in _explaining(inside, component):
+            yield _in_even(inside, gpus[index])
+    elif len(component) >= WHOLE_MESH:
+        yield from _in_mesh(inside, component, gpus)
+
+
+def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
+    """The fewest GPUs that all short pairs have a part in.
+
+    None if that were more than half, or if all GPUs are as short: then it is by design.
+
+    Where a single pair is short either end may be at fault, so both are named.
+    """
+    most = max(pairs.values())
+    left = {pair for pair, count in pairs.items() if count < most}
+    found: set[int] = set()
+    at_fault = 0
+    while left:
+        touched: dict[int, set[int]] = {}
+        for a, b in left:
+            touched.setdefault(a, set()).add(b)
+            touched.setdefault(b, set()).add(a)
+        degree = max(len(each) for each in touched.values())
+        if degree == 1:
+            ends = {a for a, _ in left}
+            found |= ends
+            at_fault += len({frozenset(pair) for pair in left})
+            break
+        worst = {index for index, each in touched.items() if len(each) == degree}
+        found |= worst
+        at_fault += len(worst)
+        left = {(a, b) for a, b in left if a not in worst and b not in worst}
+    is_design = 2 * at_fault > len(component) or found == component
+    return [] if is_design else sorted(found)
+
+
+def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
+    most = max(pairs.values())
+    peers: dict[int, list[int]] = {}
+    for (a, b), count in pairs.items():
+        if a == gpu.index:
+            peers.setdefault(min(count, pairs[b, a]), []).append(b)
+    short = {count: others for count, others in peers.items() if count < most}
+    told = "; ".join(
+        f"{f'NV{count}' if count else 'no NVLink'} to {gpu_ranges(others)}"
+        for count, others in sorted(short.items())
+    )
+    rest = (
+        f"NV{most} to {gpu_ranges(peers[most])}" if most in peers else f"NV{most} is between those"
+    )
+    name = gpu_name(gpu.index)
+    return Evidence(name, f"{name} has {told}, and {rest}{_inactive(gpu)}")
+
+
+def _in_mesh(
+    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
+) -> Iterator[Evidence]:
+    sums = dict.fromkeys(component, 0)
+    for (row, _), count in pairs.items():
+        sums[row] += count
+    most = max(sums.values())
+    whole = sum(count == most for count in sums.values())
+    if 2 * whole <= len(component):
+        return
+    for index in sorted(component):
+        if sums[index] < most:
+            name = gpu_name(index)
+            yield Evidence(
+                name,
+                f"{name} has {counted(sums[index], 'NVLink')} to other GPUs in all,"
+                f" {_others(whole)} {most}{_inactive(gpus[index])}",
+            )

@@ -1,0 +1,109 @@
+"""What the rules about nodes see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from hpckit.core.hostlist import natural_order
+from hpckit.core.index_list import index_list
+from hpckit.node.path import PathKind, path_kind
+from hpckit.node.topology import Gpu, NodeTopology
+
+GPUS: Final = "GPUs"
+"""The subject of a finding about all GPUs of a node."""
+
+CLOSE: Final = frozenset({PathKind.PIX, PathKind.PXB})
+"""Paths between a GPU and a NIC that stay below the CPU."""
+
+_MOST_NAMED: Final = 8
+
+Cells = Mapping[tuple[str, str], str]
+"""(row, column) → what lies between the two."""
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedNode:
+    """A node, and how many GPUs Slurm's gres says are to be seen, None where nobody says.
+
+    `cells` are `gpu_cells` of it.
+    """
+
+    topology: NodeTopology
+    cells: Cells
+    expected_gpus: int | None = None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that the driver shows."""
+        return tuple(gpu for gpu in self.topology.gpus if not gpu.is_hidden)
+
+
+def gpu_name(index: int) -> str:
+    """What a matrix calls a GPU."""
+    return f"GPU{index}"
+
+
+def gpu_ranges(indices: Iterable[int]) -> str:
+    """GPUs for a sentence, with runs folded: `GPU0-3,7`."""
+    return f"GPU{index_list(indices)}"
+
+
+def have(count: int) -> str:
+    """`has` of one, else `have`."""
+    return "has" if count == 1 else "have"
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in natural order for a sentence: `GPU0, GPU1 and 9 more`."""
+    ordered = sorted(set(names), key=natural_order)
+    more = len(ordered) - _MOST_NAMED
+    shown = ", ".join(ordered[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def most_common(values: Iterable[Value]) -> Value | None:
+    """The value of more than half of them, else None."""
+    counts = Counter(values)
+    best = counts.most_common(1)
+    return best[0][0] if best and 2 * best[0][1] > counts.total() else None
+
+
+def twins(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
+    """GPUs of one vendor and name together; those without a name are taken to be alike."""
+    groups: dict[tuple[str | None, str | None], list[Gpu]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.vendor, gpu.name), []).append(gpu)
+    return list(groups.values())
+
+
+def gpu_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
+    """(row, column) → what lies between the two, one of them a GPU, for cells of a known word."""
+    table = topology.paths
+    if table is None:
+        return {}
+    gpus = {gpu_name(gpu.index) for gpu in topology.gpus}
+    words = {cell for cells in table.cells for cell in cells}
+    known = {word for word in words if word is not None and kind_of(word) is not None}
+    columns = [(at, name) for at, name in enumerate(table.devices) if name in gpus]
+    found: dict[tuple[str, str], str] = {}
+    for row, cells in zip(table.devices, table.cells, strict=False):
+        wanted = enumerate(table.devices) if row in gpus else columns
+        found |= {
+            (row, column): cell
+            for at, column in wanted
+            if at < len(cells) and (cell := cells[at]) is not None and cell in known
+        }
+    return found
+
+
+def kind_of(cell: str) -> PathKind | None:
+    """The kind of a cell, None for a word that is none."""
+    try:
+        return path_kind(cell)
+    except ValueError:
+        return None

@@ -1,1 +1,0 @@
-"""Foreign text becomes a value of the model, or a typed error that names the place."""

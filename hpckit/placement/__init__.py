@@ -1,0 +1,1 @@
+"""Ranks onto nodes, by what the network makes of their traffic."""

@@ -1,0 +1,445 @@
+"""Which node carries which ranks: the best order found, beside those that a job gets without it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.hostlist import fold_hosts, natural_order
+from hpckit.core.text import visible
+from hpckit.core.units import counted, short_bytes, short_time, time_words
+from hpckit.fabric.domain_names import leaf_of, place_kind, short_names
+from hpckit.fabric.ends import FEWEST_PEERS, name_shape, says_nothing
+from hpckit.fabric.locality import ROOT
+from hpckit.placement.bounds import least_hop_bytes, least_spread, least_straddling, least_time_s
+from hpckit.placement.busiest import busiest
+from hpckit.placement.instance import Instance, sending_axes, spread
+from hpckit.placement.loads import Loads
+from hpckit.placement.order import PlacementRequest, found_orders, given_orders, instance_of
+from hpckit.placement.packing import node_grid, packed_orders
+from hpckit.placement.request import (
+    BYTES_X_HOPS,
+    ORDER_WORDS,
+    STEP_TIME_WORDS,
+    AxisGroups,
+    Compared,
+    Orders,
+    Placement,
+    spread_words,
+)
+from hpckit.placement.search import Found
+from hpckit.placement.traffic import AxisTraffic
+from hpckit.slurm.values import TopologyKind
+
+# --- What to ask Slurm for, where not the order but the allocation is what costs time.
+
+
+_WORTH_FRAC: Final = 0.02
+"""Less than this part of the time is not worth waiting in the queue for."""
+_MOST_NODES: Final = 4096
+"""Of larger jobs an ideal allocation is not computed: few clusters have a second one."""
+_MOST_SLOW_FRAC: Final = 0.25
+"""Where more of a kind are slow, they are nodes of another make, and no damage."""
+
+
+def placement_advice(
+    request: PlacementRequest,
+    instance: Instance,
+    order: Sequence[int],
+    plugin: TopologyKind | None,
+) -> Iterator[str]:
+    """Options of sbatch that would make the predicted time less, with what each would save."""
+    time_s = Loads(instance, order).total_s()
+    yield from _slow_nodes(request, order, time_s)
+    if len(instance.nodes) <= _MOST_NODES and not instance.fixed:
+        if plugin is TopologyKind.TREE:
+            yield from _fewer_leaves(request, time_s)
+        elif plugin is TopologyKind.BLOCK:
+            yield from _whole_segments(request, time_s)
+    if plugin is TopologyKind.BLOCK:
+        yield from _alone(request, instance, order, time_s)
+
+
+def _slow_nodes(request: PlacementRequest, order: Sequence[int], time_s: float) -> Iterator[str]:
+    """Nodes whose NICs carry less than those of their kind, of what the fabric tells."""
+    told = request.locality.nic_bytes_per_s
+    usual = _usual_speeds(told)
+    slow = {
+        node: 1 - told[node] / usual[name_shape(node)]
+        for node in request.nodes
+        if node in told and told[node] < usual.get(name_shape(node), 0.0) * (1 - _WORTH_FRAC)
+    }
+    if not slow:
+        return
+    mended = dict(told) | {node: usual[name_shape(node)] for node in slow}
+    locality = replace(request.locality, nic_bytes_per_s=mended)
+    best_s = Loads(instance_of(replace(request, locality=locality)), order).total_s()
+    if best_s >= time_s * (1 - _WORTH_FRAC):
+        return
+    few = len(slow) == 1
+    whose = f"its NICs carry {max(slow.values()):.0%} less than those of others"
+    if not few:
+        whose = f"their NICs carry up to {max(slow.values()):.0%} less than those of others"
+    yield (
+        f"--exclude={fold_hosts(slow)} ({_saves(time_s, best_s)}): {whose} of"
+        f" {'its' if few else 'their'} kind; {counted(len(slow), 'spare node')} would stand in"
+    )
+
+
+def _usual_speeds(told: Mapping[str, float]) -> dict[str, float]:
+    """What nodes of a kind usually have, by the shape of their names, in bytes per second.
+
+    A kind is left out that is of few nodes, or of which too many have less: those are of another
+    make.
+    """
+    kinds: defaultdict[str, list[float]] = defaultdict(list)
+    for node, speed in told.items():
+        if not says_nothing(node):
+            kinds[name_shape(node)].append(speed)
+    found = {}
+    for shape, speeds in kinds.items():
+        usual = Counter(speeds).most_common(1)[0][0]
+        less = sum(speed < usual * (1 - _WORTH_FRAC) for speed in speeds)
+        if len(speeds) >= FEWEST_PEERS and less <= _MOST_SLOW_FRAC * len(speeds):
+            found[shape] = usual
+    return found
+
+
+def _fewer_leaves(request: PlacementRequest, time_s: float) -> Iterator[str]:
+    """An allocation on as few leaf switches as the tree has for so many nodes."""
+    members: defaultdict[int, list[str]] = defaultdict(list)
+    for node in request.locality.domain_of:
+        members[leaf_of(request.locality, node)].append(node)
+    ideal = _ideal_nodes(members, len(request.nodes))
+    now = {leaf_of(request.locality, node) for node in request.nodes}
+    if ideal is None or ROOT in members or ideal[1] >= len(now):
+        return
+    nodes, leaves = ideal
+    ideal_s = _ideal_s(request, nodes)
+    if ideal_s < time_s * (1 - _WORTH_FRAC):
+        yield (
+            f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves} {_leaves(leaves)} instead"
+            f" of {len(now)}; {_saves(time_s, ideal_s)}"
+        )
+
+
+def _whole_segments(request: PlacementRequest, time_s: float) -> Iterator[str]:
+    """An allocation of segments as large as a block has room for."""
+    members: defaultdict[int, list[str]] = defaultdict(list)
+    for node, block in request.locality.domain_of.items():
+        members[block].append(node)
+    count, largest = len(request.nodes), max(map(len, members.values()), default=1)
+    segment = max(n for n in range(1, largest + 1) if count % n == 0)
+    ideal = _ideal_nodes(members, count, segment) if segment > 1 else None
+    if ideal is None:
+        return
+    ideal_s = _ideal_s(request, ideal[0])
+    if ideal_s < time_s * (1 - _WORTH_FRAC):
+        spare = f", {largest - segment} of a block's {largest} spare" if segment < largest else ""
+        yield (
+            f"--segment={segment}: whole segments in one block{spare}; {_saves(time_s, ideal_s)}"
+        )
+
+
+def _ideal_s(request: PlacementRequest, nodes: tuple[str, ...]) -> float:
+    """The least time of the packed orders of other nodes."""
+    wanted = instance_of(replace(request, nodes=nodes, slurm_order=None))
+    grid = node_grid(request.mesh, request.ranks_per_node)
+    return min(Loads(wanted, order).total_s() for order in packed_orders(wanted, grid))
+
+
+def _alone(
+    request: PlacementRequest, instance: Instance, order: Sequence[int], time_s: float
+) -> Iterator[str]:
+    """No other job on the blocks, where what leads out of them is what takes the time."""
+    if busiest(instance, order).beyond_nodes_s <= time_s * _WORTH_FRAC:
+        return
+    domain_of = request.locality.domain_of
+    mine = Counter(domain_of[node] for node in request.nodes if node in domain_of)
+    sizes = Counter(domain_of.values())
+    shared = sum(sizes[block] > count for block, count in mine.items())
+    if shared:
+        of = f"{shared} of these blocks" if len(mine) > 1 else "this block"
+        yield (
+            f"--exclusive=topo: other jobs may be on {of}, and uplinks are what is busiest here"
+            " (Slurm 24.05 and later)"
+        )
+
+
+def _saves(time_s: float, better_s: float) -> str:
+    return f"saves up to {short_time(time_s - better_s)} of {short_time(time_s)} a step"
+
+
+def _leaves(count: int) -> str:
+    return "leaf" if count == 1 else "leaves"
+
+
+def _ideal_nodes(
+    members: Mapping[int, Sequence[str]], count: int, segment: int = 1
+) -> tuple[tuple[str, ...], int] | None:
+    """So many nodes in the largest places, whole segments in each; and in how many places."""
+    found: list[str] = []
+    ranked = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
+    for places, (_, nodes) in enumerate(ranked, start=1):
+        whole = len(nodes) // segment * segment
+        found += sorted(nodes, key=natural_order)[:whole]
+        if len(found) >= count:
+            return tuple(found[:count]), places
+    return None
+
+
+# --- What a person should know of a placement: what got worse, and what nobody knows.
+
+
+_SAME: Final = 1e-3
+"""Times that differ by less than this part are the same to a person."""
+_LONGEST: Final = 200
+_FEW: Final = 3
+
+Row = tuple[str, Compared, Callable[[float], str]]
+"""A row of the table: its name, its figures, and how one of them is written."""
+
+
+def unknown_note(instance: Instance) -> Iterator[str]:
+    """Which nodes the fabric does not know, and where they are put."""
+    lost = instance.nodes[len(instance.nodes) - instance.fixed :]
+    if not lost:
+        return
+    names = ", ".join(map(visible, lost)) if len(lost) <= _FEW else short_names(lost, _LONGEST)
+    verb = "is" if len(lost) == 1 else "are"
+    yield (
+        f"{len(lost)} of {counted(len(instance.nodes), 'node')} {verb} placed last, in every order"
+        f" shown: the fabric does not know {names}"
+    )
+
+
+def order_notes(
+    instance: Instance, order: Sequence[int], time: Compared, rows: Iterable[Row]
+) -> Iterator[str]:
+    """Why the order does not matter; else which figures are better in another order, and its time.
+
+    Each figure is told once, of the order that is best by it.
+    """
+    if _is_alike(time):
+        yield _no_difference(instance, order, time)
+        return
+    better: dict[str, list[str]] = {}
+    for name, figures, words in rows:
+        others = {which: value for which in ORDER_WORDS if (value := getattr(figures, which))
+                  is not None}  # fmt: skip
+        best = min(others, key=lambda which: (others[which], getattr(time, which)))
+        if figures.placed > others[best] * (1 + 1e-9):
+            told = f"{name} {words(others[best])} (here {words(figures.placed)})"
+            better.setdefault(best, []).append(told)
+    for which, found in better.items():
+        its, here = getattr(time, which), time.placed
+        at = f"{STEP_TIME_WORDS} {short_time(its)} (here {short_time(here)})"
+        if abs(its - here) <= _SAME * here or short_time(its) == short_time(here):
+            at = "at the same predicted time"
+        yield f"{ORDER_WORDS[which]}: {', '.join(found)}; {at}"
+
+
+def _is_alike(time: Compared) -> bool:
+    shown = [time.placed, time.hostname, time.random]
+    shown += [] if time.slurm is None else [time.slurm]
+    return max(shown) - min(shown) <= _SAME * max(shown)
+
+
+def _no_difference(instance: Instance, order: Sequence[int], time: Compared) -> str:
+    if not time.placed:
+        return "order does not matter here: nothing is sent between nodes"
+    busy = busiest(instance, order)
+    links_s = sum(map(max, busy.uplinks_s, busy.nodes_s))
+    if sum(busy.latency_s) > links_s:
+        return "order does not matter here: the latency of its steps is what takes the time"
+    if busy.beyond_nodes_s > _SAME * links_s:
+        return "order does not matter here: uplinks are as busy in every order shown"
+    own = "NICs or NVLink" if any(instance.nvlink) else "NICs"
+    return f"order does not matter here: the nodes' own {own} are what is busiest, not uplinks"
+
+
+TIME: Final = "step_comm_time_s"
+HOP_BYTES: Final = "hop_bytes"
+STRADDLING: Final = "straddling_groups"
+SPREAD: Final = "max_spread"
+_PRICE_FRAC: Final = 0.001
+"""That rank 0 stays on a certain node is said where it costs more than this part of the time."""
+
+
+def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Placement:
+    """The order and every objective beside host names, Slurm's order, a random one and the bound.
+
+    `plugin` is what places jobs on this cluster, for the advice.
+
+    Raises PlanError where mesh and nodes do not agree.
+    """
+    instance = instance_of(request)
+    given = given_orders(instance, request)
+    free, pinned = found_orders(instance, request, _job_first(request))
+    found = free if request.first is None or pinned is None else pinned
+    hostname, shuffled = (_Judged(instance, order) for order in given[:2])
+    slurm = _Judged(instance, given[2]) if len(given) > 2 else None  # noqa: PLR2004
+    judged = _Orders(_Judged(instance, found.order), hostname, slurm, shuffled)
+    objectives = _objectives(instance, judged)
+    groups = {
+        traffic.axis.name: _axis_groups(instance, judged, i)
+        for i, traffic in enumerate(instance.traffic)
+    }
+    sent = {name: groups[name] for name in _sending(instance)}
+    places = place_kind(request.locality, instance.nodes)
+    return Placement(
+        orders=Orders(
+            placed=judged.placed.names,
+            hostname=hostname.names,
+            slurm=None if slurm is None else slurm.names,
+            random=shuffled.names,
+        ),
+        because=_because(found, judged, request.first),
+        objectives=objectives,
+        groups=groups,
+        places=places,
+        notes=(
+            *_price(request, free, pinned),
+            *unknown_note(instance),
+            *order_notes(instance, found.order, objectives[TIME], _rows(objectives, sent, places)),
+        ),
+        advice=tuple(placement_advice(request, instance, found.order, plugin)),
+    )
+
+
+def _job_first(request: PlacementRequest) -> str | None:
+    """The node on which a job of hpckit's has rank 0."""
+    if request.first is not None:
+        return request.first
+    return request.listed[0] if request.listed else None
+
+
+def _sending(instance: Instance) -> Iterable[str]:
+    return (instance.traffic[axis].axis.name for axis in sending_axes(instance))
+
+
+def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iterable[str]:
+    """What it costs that a job has rank 0 on the first node of Slurm's list."""
+    if pinned is None or pinned.time_s <= free.time_s * (1 + _PRICE_FRAC):
+        return
+    times = time_words(pinned.time_s), time_words(free.time_s)
+    first = _job_first(request)
+    if request.first is None:
+        yield (
+            f"a job that hpckit starts keeps rank 0 on {first}, where programs look for it:"
+            f" {times[0]} a step, not {times[1]}"
+        )
+    else:
+        yield (
+            f"rank 0 stays on {first}, the first of Slurm's list, where programs look for it:"
+            f" {times[0]} a step; {times[1]} with another node first"
+        )
+
+
+class _Judged:
+    """An order with what it is worth."""
+
+    def __init__(self, instance: Instance, order: Sequence[int]) -> None:
+        self.names = tuple(instance.nodes[node] for node in order)
+        self.loads = Loads(instance, order)
+        axes = range(len(instance.traffic))
+        self._spread = [spread(instance, order, axis) for axis in axes]
+        self._sending = sending_axes(instance)
+
+    def straddling(self, axis: int) -> int:
+        """How many groups of an axis are on more than one leaf."""
+        return sum(count > 1 for count in self._spread[axis])
+
+    def all_straddling(self) -> int:
+        """Of the axes that send anything."""
+        return sum(self.straddling(axis) for axis in self._sending)
+
+    def max_spread(self) -> int:
+        """Of the axes that send anything."""
+        return max((count for axis in self._sending for count in self._spread[axis]), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    placed: _Judged
+    hostname: _Judged
+    slurm: _Judged | None
+    random: _Judged
+
+    def compared(self, measure: Callable[[_Judged], float], bound: float | None) -> Compared:
+        return Compared(
+            placed=measure(self.placed),
+            hostname=measure(self.hostname),
+            slurm=None if self.slurm is None else measure(self.slurm),
+            random=measure(self.random),
+            lower_bound=bound,
+        )
+
+
+def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
+    traffic = instance.traffic
+    axes = [traffic[axis] for axis in sending_axes(instance)]
+    least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
+    return {
+        TIME: judged.compared(lambda one: one.loads.total_s(), least_s),
+        HOP_BYTES: judged.compared(
+            lambda one: one.loads.hop_bytes(),
+            sum(least_hop_bytes(axis, instance) for axis in axes),
+        ),
+        STRADDLING: judged.compared(
+            _Judged.all_straddling, sum(least_straddling(axis, instance) for axis in axes)
+        ),
+        SPREAD: judged.compared(
+            _Judged.max_spread, max((least_spread(axis, instance) for axis in axes), default=1)
+        ),
+    }
+
+
+def _axis_groups(instance: Instance, judged: _Orders, axis: int) -> AxisGroups:
+    traffic: AxisTraffic = instance.traffic[axis]
+    least_s = least_time_s(traffic, instance, instance.floor_s[axis])
+    return AxisGroups(
+        groups=len(traffic.groups),
+        nodes_per_group=traffic.nodes_per_group,
+        straddling=judged.compared(
+            lambda one: one.straddling(axis), least_straddling(traffic, instance)
+        ),
+        time_s=judged.compared(lambda one: one.loads.axis_s(axis), least_s),
+    )
+
+
+def _because(found: Found, judged: _Orders, first: str | None) -> str:
+    """Why this order was taken, of those that begin with `first` where that is told."""
+    others = [judged.hostname, judged.random, *([] if judged.slurm is None else [judged.slurm])]
+    times = [one.loads.total_s() for one in others if first in (None, one.names[0])]
+    begin = "" if first is None else f" that begin with {first}"
+    if not found.is_least:
+        return (
+            f"of the orders tried{begin} that are no slower than those beside it, the fewest groups"
+            " straddle a leaf in it"
+        )
+    if found.time_s < min(times, default=float("inf")) * (1 - 1e-9):
+        return (
+            f"of all orders tried{begin}, its predicted time of communication in a step is the"
+            " least"
+        )
+    if judged.slurm is not None and judged.placed.names == judged.slurm.names:
+        return f"it is Slurm's own order: none tried{begin} is faster"
+    if judged.placed.names == judged.hostname.names:
+        return f"it is the order of host names: none tried{begin} is faster"
+    if first is None:
+        return "another order tried is as fast; none is faster"
+    return f"another order tried that begins with {first} is as fast; none of those is faster"
+
+
+def _rows(
+    objectives: Mapping[str, Compared], groups: Mapping[str, AxisGroups], places: str
+) -> Iterable[Row]:
+    """The figures beside the time that are shown, in the words of the table."""
+    for axis, found in groups.items():
+        if found.groups:
+            yield f"{axis} groups split", found.straddling, str
+    yield BYTES_X_HOPS, objectives[HOP_BYTES], short_bytes
+    yield spread_words(places), objectives[SPREAD], str

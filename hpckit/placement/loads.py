@@ -1,0 +1,209 @@
+"""How long each link is busy under an order of nodes, also while nodes change places.
+
+Links of a domain are its uplink outwards and inwards; those of a node its NICs and its NVLink. An
+axis takes as long as its busiest link, and axes take turns: hierarchical alpha-beta, after NCCL's
+model of a ring. Pure Python: the order is computed inside a job too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hpckit.placement.instance import Instance
+from hpckit.placement.traffic import AxisTraffic, NodeGroup
+
+_Touching = list[int]
+
+
+class Loads:
+    """The busy seconds of every link by axis, for `order`: the node index on each position."""
+
+    def __init__(self, instance: Instance, order: Sequence[int]) -> None:
+        self.instance = instance
+        self.order = list(order)
+        self._levels = instance.levels
+        self._domains = len(instance.seconds_per_byte)
+        self._has_nodes = not instance.is_uniform
+        self._has_nvlink = any(instance.nvlink)
+        self._latencies_s = instance.latencies_s
+        self._steps = [axis.steps for axis in instance.traffic]
+        slots = 2 * self._domains + (4 * len(instance.nodes) if self._has_nodes else 0)
+        axes = len(instance.traffic)
+        self.busy_s = [[0.0] * (slots or 1) for _ in range(axes)]
+        # How many edges are inside an NVLink domain, then that differ on 0, 1, … levels.
+        self.crossing = [[0] * len(self._latencies_s) for _ in range(axes)]
+        self.edges = [axis.edges for axis in instance.traffic]
+        uniform = instance.is_uniform
+        self._floor_s = instance.floor_s if uniform else (0.0,) * axes
+        for i in range(axes):
+            self._fill(i)
+
+    @property
+    def can_swap(self) -> bool:
+        """Whether every axis is known edge by edge."""
+        return all(edges is not None for edges in self.edges)
+
+    def axis_s(self, axis: int) -> float:
+        """How long this axis takes."""
+        busiest = max(self.busy_s[axis])
+        return max(busiest, self._floor_s[axis]) + self.latency_s(axis)
+
+    def latency_s(self, axis: int) -> float:
+        """What this axis waits for steps of its collectives."""
+        counts = self.crossing[axis]
+        worst = max((at for at, count in enumerate(counts) if count), default=None)
+        return 0.0 if worst is None else self._steps[axis] * self._latencies_s[worst]
+
+    def total_s(self) -> float:
+        """The predicted time of communication in a step."""
+        return sum(self.axis_s(i) for i in range(len(self.busy_s)))
+
+    def worth(self) -> tuple[float, float]:
+        """What a search makes small: the time, then what all links carry together."""
+        return self.total_s(), sum(map(sum, self.busy_s))
+
+    def hop_bytes(self) -> float:
+        """Bytes times the cables on their way: two between nodes of a leaf or an NVLink domain.
+
+        It is one more for each switch that they go up, and for each that they go down.
+        """
+        found = 0.0
+        for edges, axis in zip(self.edges, self.instance.traffic, strict=True):
+            if edges is None:
+                found += sum(self._pair_hops(axis, group) for group in axis.groups)
+                continue
+            for one, other, sent in edges:
+                found += sent * self._cables(self.order[one], self.order[other])
+        return found
+
+    def _cables(self, one: int, other: int) -> int:
+        cables, found = self.instance.cables, 2
+        for level in self._levels:
+            out, into = level[one], level[other]
+            if out == into:
+                break
+            found += cables[out] + cables[into]
+        return found
+
+    def _pair_hops(self, axis: AxisTraffic, group: NodeGroup) -> float:
+        """The hop-bytes of an all-to-all, by how many pairs are apart on each level."""
+        between = axis.axis.bytes_per_rank / axis.axis.size * group.times
+        ranks = sum(group.ranks)
+        apart = float(sum(count * (ranks - count) for count in group.ranks))
+        for level in self._levels:
+            inside: Counter[int] = Counter()
+            for position, count in zip(group.nodes, group.ranks, strict=True):
+                inside[level[self.order[position]]] += count
+            apart += sum(
+                self.instance.cables[domain] * count * (ranks - count)
+                for domain, count in inside.items()
+            )
+        return 2 * between * apart
+
+    def _fill(self, axis: int) -> None:
+        edges = self.edges[axis]
+        if edges is not None:
+            order = self.order
+            for one, other, sent in edges:
+                self._put(axis, order[one], order[other], sent, 1)
+            return
+        for group in self.instance.traffic[axis].groups:
+            self._fill_pairs(axis, group)
+
+    def _put(self, axis: int, one: int, other: int, sent: float, sign: int) -> None:
+        busy, per_byte = self.busy_s[axis], self.instance.seconds_per_byte
+        crossed = 0
+        for level in self._levels:
+            out, into = level[one], level[other]
+            if out == into:
+                break
+            busy[2 * out] += sign * sent * per_byte[out]
+            busy[2 * into + 1] += sign * sent * per_byte[into]
+            crossed += 1
+        by_nvlink = self._has_nvlink and not crossed and self.instance.nvlink[self._levels[0][one]]
+        self.crossing[axis][0 if by_nvlink else crossed + 1] += sign
+        if self._has_nodes:
+            self._put_nodes(axis, (one, other), sign * sent, by_nvlink=by_nvlink)
+
+    def _put_nodes(self, axis: int, ends: tuple[int, int], sent: float, *, by_nvlink: bool) -> None:
+        busy, instance = self.busy_s[axis], self.instance
+        one, other = ends
+        at = 2 * self._domains
+        if by_nvlink:
+            busy[at + 4 * one + 2] += sent * instance.nvlink_s
+            busy[at + 4 * other + 3] += sent * instance.nvlink_s
+            return
+        busy[at + 4 * one] += sent * instance.nic_s[one]
+        busy[at + 4 * other + 1] += sent * instance.nic_s[other]
+
+    def _fill_pairs(self, axis: int, group: NodeGroup) -> None:
+        """An all-to-all by how many of its ranks each domain holds."""
+        traffic = self.instance.traffic[axis].axis
+        between = traffic.bytes_per_rank / traffic.size * group.times
+        busy, per_byte = self.busy_s[axis], self.instance.seconds_per_byte
+        ranks = sum(group.ranks)
+        self._cross_pairs(axis, group)
+        if self._has_nodes:
+            self._fill_ends(axis, group, between)
+        for level in self._levels:
+            inside: Counter[int] = Counter()
+            for position, count in zip(group.nodes, group.ranks, strict=True):
+                inside[level[self.order[position]]] += count
+            for domain, count in inside.items():
+                sent = between * count * (ranks - count) * per_byte[domain]
+                busy[2 * domain] += sent
+                busy[2 * domain + 1] += sent
+
+    def _cross_pairs(self, axis: int, group: NodeGroup) -> None:
+        """Which levels some pair of a group differs on."""
+        crossing, nvlink = self.crossing[axis], self.instance.nvlink
+        for crossed, level in enumerate(self._levels):
+            held = Counter(level[self.order[position]] for position in group.nodes)
+            if not crossed:
+                for domain, count in held.items():
+                    crossing[0 if nvlink[domain] else 1] += count > 1
+            crossing[crossed + 2] += len(held) > 1
+
+    def _fill_ends(self, axis: int, group: NodeGroup, between: float) -> None:
+        """What the NICs and the NVLink of a group's nodes carry in an all-to-all."""
+        busy, instance, lowest = self.busy_s[axis], self.instance, self._levels[0]
+        nodes = [self.order[position] for position in group.nodes]
+        ranks = sum(group.ranks)
+        inside: Counter[int] = Counter()
+        for node, count in zip(nodes, group.ranks, strict=True):
+            inside[lowest[node]] += count
+        for node, count in zip(nodes, group.ranks, strict=True):
+            domain = lowest[node]
+            near = inside[domain] - count if instance.nvlink[domain] else 0
+            nic_s = between * count * (ranks - count - near) * instance.nic_s[node]
+            nvlink_s = between * count * near * instance.nvlink_s
+            at = 2 * self._domains + 4 * node
+            for slot, more_s in enumerate((nic_s, nic_s, nvlink_s, nvlink_s)):
+                busy[at + slot] += more_s
+
+    def swap(self, touching: Sequence[Sequence[_Touching]], one: int, other: int) -> None:
+        """Let the nodes on two positions change places; the same again takes it back."""
+        order = self.order
+        changed = [
+            [(edges or ())[i] for i in {*lists[one], *lists[other]}]
+            for edges, lists in zip(self.edges, touching, strict=True)
+        ]
+        for axis, edges in enumerate(changed):
+            for p, q, sent in edges:
+                self._put(axis, order[p], order[q], sent, -1)
+        order[one], order[other] = order[other], order[one]
+        for axis, edges in enumerate(changed):
+            for p, q, sent in edges:
+                self._put(axis, order[p], order[q], sent, 1)
+
+    def touching(self) -> list[list[_Touching]]:
+        """By axis and position, which edges begin or end there. For `swap`."""
+        found: list[list[_Touching]] = []
+        for edges in self.edges:
+            lists: list[_Touching] = [[] for _ in self.order]
+            for i, (p, q, _) in enumerate(edges or ()):
+                lists[p].append(i)
+                lists[q].append(i)
+            found.append(lists)
+        return found

@@ -1,0 +1,131 @@
+"""The order of a job's nodes alone, as a job needs it. Pure Python: computed inside jobs too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.errors import PlanError
+from hpckit.core.hostlist import natural_order
+from hpckit.core.units import counted
+from hpckit.fabric.locality import Locality
+from hpckit.placement.instance import Instance, Speeds, make_instance
+from hpckit.placement.order_plan import Mesh
+from hpckit.placement.packing import node_grid
+from hpckit.placement.search import Found, Search
+from hpckit.placement.traffic import mesh_words, traffic_of
+
+# --- What is to be placed, as it is asked.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest:
+    """What is to be placed: `nodes` of `ranks_per_node` ranks each.
+
+    `slurm_order` is Slurm's own order of the nodes, None where it is not known. `listed` are the
+    nodes as Slurm lists them, on the first of which a job of hpckit's has rank 0; None where nobody
+    tells. `first` is the node that rank 0 is to be on, None where it may be on any.
+    """
+
+    nodes: tuple[str, ...]
+    ranks_per_node: int
+    mesh: Mesh
+    locality: Locality
+    speeds: Speeds
+    slurm_order: tuple[str, ...] | None = None
+    listed: tuple[str, ...] | None = None
+    first: str | None = None
+
+
+def instance_of(request: PlacementRequest) -> Instance:
+    """The instance that is searched. Raises PlanError where mesh and nodes do not agree."""
+    nodes = tuple(sorted(dict.fromkeys(request.nodes), key=natural_order))
+    have = len(nodes) * request.ranks_per_node
+    if request.mesh.ranks != have:
+        raise PlanError(
+            "the mesh is not the size of the job",
+            have=f"{counted(have, 'rank')} ({counted(len(nodes), 'node')}"
+            f" × {request.ranks_per_node})",
+            need=f"{request.mesh.ranks} ({mesh_words(request.mesh)})",
+            hint=_fix(request, len(nodes)),
+        )
+    traffic = traffic_of(request.mesh, request.ranks_per_node)
+    return make_instance(nodes, request.locality, traffic, request.speeds)
+
+
+def _fix(request: PlacementRequest, nodes: int) -> str:
+    need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
+    product = f"set the mesh so that its product is {nodes * request.ranks_per_node}"
+    return product if rest else f"name {counted(need, 'node')}, or {product}"
+
+
+_RANDOM_SEED: Final = 1
+
+
+def order_of(request: PlacementRequest) -> tuple[str, ...]:
+    """The order alone, as a job needs it: it begins with the request's first node.
+
+    Raises PlanError.
+    """
+    instance = instance_of(request)
+    free, pinned = found_orders(instance, request, request.first)
+    found = free if pinned is None else pinned
+    return tuple(instance.nodes[node] for node in found.order)
+
+
+def found_orders(
+    instance: Instance, request: PlacementRequest, first: str | None
+) -> tuple[Found, Found | None]:
+    """The best order, and the best of those that have `first` in front; None where that is None.
+
+    They are one where nothing is better about any other, and `first` is a node that the network
+    has: then a job has the order that is shown.
+    """
+    grid = node_grid(request.mesh, request.ranks_per_node)
+    search = Search(instance, grid, _candidates(instance, request))
+    free = search.free()
+    if first is None:
+        return free, None
+    at = instance.nodes.index(first)
+    pinned = search.pinned(at)
+    if at < len(instance.nodes) - instance.fixed and pinned.is_no_worse(free):
+        free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
+    return free, pinned
+
+
+def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int]]:
+    """Host names in alphabetical order, a random order, and Slurm's where it is known.
+
+    In each the nodes that nobody knows come last, as they do in the order that is looked for.
+    """
+    shuffled = list(range(len(instance.nodes)))
+    random.Random(_RANDOM_SEED).shuffle(shuffled)  # noqa: S311  an order to compare with
+    orders = [_indices(instance, sorted(instance.nodes)), shuffled]
+    if request.slurm_order is not None:
+        orders.append(_indices(instance, request.slurm_order))
+    return [_fixed_last(instance, order) for order in orders]
+
+
+def _candidates(instance: Instance, request: PlacementRequest) -> list[list[int]]:
+    """Orders that the one found is no worse than, those first that people expect.
+
+    They are the same in a job, which does not know its Slurm's release: by leaf is what 26.05 does.
+    """
+    hostname, shuffled, *slurm = given_orders(instance, request)
+    natural = list(range(len(instance.nodes)))
+    listed = natural if request.listed is None else _indices(instance, request.listed)
+    listed = _fixed_last(instance, listed)
+    by_leaf = sorted(listed, key=lambda node: instance.levels[0][node])
+    return [*slurm, listed, by_leaf, natural, hostname, shuffled]
+
+
+def _indices(instance: Instance, names: Sequence[str]) -> list[int]:
+    index = {node: i for i, node in enumerate(instance.nodes)}
+    return [index[node] for node in names]
+
+
+def _fixed_last(instance: Instance, order: Sequence[int]) -> list[int]:
+    known = len(instance.nodes) - instance.fixed
+    return sorted(order, key=lambda node: max(0, node - known + 1))

@@ -1,0 +1,197 @@
+"""What a job needs in order to order its nodes itself: a document in the job folder.
+
+Decoded with the standard library alone, as it is read inside the job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from math import inf, prod
+from typing import Any, Final, TypeVar
+
+from hpckit.core.fields import MAX_COUNT
+from hpckit.core.hostlist import expand_hosts, fold_hosts
+from hpckit.fabric.locality import ROOT, Domain, Locality
+
+# --- The parallel mesh of a job with what each axis sends, as placement sees it.
+#
+# Pure Python: it is read inside a job too.
+
+
+class Pattern(StrEnum):
+    """Who talks to whom in a group of ranks."""
+
+    RING = "ring"  # all-reduce, all-gather, reduce-scatter: each to the next, and around
+    CHAIN = "chain"  # pipeline stages: each to the next and back, and not around
+    ALL_TO_ALL = "all-to-all"  # experts: each to each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshAxis:
+    """One axis: `bytes_per_rank` is the size of what each rank gives to the collective in a step.
+
+    Of a ring all-reduce of v bytes among s ranks each sends 2(s−1)/s·v, in a chain v forward and
+    as much back, in an all-to-all v/s to each other. An axis that `splits` another takes no ranks
+    of its own: its groups are runs of `size` along that axis, as experts are along data.
+    """
+
+    name: str
+    size: int
+    pattern: Pattern
+    bytes_per_rank: float
+    splits: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mesh:
+    """The axes, innermost first: rank r has the coordinate r mod size on the first."""
+
+    axes: tuple[MeshAxis, ...]
+
+    @property
+    def ranks(self) -> int:
+        """The product of the sizes, less those that split another axis."""
+        return prod(axis.size for axis in self.axes if axis.splits is None)
+
+    def stride(self, name: str) -> int:
+        """How far apart the ranks of a group of this axis are."""
+        found = 1
+        for axis in self.axes:
+            if axis.name == name:
+                return found if axis.splits is None else self.stride(axis.splits)
+            found *= axis.size if axis.splits is None else 1
+        raise KeyError(name)
+
+
+ORDER_SCHEMA: Final = "hpckit.order/1"
+ORDER_FILE: Final = "order.json"
+"""Its name in a job folder."""
+_LEVELS: Final = range(100)
+_LONGEST: Final = 100
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPlan:
+    """The network as it was at submission, and what the job sends over it.
+
+    Speeds are in bytes per second and one direction, those that are taken where `locality` does
+    not tell; `ranks_per_node` is what the mesh counts, whatever starts the ranks.
+    """
+
+    mesh: Mesh
+    ranks_per_node: int
+    locality: Locality
+    nic_bytes_per_s: float
+    nvlink_bytes_per_s: float
+    oversubscription: float
+    source: str
+
+
+def order_tree(plan: OrderPlan) -> dict[str, Any]:
+    """The plan as plain tables; nodes of one domain, or of one speed, are one list of hosts."""
+    by_domain: dict[int, list[str]] = defaultdict(list)
+    for node, domain in plan.locality.domain_of.items():
+        by_domain[domain].append(node)
+    by_speed: dict[float, list[str]] = defaultdict(list)
+    for node, speed in plan.locality.nic_bytes_per_s.items():
+        by_speed[speed].append(node)
+    return {
+        "schema": ORDER_SCHEMA,
+        "source": plan.source,
+        "mesh": [{**asdict(axis), "pattern": str(axis.pattern)} for axis in plan.mesh.axes],
+        "ranks_per_node": plan.ranks_per_node,
+        "nic_bytes_per_s": plan.nic_bytes_per_s,
+        "nvlink_bytes_per_s": plan.nvlink_bytes_per_s,
+        "oversubscription": plan.oversubscription,
+        "domains": [asdict(domain) for domain in plan.locality.domains],
+        "nodes": [[domain, fold_hosts(nodes)] for domain, nodes in sorted(by_domain.items())],
+        "nics": [[speed, fold_hosts(nodes)] for speed, nodes in sorted(by_speed.items())],
+    }
+
+
+def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
+    """The plan in a document. Raises ValueError, KeyError or TypeError for any other."""
+    if tree["schema"] != ORDER_SCHEMA:
+        raise ValueError(f"got {tree['schema']!r}, expected {ORDER_SCHEMA}")
+    domains = tuple(Domain(**domain) for domain in tree["domains"])
+    _check(domains, (domain for domain, _ in tree["nodes"]))
+    axes = tuple(MeshAxis(**{**axis, "pattern": Pattern(axis["pattern"])}) for axis in tree["mesh"])
+    _check_axes(axes)
+    return OrderPlan(
+        mesh=Mesh(axes=axes),
+        ranks_per_node=_count(tree["ranks_per_node"]),
+        locality=Locality(
+            domains=domains,
+            domain_of=_by_node(tree["nodes"]),
+            nic_bytes_per_s={
+                node: _positive(speed) for node, speed in _by_node(tree["nics"]).items()
+            },
+        ),
+        nic_bytes_per_s=_positive(tree["nic_bytes_per_s"]),
+        nvlink_bytes_per_s=_positive(tree["nvlink_bytes_per_s"]),
+        oversubscription=_positive(tree["oversubscription"]),
+        source=str(tree["source"]),
+    )
+
+
+def _by_node(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
+    by_node: dict[str, Value] = {}
+    for value, nodes in rows:
+        for node in expand_hosts(nodes):
+            if node in by_node:
+                raise ValueError(f"{node} is there twice")
+            by_node[node] = value
+    return by_node
+
+
+def _positive(value: object) -> float:
+    """A number that can be divided by."""
+    amount = _amount(value)
+    if not amount:
+        raise ValueError("got 0, expected more")
+    return amount
+
+
+def _amount(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < inf:
+        raise ValueError(f"got {str(value)[:_LONGEST]}, expected a number from 0")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"got {str(value)[:_LONGEST]}, expected a whole number from 1")
+    return value
+
+
+def _check_axes(axes: Sequence[MeshAxis]) -> None:
+    names = [axis.name for axis in axes]
+    if len(set(names)) < len(names):
+        raise ValueError("an axis is there twice")
+    for axis in axes:
+        _count(axis.size)
+        _amount(axis.bytes_per_rank)
+        if axis.splits is not None and axis.splits not in set(names) - {axis.name}:
+            raise ValueError("an axis splits one that is not there")
+
+
+def _check(domains: Sequence[Domain], used: Iterable[int]) -> None:
+    """Refuse domains that are not there, or not below the one that they are in."""
+    there = range(len(domains))
+    if any(index not in there for index in used):
+        raise ValueError("a node is in a domain that is not there")
+    for domain in domains:
+        if domain.level not in _LEVELS:
+            raise ValueError(f"got the level {str(domain.level)[:_LONGEST]}, expected 0 to 99")
+        if domain.uplink_bytes_per_s is not None:
+            _amount(domain.uplink_bytes_per_s)
+        if domain.parent == ROOT:
+            continue
+        if domain.parent not in there:
+            raise ValueError("a domain is inside one that is not there")
+        if domain.level >= domains[domain.parent].level:
+            raise ValueError("a domain is not below the one that it is in")

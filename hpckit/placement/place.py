@@ -1,0 +1,223 @@
+"""Which node carries which ranks of a job, before or while it has its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.core.errors import PlanError
+from hpckit.core.units import counted, short_bytes
+from hpckit.fabric.domain_names import short_names
+from hpckit.fabric.domains import locality_of
+from hpckit.fabric.kinds import named_as
+from hpckit.fabric.locality import Locality
+from hpckit.fabric.topology import ClusterTopology, FabricSource
+from hpckit.placement.compare import place
+from hpckit.placement.instance import Speeds
+from hpckit.placement.order import PlacementRequest
+from hpckit.placement.order_plan import Mesh
+from hpckit.placement.request import EQUAL_BYTES, Placement, mesh_of, slurm_order, table_order
+from hpckit.placement.traffic import mesh_words
+from hpckit.slurm.values import SlurmVersion
+from hpckit.spec.job import MeshAxis
+
+GPU_NIC_BYTES_PER_S = 50e9
+"""400 Gb/s for each GPU, as on DGX H100 and alike: taken where nobody tells."""
+GPU_NVLINK_BYTES_PER_S = 450e9
+"""NVLink of the fourth generation, one direction."""
+OVERSUBSCRIPTION = 2.0
+"""Taken where a fabric does not tell what its uplinks carry."""
+_LONGEST: Final = 100
+
+
+_WHOLE: Final = frozenset(
+    {
+        FabricSource.SCONTROL,
+        FabricSource.TOPOLOGY_CONF,
+        FabricSource.TOPOLOGY_YAML,
+        FabricSource.IBNETDISCOVER,
+    }
+)
+"""Those that tell of every switch; of others the top is often left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceQuestion:
+    """What is asked: the nodes, what runs on them, and what the caller knows of the network.
+
+    `gpus` are those of a node, as many as its ranks unless told. `node_bytes_per_s` is what a
+    node's NICs carry together in one direction. None is not told. `is_job`: hpckit starts the job,
+    which keeps rank 0 on the first node of Slurm's list. `is_even`: nobody told how many ranks a
+    node has, and they are dealt evenly.
+    """
+
+    nodes: tuple[str, ...]
+    ranks_per_node: int
+    sizes: Mapping[MeshAxis, int]
+    volumes: Mapping[MeshAxis, float]
+    version: SlurmVersion | None = None
+    gpus: int | None = None
+    node_bytes_per_s: float | None = None
+    oversubscription: float | None = None
+    is_job: bool = False
+    is_even: bool = False
+
+
+def even_ranks(sizes: Mapping[MeshAxis, int], nodes: int) -> int:
+    """How many ranks each node has where a mesh is dealt evenly. Raises PlanError."""
+    mesh = mesh_of(sizes, {})
+    each, rest = divmod(mesh.ranks, nodes)
+    if rest:
+        raise PlanError(
+            "the ranks of the mesh cannot be dealt evenly",
+            have=f"{counted(mesh.ranks, 'rank')} ({mesh_words(mesh)}) for {counted(nodes, 'node')}",
+            need=f"a multiple of {nodes} ranks",
+            hint="name as many nodes as divide the ranks, or say --gpus-per-node",
+        )
+    return each
+
+
+def fabric_for(nodes: Sequence[str], topology: ClusterTopology) -> ClusterTopology:
+    """The topology with the job's own names where they differ only by case or domain.
+
+    Raises PlanError where it knows none of the nodes.
+    """
+    found = named_as(topology, nodes)
+    there = found.nodes
+    if not nodes or not set(nodes).isdisjoint(there):
+        return found
+    own = short_names(there, _LONGEST) or "no node with a name"
+    raise PlanError(
+        f"{topology.source} knows none of the {counted(len(nodes), 'node')} of the job",
+        have=short_names(nodes, _LONGEST),
+        need="names that it has",
+        hint=f"it has {own}: name nodes of these, or the fabric of the job's nodes (--fabric)",
+    )
+
+
+def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
+    """The placement on a fabric, with what was given and assumed. Raises PlanError."""
+    mesh = mesh_of(question.sizes, question.volumes)
+    topology = fabric_for(question.nodes, topology)
+    locality = locality_of(topology)
+    if topology.source in _WHOLE:
+        _refuse_parted(question.nodes, locality, str(topology.source))
+    listed = tuple(sorted(question.nodes, key=table_order))
+    request = PlacementRequest(
+        nodes=question.nodes,
+        ranks_per_node=question.ranks_per_node,
+        mesh=mesh,
+        locality=locality,
+        speeds=speeds_of(
+            question.gpus or question.ranks_per_node,
+            question.node_bytes_per_s,
+            question.oversubscription,
+        ),
+        slurm_order=slurm_order(question.nodes, question.version, topology),
+        listed=listed,
+        first=listed[0] if question.is_job and listed else None,
+    )
+    found = place(request, topology.plugin)
+    return replace(
+        found,
+        given=tuple(_given(question, mesh, locality)),
+        assumed=tuple(_assumed(question, mesh, locality)),
+        notes=(*found.notes, *_cut_off(question.nodes, locality)),
+    )
+
+
+def speeds_of(
+    gpus: int,
+    node_bytes_per_s: float | None = None,
+    oversubscription: float | None = None,
+) -> Speeds:
+    """What is taken where a fabric does not tell; what the caller says stands over it."""
+    return Speeds(
+        nic_bytes_per_s=node_bytes_per_s or gpus * GPU_NIC_BYTES_PER_S,
+        nvlink_bytes_per_s=gpus * GPU_NVLINK_BYTES_PER_S,
+        oversubscription=oversubscription or OVERSUBSCRIPTION,
+    )
+
+
+def _refuse_parted(nodes: Sequence[str], locality: Locality, source: str) -> None:
+    """Raise PlanError where nothing joins the switches of these nodes: Slurm starts no such job."""
+    parts: dict[int, list[str]] = {}
+    for node in nodes:
+        path = locality.path(node)
+        if path:
+            parts.setdefault(path[-1], []).append(node)
+    if len(parts) < 2:  # noqa: PLR2004  one network
+        return
+    told = [f"{len(ends)} under {locality.domains[top].name[:60]}" for top, ends in parts.items()]
+    raise PlanError(
+        f"{source} has no way between all nodes of the job",
+        have=f"{len(parts)} networks of their own: {', '.join(told[:4])}",
+        need="one switch above them all",
+        hint="name nodes of one network, or a topology whose switches are joined",
+    )
+
+
+def _cut_off(nodes: Sequence[str], locality: Locality) -> Iterator[str]:
+    """Domains that some of the nodes are in and others are not, and out of which no cable works."""
+    inside = Counter(domain for node in nodes for domain in locality.path(node))
+    for at, count in sorted(inside.items()):
+        domain = locality.domains[at]
+        if domain.uplink_bytes_per_s == 0 and count < len(nodes):
+            yield (
+                f"no cable out of {domain.name[:60]} works: its {counted(count, 'node')} of this"
+                " job cannot reach the others; the order takes it for one that works"
+            )
+
+
+def _given(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[str]:
+    """What the caller said of traffic and network, also where the fabric leaves it no say."""
+    sent = [f"{axis.name} {short_bytes(axis.bytes_per_rank)}" for axis in mesh.axes
+            if axis.bytes_per_rank]  # fmt: skip
+    if question.volumes and sent:
+        yield f"{', '.join(sent)} a rank and step"
+    unused = ", which the fabric itself tells"
+    if question.node_bytes_per_s is not None:
+        gbits = question.node_bytes_per_s * 8 / 1e9
+        yield f"{gbits:g} Gb/s out of each node" + (
+            "" if _lacks_nics(question, locality) else unused
+        )
+    if question.oversubscription is not None:
+        yield f"{question.oversubscription:g}:1 out of each leaf" + (
+            "" if _lacks_uplinks(question, locality) else unused
+        )
+
+
+def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[str]:
+    """What nobody said, and what is taken."""
+    if question.is_even:
+        ranks, nodes = counted(mesh.ranks, "rank"), counted(len(question.nodes), "node")
+        yield f"{ranks} on {nodes}: {question.ranks_per_node} each (--gpus-per-node)"
+    if not question.volumes:
+        yield f"every axis sends {EQUAL_BYTES / 1e9:g} GB a rank and step (--volume)"
+    else:
+        silent = [axis.name for axis in mesh.axes if not axis.bytes_per_rank]
+        if silent:
+            yield f"nothing is sent along {', '.join(silent)} (--volume)"
+    if question.node_bytes_per_s is None and _lacks_nics(question, locality):
+        gpus = question.gpus or question.ranks_per_node
+        gbits = gpus * GPU_NIC_BYTES_PER_S * 8 / 1e9
+        yield f"{gbits:g} Gb/s out of each node, 400 a GPU (--node-gbits)"
+    if question.oversubscription is None and _lacks_uplinks(question, locality):
+        yield f"{OVERSUBSCRIPTION:g}:1 out of each leaf and above (--oversubscription)"
+
+
+def _lacks_nics(question: PlaceQuestion, locality: Locality) -> bool:
+    return any(node not in locality.nic_bytes_per_s for node in question.nodes)
+
+
+def _lacks_uplinks(question: PlaceQuestion, locality: Locality) -> bool:
+    """Whether traffic may leave a domain of which nobody tells what leads out of it."""
+    inside = Counter(domain for node in question.nodes for domain in locality.path(node))
+    return any(
+        count < len(question.nodes)
+        and not locality.domains[at].uplink_bytes_per_s
+        and not locality.domains[at].is_nvlink
+        for at, count in inside.items()
+    )

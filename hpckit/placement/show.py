@@ -1,0 +1,102 @@
+"""A placement for people: what it is worth beside other orders, then what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from hpckit.core.text import Line, Style, columns, wrapped
+from hpckit.core.units import counted, short_bytes, short_time
+from hpckit.placement.order_plan import Mesh
+from hpckit.placement.request import (
+    BYTES_X_HOPS,
+    ORDER_WORDS,
+    STEP_TIME_WORDS,
+    Compared,
+    Placement,
+    spread_words,
+)
+
+TIME: Final = "step_comm_time_s"
+_TITLES: Final = ("here", *ORDER_WORDS.values(), "bound")
+_SHORT_TITLES: Final = ("here", "names", "Slurm", "random", "bound")
+_GAP: Final = "  "
+_Row = tuple[str, Sequence[str]]
+_MOST_SHOWN: Final = 12
+
+
+def placement_lines(
+    placement: Placement, mesh: Mesh, *, where: str, source: str, width: int
+) -> Iterator[Line]:
+    """The whole screen in lines of at most `width` columns; `where` are the nodes in words."""
+    nodes = counted(len(placement.orders.placed), "node")
+    sizes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
+    title = f"{nodes} {where} ({source}) · mesh {sizes}"
+    lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
+    yield from (Line(text=text, style=Style.TITLE) for text in lines)
+    yield from _table(placement, width)
+    yield Line(text=f" {placement.because}")
+    yield from _order(placement, width)
+    for words in placement.given:
+        yield from _said("given", words, width, Style.FAINT)
+    for words in placement.assumed:
+        yield from _said("assumed", words, width, Style.FAINT)
+    for words in placement.notes:
+        yield from _said("note", words, width, Style.NOTE)
+    for words in placement.advice:
+        yield from _said("would help", words, width, Style.PLAIN)
+
+
+def _said(head: str, words: str, width: int, style: Style) -> Iterator[Line]:
+    first = f" {head}: "
+    texts = wrapped(tuple(words.split()), width, first=first, further=" " * len(first))
+    yield from (Line(text=text, style=style) for text in texts)
+
+
+def _order(placement: Placement, width: int) -> Iterator[Line]:
+    """The first names of the order, so that it can be seen what kind of order it is."""
+    order = placement.orders.placed
+    shown = ", ".join(order[:_MOST_SHOWN]) + (", …" if len(order) > _MOST_SHOWN else "")
+    yield from _said("order", shown, width, Style.PLAIN)
+
+
+def _table(placement: Placement, width: int) -> Iterator[Line]:
+    rows = [("", _TITLES), *_rows(placement)]
+    head = max(columns(name) for name, _ in rows)
+    if 1 + head + sum(_widths(rows)) + len(_GAP) * len(_TITLES) > width:
+        rows[0] = ("", _SHORT_TITLES)
+    widths = _widths(rows)
+    for at, (name, cells) in enumerate(rows):
+        line = f" {name}" + " " * (head - columns(name))
+        for cell, wide in zip(cells, widths, strict=True):
+            line += _GAP + " " * (wide - columns(cell)) + cell
+        yield Line(text=line, style=Style.FAINT if at == 0 else Style.PLAIN)
+
+
+def _widths(rows: Sequence[_Row]) -> list[int]:
+    return [max(columns(cells[i]) for _, cells in rows) for i in range(len(_TITLES))]
+
+
+def _rows(placement: Placement) -> Iterator[_Row]:
+    for axis, found in placement.groups.items():
+        if found.groups:
+            yield f"{axis} groups split, of {found.groups}", _cells(found.straddling, str)
+    yield BYTES_X_HOPS, _cells(placement.objectives["hop_bytes"], short_bytes)
+    yield spread_words(placement.places), _cells(placement.objectives["max_spread"], str)
+    yield STEP_TIME_WORDS, _cells(placement.objectives[TIME], short_time)
+    timed = {axis: one.time_s for axis, one in placement.groups.items() if one.time_s.random}
+    if len(timed) > 1:
+        for axis, figures in timed.items():
+            yield f"  along {axis}", _cells(figures, short_time)
+
+
+def _cells(figures: Compared, words: Callable[[float], str]) -> list[str]:
+    values = (
+        figures.placed, figures.hostname, figures.slurm, figures.random, figures.lower_bound
+    )  # fmt: skip
+    return ["?" if value is None else words(value) for value in values]
+
+
+def hostfile_text(order: Sequence[str], per_node: int) -> str:
+    """One host name a task, as SLURM_HOSTFILE has it for `srun --distribution=arbitrary`."""
+    return "".join(f"{node}\n" for node in order for _ in range(per_node))

@@ -1,1 +1,0 @@
-"""A plan and template texts become the text of a script."""

@@ -1,1 +1,0 @@
-"""Model → text for people and other tools."""

@@ -1,0 +1,1 @@
+"""The sampling loop on each node, and what it reads."""

@@ -1,0 +1,570 @@
+"""Counters of the whole node: pressure, InfiniBand, RAPL, hwmon power, Cray's pm_counters.
+
+Each only where it can be read without privileges; otherwise it is said why not.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from hpckit.account.sample_format import HostColumn
+from hpckit.core.files_in_job import HeldFile, hold
+from hpckit.sampler.job_processes import read_bytes, read_whole
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+# --- What the kernel says of control groups, versions 1 and 2, in bytes as they were read.
+#
+# Sources: cgroups(7); Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/{cpuacct,memory}.rst;
+# Documentation/accounting/psi.rst. A key that is not there is None: kernels have more or fewer.
+
+
+UNIFIED = ""
+"""The name that the hierarchy of version 2 has here."""
+_MEMBERSHIP_PARTS = 3
+_MOUNT_POINT = 4
+_LEAST_STAT_WORDS = 9
+_TICK_US = 10_000  # USER_HZ is 100: time(7)
+
+
+def parse_memberships(data: bytes) -> dict[str, str]:
+    """/proc/PID/cgroup: controller -> path in its hierarchy, version 2 under `UNIFIED`."""
+    found: dict[str, str] = {}
+    for line in data.decode("utf-8", "surrogateescape").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == _MEMBERSHIP_PARTS:
+            for controller in parts[1].split(","):
+                found[controller] = parts[2].removesuffix(" (deleted)")
+    return found
+
+
+def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
+    """/proc/self/mountinfo: controller -> (root within the hierarchy, mount point)."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in data.decode("utf-8", "surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        parts, kind = before.split(), after.split()
+        if len(parts) <= _MOUNT_POINT or not kind or not kind[0].startswith("cgroup"):
+            continue
+        place = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
+        if kind[0] == "cgroup2":
+            found.setdefault(UNIFIED, place)
+        else:
+            for option in kind[-1].split(","):
+                found.setdefault(option, place)
+    return found
+
+
+def folder_of(path: str, mount: tuple[str, str]) -> str | None:
+    """Where a cgroup's files are; None for one outside what is mounted here."""
+    root, point = mount
+    if "/.." in path:
+        return None
+    if root == "/":
+        below = path
+    elif path == root or path.startswith(f"{root}/"):
+        below = path[len(root) :]
+    else:
+        return None
+    return f"{point}{below}".rstrip("/")
+
+
+def job_path(own: str, others: Iterable[str]) -> str | None:
+    """The deepest cgroup that holds this process and one of another step; None if there is none.
+
+    Nothing is known of its name: Slurm has called it job_<id> and, from 26.05 on, by its SLUID.
+    A process of the job in this very cgroup, or a hierarchy that has only the root in common, is
+    one that Slurm does not confine.
+    """
+    best: list[str] = []
+    mine = own.split("/")
+    for other in others:
+        if other == own or other.startswith(f"{own}/"):
+            return None
+        shared = []
+        for one, another in zip(mine, other.split("/"), strict=False):
+            if one != another:
+                break
+            shared.append(one)
+        best = max(best, shared, key=len)
+    return "/".join(best) if len(best) > 1 else None
+
+
+def step_path(own: str, job: str) -> str:
+    """The cgroup of this process's own step: the job's child on the way to it."""
+    first = own[len(job) + 1 :].partition("/")[0]
+    return f"{job}/{first}"
+
+
+def value_of(data: bytes, key: bytes) -> int | None:
+    """The number of a key in a file such as cpu.stat or memory.stat: `key number` a line."""
+    at = 0 if data.startswith(key + b" ") else data.find(b"\n" + key + b" ") + 1
+    if not at and not data.startswith(key + b" "):
+        return None
+    return number_of(data[at + len(key) + 1 :])
+
+
+def number_of(data: bytes) -> int | None:
+    """The number that a file such as memory.current begins with; None for `max` and the like."""
+    word = data[:32].split(None, 1)
+    return int(word[0]) if word and word[0].isdigit() else None
+
+
+def count_of(data: bytes) -> int | None:
+    """How many CPUs a list such as that of cpuset.cpus names: `0-31,64`; None for an empty one."""
+    count = 0
+    for run in data.split(b","):
+        first, _, last = run.strip().partition(b"-")
+        if not first.isdigit() or not (last.isdigit() or not last):
+            return None
+        count += int(last or first) - int(first) + 1
+    return count
+
+
+def parse_psi(data: bytes) -> tuple[int | None, int | None]:
+    """The totals of a pressure file in µs: `some` and `full`, which cpu has had since 5.13."""
+    return _total(data, b"some"), _total(data, b"full")
+
+
+def busy_us(data: bytes) -> int | None:
+    """The CPU time in /proc/stat's first line in µs, without idle and iowait: proc_stat(5)."""
+    words = data.partition(b"\n")[0].split()
+    if len(words) < _LEAST_STAT_WORDS or words[0] != b"cpu":
+        return None
+    user, nice, system, _, _, irq, soft, stolen = map(int, words[1:_LEAST_STAT_WORDS])
+    return (user + nice + system + irq + soft + stolen) * _TICK_US
+
+
+def _total(data: bytes, word: bytes) -> int | None:
+    at = data.find(word + b" ")
+    total = data.find(b"total=", at) if at >= 0 else -1
+    return number_of(data[total + len(b"total=") :]) if total >= 0 else None
+
+
+def unescaped(text: str) -> str:
+    """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, letter)
+    return text
+
+
+# --- The job's CPU time, memory and pressure on this node, from its control group.
+#
+# The group is the one that this process shares with the job's other steps: what /proc says of the
+# job's processes is followed, and no path is built (hpckit.sampler.host).
+
+
+_NS_PER_US = 1000
+_MOUNTS_BYTES = 1024**2
+_MEMBERS_BYTES = 4096
+_CPUS_BYTES = 4096
+PRESSURES = ("cpu", "memory", "io")
+
+
+def pressure_columns(whose: str) -> tuple[HostColumn, ...]:
+    """`<whose>_psi_<resource>_<some|full>_us`, counters."""
+    return tuple(
+        HostColumn(f"{whose}_psi_{resource}_{word}_us", "counter")
+        for resource in PRESSURES
+        for word in ("some", "full")
+    )
+
+
+CPU_COLUMNS = (
+    HostColumn("job_cpu_us", "counter"),
+    HostColumn("job_cpu_user_us", "counter"),
+    HostColumn("job_cpu_system_us", "counter"),
+    HostColumn("job_cpu_throttled_us", "counter"),
+    HostColumn("sampler_step_cpu_us", "counter"),
+)
+MEMORY_COLUMNS = (
+    HostColumn("job_memory_bytes", "gauge"),
+    HostColumn("job_memory_current_bytes", "gauge"),
+    HostColumn("job_memory_anon_bytes", "gauge"),
+    HostColumn("job_memory_shmem_bytes", "gauge"),
+    HostColumn("job_memory_peak_bytes", "gauge"),
+    HostColumn("job_oom_kills", "counter"),
+)
+PRESSURE_COLUMNS = pressure_columns("job")
+
+
+class Hierarchies:
+    """Where this process's control groups are, read below `sysroot`."""
+
+    def __init__(self, sysroot: str = "", pid: str = "self") -> None:
+        self._proc = f"{sysroot}/proc"
+        self._sysroot = sysroot
+        self._mounts = parse_mounts(read_whole(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
+        self.own = parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
+
+    def of(self, pid: int) -> dict[str, str]:
+        """The groups of another process, controller by controller."""
+        return parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
+
+    def folder(self, controller: str, path: str) -> str | None:
+        """The files of a group."""
+        mount = self._mounts.get(controller)
+        found = None if mount is None else folder_of(path, mount)
+        return None if found is None else f"{self._sysroot}{found}"
+
+    def group(self, controller: str, others: Sequence[Mapping[str, str]]) -> JobGroup | None:
+        """The job's group for a controller: of version 1 where it is mounted so, else of 2."""
+        name = controller if controller in self.own else UNIFIED
+        own = self.own.get(name)
+        job = None if own is None else job_path(own, [one[name] for one in others if name in one])
+        if own is None or job is None:
+            return None
+        folder, step = self.folder(name, job), self.folder(name, step_path(own, job))
+        if folder is None or step is None:
+            return None
+        return JobGroup(folder, step, name == UNIFIED)
+
+    def allowed_cpus(self) -> tuple[int, ...]:
+        """How many CPUs this process's groups name, from its own up, below what is mounted here.
+
+        Groups of version 2 that name none are left out: they have their parent's. The mount itself
+        is left out too, which is the whole machine's or a container's.
+        """
+        name = "cpuset" if "cpuset" in self.own else UNIFIED
+        path = self.own.get(name, "/").rstrip("/")
+        mount = self._mounts.get(name, ("/", ""))
+        found = []
+        while path and path != mount[0] and (folder := self.folder(name, path)) is not None:
+            found.append(count_of(read_bytes(f"{folder}/cpuset.cpus", _CPUS_BYTES)))
+            path = path.rpartition("/")[0]
+        return tuple(one for one in found if one is not None)
+
+
+class JobGroup:
+    """The folders of a job's group and of this process's step, in one hierarchy."""
+
+    def __init__(self, job: str, step: str, is_unified: bool) -> None:
+        self.job = job
+        self.step = step
+        self.is_unified = is_unified
+
+
+class CpuTimes:
+    """CPU_COLUMNS of a group; Slurm confines CPU time to it with jobacct_gather/cgroup."""
+
+    def __init__(self, group: JobGroup) -> None:
+        self._is_unified = group.is_unified
+        names = ("cpu.stat", "") if group.is_unified else ("cpuacct.usage", "cpuacct.stat")
+        self._usage = hold(f"{group.job}/{names[0]}")
+        self._split = hold(f"{group.job}/{names[1]}") if names[1] else None
+        self._step = hold(f"{group.step}/{names[0]}")
+        self.lacks = None if self._usage else f"{group.job}/{names[0]} cannot be read"
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        if not self._is_unified:
+            user, system = _first(self._split, b"user"), _first(self._split, b"system")
+            return [
+                _scaled(_number(self._usage)),
+                None if user is None else user * _TICK_US,
+                None if system is None else system * _TICK_US,
+                None,
+                _scaled(_number(self._step)),
+            ]
+        data = self._usage.read() if self._usage else b""
+        keys = (b"usage_usec", b"user_usec", b"system_usec", b"throttled_usec")
+        return [*(value_of(data, key) for key in keys), _first(self._step, b"usage_usec")]
+
+
+class Memory:
+    """MEMORY_COLUMNS of a group; the first is current less what the kernel would drop."""
+
+    def __init__(self, group: JobGroup) -> None:
+        self._is_unified = group.is_unified
+        if group.is_unified:
+            names = ("memory.current", "memory.peak", "memory.events")
+            keys = (b"inactive_file", b"active_file", b"anon", b"shmem")
+        else:
+            names = ("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
+            # Those of the group alone would leave out the groups of its steps.
+            keys = (b"total_inactive_file", b"total_active_file", b"total_rss", b"total_shmem")
+        self._keys = keys
+        self._current, self._peak, self._events = (hold(f"{group.job}/{name}") for name in names)
+        self._stat = hold(f"{group.job}/memory.stat")
+        self.lacks = None if self._current else f"{group.job}/{names[0]} cannot be read"
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        data = self._stat.read() if self._stat else b""
+        current = _number(self._current)
+        idle, busy, anon, shmem = (value_of(data, key) for key in self._keys)
+        held = None
+        if current is not None and idle is not None and busy is not None:
+            held = max(current - idle - busy, 0)
+        return [held, current, anon, shmem, _number(self._peak), _first(self._events, b"oom_kill")]
+
+
+class Pressure:
+    """The totals of cpu, memory and io pressure in a folder; the names differ in /proc."""
+
+    def __init__(self, folder: str, suffix: str = ".pressure") -> None:
+        self._files = [hold(f"{folder}/{resource}{suffix}") for resource in PRESSURES]
+        self.lacks = None if any(self._files) else f"no pressure files in {folder}"
+
+    def read(self) -> list[int | None]:
+        """The columns of `pressure_columns`."""
+        found: list[int | None] = []
+        for held in self._files:
+            found += parse_psi(held.read()) if held else (None, None)
+        return found
+
+
+def _number(held: HeldFile | None) -> int | None:
+    return number_of(held.read()) if held else None
+
+
+def _first(held: HeldFile | None, key: bytes) -> int | None:
+    return value_of(held.read(), key) if held else None
+
+
+def _scaled(nanoseconds: int | None) -> int | None:
+    return None if nanoseconds is None else nanoseconds // _NS_PER_US
+
+
+_UNNAMED = re.compile(r"[^a-z0-9]+")
+_WORD_BYTES = 4
+# InfiniBand's counters that are read, as the standard names them (PortCounters, and its extended
+# form): data are in units of 4 bytes; and whether they are asked at each turn.
+_PORT = (
+    ("port_xmit_data", "tx_bytes", _WORD_BYTES, True),
+    ("port_rcv_data", "rx_bytes", _WORD_BYTES, True),
+    ("port_xmit_wait", "xmit_wait_ticks", 1, True),
+    ("symbol_error", "symbol_errors", 1, False),
+    ("link_error_recovery", "link_recoveries", 1, False),
+    ("link_downed", "link_downs", 1, False),
+)
+_SELDOM = 10
+_KIB = 1024
+_CRAY = (
+    ("energy", "node_energy_j", "counter"),
+    ("power", "node_power_w", "gauge"),
+    ("cpu_energy", "node_cpu_energy_j", "counter"),
+    ("cpu_power", "node_cpu_power_w", "gauge"),
+    ("memory_energy", "node_memory_energy_j", "counter"),
+    ("memory_power", "node_memory_power_w", "gauge"),
+    ("freshness", "cray_freshness", "gauge"),
+)
+# Labels of hwmon's power sensors that are of a node's processors: accounting.md 3.3.
+_HWMON_LABELS = ("module", "grace", "cpu", "sysio", "package", "socket")
+
+
+class NumberFiles:
+    """Files with one number each, and what it is multiplied by."""
+
+    def __init__(self) -> None:
+        self.columns: list[HostColumn] = []
+        self.refused: dict[str, str] = {}
+        self._files: list[tuple[HeldFile, int, bool]] = []
+        self._values: list[int | None] = []
+        self._turn = 0
+
+    def add(self, column: HostColumn, path: str, factor: int = 1, often: bool = True) -> bool:
+        """Read this file too, if it can be; one that is not asked often is so every tenth time."""
+        held = hold(path)
+        if held is None or number_of(held.read()) is None:
+            return False
+        self.columns.append(column)
+        self._files.append((held, factor, often))
+        self._values.append(None)
+        return True
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        is_turn = self._turn % _SELDOM == 0
+        self._turn += 1
+        for at, (held, factor, often) in enumerate(self._files):
+            if often or is_turn:
+                number = number_of(held.read())
+                self._values[at] = None if number is None else number * factor
+        return list(self._values)
+
+
+class NodePressure:
+    """The pressure of the whole node, /proc/pressure."""
+
+    columns = pressure_columns("node")
+
+    def __init__(self, sysroot: str = "") -> None:
+        self._pressure = Pressure(f"{sysroot}/proc/pressure", suffix="")
+        lacks = self._pressure.lacks
+        self.refused = {"node_psi": "this kernel has no /proc/pressure"} if lacks else {}
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        return self._pressure.read()
+
+
+class NodeUse:
+    """CPU time and memory of everything on the node."""
+
+    columns = (HostColumn("node_cpu_us", "counter"), HostColumn("node_memory_bytes", "gauge"))
+
+    def __init__(self, sysroot: str = "") -> None:
+        self._stat = hold(f"{sysroot}/proc/stat")
+        self._memory = hold(f"{sysroot}/proc/meminfo")
+        self.refused: dict[str, str] = {}
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        data = self._memory.read() if self._memory else b""
+        total, free = value_of(data, b"MemTotal:"), value_of(data, b"MemAvailable:")
+        used = None if total is None or free is None else max(total - free, 0) * _KIB
+        return [busy_us(self._stat.read()) if self._stat else None, used]
+
+
+def network(sysroot: str, why_not: str | None) -> NumberFiles:
+    """Counters of InfiniBand and RoCE ports, which are those of all jobs on the node.
+
+    `why_not` says that other jobs may be here.
+    """
+    files = NumberFiles()
+    ports = sorted(glob.glob(f"{sysroot}/sys/class/infiniband/*/ports/*/counters"))
+    if not ports:
+        files.refused["network"] = "no /sys/class/infiniband"
+    elif why_not is not None:
+        files.refused["network"] = why_not
+    else:
+        for folder in ports:
+            device, port = folder.split("/")[-4], folder.split("/")[-2]
+            for name, column, factor, often in _PORT:
+                title = f"ib_{_plain(device)}_{port}_{column}"
+                files.add(HostColumn(title, "counter"), f"{folder}/{name}", factor, often)
+        if not files.columns:
+            files.refused["network"] = "the counters cannot be read"
+    return files
+
+
+def energy(sysroot: str = "") -> NumberFiles:
+    """What is known of the energy and power of processors, memory and node."""
+    files = NumberFiles()
+    _add_cray(files, f"{sysroot}/sys/cray/pm_counters")
+    _add_rapl(files, f"{sysroot}/sys/class/powercap")
+    _add_hwmon(files, f"{sysroot}/sys/class/hwmon")
+    return files
+
+
+def _add_cray(files: NumberFiles, folder: str) -> None:
+    if not os.path.isdir(folder):
+        files.refused["cray"] = "no /sys/cray/pm_counters"
+        return
+    for name, column, kind in _CRAY:
+        files.add(HostColumn(column, kind), f"{folder}/{name}")
+    for path in sorted(glob.glob(f"{folder}/accel[0-9]*_energy")):
+        name = os.path.basename(path).removesuffix("_energy")
+        files.add(HostColumn(f"node_{name}_energy_j", "counter"), path)
+
+
+def _add_rapl(files: NumberFiles, folder: str) -> None:
+    domains = sorted(glob.glob(f"{folder}/*rapl:*"))
+    # Each domain is there once more below intel-rapl-mmio, from the same counter.
+    domains = [one for one in domains if not os.path.basename(one).startswith("intel-rapl-mmio")]
+    if not domains:
+        files.refused["rapl"] = "no RAPL domain in /sys/class/powercap"
+        return
+    unread = 0
+    for domain in domains:
+        wraps = _one_number(f"{domain}/max_energy_range_uj")
+        name = f"rapl_{_plain(os.path.basename(domain).partition(':')[2])}_{_label(domain, 'name')}"
+        column = HostColumn(f"{name}_uj", "counter", wraps)
+        # Without the range a wrap could not be told from a reset.
+        unread += wraps is None or not files.add(column, f"{domain}/energy_uj")
+    if unread == len(domains):
+        files.refused["rapl"] = "energy_uj is root's alone (CVE-2020-8694), or its range is missing"
+
+
+def _add_hwmon(files: NumberFiles, folder: str) -> None:
+    found = 0
+    for base, label_path in _power_sensors(folder).items():
+        label = _label(os.path.dirname(label_path), os.path.basename(label_path))
+        if not any(word in label for word in _HWMON_LABELS):
+            continue
+        column = HostColumn(f"hwmon_{label}_uw", "gauge")
+        if column.name in {one.name for one in files.columns}:
+            column = HostColumn(f"hwmon_{label}_{found}_uw", "gauge")
+        found += files.add(column, f"{base}_average") or files.add(column, f"{base}_input")
+    if not found:
+        files.refused["hwmon"] = "no power sensor of a processor in /sys/class/hwmon"
+
+
+def _power_sensors(folder: str) -> dict[str, str]:
+    """Files that name a power sensor, by the sensor's real path without `_label`, `_average` ….
+
+    Grace's, of acpi_power_meter, have no label: power1_oem_info is the name, and the files are
+    those of the device. Source: the kernel's Documentation/hwmon/acpi_power_meter.rst.
+    """
+    found: dict[str, str] = {}
+    for end in ("_label", "_oem_info"):
+        for below in ("", "device/"):
+            for path in sorted(glob.glob(f"{folder}/hwmon*/{below}power*{end}")):
+                found.setdefault(os.path.realpath(path).removesuffix(end), path)
+    return found
+
+
+def _one_number(path: str) -> int | None:
+    held = hold(path)
+    if held is None:
+        return None
+    number = number_of(held.read())
+    held.close()
+    return number
+
+
+def _label(folder: str, name: str) -> str:
+    held = hold(f"{folder}/{name}")
+    if held is None:
+        return "unnamed"
+    text = held.read().decode("utf-8", "replace").strip()
+    held.close()
+    return _plain(text) or "unnamed"
+
+
+def _plain(text: str) -> str:
+    return _UNNAMED.sub("_", text.lower()).strip("_")
+
+
+# --- /proc/self/mountinfo: on what kind of file system a path lies.
+
+
+NETWORK = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "dvs", "fhgfs", "fuse.ceph"),
+        *("fuse.glusterfs", "fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs"),
+        *("lustre", "mmfs", "ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3"),
+        *("smbfs", "virtiofs", "wekafs"),
+    )
+)
+"""File systems that another machine serves, by the names that they have there.
+
+`dvs` is Cray's Data Virtualization Service, `fhgfs` what BeeGFS was called before 2014.
+"""
+
+
+def file_system_of(mountinfo: bytes, path: str) -> str | None:
+    """The type of the file system that is mounted nearest above an absolute path.
+
+    Nothing but the text is looked at, so a file system that hangs is told as any other; what a
+    symbolic link leads to is not seen.
+    """
+    nearest, found = "", None
+    for line in mountinfo.decode("utf-8", "surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        parts, kind = before.split(), after.split()
+        if len(parts) <= _MOUNT_POINT or not kind:
+            continue
+        point = unescaped(parts[_MOUNT_POINT])
+        is_above = f"{path}/".startswith(point.rstrip("/") + "/")
+        # What was mounted last on the same folder hides what was there.
+        if is_above and len(point) >= len(nearest):
+            nearest, found = point, kind[0]
+    return found

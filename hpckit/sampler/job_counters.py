@@ -1,0 +1,213 @@
+"""The job's share of this node's CPUs and memory: by control group, else process by process."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hpckit.account.sample_format import MISSING, HostColumn
+from hpckit.sampler.host import (
+    CPU_COLUMNS,
+    MEMORY_COLUMNS,
+    PRESSURE_COLUMNS,
+    CpuTimes,
+    Hierarchies,
+    Memory,
+    Pressure,
+)
+from hpckit.sampler.job_processes import parse_process_stat, read_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Protocol
+
+    from hpckit.sampler.job_processes import JobProcess, JobProcesses
+
+
+SCAN_S = 5.0
+_TICK_US = 10_000
+_STAT_BYTES = 1024
+_PROCESS_COLUMNS = (HostColumn("job_rss_bytes", "gauge"), HostColumn("job_processes", "gauge"))
+_NO_PROCESS = "no process of another step was seen yet"
+_NOT_CONFINED = "Slurm does not confine this job in it"
+
+
+class JobCounters:
+    """The columns of the job; the control groups are looked for until another step was seen."""
+
+    columns = (*CPU_COLUMNS, *_PROCESS_COLUMNS, *MEMORY_COLUMNS, *PRESSURE_COLUMNS)
+
+    def __init__(
+        self,
+        processes: JobProcesses,
+        hierarchies: Hierarchies,
+        *,
+        proc: str = "/proc",
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._processes = processes
+        self._hierarchies = hierarchies
+        self._now_s = now_s
+        self._scan_at = 0.0
+        self._cpu: CpuTimes | ProcessTimes | None = None
+        self._memory: Memory | None = None
+        self._pressure: Pressure | None = None
+        self._by_process = ProcessTimes(proc)
+        self._is_known = False
+        self._is_news = False
+        self.refused = {"job_cgroup": _NO_PROCESS}
+
+    def changed(self) -> bool:
+        """Whether it was found out since the last question where the columns come from."""
+        news, self._is_news = self._is_news, False
+        return news
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        self._scan_when_due()
+        by_process = self._by_process
+        cpu = self._cpu.read() if self._cpu else [None] * len(CPU_COLUMNS)
+        counted = self._cpu is by_process
+        return [
+            *cpu,
+            by_process.rss_bytes if counted else None,
+            by_process.count if counted else None,
+            *(self._memory.read() if self._memory else [None] * len(MEMORY_COLUMNS)),
+            *(self._pressure.read() if self._pressure else [None] * len(PRESSURE_COLUMNS)),
+        ]
+
+    def _scan_when_due(self) -> None:
+        now_s = self._now_s()
+        if now_s < self._scan_at or (self._is_known and self._cpu is not self._by_process):
+            return
+        self._scan_at = now_s + SCAN_S
+        found = self._processes.scan()
+        if not self._is_known and found:
+            self._find_groups(found)
+        if self._cpu is self._by_process:
+            self._by_process.count_all(found)
+
+    def _find_groups(self, found: Sequence[JobProcess]) -> None:
+        self._is_known = self._is_news = True
+        self.refused = {}
+        others = [group for one in found if (group := self._hierarchies.of(one.pid))]
+        cpu = self._hierarchies.group("cpuacct", others)
+        memory = self._hierarchies.group("memory", others)
+        pressure = self._hierarchies.group("", others)
+        self._cpu = CpuTimes(cpu) if cpu else None
+        if self._cpu is None or self._cpu.lacks:
+            self._cpu = self._by_process
+            self.refused["job_cgroup_cpu"] = f"{_NOT_CONFINED}: counted by process"
+        self._memory = Memory(memory) if memory else None
+        if self._memory is None or self._memory.lacks:
+            self.refused["job_cgroup_memory"] = self._memory_lack()
+        self._pressure = Pressure(pressure.job) if pressure else None
+        if self._pressure is None or self._pressure.lacks:
+            lacks = self._pressure.lacks if self._pressure else None
+            self.refused["job_psi"] = lacks or "the job has no control group of version 2"
+
+    def _memory_lack(self) -> str:
+        return (self._memory.lacks if self._memory else None) or _NOT_CONFINED
+
+
+class ProcessTimes:
+    """CPU time and memory of the job's processes, from /proc/PID/stat."""
+
+    def __init__(self, proc: str) -> None:
+        self._proc = proc
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self._before: int | None = None
+        self._ticks = 0
+        self.rss_bytes: int | None = None
+        self.count: int | None = None
+
+    def count_all(self, processes: Sequence[JobProcess]) -> None:
+        """Look at each of them once."""
+        stats = [
+            stat
+            for process in processes
+            if (
+                stat := parse_process_stat(
+                    read_bytes(f"{self._proc}/{process.pid}/stat", _STAT_BYTES)
+                )
+            )
+        ]
+        now = sum(stat.cpu_ticks for stat in stats)
+        # A child that ended is in the time of the parent that waited for it, so the sum goes on;
+        # where nobody of the job waited it falls, and what was counted stays counted.
+        self._ticks += now if self._before is None else max(now - self._before, 0)
+        self._before = now
+        self.rss_bytes = sum(stat.rss_pages for stat in stats) * self._page_bytes
+        self.count = len(stats)
+
+    def read(self) -> list[int | None]:
+        """CPU_COLUMNS, of which there is the first and this process's own."""
+        own_us = time.process_time_ns() // 1000
+        return [
+            self._ticks * _TICK_US if self.count is not None else None,
+            None,
+            None,
+            None,
+            own_us,
+        ]
+
+
+# --- All of a node's host columns, source after source.
+
+
+if TYPE_CHECKING:
+
+    class HostSource(Protocol):
+        """Some columns and why others are not there."""
+
+        @property
+        def columns(self) -> Sequence[HostColumn]:
+            """What `read` gives."""
+            ...
+
+        @property
+        def refused(self) -> Mapping[str, str]:
+            """Why a source is not there, by its name."""
+            ...
+
+        def read(self) -> Sequence[int | None]:
+            """A number for each column, None is not measured."""
+            ...
+
+
+_NOT_MEASURED = MISSING[8]
+
+
+class HostSources:
+    """The columns of several sources side by side."""
+
+    def __init__(self, sources: Sequence[HostSource], refused: Mapping[str, str]) -> None:
+        self._sources = sources
+        self._refused = refused
+
+    def columns(self) -> Sequence[HostColumn]:
+        """Their names, kinds and ranges."""
+        return tuple(column for source in self._sources for column in source.columns)
+
+    def refused(self) -> Mapping[str, str]:
+        """Why a source is not there, by its name."""
+        found = dict(self._refused)
+        for source in self._sources:
+            found.update(source.refused)
+        return found
+
+    def read(self) -> Sequence[int]:
+        """A number for each column."""
+        return [
+            # A counter that was multiplied may need more than 64 bits, and begins again then.
+            _NOT_MEASURED if value is None else value & _NOT_MEASURED
+            for source in self._sources
+            for value in source.read()
+        ]
+
+    def changed(self) -> bool:
+        """Whether a source found out where its columns come from."""
+        news = [source.changed() for source in self._sources if isinstance(source, JobCounters)]
+        return any(news)

@@ -1,0 +1,526 @@
+"""The sampler of one node: `injob sample` beside a job's ranks, `hpckit sample` by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import NamedTuple
+
+from hpckit.core.talk import reason, sampler_on, say
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
+    from hpckit.sampler.guard import SignalClock
+    from hpckit.sampler.loop import JobWatch, SampleLoop
+    from hpckit.sampler.parts import Node
+    from hpckit.sampler.spool import SampleSpool
+
+
+# --- What `hpckit sample` says at its end: where the samples are, and what reads them.
+
+
+class Place(NamedTuple):
+    """Where a sampler's blocks are: `target` below `out` is where they belong."""
+
+    out: str
+    target: str
+    reached: str | None
+    """The file that has what was copied, None where none has."""
+    kept: str | None
+    """The file on this node that has the rest, None where there is none."""
+    is_lost: bool
+    """Whether something is in neither."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is where it belongs."""
+        is_there = self.reached == f"{self.out}/{self.target}"
+        return is_there and self.kept is None and not self.is_lost
+
+
+def last_words(ticks: int, gpus: int, why: str, place: Place) -> str:
+    """The lines for a person; `why` there is no GPU is NVML's error by its name, or a sentence."""
+    samples = f"{ticks} samples of {_what(gpus)}"
+    path = place.reached or place.kept
+    if path is None:
+        return f" lost   {samples}: no file has them\n"
+    is_part = place.is_lost or (place.reached and place.kept)
+    wrote = f" wrote  {'a part of ' if is_part else ''}{samples} · {word(path)}\n"
+    rest = f" rest   {word(place.kept)}\n" if place.reached and place.kept else ""
+    return f"{wrote}{rest}{_note(gpus, why)} next   {_next(place, path)}\n"
+
+
+def _next(place: Place, path: str) -> str:
+    """A command line that brings together what there is, and reads it."""
+    before = ""
+    if place.reached and place.kept:
+        before = f"cat {word(place.kept)} >> {word(path)} && "
+    if path == f"{place.out}/{place.target}":
+        folder = place.out
+    elif path.endswith(f"/{place.target}"):
+        folder = path.removesuffix(f"/{place.target}")
+    else:
+        folder = f"{path.removesuffix('.samples')}.d"
+        file = f"{folder}/{os.path.basename(place.target)}"
+        before += f"mkdir {word(folder)} && mv {word(path)} {word(file)} && "
+    return f"{before}hpckit report --from {word(folder)}"
+
+
+def word(path: str) -> str:
+    """A path as a word of bash; what cannot be seen is an escape that bash understands."""
+    from shlex import quote
+
+    if path.isprintable():
+        return quote(path)
+    return f"$'{''.join(map(_escaped, path))}'"
+
+
+def _escaped(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    if char in "\\'":
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
+
+
+def _what(gpus: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
+
+
+def _note(gpus: int, why: str) -> str:
+    if gpus or not why:
+        return ""
+    return f" note   no GPU: {why if ' ' in why else f'NVML {why}'}\n"
+
+
+# --- The process that reads a node's topology, as the sampler has it: started, never waited for.
+
+
+_QUIET = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL})
+"""What ends a job ends this too, and is nothing to be said."""
+
+
+class TopologyProcess:
+    """One process at most; `look` is called now and then, by the thread that samples."""
+
+    def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
+        self._argv = argv
+        self._env = env
+        self.pid: int | None = None
+        """The process, None before its start and once its end was seen."""
+        self._is_started = False
+
+    def look(self) -> None:
+        """Start it, or see whether it has ended."""
+        if not self._is_started:
+            self._is_started = True
+            self._start()
+        elif self.pid is not None:
+            self._reap(self.pid)
+
+    def end(self) -> None:
+        """End it if it still runs."""
+        pid, self.pid = self.pid, None
+        if pid is not None:
+            # Not reaped yet, so the number is still its own.
+            os.kill(pid, signal.SIGKILL)
+
+    def _start(self) -> None:
+        # The sampler blocks or ignores most signals, and this must not: its time limit is one.
+        changed = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        try:
+            self.pid = os.posix_spawn(
+                self._argv[0], self._argv, self._env, setsigmask=(), setsigdef=changed
+            )
+        except OSError as error:
+            say(f"{sampler_on(self._env)}: the topology: {self._argv[0]}: {reason(error)}")
+
+    def _reap(self, pid: int) -> None:
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            self.pid = None
+            return
+        if not ended:
+            return
+        self.pid = None
+        code = os.waitstatus_to_exitcode(status)
+        if code and -code not in _QUIET:
+            why = "it took too long" if -code == signal.SIGALRM else f"it ended with {code}"
+            say(f"{sampler_on(self._env)}: the topology is not known: {why}")
+
+
+LEAST_HZ, MOST_HZ = 0.01, 100.0
+MOST_DURATION_S = 366 * 86400.0
+_LAST_COPY_S = 1.5
+_LAST_COPY_BY_HAND_S = 30.0
+"""After Ctrl-C or the end of --duration no KILL follows, and a disk may be busy."""
+_FIRST_WORDS_S = 1.0
+_LAST_WORDS_S = 4.0
+_REFUSED, _BUG = 7, 70
+"""Exit codes by hand, those of hpckit.core.errors."""
+_OPTIONS = {"--out": "", "--hz": "1", "--duration": "", "--parent": "", "--without": ""}
+_BY_HAND = "--by-hand"
+
+
+class Wish(NamedTuple):
+    """What the command line asks; `without` are GPUs that hung an earlier attempt."""
+
+    out: str
+    hz: float
+    duration_s: float | None
+    parent: int | None
+    without: tuple[str, ...]
+    by_hand: bool
+
+    def words(self) -> list[str]:
+        """The command line that asks for it."""
+        words = ["--out", self.out, "--hz", repr(self.hz)]
+        if self.duration_s is not None:
+            words += ["--duration", repr(self.duration_s)]
+        if self.parent is not None:
+            words += ["--parent", str(self.parent)]
+        if self.without:
+            words += ["--without", ",".join(self.without)]
+        return [*words, *([_BY_HAND] if self.by_hand else [])]
+
+
+def sample(words: list[str], env: dict[str, str]) -> int | None:
+    """Sample until the job ends; None for a wrong command line, else 0 whatever happens in a job.
+
+    `--out DIR` is the job folder, `--hz` 0.01 to 100 (1 unless said), `--duration` seconds,
+    `--parent` a process whose end is the end. A sampler never fails a job: what went wrong is one
+    line on stderr.
+    """
+    wish = wish_of(words)
+    if wish is None:
+        return None
+    code = 0
+    try:
+        _no_closed_streams()
+        _Run(wish, words, env).run()
+    except OSError as error:
+        say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling ends here")
+        code = _REFUSED
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
+        say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling ends here")
+        code = _BUG
+    return code if wish.by_hand else 0
+
+
+def wish_of(words: list[str]) -> Wish | None:
+    """The options, None where they are no command line of the sampler."""
+    by_hand = _BY_HAND in words
+    words = [word for word in words if word != _BY_HAND]
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    if len(words) != 2 * len(given) or not given.keys() <= _OPTIONS.keys():
+        return None
+    options = {**_OPTIONS, **given}
+    try:
+        hz = float(options["--hz"])
+        duration_s = float(options["--duration"]) if options["--duration"] else None
+        parent = int(options["--parent"]) if options["--parent"] else None
+    except ValueError:
+        return None
+    if not LEAST_HZ <= hz <= MOST_HZ:
+        say(f"sampler: --hz {options['--hz']} is outside {LEAST_HZ} to {MOST_HZ:g}")
+        return None
+    if not options["--out"] or not (duration_s is None or 0 < duration_s <= MOST_DURATION_S):
+        return None
+    without = tuple(filter(None, options["--without"].split(",")))
+    return Wish(options["--out"], hz, duration_s, parent, without, by_hand)
+
+
+class _Run:
+    def __init__(self, wish: Wish, words: list[str], env: Mapping[str, str]) -> None:
+        from hpckit.sampler.guard import Beat
+
+        self._wish = wish
+        self._words = words
+        self._env = env
+        self._beat = Beat()
+        self._spool: SampleSpool | None = None
+        self._loop: SampleLoop | None = None
+        self._topology: TopologyProcess | None = None
+        self._sampling_since_s = 0.0
+        self._place: Place | None = None
+        self._node: Node | None = None
+        self._ends: frozenset[int] = frozenset()
+        self._clock: SignalClock | None = None
+        self._is_unsaid = False
+        self._is_closed = False
+
+    def run(self) -> None:
+        """Begin, sample, end; ends the process where everything went well."""
+        from hpckit.sampler.guard import Guard, SignalClock, listen
+        from hpckit.sampler.spool import SampleSpool
+
+        self._ends = ends = listen(by_hand=self._wish.by_hand)
+        self._clock = clock = SignalClock(ends)
+        os.nice(19)
+        _first_to_go()
+        Guard(self._beat, ends, self._hung)
+        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=self._say)
+        try:
+            self._sample(spool, clock)
+        finally:
+            self._say_all(self._close(spool, self._last_copy_s()))
+        self._say_last()
+        # Without waiting for a thread that a dead file system may hold.
+        os._exit(self._code(is_over=not self._is_unsaid))
+
+    def _sample(self, spool: SampleSpool, clock: SignalClock) -> None:
+        """Sample to the end."""
+        from zlib import crc32
+
+        from hpckit.sampler.guard import LIMIT_S
+        from hpckit.sampler.loop import SampleLoop, SamplePlan, SampleTools
+        from hpckit.sampler.parts import Node
+
+        wish = self._wish
+        self._node = node = Node(self._env, wish.hz, wish.without, self._beat)
+        tools = SampleTools(
+            gpus=node.gpus,
+            host=node.host,
+            sink=spool,
+            clock=clock,
+            watch=self._watch(node),
+            beat=self._beat,
+            progress=self._progress(),
+        )
+        name = self._name()
+        plan = SamplePlan(
+            hz=wish.hz,
+            duration_s=wish.duration_s,
+            meta=node.meta(name),
+            phase=crc32(name.encode()) / 2**32,
+        )
+        self._loop = loop = SampleLoop(plan, tools)
+        self._sampling_since_s = time.monotonic()
+        self._beat.begun_ns = time.monotonic_ns()
+        self._beat.limit_s = LIMIT_S
+        loop.run()
+
+    def _close(self, spool: SampleSpool, limit_s: float) -> list[str]:
+        """End the copy and keep the rest; what is to be said of it, once nothing is left to do."""
+        if self._topology is not None:
+            self._topology.end()
+        kept = spool.close(limit_s, self._hurry())
+        out, target = self._wish.out, self._target()
+        told = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
+        if kept is not None:
+            told.append(f"not all reached {out}; the rest is in {kept} on this node")
+        if self._wish.by_hand:
+            if spool.is_unsynced:
+                told.append(f"{out}/{target}: not synced in time; the last samples may be lost")
+            self._place = Place(out, target, spool.reached, kept, spool.is_lost)
+        self._is_closed = True
+        return told
+
+    def _say_all(self, sentences: list[str]) -> None:
+        """Standard error may lie where nothing answers, or be a terminal that was stopped."""
+        for sentence in sentences:
+            self._say(sentence)
+
+    def _last_copy_s(self) -> float:
+        """How long the end may wait for the folder: KILL soon follows TERM, HUP and a job's end."""
+        heard = None if self._clock is None else self._clock.heard
+        is_job = not self._wish.by_hand or "SLURM_JOB_ID" in self._env
+        if is_job or heard not in (None, signal.SIGINT):
+            return _LAST_COPY_S
+        show(b"\r writing what is left to its folder \x1b[K")
+        return _LAST_COPY_BY_HAND_S
+
+    def _hurry(self) -> Callable[[], bool]:
+        """Asks whether somebody wants the end once more while the folder is waited for."""
+        from_ns = time.monotonic_ns() + int(_LAST_COPY_S * 1e9)
+
+        def is_hurried() -> bool:
+            # Waiting hangs nowhere: the guard counts from each look.
+            self._beat.begun_ns = now_ns = time.monotonic_ns()
+            return now_ns >= from_ns and bool(signal.sigpending() & self._ends)
+
+        return is_hurried
+
+    def _say(self, text: str) -> None:
+        say(f"{sampler_on(self._env)}: {text}")
+
+    def _name(self) -> str:
+        return self._env.get("SLURMD_NODENAME") or os.uname().nodename
+
+    def _target(self) -> str:
+        from hpckit.spec.folder import samples_file
+
+        return f"{self._folder()}/{samples_file(self._name())}"
+
+    def _folder(self) -> str:
+        from hpckit.spec.folder import account_folder
+
+        restart = self._env.get("SLURM_RESTART_COUNT", "")
+        return account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
+
+    def _command(self) -> list[str]:
+        """The words that started this process, up to its verb."""
+        before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
+        return [sys.executable, *before[1:]]
+
+    def _topology_process(self) -> TopologyProcess | None:
+        """What reads the node's topology once sampling goes; HPCKIT_TOPOLOGY=0 leaves it out."""
+        from hpckit.spec.folder import topology_file
+
+        if self._env.get("HPCKIT_TOPOLOGY") == "0":
+            return None
+        target = f"{self._folder()}/{topology_file(self._name())}"
+        words = ["topology", self._wish.out, target, str(os.getpid())]
+        return TopologyProcess([*self._command()[:-1], *words], self._env)
+
+    def _watch(self, node: Node) -> JobWatch:
+        from hpckit.sampler.guard import JobEnd
+
+        end = self._env.get("SLURM_JOB_END_TIME", "")
+        return JobEnd(
+            end_s=float(end) if end.isascii() and end.isdigit() else None,
+            parent=self._wish.parent,
+            # By hand nobody else's processes are waited for: Ctrl-C ends it.
+            processes=None if self._wish.by_hand else node.processes,
+        )
+
+    def _progress(self) -> Callable[[int, float], None]:
+        self._topology = topology = self._topology_process()
+        is_shown = self._wish.by_hand and os.isatty(2)
+
+        def progress(ticks: int, seconds: float) -> None:
+            if topology is not None:
+                topology.look()
+            if is_shown:
+                line = f"\r sampling  {seconds:.0f} s · {ticks} ticks · Ctrl-C ends it "
+                show(line.encode())
+
+        return progress
+
+    def _say_last(self) -> None:
+        """Tell a person what there is; where standard output does not take it, on the other."""
+        if self._place is None or self._loop is None or self._node is None:
+            return
+
+        show(b"\r\x1b[K")
+        gpus = sum(len(one.describe()) for one in self._node.gpus)
+        why = self._node.refused.get("nvidia", "")
+        text = last_words(self._loop.ticks, gpus, why, self._place)
+        whys: list[str | None] = ["it takes nothing"]
+
+        def tell() -> None:
+            try:
+                os.write(1, text.encode("utf-8", "surrogateescape"))
+            except OSError as error:
+                whys.append(reason(error))
+            else:
+                whys.append(None)
+
+        self._beat.begun_ns = 0
+        self._is_unsaid = True
+        _in_time(tell)
+        why_not = whys[-1]
+        self._is_unsaid = why_not is not None
+        if self._is_unsaid:
+            _in_time(lambda: self._say(f"standard output: {why_not}\n{text.rstrip()}"))
+
+    def _code(self, *, is_over: bool = True) -> int:
+        """A job's sampler always ends with 0; by hand a person is told."""
+        if not self._wish.by_hand:
+            return 0
+        return 0 if is_over and self._place is not None and self._place.is_whole else _REFUSED
+
+    def _hung(self, is_asked: bool) -> NoReturn:
+        """What is under way does not return: write what there is, and go on without that GPU.
+
+        Whatever fails here this process ends: it would hear no request to end any more.
+        """
+        gpu = self._beat.gpu
+        wish, left_s = self._wish, self._wish.duration_s
+        if left_s is not None and self._loop is not None:
+            left_s -= time.monotonic() - self._sampling_since_s
+        is_over = is_asked or (left_s is not None and left_s <= 0)
+        is_end = is_over or gpu is None or gpu in wish.without
+        try:
+            _in_time(lambda: self._say(self._why_it_hangs()), _FIRST_WORDS_S)
+            told: list[str] = []
+            _in_time(lambda: told.extend(self._keep_what_there_is(is_end)))
+            _in_time(lambda: self._say_all(told))
+            if not is_end and gpu is not None:
+                self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
+            _in_time(self._say_last, 2 * _LAST_WORDS_S)
+        finally:
+            os._exit(self._code(is_over=is_over and not self._is_unsaid))
+
+    def _begin_again(self, wish: Wish) -> None:
+        try:
+            os.execv(sys.executable, [*self._command(), *wish.words()])
+        except OSError as error:
+            why = f"{sys.executable}: {reason(error)}; sampling ends here"
+            _in_time(lambda: self._say(why))
+
+    def _why_it_hangs(self) -> str:
+        gpu, loop = self._beat.gpu, self._loop
+        if gpu is not None:
+            return f"the driver does not answer for {gpu}; it is left out from here on"
+        is_writing = loop is not None and loop.is_writing
+        what = "a write on this node" if is_writing else "a call of the system"
+        late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
+        return f"{what} did not return for {late_s:.0f} s; sampling ends here"
+
+    def _keep_what_there_is(self, is_end: bool) -> list[str]:
+        """Write it, and end the copy; what is to be said then."""
+        loop = self._loop
+        if self._is_closed:
+            return []
+        if loop is not None and not loop.is_writing:
+            if is_end:
+                loop.end_hung()
+            else:
+                loop.keep_written()
+        return self._close(self._spool, _LAST_COPY_S) if self._spool else []
+
+
+def show(text: bytes) -> None:
+    """Show a person a line on a terminal, if there is one, and it was not stopped with Ctrl-S."""
+    import select
+
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if os.isatty(2) and poll.poll(0):
+        os.write(2, text)
+
+
+def _no_closed_streams() -> None:
+    """What the sampler opens is never taken for a standard stream: closed ones take nothing."""
+    while (fd := os.open(os.devnull, os.O_RDONLY)) <= 2:  # noqa: PLR2004  0, 1 and 2
+        pass
+    os.close(fd)
+
+
+def _in_time(work: Callable[[], object], limit_s: float = _LAST_WORDS_S) -> None:
+    """Do what may hang: on this node, or in the job folder, where standard error is."""
+    import threading
+
+    thread = threading.Thread(target=work, daemon=True)
+    until_s = time.monotonic() + limit_s
+    thread.start()
+    thread.join(limit_s)
+    if time.monotonic() > until_s + 1:  # the process was stopped meanwhile, and the work too
+        thread.join(limit_s)
+
+
+def _first_to_go() -> None:
+    """Where the job's memory is out the kernel ends this, and its child, before any rank."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"1000")
+    except OSError:
+        return

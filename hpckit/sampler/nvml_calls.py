@@ -1,0 +1,133 @@
+"""libnvidia-ml.so.1: the few calls that ranks make, and samplers too.
+
+`pynvml` would cost each rank 20 ms to load, and builds its arguments anew at each call
+(docs/adr/0010); what is asked once a node goes through `hpckit.node.capture.nvml`.
+Signatures and structures: nvml.h. Reasons are nvml.h's errors in pynvml's spelling.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+LIBRARY = "libnvidia-ml.so.1"
+_REASONS = {
+    1: "Uninitialized",
+    2: "InvalidArgument",
+    3: "NotSupported",
+    4: "NoPermission",
+    6: "NotFound",
+    7: "InsufficientSize",
+    9: "DriverNotLoaded",
+    10: "Timeout",
+    12: "LibraryNotFound",
+    13: "FunctionNotFound",
+    15: "GpuIsLost",
+    16: "ResetRequired",
+    17: "OperatingSystem",
+    18: "LibRmVersionMismatch",
+    20: "Memory",
+    21: "NoData",
+    25: "ArgumentVersionMismatch",
+    26: "Deprecated",
+    27: "NotReady",
+    28: "GpuNotFound",
+    29: "InvalidState",
+    999: "Unknown",
+}
+LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
+"""Reasons for which a GPU will not answer any more."""
+
+
+class NvmlRefused(Exception):
+    """Why NVML does not answer: `reason` is nvml.h's error in pynvml's spelling."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NvmlCalls:
+    """NVML, initialized. The calls of one instance are for one thread at a time."""
+
+    def __init__(self, name: str = LIBRARY) -> None:
+        """Load the library and initialize it. Raises NvmlRefused."""
+        try:
+            self._library = ctypes.CDLL(name)
+        except OSError as error:
+            raise NvmlRefused("LibraryNotFound") from error
+        self.call("nvmlInit_v2")
+
+    def function(self, name: str) -> Any:
+        """A function of the library. Raises NvmlRefused where it is older than that."""
+        try:
+            return getattr(self._library, name)
+        except AttributeError:
+            raise NvmlRefused("FunctionNotFound") from None
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function. Raises NvmlRefused."""
+        check(self.function(name)(*arguments))
+
+    def count(self) -> int:
+        """How many GPUs this process may see. Raises NvmlRefused."""
+        count = ctypes.c_uint()
+        self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        return count.value
+
+    def gpu(self, index: int) -> NvmlHandle:
+        """A GPU by the driver's index. Raises NvmlRefused."""
+        handle = ctypes.c_void_p()
+        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+        return NvmlHandle(self, handle)
+
+    def gpu_of_slice(self, uuid: str) -> NvmlHandle:
+        """The GPU that a MIG device is of. Raises NvmlRefused."""
+        mig, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        name = ctypes.c_char_p(uuid.encode("utf-8", "surrogateescape"))
+        self.call("nvmlDeviceGetHandleByUUID", name, ctypes.byref(mig))
+        whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
+        self.call(whole, mig, ctypes.byref(handle))
+        return NvmlHandle(self, handle)
+
+
+class NvmlHandle:
+    """A GPU; every method raises NvmlRefused for what it does not tell."""
+
+    def __init__(self, nvml: NvmlCalls, handle: ctypes.c_void_p) -> None:
+        self.nvml = nvml
+        self.handle = handle
+
+    def text(self, name: str, most_bytes: int = 96) -> str:
+        """What a function such as nvmlDeviceGetUUID writes into a buffer."""
+        text = ctypes.create_string_buffer(most_bytes)
+        self.nvml.call(name, self.handle, text, ctypes.c_uint(most_bytes))
+        return text.value.decode("ascii", "replace")
+
+    def number(self, name: str) -> int:
+        """The one unsigned int of a function such as nvmlDeviceGetPowerUsage."""
+        value = ctypes.c_uint()
+        self.nvml.call(name, self.handle, ctypes.byref(value))
+        return value.value
+
+    def energy_mj(self) -> int:
+        """Millijoules since the driver was loaded: nvmlDeviceGetTotalEnergyConsumption."""
+        value = ctypes.c_ulonglong()
+        self.nvml.call("nvmlDeviceGetTotalEnergyConsumption", self.handle, ctypes.byref(value))
+        return value.value
+
+
+def check(code: int) -> None:
+    """Raise NvmlRefused for a return value that is not NVML_SUCCESS."""
+    if code:
+        raise NvmlRefused(reason_of(code))
+
+
+def reason_of(code: int) -> str:
+    """The name of a return value."""
+    return _REASONS.get(code, f"NVML error {code}")

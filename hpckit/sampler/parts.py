@@ -1,0 +1,177 @@
+"""What a sampler is made of on this node: GPUs, host sources, what META says."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from hpckit import __version__
+from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
+from hpckit.sampler.gpus import sampled_gpus
+from hpckit.sampler.host import Hierarchies, NodePressure, NodeUse, energy, network, value_of
+from hpckit.sampler.job_counters import HostSources, JobCounters
+from hpckit.sampler.job_processes import JobProcesses, read_bytes
+from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.sampler.nvml_counters import NvmlCounters
+from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from hpckit.sampler.amd import AmdCounters
+    from hpckit.sampler.guard import Beat
+    from hpckit.sampler.job_counters import HostSource
+    from hpckit.sampler.loop import GpuCounters
+
+
+DRIVER = "nvidia"
+"""In place of a GPU's uuid: NVML as a whole."""
+_KIB = 1024
+
+
+class Node:
+    """This node's GPUs and host columns, and why others are not there."""
+
+    def __init__(
+        self, env: Mapping[str, str], hz: float, without: tuple[str, ...], beat: Beat
+    ) -> None:
+        """Look at everything once; `without` are GPUs that are left alone."""
+        self._env = env
+        self._hz = hz
+        self._without = without
+        self._beat = beat
+        self._cpus = job_cpus(env)
+        self.refused: dict[str, str] = {}
+        self.is_synthetic = False
+        self.processes = _processes(env)
+        self.gpus: list[GpuCounters] = [*self._nvidia()]
+        self.gpus += self._amd(sum(len(one.describe()) for one in self.gpus))
+        self.host = HostSources(self._sources(), self.refused)
+
+    def _nvidia(self) -> list[NvmlCounters]:
+        if DRIVER in self._without:
+            self.refused["nvidia"] = "the driver did not answer"
+            return []
+        self._beat.gpu = DRIVER
+        try:
+            nvml = NvmlCalls()
+            self.is_synthetic = "synthetic" in driver_version(nvml)
+            shown = shown_gpus(nvml)
+        except NvmlRefused as refused:
+            self.refused["nvidia"] = refused.reason
+            # What hangs from here on is nothing of the driver's.
+            self._beat.gpu = None
+            return []
+        chosen = sampled_gpus(self._env, shown, lambda mig: parent_of(nvml, mig))
+        hung = {gpu.place for gpu in shown if gpu.uuid in self._without}
+        if not chosen.indices:
+            self.refused["nvidia"] = chosen.because
+        counters = NvmlCounters(
+            nvml, [index for index in chosen.indices if index not in hung], self._hz, self._beat
+        )
+        for index in sorted(hung):
+            counters.say_lost(shown[index].uuid, "its driver's call did not return")
+        self._beat.gpu = None
+        return [counters]
+
+    def _amd(self, place: int) -> list[AmdCounters]:
+        if not os.path.isdir("/sys/class/kfd"):
+            # amdgpu's part for computing, without which a card is for a screen.
+            return []
+        from hpckit.sampler.amd import AmdCounters, amd_devices, shown_amd
+
+        devices = amd_devices()
+        if not devices:
+            return []
+        shown = shown_amd(devices)
+        chosen = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
+        if not chosen.indices:
+            self.refused["amd"] = chosen.because
+            return []
+        return [AmdCounters([(index, devices[index]) for index in chosen.indices], place)]
+
+    def _sources(self) -> list[HostSource]:
+        exclusive, why_not = self.exclusive()
+        sources: list[HostSource] = []
+        if self.processes is None:
+            self.refused["job_cgroup"] = "no Slurm job"
+        else:
+            sources.append(JobCounters(self.processes, Hierarchies()))
+        if exclusive is not False:
+            sources.append(NodeUse())
+        return [*sources, NodePressure(), network("", why_not), energy()]
+
+    def exclusive(self) -> tuple[bool | None, str | None]:
+        """Whether this node is the job's alone, and why counters of the node are not taken.
+
+        Outside a job it is not asked: whoever samples a machine by hand wants the machine.
+        """
+        if "SLURM_JOB_ID" not in self._env:
+            return None, None
+        seen = SeenCpus(
+            online=os.cpu_count() or 0,
+            has_smt=read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1"),
+            allowed=Hierarchies().allowed_cpus(),
+        )
+        return has_node_alone(self._cpus, seen)
+
+    def meta(self, name: str) -> dict[str, Any]:
+        """What META says beside GPUs and columns."""
+        env = self._env
+        exclusive, _ = self.exclusive()
+        total_kib = value_of(read_bytes("/proc/meminfo", 4096), b"MemTotal:")
+        return {
+            "node": name,
+            "job_id": env.get("SLURM_JOB_ID"),
+            "array_task": _number(env.get("SLURM_ARRAY_TASK_ID")),
+            "restart": _number(env.get("SLURM_RESTART_COUNT")) or 0,
+            "boot_id": read_bytes("/proc/sys/kernel/random/boot_id", 64).decode().strip() or None,
+            "synthetic": self.is_synthetic,
+            "hpckit": __version__,
+            "cpus": self._cpus or os.cpu_count(),
+            "memory_limit_bytes": job_memory_bytes(env, self._cpus)
+            or (None if total_kib is None else total_kib * _KIB),
+            "exclusive": exclusive,
+        }
+
+
+class SeenCpus(NamedTuple):
+    """CPUs of this node, and what the sampler's control groups allow, from its own up."""
+
+    online: int
+    has_smt: bool
+    allowed: tuple[int, ...]
+
+
+def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str | None]:
+    """Whether a job with so many CPUs, as Slurm counts them, has the node alone; and why not.
+
+    Slurm counts hardware threads or cores, as the node's CPUs= in slurm.conf has it. Half of the
+    threads are all of the cores, or half of the node: the job's control group tells which. It is
+    the first that is wider than the sampler's step, which has one core (srun -c 1).
+    """
+    if cpus is None:
+        return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
+    if cpus == seen.online:
+        return True, None
+    step = seen.allowed[0] if seen.allowed else 0
+    job = next((one for one in seen.allowed if one > step), step)
+    is_half = seen.has_smt and cpus == seen.online // 2
+    if is_half and job == seen.online and (step < cpus or step == job):
+        return True, None
+    if is_half and not step < job == cpus:
+        words = "may be all cores or half of the node, and no control group tells which"
+        return None, f"the job's {cpus} CPUs of {seen.online} hardware threads {words}"
+    return False, f"the job has {cpus} of {seen.online} CPUs: others may use this node too"
+
+
+def _processes(env: Mapping[str, str]) -> JobProcesses | None:
+    job_id = env.get("SLURM_JOB_ID")
+    return JobProcesses(job_id, env.get("SLURM_STEP_ID")) if job_id else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -1,0 +1,92 @@
+"""Requests that cannot be met, found before anything is written or submitted."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+from hpckit.core.errors import PlanError
+from hpckit.core.units import counted
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
+from hpckit.spec.files import EffectiveJob, OriginKind
+from hpckit.spec.job import JobSpec
+from hpckit.spec.site import SiteSpec, SubmitterKind
+
+
+def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> None:
+    """Raise PlanError for a job that contradicts itself or its site."""
+    local = site.submitter is SubmitterKind.LOCAL
+    _check_mesh(spec, local=local)
+    launchers[spec.launch.kind].check(spec)
+    _check_segment(spec)
+    if local:
+        _check_local(spec, site)
+
+
+_NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.", "place.")
+
+
+def not_applied(effective: EffectiveJob, site: SiteSpec) -> tuple[str, ...]:
+    """Keys that somebody said and that this site, having no scheduler, does nothing with."""
+    if site.submitter is not SubmitterKind.LOCAL:
+        return ()
+    return tuple(
+        one.key
+        for one in effective.origins
+        if one.origin is not OriginKind.DEFAULT and one.key.startswith(_NEEDS_SCHEDULER)
+    )
+
+
+def _check_mesh(spec: JobSpec, *, local: bool) -> None:
+    need = spec.mesh_ranks
+    if need is None or need == spec.ntasks:
+        return
+    mesh = " × ".join(f"{axis} {size}" for axis, size in spec.parallel.items())
+    per_node = spec.ntasks_per_node
+    hint = f"set the mesh so that its product is {spec.ntasks}"
+    if local:
+        hint = f"--ntasks-per-node {need}, or {hint}"
+    elif need % per_node == 0:
+        hint = f"--nodes {need // per_node}, or {hint}"
+    raise PlanError(
+        "parallel mesh",
+        have=f"{counted(spec.ntasks, 'rank')}"
+        f" ({counted(spec.resources.nodes, 'node')} × {per_node})",
+        need=f"{counted(need, 'rank')} ({mesh})",
+        hint=hint,
+    )
+
+
+def _check_segment(spec: JobSpec) -> None:
+    """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05).
+
+    A job smaller than a segment is the releases' affair (dialect.py).
+    """
+    segment, nodes = spec.slurm.segment, spec.resources.nodes
+    if segment is None or nodes < segment or nodes % segment == 0:
+        return
+    pairs = ((size, nodes // size) for size in range(1, isqrt(nodes) + 1) if nodes % size == 0)
+    fitting = max(size for pair in pairs for size in pair if size <= segment)
+    full = (nodes // segment * segment, -(-nodes // segment) * segment)
+    raise PlanError(
+        "slurm.segment",
+        have=counted(nodes, "node"),
+        need=f"a multiple of {segment}",
+        hint=f"--nodes {' or '.join(map(str, full))}, or slurm.segment = {fitting}",
+    )
+
+
+def _check_local(spec: JobSpec, site: SiteSpec) -> None:
+    if spec.resources.nodes > 1:
+        raise PlanError(
+            f"site {site.name} is this machine alone",
+            have="1 node",
+            need=counted(spec.resources.nodes, "node"),
+            hint="--nodes 1, or a site with Slurm",
+        )
+    if spec.slurm.array is not None:
+        raise PlanError(
+            f"site {site.name} has no scheduler for arrays",
+            have="one job",
+            need=f"array {spec.slurm.array}",
+            hint="run one task of it without slurm.array, or use a site with Slurm",
+        )

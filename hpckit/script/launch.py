@@ -1,0 +1,322 @@
+"""A job on a site becomes directives, a launch, and the reason for each.
+
+Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slurm 22.05 to 26.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import PurePath
+from typing import Final
+
+from hpckit.core.units import (
+    format_slurm_mem,
+    format_slurm_time,
+    parse_slurm_mem_bytes,
+    parse_slurm_time_s,
+)
+from hpckit.script.launchers.launcher import Launcher
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
+from hpckit.script.options import OWNED_BY_SBATCH, OWNED_BY_SRUN, TEXT_OPTIONS, extra_options
+from hpckit.script.plan import (
+    AccountPlan,
+    EnvironmentPlan,
+    EnvSetting,
+    LaunchPlan,
+    Option,
+    PlacePlan,
+)
+from hpckit.script.releases import Dialect, gpu_request
+from hpckit.spec.job import JobSpec, ResourceRequest
+from hpckit.spec.options import array_shape
+from hpckit.spec.platform import CommEnv
+from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.slurm_options import SlurmOptions
+
+# --- Which variables a container must be told to let in, as its runtime wants it said.
+#
+# Sources: pyxis, README.md, `--container-env` (an image's own value wins without it, and pyxis
+# 0.24
+# and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
+# `--containall`
+# let in what begins with APPTAINERENV_ alone).
+
+
+_PYXIS: Final = frozenset({"container-image", "container-name"})
+_OPTION: Final = "container-env"
+_RUNTIMES: Final = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
+_CLOSED: Final = frozenset({"-e", "--cleanenv", "-C", "--containall", "-ce", "-ec"})
+_VERBS: Final = frozenset({"exec", "run", "shell", "test"})
+
+
+def with_container_env(
+    options: Sequence[Option], comm: CommEnv, site: SiteSpec
+) -> tuple[Option, ...]:
+    """The step's options; one that runs a container by pyxis lets the job's variables in."""
+    if not _PYXIS & {option.name for option in options}:
+        return tuple(options)
+    said = [option.value or "" for option in options if option.name == _OPTION]
+    own = [name for value in said for name in value.split(",") if name]
+    names = dict.fromkeys((*own, *(one.name for one in comm.settings), *site.container.variables))
+    kept = [option for option in options if option.name != _OPTION]
+    if not names:
+        return tuple(options)
+    return (*kept, Option(name=_OPTION, value=",".join(names)))
+
+
+def closed_prefix(command: Sequence[str]) -> str | None:
+    """How a variable is called that is let into this container; None for an open one, or none."""
+    prefix = _RUNTIMES.get(PurePath(command[0]).name)
+    if prefix is None or not any(word in _VERBS for word in command[1:]):
+        return None
+    image = next((at for at, word in enumerate(command) if _is_image(word)), len(command))
+    return prefix if any(word in _CLOSED for word in command[:image]) else None
+
+
+def _is_image(word: str) -> bool:
+    """Whether a word of the command is the image: what stands behind it is the program's own."""
+    return word.endswith((".sif", ".sqsh", ".simg")) or "://" in word
+
+
+# --- What a job does about places: whether nodes are ordered and ranks are bound.
+
+
+_OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
+"""Options of srun by which a job chooses among its nodes itself."""
+
+
+def plan_place(spec: JobSpec, launcher: Launcher, *, local: bool) -> PlacePlan | None:
+    """Return what is to be done, None where nothing is.
+
+    Nodes are ordered where there are several, and the job wants its ranks node by node; ranks are
+    bound where a node has several, and only by the rank entry of a job that Slurm started.
+    """
+    order = not local and _is_ordered(spec)
+    bind = not local and _is_bound(spec)
+    if not (order or bind):
+        return None
+    return PlacePlan(
+        order=order, bind=bind, strict=spec.place.strict, renumber=launcher.can_renumber
+    )
+
+
+def _is_bound(spec: JobSpec) -> bool:
+    """Whether ranks choose their cores, which they do unless the job has srun do it."""
+    by_srun = spec.slurm.srun_extra.get("cpu-bind", "none") not in {"none", "quiet,none", False}
+    return spec.place.bind and spec.ntasks_per_node > 1 and not by_srun
+
+
+def _is_ordered(spec: JobSpec) -> bool:
+    """Whether the order of nodes is hpckit's to choose."""
+    first = spec.launch.distribution.partition(":")[0].partition(",")[0]
+    chosen = _OWN_NODES & set(spec.slurm.srun_extra)
+    wanted = spec.place.order and spec.resources.nodes > 1
+    return wanted and first in {"block", "*"} and not chosen
+
+
+_MAY_TRAP: Final = re.compile(r"(^|[^\w-])(trap|source|eval|\.)\s", re.ASCII)
+"""What sets a trap, or reads a file that may."""
+
+
+def plan_launch(
+    spec: JobSpec,
+    site: SiteSpec,
+    dialect: Dialect,
+    comm: CommEnv,
+    launchers: Launchers = LAUNCHERS,
+) -> LaunchPlan:
+    """Return everything that the script of `spec` at `site` shows, said in the site's dialect.
+
+    `comm` is its communication environment.
+
+    Raises ConfigError for an option in an open table that hpckit writes itself.
+    """
+    local = site.submitter is SubmitterKind.LOCAL
+    launcher = launchers[spec.launch.kind]
+    place = plan_place(spec, launcher, local=local)
+    account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
+    kill_wait_s = ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None
+    local_ranks = launcher.local_ranks(spec) if local else None
+    return LaunchPlan(
+        name=spec.name,
+        kind=spec.launch.kind,
+        directives=_directives(spec, dialect, launcher),
+        srun=with_container_env(_srun_options(spec, launcher), comm, site),
+        environment=_environment(spec),
+        communication=comm.settings,
+        profile=comm.profile,
+        left=comm.left,
+        container_prefix=closed_prefix(spec.command),
+        command=spec.command,
+        nodes=spec.resources.nodes,
+        ntasks=spec.ntasks,
+        ntasks_per_node=spec.ntasks_per_node,
+        rank_source=launcher.local_identity if local else launcher.identity,
+        starter=launcher.local_words(spec) if local else launcher.words(spec),
+        runner=(
+            *(("--local",) if local else ()),
+            *_said("--ranks", local_ranks),
+            *_place_words(place),
+            *_said("--measure", account and account.hz),
+            *_said("--kill-wait", kill_wait_s),
+        ),
+        local_ranks=local_ranks,
+        keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
+        kill_on_bad_exit=spec.launch.kill_on_bad_exit,
+        chdir=spec.chdir,
+        array=array_shape(spec.slurm.array),
+        account=account,
+        place=place,
+    )
+
+
+def _said(option: str, value: object) -> tuple[str, ...]:
+    return () if value is None else (option, str(value))
+
+
+def _place_words(place: PlacePlan | None) -> Iterator[str]:
+    if place is None:
+        return
+    if place.order:
+        yield "--order"
+        if not place.renumber:
+            yield "--keep-numbers"
+    if place.bind:
+        yield "--bind"
+    if place.strict:
+        yield "--strict"
+
+
+def _directives(spec: JobSpec, dialect: Dialect, launcher: Launcher) -> tuple[Option, ...]:
+    options = [
+        Option(name="job-name", value=spec.name),
+        Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
+        *_resource_options(spec.resources, dialect),
+        *_task_options(spec, launcher),
+        *_slurm_options(spec.slurm),
+    ]
+    for extra in extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"):
+        options = _with_extra(options, extra)
+    return tuple(sorted(options, key=lambda option: option.name))
+
+
+def _with_extra(options: list[Option], extra: Option) -> list[Option]:
+    """The options and one of the user's; of two --gres Slurm would take the last alone."""
+    for at, option in enumerate(options):
+        if option.name == extra.name and extra.value is not None:
+            both = replace(option, value=f"{option.value},{extra.value}")
+            return [*options[:at], both, *options[at + 1 :]]
+    return [*options, extra]
+
+
+def _resource_options(request: ResourceRequest, dialect: Dialect) -> Iterator[Option]:
+    yield Option(name="nodes", value=str(request.nodes))
+    gpus = gpu_request(dialect, request)
+    if gpus is not None:
+        yield gpus
+    if request.time_limit is not None:
+        yield Option(name="time", value=format_slurm_time(parse_slurm_time_s(request.time_limit)))
+    if request.exclusive:
+        yield Option(name="exclusive")
+    yield from _memory_options(request)
+
+
+def _memory_options(request: ResourceRequest) -> Iterator[Option]:
+    said = {
+        "mem": request.mem,
+        "mem-per-cpu": request.mem_per_cpu,
+        "mem-per-gpu": request.mem_per_gpu,
+    }
+    for name, size in said.items():
+        if size is not None:
+            yield Option(name=name, value=format_slurm_mem(parse_slurm_mem_bytes(size)))
+    if request.exclusive and not any(said.values()):
+        yield Option(name="mem", value="0", because="--exclusive does not grant memory by itself")
+
+
+def _task_options(spec: JobSpec, launcher: Launcher) -> Iterator[Option]:
+    request = spec.resources
+    if launcher.starts_ranks:
+        yield Option(
+            name="ntasks-per-node",
+            value="1",
+            because=f"one {launcher.kind} a node, which starts {spec.ntasks_per_node} ranks",
+        )
+        yield from _launcher_cpus(spec)
+        return
+    yield Option(name="ntasks-per-node", value=str(spec.ntasks_per_node))
+    if request.cpus_per_task is not None:
+        yield Option(name="cpus-per-task", value=str(request.cpus_per_task))
+
+
+def _launcher_cpus(spec: JobSpec) -> Iterator[Option]:
+    """One CPU a rank at least; a whole node is not narrowed, as srun's -c implies --exact."""
+    if spec.resources.cpus_per_task is None and spec.resources.exclusive:
+        return
+    cpus_per_task = spec.resources.cpus_per_task or 1
+    yield Option(
+        name="cpus-per-task",
+        value=str(cpus_per_task * spec.ntasks_per_node),
+        because=f"{cpus_per_task} for each of the ranks under one {spec.launch.kind}",
+    )
+
+
+def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
+    for name in TEXT_OPTIONS:
+        value = getattr(slurm, name)
+        if value is not None:
+            yield Option(name=name.replace("_", "-"), value=value)
+    if slurm.segment is not None:
+        yield Option(
+            name="segment",
+            value=str(slurm.segment),
+            because="nodes of one block together: topology/block, Slurm 24.05 or newer",
+        )
+    if slurm.mail_type:
+        yield Option(name="mail-type", value=",".join(slurm.mail_type))
+    if slurm.requeue:
+        yield Option(name="requeue", because="stated: the cluster's JobRequeue would decide")
+    else:
+        yield Option(name="no-requeue", because="stated: the cluster's JobRequeue would decide")
+
+
+def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
+    launch = spec.launch
+    options = [
+        Option(name="nodes", value=str(spec.resources.nodes)),
+        *_step_tasks(spec, launcher),
+        Option(name="distribution", value=launch.distribution),
+        Option(name="export", value="ALL"),
+    ]
+    # Both answers are stated: the cluster's KillOnBadExit would decide where none is.
+    options.append(Option(name="kill-on-bad-exit", value="1" if launch.kill_on_bad_exit else "0"))
+    options.append(Option(name="wait", value=str(launch.wait_s)))
+    if launch.mpi is not None:
+        options.append(Option(name="mpi", value=launch.mpi))
+    options += extra_options(spec.slurm.srun_extra, OWNED_BY_SRUN, "slurm.srun_extra")
+    return tuple(options)
+
+
+def _step_tasks(spec: JobSpec, launcher: Launcher) -> Iterator[Option]:
+    per_node = 1 if launcher.starts_ranks else spec.ntasks_per_node
+    yield Option(name="ntasks", value=str(spec.resources.nodes * per_node))
+    yield Option(name="ntasks-per-node", value=str(per_node))
+    if launcher.starts_ranks:
+        yield from (replace(option, because=None) for option in _launcher_cpus(spec))
+    elif spec.resources.cpus_per_task is not None:
+        yield Option(name="cpus-per-task", value=str(spec.resources.cpus_per_task))
+
+
+def _environment(spec: JobSpec) -> EnvironmentPlan:
+    request = spec.environment
+    return EnvironmentPlan(
+        modules_purge=request.modules_purge,
+        modules=request.modules,
+        venv=request.venv,
+        conda=request.conda,
+        exports=tuple(EnvSetting(name=name, value=value) for name, value in request.set.items()),
+        setup=request.setup,
+    )

@@ -1,0 +1,65 @@
+"""What a command line says about its own launch: a leading launcher, and a name for the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from hpckit.core.errors import ConfigError
+from hpckit.script.launchers.launcher import Launcher, SplitCommand
+from hpckit.script.launchers.registry import LAUNCHERS, Launchers
+from hpckit.spec.files import Layer
+
+
+def read_launchers(layers: Sequence[Layer], launchers: Launchers = LAUNCHERS) -> list[Layer]:
+    """Return the layers with a command that begins with a launcher taken apart, its launch said.
+
+    Somebody who says another `launch.kind` keeps the launcher as the program. Raises ConfigError
+    for a command that begins with a program which hpckit starts itself.
+    """
+    read_layers = list(layers)
+    kinds = [_launch_table(layer)["kind"] for layer in layers if "kind" in _launch_table(layer)]
+    for position, layer in enumerate(layers):
+        command = layer.tree.get("command")
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            continue
+        _refuse_programs(command, launchers)
+        for launcher in launchers.values():
+            split = launcher.read_command(command) if kinds[:1] in ([], [launcher.kind]) else None
+            if split is not None:
+                read_layers[position] = _with_launcher(layer, launcher, split)
+        break
+    return read_layers
+
+
+def _refuse_programs(command: Sequence[str], launchers: Launchers) -> None:
+    program = PurePosixPath(command[0]).name if command else ""
+    for launcher in launchers.values():
+        if program in launcher.refused_programs:
+            hint = launcher.refused_programs[program]
+            raise ConfigError(f"begins with {program}", key="command", hint=hint)
+
+
+def _with_launcher(layer: Layer, launcher: Launcher, split: SplitCommand) -> Layer:
+    launch = {**_launch_table(layer), "kind": launcher.kind}
+    if split.options:
+        launch[launcher.options_key] = list(split.options)
+    keys = ("launch.kind", f"launch.{launcher.options_key}")
+    details = dict.fromkeys(keys, f"{launcher.kind} in command")
+    tree = {**layer.tree, "command": list(split.command), "launch": launch}
+    return replace(layer, tree=tree, details={**details, **layer.details})
+
+
+def _launch_table(layer: Layer) -> Mapping[str, object]:
+    table = layer.tree.get("launch")
+    return table if isinstance(table, Mapping) else {}
+
+
+def job_name_of(command: Sequence[str]) -> str:
+    """A name for a job that has only a command: its script's, else its program's."""
+    for word in command:
+        path = PurePosixPath(word)
+        if path.suffix in (".py", ".sh", ".jl", ".R"):
+            return path.stem or "job"
+    return PurePosixPath(command[0]).name or "job" if command else "job"

@@ -1,0 +1,237 @@
+"""A launch plan and template texts become a script: layout in the template, words quoted here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import jinja2
+
+from hpckit.core.errors import RenderError
+from hpckit.script.plan import LaunchPlan, Option, Provenance, Script
+from hpckit.script.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
+from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, SettingOrigin, sources
+
+# --- The lines of a script's communication block: exports, each with its reason, and their
+# sources.
+
+
+_COMMENT_COLUMN = 40
+_EXPANDED = "${SLURM_JOB_ID}"
+
+
+def export_line(setting: CommSetting) -> str:
+    """The export of a variable with its reason, and the rule that stands behind it."""
+    reason = setting.because
+    if setting.origin is not SettingOrigin.JOB:
+        reason += f" [{setting.rule}]"
+    if setting.warning is not None:
+        reason += f"; {setting.warning}"
+    return with_comment(export_only(setting), reason)
+
+
+def export_only(setting: CommSetting) -> str:
+    """The export of a variable, for a shell that wants no reason."""
+    export = f"export {setting.name}={_value(setting)}"
+    return f"[[ -v {setting.name} ]] || {export}" if setting.yields else export
+
+
+def with_comment(line: str, because: str | None) -> str:
+    """A line of the script and the reason beside it."""
+    if because is None:
+        return line
+    return f"{line:<{_COMMENT_COLUMN}} # {comment_text(because)}"
+
+
+def left_line(left: CommLeft) -> str:
+    """Why a variable is not exported, in a comment."""
+    return comment_text(
+        f"{left.name} is not set here: {left.because}; hpckit would set {left.value} [{left.rule}]"
+    )
+
+
+def source_line(profile: CommProfile) -> str:
+    """The line that reads the provider's file, with the variables that it needs."""
+    given = "".join(f"{name}={sh_word(value)} " for name, value in profile.environment)
+    return f"{given}source {sh_word(profile.path)}"
+
+
+def source_lines(settings: Iterable[CommSetting]) -> Iterator[str]:
+    """Which document each rule stands on, one comment a document."""
+    return (comment_text(line) for line in sources(settings))
+
+
+def _value(setting: CommSetting) -> str:
+    """A shell word; where the job's id belongs into it, in the quotes that let it in."""
+    if not setting.is_expanded:
+        word = sh_word(setting.value)
+        # NCCL's = for exact names: `X==a` is right and looks wrong, to shellcheck too (SC1097).
+        return f"'{word}'" if word.startswith("=") else word
+    plain = setting.value.replace(_EXPANDED, "")
+    if sh_word(plain) != plain or _EXPANDED not in setting.value:
+        raise RenderError(f"{setting.name}: {setting.value!r} holds more than {_EXPANDED}")
+    return f'"{setting.value}"'
+
+
+_OPTIONS_WIDTH = 90
+_GONE_FILE = re.compile(r"launch/(plain|mpi|torchrun)\.(srun|local)\.j2")
+_GONE_BLOCKS = frozenset(("placement", "sampler"))
+
+
+def render_script(
+    plan: LaunchPlan,
+    provenance: Provenance,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None = None,
+) -> Script:
+    """The script of `plan` from the template that `provenance` names.
+
+    `templates` maps names to texts, all that may be extended or included; `cache` keeps
+    compiled templates, and changes nothing but the time. Raises RenderError with the template
+    and the variable or value at fault.
+    """
+    loader = _RecordingLoader(templates)
+    environment = _environment(loader, cache)
+    text = _rendered(environment, plan, provenance).rstrip("\n") + "\n"
+    _refuse_late_directives(text, provenance.template)
+    used = tuple(loader.used)
+    for name in used:
+        _refuse_gone_blocks(name, environment.get_template(name).blocks)
+    _refuse_gone_files(name for name in templates if name not in used)
+    try:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError as error:
+        raise RenderError(str(error), template=provenance.template) from error
+    return Script(text=text, sha256=digest, templates=used)
+
+
+def _rendered(environment: jinja2.Environment, plan: LaunchPlan, provenance: Provenance) -> str:
+    name = provenance.template
+    try:
+        return environment.get_template(name).render(plan=plan, provenance=provenance)
+    except jinja2.TemplateNotFound as error:
+        known = ", ".join(sorted(environment.list_templates()))
+        raise RenderError(
+            f"there is no such template; found: {known}", template=str(error)
+        ) from error
+    except jinja2.TemplateSyntaxError as error:
+        where = f"{error.name or name} line {error.lineno}"
+        raise RenderError(str(error.message), template=where) from error
+    except RenderError:
+        raise
+    except Exception as error:  # a template is somebody's program, and may fail in any way
+        raise RenderError(f"{type(error).__name__}: {error}", template=name) from error
+
+
+class _RecordingLoader(jinja2.DictLoader):
+    """Templates from a mapping, and the names of those that were asked for."""
+
+    def __init__(self, mapping: Mapping[str, str]) -> None:
+        super().__init__(mapping)
+        self.used: list[str] = []
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,
+    ) -> jinja2.Template:
+        """Load a template and remember its name."""
+        self.used.append(name)
+        return super().load(environment, name, globals)
+
+
+def _environment(
+    loader: jinja2.BaseLoader, cache: jinja2.BytecodeCache | None
+) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=loader,
+        bytecode_cache=cache,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701  the output is bash, quoted by the filters below
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        sh=sh_word,
+        shline=sh_line,
+        shpath=sh_path,
+        directive=directive_value,
+        directive_line=_directive_line,
+        options=_options,
+        reason=with_comment,
+        comment=comment_text,
+        export_line=export_line,
+        left_line=left_line,
+        source_line=source_line,
+        source_lines=source_lines,
+        starter=_starter,
+        rule=_rule,
+    )
+    return environment
+
+
+def _directive_line(option: Option) -> str:
+    value = "" if option.value is None else f"={directive_value(option.value)}"
+    return with_comment(f"#SBATCH --{option.name}{value}", option.because)
+
+
+def _options(options: Sequence[Option]) -> str:
+    """Return long options of srun, filled into lines."""
+    words = [
+        sh_word(f"--{option.name}" + ("" if option.value is None else f"={option.value}"))
+        for option in options
+    ]
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > _OPTIONS_WIDTH:
+            lines.append("")
+        lines[-1] += f"{word} "
+    return " \\\n  ".join(line.rstrip() for line in lines)
+
+
+def _starter(words: Sequence[str]) -> str:
+    """Return a launcher's words; what a shell of its own reads stands on a line of its own."""
+    shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
+    parts = [part for part in (words[:shell], words[shell:]) if part]
+    return " \\\n  ".join(map(sh_line, parts))
+
+
+def _rule(name: str) -> str:
+    return f"# --- {comment_text(name)}"
+
+
+def _refuse_gone_blocks(template: str, blocks: Iterable[str]) -> None:
+    """What a template of somebody's has in a block that is no more would be left out in silence."""
+    for block in _GONE_BLOCKS & set(blocks):
+        raise RenderError(
+            f"there is no block {block} any more: the runner does what it did; "
+            "docs/howto/override-a-block.md says which blocks there are",
+            template=template,
+        )
+
+
+def _refuse_gone_files(names: Iterable[str]) -> None:
+    for name in names:
+        if _GONE_FILE.fullmatch(name):
+            raise RenderError(
+                "no script includes this any more: override the block launch instead "
+                "(docs/howto/override-a-block.md)",
+                template=name,
+            )
+
+
+def _refuse_late_directives(text: str, template: str) -> None:
+    """Slurm stops reading directives at the first command: a later one would be a silent no."""
+    commands_begun = False
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if line.startswith("#SBATCH") and commands_begun:
+            raise RenderError(
+                f"line {line_no} of the script is a directive after the first command, "
+                "which sbatch ignores",
+                template=template,
+            )
+        commands_begun = commands_begun or not (line.startswith("#") or not line.strip())

@@ -1,0 +1,1 @@
+"""What Slurm says, and how it is asked."""

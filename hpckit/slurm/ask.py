@@ -1,0 +1,275 @@
+"""Questions to Slurm through its commands, each asked a bounded number of times."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from hpckit.core.errors import (
+    AdapterError,
+    ParseError,
+    SchedulerUnreachable,
+    ToolFailed,
+    ToolTimeout,
+)
+from hpckit.core.files import Clock, write_private
+from hpckit.core.process import CommandResult, CommandRunner
+from hpckit.slurm.sacct import (
+    parse_sacct,
+    parse_sacct_energy,
+    sacct_argv,
+    sacct_energy_argv,
+    sacct_since_argv,
+)
+from hpckit.slurm.sbatch import refusal_words
+from hpckit.slurm.scontrol import (
+    parse_scontrol_config,
+    parse_scontrol_job,
+    scontrol_config_argv,
+    scontrol_job_argv,
+)
+from hpckit.slurm.squeue import parse_sinfo, parse_squeue, sinfo_argv, squeue_argv
+from hpckit.slurm.text import accounting_disabled, is_unreachable
+from hpckit.slurm.values import ClusterView, JobDetail, JobId, JobRecord, Partition, SlurmConfig
+
+_TIMEOUT_S = 30.0
+_DETAIL_S = 5.0
+_PAUSES_S = (1.0, 2.0)
+_PATIENCE_S = 10.0
+_IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
+_NO_SUCH_JOB = "Invalid job id specified"
+_NO_CONFIGURATION = "Could not establish a configuration source"
+
+
+class SlurmCli:
+    """squeue, sacct, scontrol and scancel, run by a CommandRunner.
+
+    A command that fails to reach its daemon at once is asked again after 1 s and after 2 s; one
+    that has tried for long itself (Slurm's own do for about twice SlurmctldTimeout) is not. Then
+    SchedulerUnreachable is raised, and ToolFailed, ToolMissing or ParseError for what a second
+    question would not mend.
+    """
+
+    def __init__(self, runner: CommandRunner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+
+    def queue(self, cluster: str | None) -> Sequence[JobRecord]:
+        """This user's jobs that slurmctld still holds: the living, and those that ended lately."""
+        return parse_squeue(self.ask(squeue_argv(cluster)).stdout)
+
+    def accounts(self, job_ids: Sequence[JobId], cluster: str | None) -> Sequence[JobRecord] | None:
+        """What the accounts hold of these jobs, a thousand a question; None without accounts."""
+        found: list[JobRecord] = []
+        for at in range(0, len(job_ids), _IDS_AT_ONCE):
+            records = self._accounts(sacct_argv(job_ids[at : at + _IDS_AT_ONCE], cluster))
+            if records is None:
+                return None
+            found += records
+        return found
+
+    def accounts_since(self, since_s: float, cluster: str | None) -> Sequence[JobRecord] | None:
+        """What the accounts hold of this user's jobs since then; None where none are kept."""
+        return self._accounts(sacct_since_argv(str(os.getuid()), since_s, cluster))
+
+    def energy_j(self, job_id: JobId, cluster: str | None) -> float | None:
+        """Joules of a job's nodes by the accounts; None where these have none."""
+        return parse_sacct_energy(self.ask(sacct_energy_argv(job_id, cluster)).stdout)
+
+    def show(self, job_id: JobId, cluster: str | None) -> Sequence[JobRecord]:
+        """What slurmctld holds of one job, also its exit code; nothing once it forgot the job."""
+        argv = scontrol_job_argv(job_id, cluster)
+        try:
+            return parse_scontrol_job(self.ask(argv).stdout)
+        except ToolFailed as error:
+            if _NO_SUCH_JOB in error.stderr:
+                return ()
+            raise
+
+    def config(self, cluster: str | None) -> SlurmConfig:
+        """What the cluster is configured with."""
+        return parse_scontrol_config(self.ask(scontrol_config_argv(cluster)).stdout)
+
+    def partitions(self, cluster: str | None) -> Sequence[Partition]:
+        """The partitions of the cluster and the kinds of nodes in them."""
+        return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
+
+    def detail(self, job_id: JobId, cluster: str | None) -> Sequence[JobDetail]:
+        """What the accounts hold of one job, with its steps; asked once, and for 5 s at most.
+
+        Nothing where they did not answer. Raises ToolMissing, ToolTimeout, ParseError.
+        """
+        # Few commands ask this, and the shapes of JSON take as long to import as the rest of it.
+        from hpckit.slurm.sacct import parse_sacct_json, sacct_json_argv
+
+        result = self._runner.run(sacct_json_argv(job_id, cluster), _DETAIL_S)
+        return parse_sacct_json(result.stdout) if result.returncode == 0 else ()
+
+    def _accounts(self, argv: Sequence[str]) -> Sequence[JobRecord] | None:
+        try:
+            return parse_sacct(self.ask(argv).stdout)
+        except ToolFailed as error:
+            if accounting_disabled(error.stderr):
+                return None
+            raise
+
+    def ask(self, argv: Sequence[str]) -> CommandResult:
+        """What a command answered. Raises SchedulerUnreachable, ToolFailed, ToolMissing."""
+        begun_s, stderr = self._clock.now_s(), ""
+        for pause_s in (0.0, *_PAUSES_S):
+            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
+                break
+            self._clock.sleep(pause_s)
+            try:
+                result = self._runner.run(argv, _TIMEOUT_S)
+            except ToolTimeout as error:
+                raise SchedulerUnreachable(
+                    f"{argv[0]} gave no answer within {error.timeout_s:g} s",
+                    hint=_hint(argv[0], ""),
+                ) from error
+            stderr = result.stderr
+            if result.returncode == 0:
+                return result
+            if not is_unreachable(stderr):
+                raise ToolFailed(argv, result.returncode, stderr)
+        raise SchedulerUnreachable(
+            f"{argv[0]} did not reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0], stderr)
+        )
+
+
+def _hint(program: str, stderr: str) -> str:
+    if _NO_CONFIGURATION in stderr:
+        return "this host has no configuration of Slurm: work on a login node of the cluster"
+    daemon = "slurmdbd" if program == "sacct" else "slurmctld"
+    return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"
+
+
+# --- Which cluster this machine belongs to, read from Slurm's own file: no daemon is asked.
+
+
+# slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.
+_PLACES = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+)
+_CLUSTER_NAME = re.compile(r"^\s*ClusterName\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def cluster_name(environment: Mapping[str, str]) -> str | None:
+    """`ClusterName` of the first slurm.conf that says one; None where none can be read."""
+    for place in (environment.get("SLURM_CONF"), *_PLACES):
+        if not place:
+            continue
+        try:
+            text = Path(place).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if match := _CLUSTER_NAME.search(text):
+            return match[1].lower()
+    return None
+
+
+# --- What a cluster is, asked of Slurm and remembered for an hour.
+
+
+_FRESH_S = 3600.0
+_MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
+
+
+class SeenAt(Protocol):
+    """An answer of Slurm that is kept, with the time at which it was given."""
+
+    @property
+    def seen_s(self) -> float:
+        """Seconds since the epoch."""
+
+
+Kept = TypeVar("Kept", bound=SeenAt)
+
+
+class SlurmProbe:
+    """Asks scontrol for the configuration and sinfo for the partitions, at most once an hour.
+
+    The answers lie in `folder`, one file a cluster, so that a thousand submissions ask once. A
+    file that cannot be read or written costs only the questions.
+    """
+
+    def __init__(
+        self, slurm: SlurmCli, folder: Path, clock: Clock, environment: Mapping[str, str]
+    ) -> None:
+        self._slurm = slurm
+        self._folder = folder
+        self._clock = clock
+        # Hosts that share a home folder need not share a Slurm: without a name, each asks itself.
+        self._here = (
+            environment.get("SLURM_CONF", ""),
+            cluster_name(environment) or socket.gethostname(),
+        )
+
+    def look(
+        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
+    ) -> ClusterView:
+        """The cluster of this name, None for the one that is here; `fresh` asks in any case.
+
+        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
+        ToolFailed, ToolMissing, ParseError.
+        """
+        known = None if fresh else self.remembered(cluster, "", ClusterView)
+        if known is not None:
+            return known
+        config, unread = self._slurm.config(cluster), None
+        try:
+            partitions = tuple(self._slurm.partitions(cluster))
+        except (AdapterError, ParseError) as error:
+            if needs_partitions and isinstance(error, SchedulerUnreachable):
+                raise
+            partitions, unread = (), error.message
+        view = ClusterView(
+            config=config, partitions=partitions, seen_s=self._now_s(), unread=unread
+        )
+        if unread is None:
+            self.remember(cluster, "", view)
+        return view
+
+    def remembered(self, cluster: str | None, what: str, kind: type[Kept]) -> Kept | None:
+        """Return what `remember` kept of the cluster in the last hour, None without."""
+        known = _read(self._path(cluster, what), kind)
+        # One from the future is of a clock that was wrong.
+        return known if known is not None and 0 <= self._now_s() - known.seen_s < _FRESH_S else None
+
+    def remember(self, cluster: str | None, what: str, answer: SeenAt) -> None:
+        """Keep an answer about the cluster; one that cannot be written is asked again."""
+        _keep(self._path(cluster, what), answer)
+
+    def _now_s(self) -> float:
+        return self._clock.now_s()
+
+    def _path(self, cluster: str | None, what: str) -> Path:
+        key = "\0".join((*self._here, cluster or "", *([what] if what else ())))
+        return (
+            self._folder / f"{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:16]}.json"
+        )
+
+
+def _read(path: Path, kind: type[Kept]) -> Kept | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _keep(path: Path, view: SeenAt) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, msgspec.json.encode(view))

@@ -1,0 +1,261 @@
+"""squeue: the jobs that the controller still knows, and when those that wait are to start."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from hpckit.core.units import parse_slurm_limit_s
+from hpckit.slurm.text import SEPARATOR, JobWords, Place, job_records, rows, value
+from hpckit.slurm.values import JobRecord, NodeGroup, Partition, SlurmNode
+
+# %i id with the array task, %T state, %r reason, %S start, %e end, %N nodes, %o command.
+# `--format` (one letter a field) has no field for the restarts.
+_FIELDS: Final = ("%i", "%T", "%r", "%S", "%e", "%N", "%o")
+# `-M` puts a heading before each cluster's jobs unless there is --noheader (squeue.c).
+_HEADING = re.compile(r"CLUSTER: \S+")
+
+
+def squeue_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question: all of the caller's own jobs. `-M` needs slurmdbd.
+
+    The answer is read with `TZ=UTC`, `LC_ALL=C` and `SLURM_BITSTR_LEN=0` in squeue's environment,
+    and without the caller's SLURM_TIME_FORMAT and SQUEUE_*, which filter. The tasks of an array
+    that wait stay folded: --array loses the last one of a stepped range (22.05.8). Source:
+    squeue(1), "OPTIONS", "OUTPUT FORMAT SPECIFICATION", "INPUT ENVIRONMENT VARIABLES".
+    """
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    return (
+        "squeue",
+        "--me",
+        "--noheader",
+        "--states=all",
+        *clusters,
+        f"--format={SEPARATOR.join(_FIELDS)}",
+    )
+
+
+def parse_squeue(text: str) -> tuple[JobRecord, ...]:
+    """The answer to `squeue_argv`, in its order; jobs that ended stay for MinJobAge (300 s).
+
+    It has no exit codes. 22.05 adds the script's arguments to its path, later versions do not.
+    Raises ParseError for a line that is not understood.
+    """
+    lines = ("" if _HEADING.fullmatch(line) else line for line in text.split("\n"))
+    return tuple(
+        record
+        for place, (job, state, reason, start, end, nodelist, command) in rows(
+            "\n".join(lines), "squeue", _FIELDS
+        )
+        for record in job_records(
+            JobWords(
+                job=job,
+                state=state,
+                reason=reason,
+                start=start,
+                end=end,
+                nodelist=nodelist,
+                command=command,
+            ),
+            place,
+        )
+    )
+
+
+# --- sinfo: the partitions of a cluster and the kinds of nodes in them.
+
+
+# %P partition, with an asterisk at the default one; %a availability, %l time limit; then of nodes
+# that are alike: %D how many, %c CPUs, %m memory in MiB, %G generic resources, %f features.
+_SINFO_FIELDS: Final = ("%P", "%a", "%l", "%D", "%c", "%m", "%G", "%f")
+_NUMBER = re.compile(r"(\d{1,15})\+?", re.ASCII)
+# A comma inside parentheses is between sockets, as in gpu:h100:8(S:0,2).
+_NOTE = re.compile(r"\([^()]*\)")
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_NULL: Final = "(null)"
+
+
+def sinfo_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question: every partition, with one line for all of its nodes that are alike.
+
+    So the answer for 9,984 nodes is as short as that for four. `--exact` puts nodes with other
+    CPUs or memory on lines of their own (`64+` otherwise); features and generic resources always
+    do. It is asked without the caller's SINFO_*, which filter. Source: sinfo(1), "OPTIONS";
+    sinfo.c, `_match_node_data`.
+    """
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    return (
+        "sinfo",
+        "--noheader",
+        "--all",
+        "--exact",
+        "--noconvert",
+        *clusters,
+        f"--format={SEPARATOR.join(_SINFO_FIELDS)}",
+    )
+
+
+def parse_sinfo(text: str) -> tuple[Partition, ...]:
+    """The answer to `sinfo_argv`, in its order, a partition once with all its kinds of nodes.
+
+    Raises ParseError for a line that is not understood.
+    """
+    partitions: dict[str, Partition] = {}
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip(" ") or _HEADING.fullmatch(line):
+            continue
+        partition = _partition(Place("sinfo", line_no, line))
+        seen = partitions.get(partition.name)
+        if seen is not None:
+            partition = replace(seen, groups=seen.groups + partition.groups)
+        partitions[partition.name] = partition
+    return tuple(partitions.values())
+
+
+def _partition(place: Place) -> Partition:
+    fields = place.line.split(SEPARATOR)
+    if len(fields) != len(_SINFO_FIELDS):
+        raise place.refuse(
+            "is no partition", f"{len(_SINFO_FIELDS)} fields: {', '.join(_SINFO_FIELDS)}"
+        )
+    name, availability, limit = fields[0].strip(), fields[1].strip(), fields[2]
+    if not name.removesuffix("*"):
+        raise place.refuse("has no name", "a partition's name")
+    group = _group(fields[3:], place)
+    return Partition(
+        name=name.removesuffix("*"),
+        is_default=name.endswith("*"),
+        is_up=availability == "up",
+        time_limit_s=_limit_s(limit, place),
+        groups=(group,) if group.nodes else (),
+    )
+
+
+def _limit_s(text: str, place: Place) -> int | None:
+    said = value(text)
+    if said is None or said in ("infinite", "UNLIMITED"):
+        return None
+    try:
+        return parse_slurm_limit_s(said)
+    except ValueError as error:
+        raise place.refuse(f"{said!r} is no time limit", "1-00:00:00 or infinite") from error
+
+
+def _group(fields: list[str], place: Place) -> NodeGroup:
+    nodes, cpus, mem_mib = (_number(text, place) for text in fields[:3])
+    gpus, gpu_types = gpus_of_gres(fields[3], place)
+    features = fields[4].strip()
+    return NodeGroup(
+        nodes=nodes,
+        cpus=cpus,
+        mem_mib=mem_mib,
+        gpus=gpus,
+        gpu_types=gpu_types,
+        features=() if features in ("", _NULL) else tuple(features.split(",")),
+    )
+
+
+def _number(text: str, place: Place) -> int:
+    """A number; `64+` is the least of several."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise place.refuse(f"{text!r} is no number", "a number such as 64")
+    return int(match[1])
+
+
+def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
+    """How many GPUs a node has and their types, from `gpu:a100:4(S:0-1),gpu:mig:2,nvme:1`.
+
+    Raises ParseError.
+    """
+    count = 0
+    types: list[str] = []
+    for part in _NOTE.sub("", text.strip()).split(","):
+        kind, *more = part.split(":")
+        words = [word for word in more if word != "no_consume"]
+        if kind != "gpu":
+            continue
+        count += int(words.pop()) if words and _COUNT.fullmatch(words[-1]) else 1
+        if len(words) > 1:
+            raise place.refuse(f"{part!r} is no GPU", "gpu:TYPE:COUNT")
+        types += words
+    return count, tuple(dict.fromkeys(types))
+
+
+# --- sinfo, asked of nodes by name: their states, and how many GPUs Slurm gives out on each.
+
+
+# NVIDIA's names of MIG profiles, which gres.conf takes as types: 1g.10gb, 3g.20gb+me.
+_MIG: Final = re.compile(r"\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
+_NODE_FIELDS: Final = ("%N", "%T", "%G")
+# sinfo(1), "NODE STATE CODES": what may stand after a state; `*` is a node that does not respond.
+_FLAGS: Final = "*~#!%$@^-+"
+_ASLEEP: Final = frozenset("~%")
+
+
+def hostnames_argv(nodelist: str) -> tuple[str, ...]:
+    """The question for the names in a list, one a line; nobody but scontrol itself is asked."""
+    return ("scontrol", "show", "hostnames", nodelist)
+
+
+def sinfo_nodes_argv(nodelist: str | None) -> tuple[str, ...]:
+    """The question: a line for each of these nodes, or all, once for each of its partitions."""
+    return (
+        "sinfo",
+        "--noheader",
+        "--all",
+        "--Node",
+        *(() if nodelist is None else (f"--nodes={nodelist}",)),
+        f"--format={SEPARATOR.join(_NODE_FIELDS)}",
+    )
+
+
+def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
+    """The nodes, each once, in sinfo's order. Raises ParseError for what is no node."""
+    nodes: dict[str, SlurmNode] = {}
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip(" "):
+            continue
+        place = Place("sinfo", line_no, line)
+        fields = [field.strip() for field in line.split(SEPARATOR)]
+        if len(fields) != len(_NODE_FIELDS) or not fields[0]:
+            raise place.refuse(
+                "is no node", f"{len(_NODE_FIELDS)} fields: {', '.join(_NODE_FIELDS)}"
+            )
+        name, state, gres = fields
+        count, types = gpus_of_gres(gres, place)
+        nodes[name] = SlurmNode(
+            name=name,
+            state=state.rstrip(_FLAGS).lower(),
+            gpus=count,
+            has_mig=any(_MIG.search(one) for one in types),
+            is_responding="*" not in state,
+            is_powered_off=not _ASLEEP.isdisjoint(state),
+        )
+    return tuple(nodes.values())
+
+
+def squeue_nodes_argv(job_id: str) -> tuple[str, ...]:
+    """The question for the nodes of a job: each of its parts with its state and its node list."""
+    fields = SEPARATOR.join(("%i", "%T", "%N"))
+    return ("squeue", "--noheader", f"--jobs={job_id}", f"--format={fields}")
+
+
+def parse_squeue_nodes(text: str) -> tuple[tuple[str, str, str], ...]:
+    """Id, state and node list, empty where there is none yet, of each part of a job.
+
+    A part is a task of an array (`7_1`) or a component of a heterogeneous job (`7+1`); any other
+    job is one. Raises ParseError for anything else.
+    """
+    parts = []
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip(" "):
+            continue
+        fields = [field.strip() for field in line.split(SEPARATOR)]
+        if len(fields) != 3:  # noqa: PLR2004  as the format asks for
+            raise Place("squeue", line_no, line).refuse(
+                "is no job", "an id, a state and a node list"
+            )
+        parts.append((fields[0], fields[1], fields[2]))
+    return tuple(parts)

@@ -1,0 +1,300 @@
+"""What Slurm's text answers have in common: ids, states, times, exit codes, words of failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from hpckit.core.errors import ParseError
+from hpckit.core.hostlist import HostListError, expand_hosts
+from hpckit.slurm.values import (
+    JobId,
+    JobRecord,
+    JobState,
+    SlurmVersion,
+    array_offset_in,
+    submission_in,
+)
+
+SEPARATOR: Final = "\x1f"
+"""ASCII's unit separator stands between fields: squeue and sacct take any text, and job names,
+reasons and paths hold every printable character. Tried with Slurm 22.05.8 and 24.11.5."""
+
+_JOB = re.compile(
+    r"(?P<job>[1-9]\d{0,9})"
+    r"(?:_(?P<task>\d{1,9})|_\[(?P<tasks>[^\]]*\]?)|(?P<component>\+\d{1,9}))?",
+    re.ASCII,
+)
+_TASKS = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<step>\d{1,9}))?)?", re.ASCII)
+_FIRST_YEAR, _NO_YEAR = 1970, 5000
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
+_EXIT = re.compile(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
+# `scontrol --version` has a name before it, a build has its number or `rc1` after it
+_VERSION = re.compile(
+    r"(?:slurm(?:-\w+)? )?(?P<major>\d\d)\.(?P<minor>\d\d)(?:\.(?P<micro>\d{1,3}))?(?:[-~+]\S*)?",
+    re.ASCII,
+)
+# More pending tasks than this in one expression stay one record: 4,000,000 is what Slurm allows.
+_MOST_TASKS = 65_536
+# Above the system's signals are Slurm's own marks: 125 is an out-of-memory kill, 998 a lost node.
+_LAST_SIGNAL = 64
+_SHELL_SIGNAL_BASE = 128
+_LONGEST_LINE_SHOWN = 300
+
+_NOTHING = frozenset({"", "(null)", "n/a", "none", "none assigned", "unknown"})
+# hpckit's own words, which Slurm never prints
+_OWN_STATES = frozenset({JobState.UNKNOWN, JobState.NOT_SUBMITTED})
+
+_UNANSWERED: Final = (
+    # slurm_errno.c: the controller; is_unreachable asks with lower case
+    "unable to contact slurm controller",
+    "unable to establish control",
+    "backup controller in standby mode",
+    "controller is in standby mode",
+    "rate limit exceeded",
+    "socket timed out on send/recv",
+    "zero bytes were transmitted or received",
+    "message send failure",
+    "message receive failure",
+    "unexpected message received",
+    "communication connection failure",
+    "communication shutdown failure",
+    "protocol authentication error",
+    # read_config.c, fetch_config.c, auth_munge.c: nobody to ask, or no way to sign the question
+    "could not establish a configuration source",
+    "failed to fetch remote config",
+    "dns srv lookup failed",
+    "unable to resolve",
+    "getaddrinfo() failed",
+    "munge encode failed",
+    # slurmdbd: persist_conn.c, dbd_conn.c, sacct/options.c, slurmdb_defs.c
+    "problem talking to database",
+    "problem talking to the database",
+    "unable to connect to database",
+    "failed to open persistent connection",
+    "slurm_persist_conn_open",
+    "persistinit",
+    "persist_init",
+    "persistent connection",
+    "database connection reference is invalid",
+    "dbd_get_jobs_cond failure",
+    # strerror(3) of a socket
+    "connection refused",
+    "connection reset by peer",
+    "connection timed out",
+    "no route to host",
+    "network is unreachable",
+    "broken pipe",
+    "transport endpoint is not connected",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a text came from, for the error that shows it."""
+
+    tool: str
+    line_no: int
+    line: str
+
+    def refuse(self, message: str, expected: str) -> ParseError:
+        """The error that says what is wrong with this line; separators are shown as `|`."""
+        shown = self.line[:_LONGEST_LINE_SHOWN].replace(SEPARATOR, "|")
+        line = "".join(char if char.isprintable() else "?" for char in shown)
+        return ParseError(
+            message, tool=self.tool, line_no=self.line_no, line=line, expected=expected
+        )
+
+    def hosts(self, text: str) -> tuple[str, ...]:
+        """Return the names of a list of hosts or switches. Raises ParseError."""
+        try:
+            return expand_hosts(text)
+        except HostListError as error:
+            raise self.refuse(error.got, error.expected) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWords:
+    """One job, or several tasks of an array, in Slurm's own words; None is not asked or not said.
+
+    `job` is the id with what Slurm adds to it: `4242`, `4242_3`, `4242_[5-19:2%4]`, `4242+1`.
+    """
+
+    job: str
+    state: str
+    reason: str
+    start: str
+    end: str
+    nodelist: str
+    command: str
+    exit_code: str | None = None
+
+
+def value(text: str) -> str | None:
+    """The text, or None for the words that Slurm prints where it has nothing to say."""
+    return None if text.strip().casefold() in _NOTHING else text.strip()
+
+
+def job_state(text: str) -> JobState:
+    """The state that a word names; UNKNOWN for one that this version does not know.
+
+    sacct adds to it: `CANCELLED by 1001`. Source: sacct(1), "JOB STATE CODES".
+    """
+    word = text.split(" ", 1)[0]
+    state = JobState.__members__.get(word, JobState.UNKNOWN)
+    return JobState.UNKNOWN if state in _OWN_STATES else state
+
+
+def slurm_version(text: str, place: Place) -> SlurmVersion:
+    """The release that `24.11.5`, `slurm-wlm 24.11.5` or `slurm 25.11.0-0rc1` names.
+
+    Slurm's releases are years and months, `22.05`; those before 2013 are not. Raises ParseError.
+    """
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise place.refuse(f"{text.strip()!r} is no version", "a version such as 24.11.5")
+    return SlurmVersion(int(match["major"]), int(match["minor"]), int(match["micro"] or 0))
+
+
+def time_s(text: str, place: Place) -> float | None:
+    """Seconds since the epoch of a time as `TZ=UTC` prints it, None for "N/A" and the like.
+
+    So is one of a year that no job has seen or will see, from which no date could be shown.
+    """
+    said = value(text)
+    if said is None:
+        return None
+    try:
+        if _TIME.fullmatch(said):
+            when = datetime.fromisoformat(said).replace(tzinfo=UTC)
+            return when.timestamp() if _FIRST_YEAR <= when.year < _NO_YEAR else None
+    except ValueError:
+        pass
+    raise place.refuse(f"{said!r} is no time", "a time such as 2026-11-21T06:49:14, or N/A")
+
+
+def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, int | None]:
+    """The code and the signal with which a script ended, None where nobody recorded its end.
+
+    The text is "code:signal". 0:0 is what every job without a recorded end has, so it is a zero
+    only when the job is COMPLETED. Source: sacct(1), "ExitCode"; slurm.h, SIG_OOM and following.
+    """
+    match = _EXIT.fullmatch(text.strip())
+    if match is None:
+        raise place.refuse(f"{text!r} is no exit code", 'a code and a signal such as "7:0"')
+    code, signal = int(match["code"]), int(match["signal"])
+    if not state.is_final or signal > _LAST_SIGNAL:
+        return None, None
+    if signal:
+        return _SHELL_SIGNAL_BASE + signal, signal
+    if code == 0 and state is not JobState.COMPLETED:
+        return None, None
+    return code, None
+
+
+def array_tasks(expression: str) -> tuple[int, ...] | None:
+    """The indexes in `5,8,11-19:2%4]`, None for a list that is cut short, too long or unclear.
+
+    Slurm ends a long list with `...`, or cuts it off before the bracket (squeue(1),
+    SLURM_BITSTR_LEN; print.c); `%4` is the throttle.
+    """
+    if not expression.endswith("]"):
+        return None
+    ranges: list[range] = []
+    for part in expression[:-1].split("%", 1)[0].split(","):
+        match = _TASKS.fullmatch(part)
+        if match is None:
+            return None
+        first = int(match["first"])
+        step = int(match["step"] or 1)
+        if step == 0:
+            return None
+        ranges.append(range(first, int(match["last"] or first) + 1, step))
+    if not 0 < sum(map(len, ranges)) <= _MOST_TASKS:
+        return None
+    return tuple(index for indexes in ranges for index in indexes)
+
+
+def _job_and_tasks(text: str, place: Place) -> tuple[JobId, tuple[int | None, ...]]:
+    match = _JOB.fullmatch(text.strip())
+    if match is None:
+        raise place.refuse(f"{text!r} is no job id", "a job id such as 4242, 4242_3 or 4242_[5-9]")
+    if match["tasks"] is not None:
+        return JobId(match["job"]), array_tasks(match["tasks"]) or (None,)
+    # A component of a heterogeneous job is a job of its own to squeue, sacct and scancel.
+    job_id = JobId(match["job"] + (match["component"] or ""))
+    return job_id, (None if match["task"] is None else int(match["task"]),)
+
+
+def job_records(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
+    """The job in hpckit's terms: one record, or one a task where Slurm listed several as one.
+
+    Slurm prints a start for jobs that never had a node (the expected one while they wait, the
+    moment of the end for one that was cancelled), and the time limit as the end of a job that
+    runs. So `started_s` is said only of a job with nodes, `ended_s` only of a final state, and no
+    exit code of a job that ended without a node. Pending tasks that cannot be told apart are one
+    record without an index. Raises ParseError.
+    """
+    job_id, tasks = _job_and_tasks(words.job, place)
+    state = job_state(words.state)
+    nodelist = value(words.nodelist)
+    start_s, end_s = time_s(words.start, place), time_s(words.end, place)
+    offset = array_offset_in(words.command)
+    exit_code, exit_signal = None, None
+    if words.exit_code is not None:
+        exit_code, exit_signal = exit_status(words.exit_code, state, place)
+    return tuple(
+        JobRecord(
+            job_id=job_id,
+            task_index=None if task is None else task + offset,
+            state=state,
+            raw=words.state.strip(),
+            reason=value(words.reason),
+            exit_code=exit_code if nodelist else None,
+            exit_signal=exit_signal if nodelist else None,
+            expected_start_s=start_s if state.is_waiting and not nodelist else None,
+            started_s=start_s if nodelist else None,
+            ended_s=end_s if state.is_final else None,
+            nodelist=nodelist,
+            submission=submission_in(words.command),
+            array_offset=offset,
+        )
+        for task in tasks
+    )
+
+
+def rows(text: str, tool: str, fields: Sequence[str]) -> list[tuple[Place, list[str]]]:
+    """The records of a text with `fields` between separators, each with its place.
+
+    The last field is a command: it may hold newlines (then lines that begin no record go on with
+    it) and separators. Raises ParseError for a line before the first record.
+    """
+    found: list[tuple[Place, list[str]]] = []
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        parts = line.split(SEPARATOR, len(fields) - 1)
+        place = Place(tool, line_no, line)
+        if len(parts) == len(fields):
+            found.append((place, parts))
+        elif found:
+            found[-1][1][-1] += "\n" + line
+        elif line.strip():
+            raise place.refuse("is no record", f"{len(fields)} fields: {', '.join(fields)}")
+    return found
+
+
+def is_unreachable(stderr: str) -> bool:
+    """Whether a query got no answer: no controller, no slurmdbd, no key, a time-out, a rate limit.
+
+    The same question may be answered later; any other failure will be the same again. Source:
+    slurm_errno.c, persist_conn.c, dbd_conn.c, fetch_config.c of Slurm 22.05 to 26.05.
+    """
+    words = stderr.casefold()
+    return any(sign in words for sign in _UNANSWERED)
+
+
+def accounting_disabled(stderr: str) -> bool:
+    """Whether sacct says that this cluster keeps no accounting (sacct/options.c)."""
+    return "slurm accounting storage is disabled" in stderr.casefold()

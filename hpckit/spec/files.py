@@ -1,0 +1,406 @@
+"""The job file, and the layers that make it a whole job: options over file over site."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Any
+
+from hpckit.core.document import (
+    Tree,
+    convert,
+    dataclass_of,
+    field_types,
+    parse_toml,
+    refuse_other_document,
+    refuse_unknown_keys,
+)
+from hpckit.core.errors import ConfigError
+from hpckit.core.fields import file_key, to_tree
+from hpckit.spec.job import JOB_SCHEMA, JobSpec
+from hpckit.spec.options import STAGES_KEY, stage_name_rule
+from hpckit.spec.site import SITE_SCHEMA, SiteSpec
+
+# --- Where a value of the effective job came from.
+
+
+class OriginKind(StrEnum):
+    """The layers of a job, strongest first."""
+
+    COMMAND_LINE = "command line"
+    REPORT = "report"
+    JOB = "job"
+    SITE = "site"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueOrigin:
+    """One value of the effective job: its dotted key, the value as JSON text, its layer.
+
+    `detail` names the option, the report or the site; it never holds a path, so that the effective
+    job is the same on every machine.
+    """
+
+    key: str
+    value: str
+    origin: OriginKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveJob:
+    """A job with all defaults resolved, the origin of each value, and its digest.
+
+    `digest` is the SHA-256 of the canonical JSON of `spec`, in hex.
+    """
+
+    spec: JobSpec
+    origins: tuple[ValueOrigin, ...]
+    digest: str
+
+
+EXCLUSIVE_KEYS = (
+    ("resources.mem", "resources.mem_per_cpu", "resources.mem_per_gpu"),
+    ("environment.venv", "environment.conda"),
+)
+"""Keys of which a job has one at most: sbatch(1), --mem; one Python environment."""
+
+APPENDED_LISTS = frozenset({"environment.pass"})
+"""Keys whose lists add up over the layers, because a site's own pass-through must not vanish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One source of values: a partial job tree, its rank among the layers, and its name.
+
+    `prefix` is where in the source the tree stands, as errors say it: `stages[1].`.
+    """
+
+    tree: Tree
+    kind: OriginKind
+    source: str
+    details: Mapping[str, str]
+    prefix: str = ""
+
+    def detail(self, key: str) -> str:
+        """What to name for `key`: the option that set it, or the layer's own name, no path."""
+        return self.details.get(key, PurePath(self.source).name)
+
+
+def file_layer(tree: Tree, source: str) -> Layer:
+    """The layer of a job file that was read. Raises ConfigError for bad keys or schema."""
+    refuse_other_document(tree, JobSpec, JOB_SCHEMA, source)
+    return Layer(tree=tree, kind=OriginKind.JOB, source=source, details={})
+
+
+def site_layer(tree: Mapping[str, Any], site_name: str) -> Layer:
+    """The layer of a site's `[job]` defaults."""
+    source = f"site {site_name}"
+    refuse_unknown_keys(tree, JobSpec, source)
+    return Layer(tree=dict(tree), kind=OriginKind.SITE, source=source, details={})
+
+
+def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
+    """The layer of the command line: dotted key → (value, the option as typed)."""
+    tree: Tree = {}
+    for key, (value, option) in values.items():
+        _put(tree, key, value, option)
+    details = {key: option for key, (_, option) in values.items()}
+    try:
+        refuse_unknown_keys(tree, JobSpec, "command line")
+    except ConfigError as error:
+        raise _blaming(error, details.get(error.key or "", "command line"), error.key) from None
+    return Layer(tree=tree, kind=OriginKind.COMMAND_LINE, source="command line", details=details)
+
+
+def report_layer(values: Mapping[str, object], report_id: str) -> Layer:
+    """The layer of a report's advice: dotted key → value. Raises ConfigError for bad keys."""
+    source = f"report {report_id}"
+    tree: Tree = {}
+    for key, value in values.items():
+        _put(tree, key, value, source)
+    refuse_unknown_keys(tree, JobSpec, source)
+    return Layer(
+        tree=tree, kind=OriginKind.REPORT, source=source, details=dict.fromkeys(values, source)
+    )
+
+
+def effective_job(
+    layers: Sequence[Layer], refuse: Callable[[JobSpec], None] | None = None
+) -> EffectiveJob:
+    """Merge layers, strongest first, into a job whose every value knows its origin.
+
+    `refuse` raises ConfigError for a launch that is none (hpckit.script.launchers). Raises
+    ConfigError naming the layer that a bad value came from.
+    """
+    merged: Tree = {"schema": JOB_SCHEMA}
+    owner: dict[str, Layer] = {}
+    for layer in reversed(layers):
+        _drop_excluded(merged, owner, layer)
+        for key, value in _leaves(layer.tree, JobSpec):
+            held = _get(merged, key)
+            if key in APPENDED_LISTS and isinstance(held, list) and isinstance(value, list):
+                added = [*held, *(item for item in value if item not in held)]
+                _put(merged, key, added, layer.source)
+            else:
+                _put(merged, key, value, layer.source)
+            owner[key] = layer
+    said = _convert_blaming(merged, owner, layers, refuse)
+    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
+    spec = replace(said, resources=ranks)
+    tree = to_tree(spec)
+    return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+
+
+def _drop_excluded(merged: Tree, owner: dict[str, Layer], layer: Layer) -> None:
+    """Where keys exclude each other, a stronger layer's word takes the place of a weaker one's."""
+    said = {key for key, _ in _leaves(layer.tree, JobSpec)}
+    for group in EXCLUSIVE_KEYS:
+        if said.isdisjoint(group):
+            continue
+        for key in group:
+            if owner.pop(key, None) is not None:
+                *parents, last = _split(key)
+                _get(merged, ".".join(parents)).pop(last)
+
+
+def digest_of(tree: Any) -> str:
+    """SHA-256 of the canonical JSON of a document: fields in schema order, tables as written."""
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _convert_blaming(
+    merged: Tree,
+    owner: Mapping[str, Layer],
+    layers: Sequence[Layer],
+    refuse: Callable[[JobSpec], None] | None,
+) -> JobSpec:
+    try:
+        spec = convert(merged, JobSpec, layers[0].source if layers else "job")
+        (refuse or _accept)(spec)
+    except ConfigError as error:
+        layer = owner.get((error.key or "").split("[")[0])
+        if layer is None:
+            layer = next((one for one in layers if one.kind is OriginKind.JOB), None)
+        if layer is None:
+            raise
+        source = layer.details.get(error.key or "", layer.source)
+        key = error.key and f"{layer.prefix}{error.key}"
+        raise _blaming(error, source, key) from error.__cause__
+    return spec
+
+
+def _accept(_spec: JobSpec) -> None:
+    """Refuse nothing."""
+
+
+def _blaming(error: ConfigError, source: str, key: str | None) -> ConfigError:
+    """The same error, told of where its value comes from."""
+    return ConfigError(error.reason, source=source, key=key, hint=error.hint)
+
+
+def _leaves(tree: Mapping[str, Any], cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    inner_of = {file_key(field): dataclass_of(hint) for field, hint in field_types(cls)}
+    for name, value in tree.items():
+        inner = inner_of.get(name)
+        if inner is not None and isinstance(value, Mapping):
+            yield from _leaves(value, inner, f"{prefix}{name}.")
+        elif isinstance(value, Mapping):
+            for entry, entry_value in value.items():
+                yield f"{prefix}{name}.{entry}", entry_value
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _origins(tree: Tree, owner: Mapping[str, Layer]) -> tuple[ValueOrigin, ...]:
+    found = []
+    for key, value in _leaves(tree, JobSpec):
+        if value is None or (value == [] and key not in owner) or key == "schema":
+            continue
+        layer = owner.get(key)
+        found.append(
+            ValueOrigin(
+                key=key,
+                value=json.dumps(value, ensure_ascii=False),
+                origin=OriginKind.DEFAULT if layer is None else layer.kind,
+                detail="hpckit" if layer is None else layer.detail(key),
+            )
+        )
+    return tuple(found)
+
+
+def _split(key: str) -> list[str]:
+    head, *rest = key.split(".", 1)
+    if not rest:
+        return [head]
+    second, *tail = rest[0].split(".", 1)
+    return [head, second, *tail]
+
+
+def _put(tree: Tree, key: str, value: Any, source: str) -> None:
+    *parents, last = _split(key)
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{parent} is not a table here", source=source, key=key)
+    tree[last] = value
+
+
+def _get(tree: Tree, key: str) -> Any:
+    node: Any = tree
+    for part in _split(key):
+        if not isinstance(node, Mapping) or part not in node:
+            return None
+        node = node[part]
+    return node
+
+
+def is_text_key(path: str) -> bool:
+    """Whether a dotted key of the job file holds text: there a number that was typed is text."""
+    cls: type | None = JobSpec
+    hint: object = None
+    for name in path.split("."):
+        if cls is None:
+            return False
+        hint = next((hint for field, hint in field_types(cls) if file_key(field) == name), None)
+        cls = dataclass_of(hint)
+    return hint is str or (isinstance(hint, types.UnionType) and str in hint.__args__)
+
+
+# --- The site file: what is true of a cluster.
+
+
+_PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
+
+
+def parse_site_file(
+    text: str,
+    source: str,
+    expected_name: str | None = None,
+    refuse: Callable[[JobSpec], None] | None = None,
+) -> SiteSpec:
+    """The site in TOML `text`; its `[job]` defaults are checked as a job file would be.
+
+    Raises ConfigError with `source`, the key, what was got and what was expected.
+    """
+    tree = parse_toml(text, source)
+    refuse_other_document(tree, SiteSpec, SITE_SCHEMA, source)
+    site = convert(tree, SiteSpec, source)
+    if expected_name is not None and site.name != expected_name:
+        raise ConfigError(
+            f"got {site.name!r}, expected {expected_name!r} as the file is called",
+            source=source,
+            key="name",
+        )
+    for key in ("schema", "command"):
+        if key in site.job:
+            raise ConfigError(
+                f"is not a default that a site can give (a job says its own, {JOB_SCHEMA})",
+                source=source,
+                key=f"job.{key}",
+            )
+    try:
+        effective_job([option_layer(_PROBE), site_layer(site.job, site.name)], refuse)
+    except ConfigError as error:
+        raise ConfigError(
+            error.reason, source=source, key=f"job.{error.key}", hint=error.hint
+        ) from error
+    return site
+
+
+# --- A job file with `[[stages]]`: a chain of jobs, each stage a layer over the file's own keys.
+
+
+def stage_names(text: str, source: str) -> tuple[str, ...]:
+    """The stages of a job file in their order, none for a file that is one job.
+
+    Raises ConfigError for bad TOML and bad stages.
+    """
+    tree = parse_toml(text, source)
+    return tuple(_names(tree, source)) if STAGES_KEY in tree else ()
+
+
+def file_layers(text: str, source: str, stage: str | None) -> Sequence[Layer]:
+    """The layers of a job file, strongest first: of a file with stages the one that is asked for.
+
+    Raises ConfigError for bad TOML, keys or schema, and for a stage that is not there.
+    """
+    tree = parse_toml(text, source)
+    if STAGES_KEY not in tree:
+        if stage is not None:
+            raise ConfigError(
+                f"has no stage {stage!r}: it has no stages at all",
+                source=source,
+                hint="leave --stage out",
+            )
+        return [file_layer(tree, source)]
+    names = _names(tree, source)
+    if stage not in names:
+        raise ConfigError(
+            "is a chain of several jobs" if stage is None else f"has no stage {stage!r}",
+            source=source,
+            hint=f"--stage is one of: {', '.join(names)}",
+        )
+    common = {name: value for name, value in tree.items() if name != STAGES_KEY}
+    at = names.index(stage)
+    own = dict(tree[STAGES_KEY][at])
+    own.pop("name")
+    if isinstance(common.get("name"), str):
+        own["name"] = f"{common['name']}-{stage}"
+    shared = file_layer(common, source)
+    return [replace(shared, tree=own, prefix=f"{STAGES_KEY}[{at}]."), shared]
+
+
+def _names(tree: Tree, source: str) -> list[str]:
+    """The names of the stages, each of which is checked for keys that do not belong there."""
+    stages: Any = tree[STAGES_KEY]
+    if "command" in tree:
+        raise ConfigError(
+            "a file with stages has no command of its own",
+            source=source,
+            key="command",
+            hint="give each stage its command",
+        )
+    if "name" not in tree:
+        raise ConfigError("is missing", source=source, key="name")
+    if not isinstance(stages, list) or not stages:
+        raise ConfigError(
+            "expected a list of one table or more",
+            source=source,
+            key=STAGES_KEY,
+            hint="begin each stage with [[stages]]",
+        )
+    names: list[str] = []
+    for at, stage in enumerate(stages):
+        names.append(_name(stage, f"{STAGES_KEY}[{at}]", names, source))
+    return names
+
+
+def _name(stage: Any, path: str, before: Sequence[str], source: str) -> str:
+    if isinstance(stage, dict) and (odd := {"schema", STAGES_KEY}.intersection(stage)):
+        raise ConfigError(
+            "unknown key",
+            source=source,
+            key=f"{path}.{min(odd)}",
+            hint="this key stands at the top of the file alone",
+        )
+    refuse_unknown_keys(stage, JobSpec, source, f"{path}.")
+    name = stage.get("name")
+    key = f"{path}.name"
+    if name is None:
+        raise ConfigError("is missing", source=source, key=key)
+    expected = stage_name_rule(name) if isinstance(name, str) else "text"
+    if expected is not None:
+        raise ConfigError(f"got {name!r}, expected {expected}", source=source, key=key)
+    if name in before:
+        raise ConfigError(
+            f"got {name!r}, expected a name that no other stage has", source=source, key=key
+        )
+    return str(name)

@@ -1,0 +1,388 @@
+"""The job file `hpckit.job/1` as a value: what to run, on what, started how.
+
+Field names are Slurm's (sbatch(1), srun(1)); None means "not said", and what nobody said is
+absent from the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import prod
+from typing import Final
+
+from hpckit.core.document import settable_name
+from hpckit.core.fields import (
+    MAX_COUNT,
+    InvalidValue,
+    between,
+    both,
+    check_fields,
+    every,
+    key,
+    mapping,
+    matching,
+    one_line,
+    parses,
+    program_text,
+)
+from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.spec.platform import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
+from hpckit.spec.slurm_options import SlurmOptions
+
+JOB_SCHEMA = "hpckit.job/1"
+_LEAST_HZ, _MOST_HZ = 0.01, 100
+MAX_VOLUME_BYTES = 1e18
+LEAST_NODE_GBITS, MOST_NODE_GBITS = 0.001, 1e6
+MOST_OVERSUBSCRIPTION = 1000
+
+_ENV_PATTERN = matching(
+    r"[A-Za-z_][A-Za-z0-9_]*\*?", "a shell variable name, or its beginning followed by *"
+)
+_ENV_TABLE = mapping(settable_name, program_text)
+_DIRECTIVES = ("#SBATCH", "#PBS", "#BSUB")
+"""What sbatch reads as its options; those of other schedulers even after the first command."""
+_SLURM_TIME = parses(parse_slurm_time_s, TIME_EXPECTED)
+_SLURM_MEM = parses(parse_slurm_mem_bytes, MEM_EXPECTED)
+
+
+def _setup_line(line: str) -> str | None:
+    wrong = program_text(line) or one_line(line.replace("\n", " ").replace("\t", " "))
+    if wrong is not None:
+        return wrong
+    if line.endswith("\\"):
+        return "a line that does not end in a backslash"
+    if any(part.lstrip().startswith(_DIRECTIVES) for part in line.splitlines()):
+        return "shell, not a directive: options of sbatch belong under [slurm]"
+    return None
+
+
+def _module_name(value: str) -> str | None:
+    if value.startswith("-"):
+        return "a module to load (a leading - would unload it)"
+    return one_line(value)
+
+
+class EnvInherit(StrEnum):
+    """Which variables of the submitting shell reach the job."""
+
+    ALL = "all"
+    NONE = "none"
+
+
+class MeshAxis(StrEnum):
+    """One axis of the parallel mesh, as training frameworks call them."""
+
+    TENSOR = "tensor"
+    CONTEXT = "context"
+    DATA = "data"
+    PIPELINE = "pipeline"
+    EXPERT = "expert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """`[resources]`: what is asked of the scheduler."""
+
+    nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT), minimum=1)
+    ntasks_per_node: int | None = key(
+        "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
+        "else one a node.",
+        default=None,
+        check=between(1, MAX_COUNT),
+        minimum=1,
+    )
+    cpus_per_task: int | None = key(
+        "CPUs of each rank (`--cpus-per-task`); repeated on srun, because Slurm 22.05 to 23.02 "
+        "do not hand it down.",
+        default=None,
+        check=between(1, MAX_COUNT),
+        minimum=1,
+    )
+    gpus_per_node: int | None = key(
+        "GPUs on each node (`--gpus-per-node`); all of a node's ranks see all of them.",
+        default=None,
+        check=between(0, MAX_COUNT),
+        minimum=0,
+    )
+    gpu_type: str | None = key(
+        "GPU type as the cluster's gres.conf names it, such as `h100`; nothing without GPUs.",
+        default=None,
+        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+    )
+    mem: str | None = key(
+        "Memory of each node (`--mem`); `0` is all of it.", default=None, check=_SLURM_MEM
+    )
+    mem_per_cpu: str | None = key(
+        "Memory for each CPU (`--mem-per-cpu`).", default=None, check=_SLURM_MEM
+    )
+    mem_per_gpu: str | None = key(
+        "Memory for each GPU (`--mem-per-gpu`).", default=None, check=_SLURM_MEM
+    )
+    time_limit: str | None = key(
+        "Time limit (`--time`) in Slurm's spelling.", default=None, check=_SLURM_TIME
+    )
+    exclusive: bool | None = key(
+        "Whole nodes (`--exclusive`), with all their memory (`--mem=0`) unless a memory is named.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        said = [name for name in ("mem", "mem_per_cpu", "mem_per_gpu") if getattr(self, name)]
+        if len(said) > 1:
+            raise InvalidValue(said[1], getattr(self, said[1]), f"only one of {', '.join(said)}")
+
+
+PLAIN: Final = "plain"
+"""The launcher of a job that says none; the launchers themselves are hpckit.script.launchers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """`[launch]`: how the ranks are started; `kind` is one of the launchers."""
+
+    kind: str = key("", default=PLAIN)
+    mpi: str | None = key(
+        "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: the cluster's MpiDefault.",
+        default=None,
+        check=matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix"),
+    )
+    distribution: str = key(
+        "Order of ranks over nodes and sockets (`--distribution`).",
+        default="block:block",
+        check=matching(
+            r"(block|cyclic|plane=[1-9]\d*|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(No)?Pack)?",
+            "block, cyclic or plane=N, and the same for sockets after a colon, such as block:block",
+        ),
+    )
+    kill_on_bad_exit: bool = key(
+        "End the job step when one rank fails (`--kill-on-bad-exit`), instead of hanging.",
+        default=True,
+    )
+    wait_s: int = key(
+        "Seconds after the first rank has ended at which the others are killed (`--wait`); 0 is "
+        "never, as ranks may end minutes apart.",
+        default=0,
+        check=between(0, MAX_COUNT),
+        minimum=0,
+    )
+    torchrun_args: tuple[str, ...] = key(
+        "More options for torchrun, such as `--max-restarts=1`.",
+        default=(),
+        check=every(both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash"))),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRequest:
+    """`[environment]`: what the command finds around it."""
+
+    inherit: EnvInherit = key(
+        "`all`: the submitting shell's variables reach the job, less those that a launch must "
+        "set for itself (see `pass`); `none`: only HOME, USER, PATH and their like, and `pass`.",
+        default=EnvInherit.ALL,
+    )
+    pass_: tuple[str, ...] = key(
+        "Variables let through by name although they are held back (`NCCL_*` and the like, or "
+        'everything under `inherit = "none"`). Their values never enter the script.',
+        default=(),
+        check=every(_ENV_PATTERN),
+    )
+    modules_purge: bool = key("Run `module purge` before loading modules.", default=False)
+    modules: tuple[str, ...] = key(
+        "Modules to load, in this order; a failing one ends the job.",
+        default=(),
+        check=every(_module_name),
+    )
+    venv: str | None = key(
+        "Python virtual environment to activate; a leading `~/` is the home of the user who runs "
+        "the job.",
+        default=None,
+        check=one_line,
+    )
+    conda: str | None = key("Conda environment to activate.", default=None, check=one_line)
+    set: Mapping[str, str] = key(
+        "Variables to export, quoted exactly: nothing in a value is expanded.",
+        factory=dict,
+        check=_ENV_TABLE,
+    )
+    setup: tuple[str, ...] = key(
+        "Lines of shell, run as they stand after everything above.",
+        default=(),
+        check=every(_setup_line),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.venv is not None and self.conda is not None:
+            raise InvalidValue("conda", self.conda, "either venv or conda, not both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """`[tune]`: the communication environment, and what the user decides of it."""
+
+    env: Mapping[str, str] = key(
+        "Variables such as `NCCL_DEBUG`; the user's word wins, and the script says so.",
+        factory=dict,
+        check=_ENV_TABLE,
+    )
+    derive: bool = key(
+        "Set what the inspected node and the site need, each variable with its reason.",
+        default=True,
+    )
+    nccl: str | None = key(
+        "The release of NCCL or RCCL that the job loads, such as `2.27`; `hpckit tune JOB` finds "
+        "it. Not said: what only some releases need is left out.",
+        default=None,
+        check=parses(NcclVersion.of, VERSION_EXPECTED),
+    )
+    plugin: NetPlugin | None = key(
+        "The network plugin that the job loads, in place of the site's.", default=None
+    )
+    overlays: tuple[str, ...] = key(
+        "Overlays of the site file that are wanted.",
+        default=(),
+        check=every(matching(OVERLAY_PATTERN, "the name of an overlay")),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRequest:
+    """`[account]`: what is measured of the job for `hpckit report`."""
+
+    enabled: bool = key(
+        "Let each rank keep a ledger, and start a sampler on each node, beside the command.",
+        default=True,
+    )
+    hz: float = key(
+        "Readings of the sampler in a second.",
+        default=1.0,
+        check=between(_LEAST_HZ, _MOST_HZ),
+        minimum=_LEAST_HZ,
+        maximum=_MOST_HZ,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRequest:
+    """`[place]`: which node carries which ranks, and which cores each rank has."""
+
+    order: bool = key(
+        "Let the job order its nodes by the cluster's network when it starts, so that ranks which "
+        "talk most are near each other. Without a network that Slurm knows, or on one "
+        "node, nothing is changed.",
+        default=True,
+    )
+    volume: Mapping[MeshAxis, float] = key(
+        "Bytes that each rank gives to an axis of `[parallel]` in one step; not said: all axes "
+        "count alike.",
+        factory=dict,
+        check=mapping(lambda _: None, between(0, MAX_VOLUME_BYTES)),
+    )
+    node_gbits: float | None = key(
+        "What a node's NICs carry together, in Gb/s; not said: 400 a GPU. Of a cluster it belongs "
+        "into its site file, under `[job.place]`.",
+        default=None,
+        check=between(LEAST_NODE_GBITS, MOST_NODE_GBITS),
+        minimum=LEAST_NODE_GBITS,
+        maximum=MOST_NODE_GBITS,
+    )
+    oversubscription: float | None = key(
+        "How much less leads out of a leaf than into it, and so on above; not said: 2. Of a "
+        "cluster it belongs into its site file, under `[job.place]`.",
+        default=None,
+        check=between(1, MOST_OVERSUBSCRIPTION),
+        minimum=1,
+        maximum=MOST_OVERSUBSCRIPTION,
+    )
+    bind: bool = key(
+        "Let each rank bind itself to cores and memory near its GPU, where a node has several "
+        "ranks.",
+        default=True,
+    )
+    strict: bool = key(
+        "End the job at once, with code 1, when a rank is not where it was planned, not on its "
+        "cores, or has other `MASTER_*`, `NCCL_*`, `RCCL_*`, `UCX_*`, `HSA_*` than rank 0.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A whole job: the value that a job file, a site's defaults and options make together."""
+
+    schema: str = key(
+        f'The format of this file: `"{JOB_SCHEMA}"`.',
+        check=lambda value: None if value == JOB_SCHEMA else f'"{JOB_SCHEMA}"',
+        const=JOB_SCHEMA,
+    )
+    name: str = key("Name of the job (`--job-name`).", check=one_line)
+    command: tuple[str, ...] = key(
+        "The program and its arguments, each quoted exactly: no shell reads them.",
+        check=every(program_text),
+        minItems=1,
+    )
+    chdir: str | None = key(
+        "Folder in which the job runs, relative to the job file. Not said: where `hpckit submit` "
+        "was called.",
+        default=None,
+        check=one_line,
+    )
+    resources: ResourceRequest = field(default_factory=ResourceRequest)
+    launch: LaunchRequest = field(default_factory=LaunchRequest)
+    environment: EnvironmentRequest = field(default_factory=EnvironmentRequest)
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    tune: TuneRequest = field(default_factory=TuneRequest)
+    account: AccountRequest = field(default_factory=AccountRequest)
+    place: PlaceRequest = field(default_factory=PlaceRequest)
+    parallel: Mapping[MeshAxis, int] = key(
+        "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
+        "of ranks.",
+        factory=dict,
+        check=mapping(lambda _: None, between(1, MAX_COUNT)),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.command or not self.command[0]:
+            raise InvalidValue("command", list(self.command), "a program and its arguments")
+        if self.command[0].startswith("-"):
+            raise InvalidValue("command", self.command[0], "a program first, not an option")
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """Ranks on each node, after the default of the launch kind."""
+        if self.resources.ntasks_per_node is not None:
+            return self.resources.ntasks_per_node
+        if self.launch.kind == PLAIN:
+            return 1
+        return self.resources.gpus_per_node or 1
+
+    @property
+    def ntasks(self) -> int:
+        """Ranks of the whole job."""
+        return self.resources.nodes * self.ntasks_per_node
+
+    @property
+    def mesh_ranks(self) -> int | None:
+        """Ranks that the parallel mesh needs, None without a mesh.
+
+        Expert parallelism splits the data axis and takes no ranks of its own.
+        """
+        sizes = [size for axis, size in self.parallel.items() if axis is not MeshAxis.EXPERT]
+        return prod(sizes) if sizes else None

@@ -1,0 +1,324 @@
+"""What a site file says of its nodes' network and of the variables that its provider sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hpckit.core.document import settable_name
+from hpckit.core.fields import (
+    MAX_COUNT,
+    InvalidValue,
+    between,
+    both,
+    check_fields,
+    every,
+    key,
+    mapping,
+    matching,
+    one_line,
+    parses,
+    program_text,
+)
+from hpckit.core.findings import SourcedFinding
+from hpckit.spec.nic_kind import NicKind
+
+# --- The communication environment of a job: which variables are set, to what, and why.
+#
+# Words are NCCL's and RCCL's; sources are named by whoever decides.
+
+
+TUNE_SCHEMA: Final = "hpckit.tune/1"
+
+OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
+VERSION_EXPECTED: Final = "a release of NCCL or RCCL such as 2.27 or 2.27.3"
+_RELEASE: Final = re.compile(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?", re.ASCII)
+
+
+class CommLibrary(StrEnum):
+    """Whose collectives a job's GPUs use."""
+
+    NCCL = "nccl"
+    RCCL = "rccl"
+
+
+class NetPlugin(StrEnum):
+    """What carries the collectives over the network in place of NCCL's own sockets and verbs."""
+
+    AWS_OFI = "aws-ofi-nccl"
+    TCPX = "tcpx"
+    TCPXO = "tcpxo"
+    GIB = "gib"
+    HPCX = "hpcx"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NcclVersion:
+    """A release of NCCL, or of RCCL, which counts as NCCL does; `micro` 0 where only the line is.
+
+    A build's own suffix (`2.18.5+cuda12.2`) is left out.
+    """
+
+    major: int
+    minor: int
+    micro: int = 0
+
+    def __str__(self) -> str:
+        """Give the version as NCCL prints it, such as 2.27.3; of a line alone 2.27."""
+        line = f"{self.major}.{self.minor}"
+        return f"{line}.{self.micro}" if self.micro else line
+
+    @classmethod
+    def of(cls, text: str) -> NcclVersion:
+        """Read `2.27`, `2.27.3` or `2.27.3+cuda12.9`. Raises ValueError for anything else."""
+        match = _RELEASE.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"expected {VERSION_EXPECTED}, got {text!r}")
+        return cls(int(match[1]), int(match[2]), int(match[3] or 0))
+
+    @classmethod
+    def of_code(cls, code: int) -> NcclVersion:
+        """Read what ncclGetVersion gives: 22703, before 2.9 with one digit less (2708).
+
+        Source: nccl.h, NCCL_VERSION. Raises ValueError for what is no such number.
+        """
+        if 1000 <= code < 10000:  # noqa: PLR2004  2.8.4 is 2804
+            return cls(code // 1000, code % 1000 // 100, code % 100)
+        if 20000 <= code < 100000:  # noqa: PLR2004
+            return cls(code // 10000, code % 10000 // 100, code % 100)
+        raise ValueError(f"expected NCCL_VERSION_CODE such as 22703, got {code}")
+
+
+class SettingOrigin(StrEnum):
+    """Who decided a variable."""
+
+    RULE = "rule"
+    SITE = "site"
+    OVERLAY = "overlay"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommSetting:
+    """One variable that the script exports.
+
+    `because` is one sentence for the comment beside it, `source` the document that it stands on,
+    `rule` the name of the rule or of the overlay. `date` is when the source was read or published
+    (`2026-11`). `warning` is what speaks against a value that the user chose. In a value that
+    `is_expanded`, `${SLURM_JOB_ID}` is the job's; in any other nothing is expanded. One that
+    `yields` is exported where nothing else has set it by then.
+    """
+
+    name: str
+    value: str
+    because: str
+    source: str
+    origin: SettingOrigin
+    rule: str
+    date: str | None = None
+    warning: str | None = None
+    is_expanded: bool = False
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommProfile:
+    """A shell file of the provider that the script sources, and the variables that it needs."""
+
+    path: str
+    because: str
+    source: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommLeft:
+    """A variable that is not exported although a rule or a source has a value for it, and why."""
+
+    name: str
+    value: str
+    because: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommEnv:
+    """The communication environment of a job on its nodes: empty is the best answer.
+
+    `settings` are in the order in which a script exports them; `notes` say what no variable
+    changes, and what is not known.
+    """
+
+    settings: tuple[CommSetting, ...] = ()
+    profile: CommProfile | None = None
+    left: tuple[CommLeft, ...] = ()
+    notes: tuple[SourcedFinding, ...] = ()
+
+
+_MOST_GBITS = 1e6
+_VERSION = parses(NcclVersion.of, VERSION_EXPECTED)
+_DATE = matching(r"\d{4}-\d{2}(-\d{2})?", "a month or a day such as 2026-11 or 2026-11-20")
+_DEVICE = matching(r"[A-Za-z0-9][A-Za-z0-9_.:-]*", "a network device such as mlx5_0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformEnv:
+    """`[[platform.env]]`: a variable that the provider sets or asks to set, and no rule derives."""
+
+    name: str = key("The variable.", check=settable_name)
+    value: str = key("Its value; nothing in it is expanded.", check=program_text)
+    because: str = key("Why, for the comment beside it in the script.", check=one_line)
+    source: str | None = key(
+        "The document that says so; not said: that of `[platform]`.", default=None, check=one_line
+    )
+    date: str | None = key(
+        "When that was published or read; not said: as in `[platform]`.",
+        default=None,
+        check=_DATE,
+    )
+    since: str | None = key(
+        "The first release of NCCL or RCCL that needs it.", default=None, check=_VERSION
+    )
+    before: str | None = key(
+        "The first release of NCCL or RCCL that does not need it any more. Where a job's release "
+        "is not known, the variable is left out.",
+        default=None,
+        check=_VERSION,
+    )
+    min_nodes: int = key(
+        "Only for jobs of so many nodes.", default=1, check=between(1, MAX_COUNT), minimum=1
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """`[platform]`: what the nodes of a site are, for jobs whose node was not inspected."""
+
+    node_type: str | None = key(
+        "The provider's name of a node, such as `p5.48xlarge`.", default=None, check=one_line
+    )
+    gpu: str | None = key(
+        "Its GPUs, such as `h100`.",
+        default=None,
+        check=matching(r"[a-z][a-z0-9]*", "a GPU such as h100"),
+    )
+    gpus: int | None = key("GPUs of a node.", default=None, check=between(1, 1024), minimum=1)
+    nics: int | None = key(
+        "Network devices of a node that jobs use.", default=None, check=between(1, 1024), minimum=1
+    )
+    nic_gbits: float | None = key(
+        "What each of them carries, in Gb/s.",
+        default=None,
+        check=between(0.1, _MOST_GBITS),
+        minimum=0.1,
+    )
+    interconnect: NicKind | None = key("How they are spoken to.", default=None)
+    hcas: tuple[str, ...] = key(
+        "Their names, where the provider lists them and a node has others too: NCCL is told these.",
+        default=(),
+        check=every(_DEVICE),
+    )
+    plugin: NetPlugin | None = key(
+        "What carries collectives over them in place of NCCL's own verbs and sockets; `none` where "
+        "there is certainly no plugin. Where a job says another, `env` and `profile` do not count.",
+        default=None,
+    )
+    library: CommLibrary | None = key(
+        "Whose collectives jobs use; not said: as the GPU's maker.", default=None
+    )
+    rails_isolated: bool | None = key(
+        "Whether no path leads from a rail to another: NCCL then must not cross them.",
+        default=None,
+    )
+    domain_nodes: int | None = key(
+        "Nodes of one NVLink domain (NVL72).", default=None, check=between(1, MAX_COUNT), minimum=1
+    )
+    profile: str | None = key(
+        "A shell file of the provider that sets what its plugin needs; scripts source it.",
+        default=None,
+        check=both(one_line, matching(r"/\S+", "an absolute path without spaces")),
+    )
+    profile_env: Mapping[str, str] = key(
+        "Variables that this file itself needs to find.",
+        factory=dict,
+        check=mapping(settable_name, program_text),
+    )
+    source: str | None = key("The document that says all this.", default=None, check=one_line)
+    date: str | None = key("When that was published or read.", default=None, check=_DATE)
+    env: tuple[PlatformEnv, ...] = key(
+        "Variables that the provider sets or asks to set.", default=()
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for at, entry in enumerate(self.env):
+            if not (entry.source or self.source):
+                raise InvalidValue(f"env[{at}].source", None, "the document that says so")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """`[overlays.NAME]`: variables that are set for a user who asks for them (`--overlay NAME`).
+
+    Where two sources contradict each other, each is one of these.
+    """
+
+    because: str = key("What it is for.", check=one_line)
+    source: str = key("The document that says so.", check=one_line)
+    date: str = key("When that was published or read.", check=_DATE)
+    one_of: str | None = key(
+        "Overlays with the same word here contradict each other: a job has one of them at most, "
+        "and of a variable on which they disagree nothing is set until one is chosen.",
+        default=None,
+        check=one_line,
+    )
+    env: Mapping[str, str] = key(
+        "The variables.", factory=dict, check=mapping(settable_name, program_text)
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSite:
+    """`[container]`: how jobs run containers there."""
+
+    runtime: str | None = key(
+        "`pyxis` or `apptainer`.",
+        default=None,
+        check=matching(r"pyxis|apptainer", "pyxis or apptainer"),
+    )
+    variables: tuple[str, ...] = key(
+        "Variables that must be let into a container besides those that the script exports.",
+        default=(),
+        check=every(matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name")),
+    )
+    source: str | None = key("The document that says so.", default=None, check=one_line)
+    date: str | None = key("When that was published or read.", default=None, check=_DATE)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+# --- Which document each rule about communication stands on.
+
+
+def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:
+    """One line a document, with its date, behind the rules that stand on it in brackets.
+
+    In the order of the settings; a job's own stand on no document.
+    """
+    by_source: dict[str, dict[str, None]] = {}
+    for one in settings:
+        if one.origin is not SettingOrigin.JOB:
+            dated = f"{one.source} ({one.date})" if one.date else one.source
+            by_source.setdefault(dated, {})[one.rule] = None
+    return tuple(f"[{', '.join(rules)}] {source}" for source, rules in by_source.items())

@@ -1,0 +1,250 @@
+"""The site file `hpckit.site/1` as a value: what is true of a cluster, whoever submits there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from hpckit.core.fields import (
+    MAX_COUNT,
+    between,
+    check_fields,
+    every,
+    key,
+    mapping,
+    matching,
+    one_line,
+    parses,
+)
+from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.slurm.values import VERSION_EXPECTED, SlurmVersion, TopologyKind
+from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
+
+# --- The factors of a site that a report needs, by themselves: most folders have no site file.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergySite:
+    """`[energy]`: the factors by which `hpckit report` goes from a GPU's joules to a bill."""
+
+    pue: float | None = key(
+        "Power usage effectiveness of the building (ISO/IEC 30134-2): its energy divided by that "
+        "of its computers. Not said: energy and cost are those of the computers alone.",
+        default=None,
+        check=between(1, 10),
+        minimum=1,
+    )
+    price_per_kwh: float | None = key(
+        "Price of a kWh, in `currency`.", default=None, check=between(0, 1e6), minimum=0
+    )
+    currency: str | None = key(
+        "What `price_per_kwh` is in, such as `EUR`.",
+        default=None,
+        check=matching(r"[A-Za-z€$£¥]{1,8}", "a currency such as EUR"),
+    )
+    co2_g_per_kwh: float | None = key(
+        "Grams of CO2 equivalent that a kWh stands for (SCI, ISO/IEC 21031, factor I): the average "
+        "of the grid, or what the supplier states.",
+        default=None,
+        check=between(0, 1e5),
+        minimum=0,
+    )
+    node_idle_w: float | None = key(
+        "Watts of a node that does nothing, without its GPUs; with `cpu_core_w` a node's energy is "
+        "modelled where no meter of it can be read.",
+        default=None,
+        check=between(0, 1e5),
+        minimum=0,
+    )
+    cpu_core_w: float | None = key(
+        "Watts that each busy CPU adds to `node_idle_w`: (power at full load, without GPUs, less "
+        "`node_idle_w`) divided by the CPUs of the node.",
+        default=None,
+        check=between(0, 1e4),
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+SITE_SCHEMA = "hpckit.site/1"
+SITE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+TEMPLATE_NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
+NO_SITE = "none"
+
+
+class SubmitterKind(StrEnum):
+    """What starts a job at a site."""
+
+    SLURM = "slurm"
+    LOCAL = "local"
+
+
+class GpuOption(StrEnum):
+    """The option by which a cluster wants GPUs asked for; some accept only one of them."""
+
+    GPUS_PER_NODE = "gpus-per-node"
+    GRES = "gres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSite:
+    """`[slurm]`: which Slurm runs there, and what it wants otherwise than others."""
+
+    version: str | None = key(
+        "The release that runs there, such as `24.11`; what it cannot do is refused by `render` "
+        "too. Not said: only `submit` can tell, by asking.",
+        default=None,
+        check=parses(SlurmVersion.of, VERSION_EXPECTED),
+    )
+    cluster: str | None = key(
+        "ClusterName of its slurm.conf; a submission that would go to another cluster is refused.",
+        default=None,
+        check=matching(r"[A-Za-z0-9_.-]+", "a cluster's name"),
+    )
+    gpu_option: GpuOption = key(
+        "How GPUs are asked for: `gpus-per-node`, or `gres` (`--gres=gpu:N`) where nothing else "
+        "is accepted. The two together are an error from Slurm 26.05 on.",
+        default=GpuOption.GPUS_PER_NODE,
+    )
+    topology: TopologyKind | None = key(
+        "TopologyPlugin: `tree` (`slurm.switches` has an effect), `block` (`slurm.segment` has) "
+        "or `flat`.",
+        default=None,
+    )
+    max_array_size: int | None = key(
+        "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
+        default=None,
+        check=between(2, MAX_COUNT),
+        minimum=2,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def _node_mem(text: str) -> int:
+    size_bytes = parse_slurm_mem_bytes(text)
+    if size_bytes < 1024**2:
+        raise ValueError(text)
+    return size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePartition:
+    """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
+
+    nodes: int = key("Nodes that one job can have.", check=between(1, MAX_COUNT), minimum=1)
+    cpus_per_node: int | None = key(
+        "CPUs of a node, as Slurm counts them (threads, where it schedules threads).",
+        default=None,
+        check=between(1, MAX_COUNT),
+        minimum=1,
+    )
+    mem_per_node: str | None = key(
+        "Memory of a node (RealMemory).",
+        default=None,
+        check=parses(_node_mem, "a Slurm memory size from 1M on"),
+    )
+    gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT), minimum=0)
+    gpu_type: str | None = key(
+        "GPU type as gres.conf names it, such as `h100`.",
+        default=None,
+        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+    )
+    features: tuple[str, ...] = key(
+        "Features of its nodes (`--constraint`); told, not checked.",
+        default=(),
+        check=every(one_line),
+    )
+    time_limit: str | None = key(
+        "MaxTime. Not said: no limit is known.",
+        default=None,
+        check=parses(parse_slurm_time_s, TIME_EXPECTED),
+    )
+    default: bool = key("Where a job goes that names no partition.", default=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSpec:
+    """A site: how jobs are started there, where their folders lie, and defaults for jobs."""
+
+    schema: str = key(
+        f'The format of this file: `"{SITE_SCHEMA}"`.',
+        check=lambda value: None if value == SITE_SCHEMA else f'"{SITE_SCHEMA}"',
+        const=SITE_SCHEMA,
+    )
+    name: str = key(
+        "Name of the site; the file is called `<name>.toml`.",
+        check=matching(SITE_NAME_PATTERN, "letters, digits, dot, dash and underscore"),
+    )
+    description: str = key(
+        "One line for `hpckit sites list`.",
+        default="",
+        check=lambda text: one_line(text) if text else None,
+    )
+    submitter: SubmitterKind = key(
+        "`slurm`, or `local`: this machine without a scheduler.", default=SubmitterKind.SLURM
+    )
+    template: str = key(
+        "The script template, a file under `templates/`.",
+        default="base.sbatch.j2",
+        check=matching(TEMPLATE_NAME_PATTERN, "a template name such as base.sbatch.j2"),
+    )
+    job_root: str = key(
+        "Folder of the job folders, on a file system that all nodes share; `~` and `$NAME` are "
+        "expanded when a job is submitted.",
+        default="~/hpckit-jobs",
+        check=one_line,
+    )
+    poll_interval_s: float = key(
+        "Seconds between two questions for a job's state while something waits for it.",
+        default=15.0,
+        check=between(0.05, 3600),
+        minimum=0.05,
+    )
+    kill_wait_s: float = key(
+        "Seconds between SIGTERM and SIGKILL when a local job is cancelled or out of time, as "
+        "Slurm's KillWait.",
+        default=30.0,
+        check=between(0, 3600),
+        minimum=0,
+    )
+    slurm: SlurmSite = field(default_factory=SlurmSite)
+    energy: EnergySite = field(default_factory=EnergySite)
+    platform: Platform = field(default_factory=Platform)
+    overlays: Mapping[str, Overlay] = key(
+        "Variables that are set only for those who ask, one table each.",
+        factory=dict,
+        check=mapping(
+            matching(OVERLAY_PATTERN, "small letters, digits, dot and dash"), lambda _: None
+        ),
+    )
+    container: ContainerSite = field(default_factory=ContainerSite)
+    partitions: Mapping[str, SitePartition] = key(
+        "Partitions and their nodes, one table each; a job that does not fit one is refused "
+        "before Slurm sees it.",
+        factory=dict,
+        check=mapping(
+            matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a partition's name"), lambda _: None
+        ),
+    )
+    job: Mapping[str, Any] = key(
+        "Defaults for any key of a job file, in the same tables.", factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def generic_site() -> SiteSpec:
+    """The site of somebody who named none: Slurm as its manual describes it, no defaults."""
+    return SiteSpec(
+        schema=SITE_SCHEMA, name=NO_SITE, description="No site file: what Slurm itself decides"
+    )

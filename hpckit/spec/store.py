@@ -1,0 +1,125 @@
+"""Job folders on disk: private, and each file written at once or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpckit.core.errors import NoSuchFile, StorageFailed
+from hpckit.core.files import dead_link, write_private
+from hpckit.core.files_in_job import read_regular
+from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
+
+# A login node that crashes must not leave one of them empty beside a job in the queue.
+_DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
+_ELSEWHERE = "choose another place with job_root in the site file"
+
+
+class FileJobFolders:
+    """Job folders below any root."""
+
+    def create(self, root: Path, name: str) -> Path:
+        """A new folder with its `logs/`, mode 0700. Raises StorageFailed."""
+        folder = root / name
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)
+            (folder / LOGS_FOLDER).mkdir(mode=0o700)
+        except OSError as error:
+            why, hint = dead_link(root) or (error.strerror, _ELSEWHERE)
+            raise StorageFailed(
+                f"the job folder {folder} cannot be made: {why}", hint=hint
+            ) from error
+        return folder
+
+    def write(self, folder: Path, name: str, text: str) -> None:
+        """Write a file of the folder at once or not at all, mode 0600. Raises StorageFailed."""
+        try:
+            write_private(folder / name, text.encode(), is_durable=name in _DURABLE)
+        except OSError as error:
+            raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
+
+    def read(self, folder: Path, name: str) -> str:
+        """The text of a file of the folder. Raises StorageFailed, NoSuchFile."""
+        try:
+            return read_regular(folder / name).decode()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NoSuchFile(f"{folder / name} cannot be read: {error.strerror}") from error
+        except OSError as error:
+            raise StorageFailed(f"{folder / name} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
+
+    def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
+        """A JSON document of the folder. Raises NoSuchFile, StorageFailed for any other text."""
+        try:
+            document = json.loads(self.read(folder, name))
+        except (ValueError, RecursionError) as error:
+            raise StorageFailed(f"{folder / name} is damaged: {error}") from error
+        if not isinstance(document, dict):
+            raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
+        return document
+
+    def probe(self, root: Path) -> None:
+        """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
+        if dead := dead_link(root):
+            raise StorageFailed(f"no job folder can be made in {root}: {dead[0]}", hint=dead[1])
+        place = root
+        try:
+            while not _is_there(place):
+                place = place.parent
+            Path(tempfile.mkdtemp(dir=place, prefix=".hpckit-")).rmdir()
+        except OSError as error:
+            raise StorageFailed(
+                f"no job folder can be made in {root}: {place}: {error.strerror}",
+                hint=_ELSEWHERE,
+            ) from error
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder that can be entered."""
+        try:
+            return path.is_dir() and os.access(path, os.X_OK)
+        except OSError:
+            return False
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder that this process made."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def scan(self, root: Path) -> Sequence[Path]:
+        """The job folders under a root, oldest first; none when there is no such root."""
+        folders = []
+        try:
+            for path in root.iterdir():
+                # Another user's, or gone meanwhile: no job folder for this user.
+                with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
+                    folders.append((_written_s(path / INTENT_FILE), path))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StorageFailed(f"{root} cannot be searched: {error.strerror}") from error
+        return [path for _, path in sorted(folders)]
+
+
+def _written_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except (PermissionError, FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError:
+        return 0.0  # whoever reads it is told why that cannot be done
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something has this name. Raises OSError where that cannot be told."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True

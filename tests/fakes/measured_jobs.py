@@ -1,0 +1,136 @@
+"""Reports of measured jobs, made by hand, for what is decided from one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from hpckit.account.values import (
+    Cost,
+    Energy,
+    EnergySource,
+    GpuAccount,
+    Incarnation,
+    JobEnergy,
+    JobReport,
+    NodeAccount,
+    RankAccount,
+    ReportedJob,
+    Share,
+)
+from hpckit.spec.job import JOB_SCHEMA, JobSpec, LaunchRequest, ResourceRequest
+
+GIB = 1024**3
+STARTED_S = 1_760_000_000.0
+
+
+def job(kind: str = "plain", more: Any = None, **resources: Any) -> JobSpec:
+    """A job that asks for these resources; `more` are fields of the job itself."""
+    return JobSpec(
+        schema=JOB_SCHEMA,
+        name="train",
+        command=("true",),
+        resources=ResourceRequest(**resources),
+        launch=LaunchRequest(kind=kind),
+        **(more or {}),
+    )
+
+
+def energy(value_j: float | None = 1000.0) -> Energy:
+    """An energy of a counter, known to 1 %."""
+    if value_j is None:
+        return Energy(value_j=None, because="no counter")
+    return Energy(
+        value_j=value_j,
+        plus_minus_j=value_j / 100,
+        source=EnergySource.COUNTER,
+        coverage_frac=1.0,
+    )
+
+
+def gpu(node: str = "n1", index: int = 0, held_s: float = 3600.0, **fields: Any) -> GpuAccount:
+    """A GPU that computed all the time, except for what `fields` say."""
+    uuid = f"GPU-{node}-{index}"
+    given: dict[str, Any] = {
+        "energy": energy(),
+        "waste": Share(useful_gpu_s=held_s),
+        "restart": 0,
+        **fields,
+    }
+    return GpuAccount(uuid=uuid, node=node, index=index, name="H100", held_s=held_s, **given)
+
+
+def unused(node: str = "n1", index: int = 0, held_s: float = 3600.0, **fields: Any) -> GpuAccount:
+    """A GPU on which there never was a process."""
+    return gpu(node, index, held_s, waste=Share(no_process_gpu_s=held_s), **fields)
+
+
+def node(name: str = "n1", elapsed_s: float = 3600.0, **fields: Any) -> NodeAccount:
+    """A node's account from beginning to end."""
+    given: dict[str, Any] = {
+        "gpu_energy": energy(),
+        "energy": energy(None),
+        "restart": 0,
+        "started_s": STARTED_S,
+        "ended_s": STARTED_S + elapsed_s,
+        **fields,
+    }
+    return NodeAccount(node=name, **given)
+
+
+def rank(
+    number: int = 0, node: str = "n1", elapsed_s: float = 3600.0, **fields: Any
+) -> RankAccount:
+    """A rank that ran from beginning to end."""
+    given: dict[str, Any] = {"gpus": (), "claim": "none", "exit_code": 0, "restart": 0, **fields}
+    return RankAccount(
+        rank=number,
+        node=node,
+        started_s=STARTED_S,
+        ended_s=STARTED_S + elapsed_s,
+        ended_by="ledger",
+        energy=energy(),
+        **given,
+    )
+
+
+def incarnation(restart: int, elapsed_s: float, *, is_lost: bool = False) -> Incarnation:
+    """One run between two requeues."""
+    return Incarnation(
+        restart=restart,
+        started_s=STARTED_S,
+        ended_s=STARTED_S + elapsed_s,
+        gpu_energy=energy(),
+        gpu_s=elapsed_s,
+        is_lost=is_lost,
+    )
+
+
+def report(
+    state: str | None = "COMPLETED",
+    elapsed_s: float = 3600.0,
+    gpus: Sequence[GpuAccount] = (),
+    **fields: Any,
+) -> JobReport:
+    """A report of a job that took so long and held these GPUs."""
+    shares = [one.waste for one in gpus]
+    total = Share(
+        no_process_gpu_s=sum(one.no_process_gpu_s for one in shares),
+        idle_gpu_s=sum(one.idle_gpu_s for one in shares),
+        spin_gpu_s=sum(one.spin_gpu_s for one in shares),
+        useful_gpu_s=sum(one.useful_gpu_s for one in shares),
+        unknown_gpu_s=sum(one.unknown_gpu_s for one in shares),
+    )
+    joules = sum(one.energy.value_j or 0.0 for one in gpus)
+    made = JobReport(
+        job=ReportedJob(job_id="4242", state=state),
+        started_s=STARTED_S,
+        ended_s=STARTED_S + elapsed_s,
+        energy=JobEnergy(gpu=energy(joules), node=energy(None)),
+        cost=Cost(),
+        waste=total,
+        gpus=tuple(gpus),
+    )
+    return replace(made, **fields)

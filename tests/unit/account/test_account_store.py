@@ -1,0 +1,136 @@
+"""Accounts on a file system: what is found there, and what is not followed or read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpckit.account.store import FileSampleStore
+from hpckit.core.errors import StorageFailed
+from tests.fakes.account_files import MadeJob, write_accounts
+
+
+def laid(folder: Path, *names: str) -> Path:
+    """A folder with empty files of these names."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return folder
+
+
+def test_incarnations_are_found_in_their_order(tmp_path: Path) -> None:
+    """Restarts come by number, ranks by number, nodes by name; other files are nobody's."""
+    laid(
+        tmp_path / "account",
+        "restart-10/rank-0.ledger",
+        "restart-2/rank-10.ledger",
+        "restart-2/rank-9.ledger",
+        "restart-2/node-n1.samples",
+        "restart-2/node-n1.topology.json",
+        "restart-2/notes.txt",
+        "restart-x/rank-0.ledger",
+    )
+    found = FileSampleStore().find(tmp_path)
+    assert [one.restart for one in found.incarnations] == [2, 10]
+    assert [path.name for path in found.incarnations[0].ledgers] == [
+        "rank-9.ledger",
+        "rank-10.ledger",
+    ]
+    assert [path.name for path in found.incarnations[0].samples] == ["node-n1.samples"]
+    assert [path.name for path in found.incarnations[0].topologies] == ["node-n1.topology.json"]
+    assert found.missing == ()
+
+
+@pytest.mark.parametrize("below", ["", "account", "account/restart-0"])
+def test_any_folder_of_accounts_can_be_named(tmp_path: Path, below: str) -> None:
+    """The job folder, its account/ and the folder of one incarnation lead to the same files."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=2))
+    (found,) = FileSampleStore().find(tmp_path / below).incarnations
+    assert found.restart == (None if below.endswith("restart-0") else 0)
+    assert (len(found.ledgers), len(found.samples)) == (2, 1)
+
+
+def test_a_task_of_an_array_has_its_own(tmp_path: Path) -> None:
+    """Without a task nothing of an array's tasks is taken, and they are named."""
+    laid(tmp_path / "account", "array-3/restart-0/rank-0.ledger", "array-7/restart-0/x")
+    store = FileSampleStore()
+    assert store.find(tmp_path).incarnations == ()
+    assert store.find(tmp_path).array_tasks == (3, 7)
+    assert len(store.find(tmp_path, 3).incarnations) == 1
+    assert store.find(tmp_path, 5).incarnations == ()
+
+
+def test_links_and_fifos_are_named_and_not_read(tmp_path: Path) -> None:
+    """What is neither a file nor a folder is in `missing`, and nothing waits for it."""
+    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
+    (place / "rank-1.ledger").symlink_to("/etc/passwd")
+    os.mkfifo(place / "node-n1.samples")
+    (tmp_path / "account" / "restart-1").symlink_to("/")
+    found = FileSampleStore().find(tmp_path)
+    assert [path.name for path in found.incarnations[0].ledgers] == ["rank-0.ledger"]
+    assert found.missing == (
+        "account/restart-1 is not read: it is neither a file nor a folder",
+        "restart-0/node-n1.samples is not read: it is neither a file nor a folder",
+        "restart-0/rank-1.ledger is not read: it is neither a file nor a folder",
+    )
+
+
+def test_folders_and_files_in_each_others_place_are_named(tmp_path: Path) -> None:
+    """A folder that is called as a ledger is no ledger, and a file no incarnation."""
+    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
+    (place / "rank-1.ledger").mkdir()
+    (place / "node-n1.samples").mkdir()
+    laid(tmp_path / "account", "restart-1")
+    assert FileSampleStore().find(tmp_path).missing == (
+        "account/restart-1 is not read: it is a file, expected a folder",
+        "restart-0/node-n1.samples is not read: it is a folder, expected a file",
+        "restart-0/rank-1.ledger is not read: it is a folder, expected a file",
+    )
+
+
+def test_accounts_that_are_no_folder_are_named(tmp_path: Path) -> None:
+    """A file in the place of `account/` is why there are no accounts."""
+    (told,) = FileSampleStore().find(laid(tmp_path, "account")).missing
+    assert told.endswith("/account is not read: it is a file, expected a folder")
+
+
+def test_many_odd_things_are_counted(tmp_path: Path) -> None:
+    """A thousand links make a few sentences."""
+    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
+    for rank in range(1, 1001):
+        (place / f"rank-{rank}.ledger").symlink_to("/dev/zero")
+    assert FileSampleStore().find(tmp_path).missing[-1] == "and 992 more like it in restart-0"
+
+
+@pytest.mark.parametrize("what", ["link", "fifo", "folder", "absent"])
+def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
+    """A file that was replaced since it was found is a StorageFailed, for all readers."""
+    path = tmp_path / "node-n1.samples"
+    if what == "link":
+        path.symlink_to("/dev/zero")
+    elif what == "fifo":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    store = FileSampleStore()
+    for read in (store.ledger, store.topology, store.ends, lambda one: list(store.pieces(one))):
+        with pytest.raises(StorageFailed, match=r"node-n1\.samples cannot be read"):
+            read(path)
+
+
+def test_pieces_are_the_file(tmp_path: Path) -> None:
+    """Pieces of any size make up the bytes, and the ends are its ends."""
+    path = tmp_path / "node-n1.samples"
+    data = os.urandom(3 * 1024**2 + 17)
+    path.write_bytes(data)
+    assert b"".join(FileSampleStore(piece_bytes=1000).pieces(path)) == data
+    assert FileSampleStore().ends(path) == (data[: 1024**2], data[-(1024**2) :])
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The folder itself must be readable."""
+    with pytest.raises(StorageFailed, match="cannot be read"):
+        FileSampleStore().find(tmp_path / "gone")

@@ -1,0 +1,524 @@
+"""The screen of a job's report: what it says, in what order, and that it stays one screen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from hpckit.account.finding import ReportFinding
+from hpckit.account.page.screen import SCREEN_LINES, report_lines
+from hpckit.account.values import (
+    MODEL_KEYS,
+    SPLIT_GPU,
+    Advice,
+    Cost,
+    Energy,
+    EnergyLack,
+    EnergyReason,
+    Incarnation,
+    JobReport,
+    Share,
+    Throttling,
+)
+from hpckit.core.findings import Severity
+from hpckit.core.quantities import energy, energy_sum, gpu_time, percent
+from tests.fakes.reports import clean, gpu_account, rank_account, training, unknown
+
+TRAINING_SCREEN = """\
+ train 4242 · COMPLETED in 41:07 · 16 GPUs on 2 nodes
+  · requeued once (at most 6:12 and 1.12 kWh lost)
+  · synthetic: a made-up driver measured
+ energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
+          = ranks 8.96 kWh + 0.16 kWh outside of them · 13.0 kWh node (modelled)
+          · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
+ GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
+ ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
+ memory   GPU 57 of 75 GiB (GPU7 on n013) · node at least 186 of 477 GiB (n012)
+ clocks   GPU3 on n013 slowed by heat 22 % of the time
+          · at the power limit 12 % of the time (as is usual)
+ found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
+          by heat 22 % of the time (0.925 GPU-hours) → tell your operator;
+          exclude n013 until then
+ advice   resources.time_limit 1:00:00 → 0:50:00: it took 41:07; a shorter limit
+          starts sooner
+ next     hpckit report 4242"""
+
+
+def screen(report: JobReport, width: int = 80) -> str:
+    """The lines as one text."""
+    return "\n".join(report_lines(report, width=width, next_commands=["hpckit report 4242"]))
+
+
+def said(report: JobReport) -> str:
+    """The screen with its line breaks undone."""
+    return " ".join(screen(report).split())
+
+
+def crowded() -> JobReport:
+    """A report with more of everything than a screen has room for."""
+    finding = training().findings[0]
+    return replace(
+        training(),
+        gpus=tuple(gpu_account(number, useful=0.8 - number % 9 / 12) for number in range(1024)),
+        ranks=tuple(rank_account(rank, behind=rank % 7 / 10) for rank in range(1024)),
+        findings=tuple(
+            dataclasses.replace(finding, subject=f"rank {number}") for number in range(50)
+        ),
+        advice=tuple(
+            Advice(key="resources.mem", now="0", proposed="1G", because="a reason " * 20)
+            for _ in range(9)
+        ),
+        missing=tuple(f"n{number:03d}: " + "a sentence " * 20 for number in range(99)),
+    )
+
+
+def test_an_ordinary_report_is_read_at_a_glance() -> None:
+    """The answer comes first, the reasons beside it and the next command last."""
+    assert screen(training()) == TRAINING_SCREEN
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_the_screen_never_scrolls(width: int) -> None:
+    """However much there is to say, it has 24 lines of the terminal's width."""
+    lines = report_lines(crowded(), width=width, next_commands=["hpckit report 4242 --html x"])
+    assert len(lines) <= SCREEN_LINES
+    assert max(len(line) for line in lines) <= width
+    assert "hpckit report 4242" in lines[-1] + lines[-2]
+
+
+def test_gpus_alike_are_summed() -> None:
+    """Of many GPUs only those that differ are named."""
+    gpus = tuple(gpu_account(number, useful=0.2 if number == 5 else 0.8) for number in range(1024))
+    assert "GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 alike" in said(
+        replace(training(), gpus=gpus)
+    )
+
+
+def test_a_clean_job_has_no_findings_row() -> None:
+    """Where nothing was found the screen does not say so."""
+    assert "found" not in said(clean())
+    assert "advice" not in said(clean())
+
+
+def test_a_running_job_is_reported_so_far() -> None:
+    """During the job the duration is said to be that until now."""
+    report = clean()
+    assert "RUNNING for 41:07 so far" in said(
+        replace(report, job=replace(report.job, state="RUNNING"))
+    )
+
+
+def test_a_running_job_is_as_old_as_it_is_now() -> None:
+    """Its age is not that of the last sample, which is said beside it."""
+    report = clean()
+    running = replace(report, job=replace(report.job, state="RUNNING"))
+    late = " ".join(report_lines(running, now_s=report.ended_s + 40))
+    assert "RUNNING for 41:47 so far · measured until 41:07 ·" in " ".join(late.split())
+    now = " ".join(report_lines(running, now_s=report.ended_s + 0.5))
+    assert "measured until" not in now
+    assert "41:07 " in " ".join(report_lines(report, now_s=report.ended_s + 40))
+
+
+def test_made_up_measurements_are_called_synthetic() -> None:
+    """A fake driver's figures say that they are."""
+    report = clean()
+    assert "synthetic" in said(report)
+    assert "synthetic" not in said(replace(report, job=replace(report.job, synthetic=False)))
+
+
+def test_what_no_driver_measured_is_not_called_synthetic() -> None:
+    """Where no GPU's figures are shown nothing on the screen is the made-up driver's."""
+    report = clean()
+    job = replace(report.job, gpus=0, gpus_asked=0)
+    assert job.synthetic
+    assert "synthetic" not in said(replace(report, job=job, gpus=(), waste=Share()))
+
+
+def test_energy_that_nobody_measured_says_why() -> None:
+    """An unknown energy is never 0."""
+    report = clean()
+    gpu = unknown("the driver has no counter, and no sampler ran")
+    text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
+    assert "GPU not known: the driver has no counter, and no sampler ran" in text
+    assert " 0 J GPU" not in text
+
+
+NO_FACTORS = Cost(absent=("pue", "price_per_kwh", "co2_g_per_kwh"))
+NO_FIGURES = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=MODEL_KEYS)
+
+
+def of_kind(kind: EnergyLack) -> EnergyReason:
+    """A reason that is no more than its kind."""
+    return EnergyReason(kind=kind)
+
+
+def of_node(reasons: Sequence[EnergyReason], cost: Cost) -> JobReport:
+    """A report whose nodes' energy is not known."""
+    report = clean()
+    node = Energy.unknown_of_node(*reasons)
+    return replace(report, energy=replace(report.energy, node=node), cost=cost)
+
+
+@pytest.mark.parametrize("more", [(), (of_kind(EnergyLack.SLURM_PLUGIN),)])
+@pytest.mark.parametrize("lack", [EnergyLack.METER, EnergyLack.SAMPLES])
+def test_a_site_without_figures_is_told_what_to_do_in_a_line(
+    lack: EnergyLack, more: tuple[EnergyReason, ...]
+) -> None:
+    """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
+    report = of_node((of_kind(lack), NO_FIGURES, *more), NO_FACTORS)
+    (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
+    assert line.lstrip().startswith("· node, cost not known: ")
+    assert line.endswith("; set [energy] in the site file")
+
+
+def test_a_node_that_others_use_is_told_in_a_line() -> None:
+    """Why a shared node's energy is not known takes no second line."""
+    shared = (of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE))
+    report = of_node(shared, clean().cost)
+    assert "          · node not known: other jobs may run on it too" in screen(report)
+
+
+def test_a_single_key_that_lacks_is_named() -> None:
+    """Where the site file has some of its figures the one to add is said."""
+    one_key = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
+    lacks = (of_kind(EnergyLack.METER), one_key, of_kind(EnergyLack.SLURM_PLUGIN))
+    text = said(of_node(lacks, clean().cost))
+    assert "node not known: no meter; set energy.cpu_core_w in the site file · 15.6 kWh" in text
+
+
+def test_a_site_file_is_no_remedy_for_a_shared_node() -> None:
+    """What the cost lacks is not said of a node's energy that [energy] would not give."""
+    text = said(of_node((of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE)), NO_FACTORS))
+    told = "node not known: other jobs may run on it too · cost not known: set [energy] in"
+    assert told in text
+
+
+def test_words_alone_say_why_a_nodes_energy_is_not_known() -> None:
+    """Where no reason has a kind."""
+    report = clean()
+    energy = replace(report.energy, node=unknown("nothing to sum", "node"))
+    assert "node not known: nothing to sum" in said(replace(report, energy=energy))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
+    """What it is the cost of stands before it, and is never cut from it."""
+    cost = replace(clean().cost, is_of_gpus=True, absent=("x",))
+    report = of_node((of_kind(EnergyLack.OWN_METER),), cost)
+    text = " ".join(screen(report, width).split())
+    assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
+
+
+def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
+    """The screen names energy that other jobs' slices have a part in."""
+    report = clean()
+    gpu = replace(report.energy.gpu, scope=SPLIT_GPU)
+    assert "whole GPUs though MIG splits them" in said(
+        replace(report, energy=replace(report.energy, gpu=gpu))
+    )
+
+
+def test_ranks_that_do_not_add_up_are_told() -> None:
+    """A difference beyond rounding between ranks and GPUs is on the screen."""
+    report = clean()
+    assert report.energy.conservation is not None
+    held = replace(report.energy.conservation, ranks_j=1.0)
+    text = said(replace(report, energy=replace(report.energy, conservation=held)))
+    assert "which differs by" in text
+
+
+def test_a_killed_rank_is_named() -> None:
+    """Ranks that ended otherwise than most are named with how."""
+    killed = replace(rank_account(3), ended_by="sample", exit_code=None)
+    signalled = replace(rank_account(4), exit_code=137)
+    ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
+    text = said(replace(clean(), ranks=ranks))
+    assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
+    assert "rank 3 cut off (counted to its node's last evidence)" in text
+
+
+def test_the_rank_that_failed_first_comes_first() -> None:
+    """The others are mostly ended because of it; ranks are numbered, never counted without it."""
+    first, second = clean().ranks[:2]
+    ranks = (replace(first, exit_code=143), replace(second, exit_code=1, ended_s=first.started_s))
+    text = said(replace(clean(), ranks=ranks))
+    assert "ranks rank 1 failed first, with 1 · rank 0 ended by signal 15" in text
+    alike = tuple(replace(one, exit_code=1, ended_s=first.ended_s) for one in clean().ranks)
+    alike = (*alike[:7], replace(alike[7], ended_s=first.started_s), *alike[8:])
+    assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
+
+
+def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
+    """How ranks ended before a requeue is not said beside how they ended after it without it."""
+    first = [replace(one, exit_code=143) for one in clean().ranks[:4]]
+    again = [replace(one, restart=1, cpu_s=1.0) for one in clean().ranks[:4]]
+    report = replace(clean(), ranks=(*first, *again))
+    assert (
+        "ranks restart 1: all 4 ended with 0 · restart 0: all 4 ended by signal 15 memory"
+    ) in said(report)
+    slow = [replace(one, behind_frac=0.2) for one in first[:1]]
+    text = said(replace(report, ranks=(*slow, *first[1:], *again)))
+    assert "rank 0 is 20 % behind (n012, restart 0)" in text
+
+
+@pytest.mark.parametrize(("count", "words"), [(4, "1 more is behind"), (5, "2 more are behind")])
+def test_ranks_behind_beyond_three_are_counted(count: int, words: str) -> None:
+    """In the singular where it is one."""
+    ranks = [replace(one, behind_frac=0.2 * (one.rank < count)) for one in clean().ranks]
+    assert f"· {words}" in said(replace(clean(), ranks=tuple(ranks)))
+
+
+@pytest.mark.parametrize(("count", "words"), [(4, "1 more differs"), (5, "2 more differ")])
+def test_gpus_that_differ_beyond_three_are_counted(count: int, words: str) -> None:
+    """In the singular where it is one."""
+    idle, gpus = Share(idle_gpu_s=100.0), clean().gpus
+    gpus = (*(replace(one, waste=idle) for one in gpus[:count]), *gpus[count:])
+    assert f"· {words}" in said(replace(clean(), gpus=gpus))
+
+
+def test_many_restarts_are_counted() -> None:
+    """Of a job that was requeued often the last runs are told, and how many came before them."""
+    ranks = tuple(replace(rank_account(0), restart=restart) for restart in range(9))
+    text = said(replace(clean(), ranks=ranks))
+    assert "restart 8: 1 rank ended with 0" in text
+    assert "restart 6: 1 rank ended with 0 · 6 restarts before them" in text
+
+
+def test_ranks_that_differ_in_many_ways_are_counted() -> None:
+    """A list of numbers that would fill the row is their count."""
+    ranks = tuple(
+        replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in clean().ranks
+    )
+    assert "8 ranks ended with 0 · 8 ranks cut off" in said(replace(clean(), ranks=ranks))
+
+
+def test_time_without_a_measurement_is_told() -> None:
+    """GPU-seconds of which nothing is known are a share of their own."""
+    report = replace(clean(), waste=Share(useful_gpu_s=300.0, unknown_gpu_s=100.0))
+    assert "not known 25 %" in said(report)
+    nothing = replace(clean(), waste=Share(unknown_gpu_s=100.0))
+    assert "what they did is not known: no samples of 100 GPU-seconds" in said(nothing)
+
+
+def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
+    """The screen of GPUs that were slowed by heat for so long; None where it is not known."""
+    share = Share(useful_gpu_s=100.0 - unknown_s, unknown_gpu_s=unknown_s)
+    gpus = [
+        replace(
+            gpu_account(at), held_s=100.0, waste=share, throttling=Throttling(thermal_s=thermal_s)
+        )
+        for at, thermal_s in enumerate(heat_s)
+    ]
+    return said(replace(clean(), job=replace(clean().job, gpus=len(gpus)), gpus=tuple(gpus)))
+
+
+def test_heat_is_denied_of_no_gpu_that_no_account_names() -> None:
+    """GPUs of a node that left nothing are not said to be cool."""
+    report = clean()
+    seen = tuple(replace(one, throttling=Throttling(thermal_s=0.0)) for one in report.gpus[:8])
+    text = said(replace(report, gpus=seen))
+    assert "not slowed by heat, as far as is known of 8 of 16 GPUs" in text
+
+
+def test_heat_is_denied_of_what_is_known() -> None:
+    """GPUs of which nobody knows are not said to be cool."""
+    assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
+    assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
+
+
+def test_the_power_brake_slows_as_heat_does() -> None:
+    """The sentence stands by itself where there is no heat."""
+    braked = replace(
+        gpu_account(0), held_s=100.0, throttling=Throttling(thermal_s=0.0, power_brake_s=5.0)
+    )
+    text = said(replace(clean(), gpus=(braked,)))
+    assert "clocks GPU0 on n012 slowed by the power brake 5 % of the time" in text
+
+
+def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
+    """A second of samples says nothing of an hour."""
+    assert "not slowed by heat in the 1 % of the time that was sampled" in slowed(
+        0.0, unknown_s=99.0
+    )
+
+
+def blind(share: Share) -> JobReport:
+    """A GPU of which samples do not tell a spin from work."""
+    gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
+    return replace(clean(), gpus=(gpu,), waste=share)
+
+
+def test_a_spin_that_cannot_be_seen_is_told() -> None:
+    """Where there is no way to see one, no spinning is not a measured zero."""
+    assert "on 1 GPU a spin cannot be seen" in said(blind(Share(useful_gpu_s=100.0)))
+
+
+def test_samples_that_tell_nothing_are_not_called_missing() -> None:
+    """It is said why what the GPUs did is not known."""
+    assert "do not tell a spin from work" in said(blind(Share(unknown_gpu_s=100.0)))
+
+
+def test_errors_come_before_notes() -> None:
+    """Findings are in the order of their severity."""
+    note = ReportFinding(
+        rule="a", severity=Severity.NOTE, subject="GPU1", because="a note", remedy=""
+    )
+    error = ReportFinding(
+        rule="b", severity=Severity.ERROR, subject="GPU2", because="an error", remedy=""
+    )
+    text = said(replace(clean(), findings=(note, error)))
+    assert text.index("an error") < text.index("a note")
+
+
+@pytest.mark.parametrize(
+    ("value_j", "plus_minus_j", "text"),
+    [
+        (32.76e6, 1.44e6, "9.1 ± 0.4 kWh"),
+        (32.76e6, None, "9.10 kWh"),
+        (850.0, 12.0, "850 ± 12 J"),
+        (25_000.0, 40.0, "6.94 ± 0.01 Wh"),
+        (0.0, 0.0, "0 J"),
+        (3.6e12, 3.6e10, "1000 ± 10 MWh"),
+        (1e6, 9e6, "278 ± 2500 Wh"),
+    ],
+)
+def test_an_energy_has_the_digits_that_are_known(
+    value_j: float, plus_minus_j: float | None, text: str
+) -> None:
+    """The last digit of a value is that of the first of its ±."""
+    assert energy(value_j, plus_minus_j) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (0.004, "0.4 %"), (0.18, "18 %"), (0.9999, "99.9 %"), (1.0, "100 %")],
+)
+def test_all_is_not_nearly_all(share: float, text: str) -> None:
+    """100 % is said of all alone, and 0 % of nothing."""
+    assert percent(share) == text
+
+
+def test_gpus_that_were_not_measured_are_not_0() -> None:
+    """Where GPUs were asked for and none was seen, the first line says so, with the reason."""
+    job = replace(clean().job, gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm")
+    text = said(replace(clean(), job=job, gpus=(), waste=Share()))
+    assert "GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)" in text
+    assert "0 GPUs" not in text
+    assert "no GPU was held" not in text
+
+
+def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
+    """No row is about GPUs that nobody asked for; CPU time and memory of the ranks are there."""
+    job = replace(clean().job, gpus=0, gpus_asked=0, nodes=1)
+    ranks = tuple(
+        replace(one, gpus=(), cpu_s=cpu_s, max_rss_bytes=10_800_000)
+        for one, cpu_s in zip(clean().ranks[:2], (0.001, 0.05), strict=True)
+    )
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=None, cpus=4),)
+    report = replace(clean(), job=job, gpus=(), waste=Share(), ranks=ranks, nodes=nodes)
+    text = said(report)
+    assert "no GPUs on 1 node energy" in text
+    assert text.count("GPU") == 1
+    assert "CPUs 51.0 ms CPU time in 2 ranks · 50.0 ms at most (rank 1)" in text
+    assert "memory node at least 10.3 MiB of 477 GiB (a process of rank 0, n012)" in text
+    report = replace(report, nodes=())
+    assert "memory largest process 10.3 MiB (rank 0)" in said(report)
+
+
+def test_a_node_never_had_less_memory_than_a_process_on_it() -> None:
+    """What samples missed and the kernel counted is what is said of a job with GPUs, too."""
+    nodes = (replace(clean().nodes[0], mem_peak_bytes=53 << 20, mem_limit_bytes=2 << 30),)
+    ranks = (replace(clean().ranks[1], max_rss_bytes=309_000_000),)
+    text = said(replace(clean(), nodes=nodes, ranks=ranks))
+    assert "node at least 295 MiB of 2.00 GiB (a process of rank 1, n012)" in text
+    assert "53.0 MiB" not in text
+
+
+def test_memory_has_one_unit_where_it_has_one() -> None:
+    """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
+    gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
+    assert "GPU 445 MiB of 64 GiB (GPU0 on n012)" in said(replace(clean(), gpus=(gpu,)))
+
+
+def test_a_requeue_doubles_no_cpus() -> None:
+    """Busy CPUs are of those that the job had at once, in the time in which it ran."""
+    runs = [
+        Incarnation(restart=number, started_s=begin_s, ended_s=begin_s + 100.0,
+                    gpu_energy=unknown("none"), gpu_s=0.0, is_lost=number == 0, because="")
+        for number, begin_s in enumerate((0.0, 1000.0))
+    ]  # fmt: skip
+    nodes = [replace(clean().nodes[0], restart=number, cpus=4) for number in (0, 1)]
+    ranks = [replace(clean().ranks[0], restart=number, gpus=(), cpu_s=200.0) for number in (0, 1)]
+    report = replace(
+        clean(), gpus=(), waste=Share(), incarnations=tuple(runs), nodes=tuple(nodes),
+        ranks=tuple(ranks), started_s=0.0, ended_s=1100.0,
+    )  # fmt: skip
+    text = said(report)
+    assert "6:40 CPU time in 2 starts of 1 rank" in text
+    assert "2.00 of 4 CPUs busy in the mean" in text
+
+
+def test_a_requeue_doubles_no_gpus() -> None:
+    """A GPU that the job had in two runs is one, and told once."""
+    idle = replace(gpu_account(3), waste=Share(idle_gpu_s=2467.0), refused={"spin": "why"},
+                   throttling=Throttling(thermal_s=300.0))  # fmt: skip
+    once = [*clean().gpus[:3], idle, *clean().gpus[4:]]
+    text = said(replace(clean(), gpus=(*once, *(replace(one, restart=1) for one in once))))
+    assert "· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike" in text
+    assert text.count("slowed by heat") == 1
+
+
+def test_a_rank_that_was_started_anew_is_one() -> None:
+    """Starts are counted as such, and a rank is behind once, by the most."""
+    ranks = clean().ranks
+    again = [replace(one, behind_frac=0.2 if one.rank == 3 else 0.0) for one in ranks]
+    first = [replace(one, behind_frac=0.1 if one.rank == 3 else 0.0) for one in ranks]
+    text = said(replace(clean(), ranks=(*first, *again)))
+    assert "all 32 starts of 16 ranks ended with 0 · rank 3 is 20 % behind (n012)" in text
+    assert text.count("behind") == 1
+    cut = replace(ranks[0], ended_by="sample", exit_code=None)
+    text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
+    assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
+
+
+def test_gpus_that_no_account_names_have_an_energy_that_is_not_known() -> None:
+    """Where GPUs were asked for and no account names any, their energy is said to be missing."""
+    none = replace(clean().energy, gpu=unknown("no rank and no sampler names one"))
+    text = said(replace(clean(), gpus=(), energy=none))
+    assert "GPU not known: no rank and no sampler names one" in text
+
+
+def test_a_moment_is_no_time() -> None:
+    """Of a rank of which there is its start alone no GPU time is said."""
+    gpus = tuple(replace(one, waste=Share(unknown_gpu_s=1e-9)) for one in clean().gpus)
+    text = said(replace(clean(), gpus=gpus, waste=Share(unknown_gpu_s=1.6e-8)))
+    assert "GPUs held for no measurable time" in text
+
+
+def test_the_parts_of_a_sum_have_one_unit() -> None:
+    """What adds up is in the unit of the total, with a decimal more."""
+    assert energy_sum((138_240.0, 2_600.0), 140_840.0, 180.0) == ["38.400 Wh", "0.722 Wh"]
+    report = clean()
+    assert report.energy.conservation is not None
+    held = replace(report.energy.conservation, idle_remainder_j=2600.0, gpus_j=32_258_600.0)
+    text = said(replace(report, energy=replace(report.energy, conservation=held)))
+    assert "= ranks 8.96 kWh + 0.00 kWh outside of them" in text
+
+
+def test_costs_have_the_units_of_the_job() -> None:
+    """A small part of much is in the unit that the whole is in."""
+    assert energy(965.0, like_j=436_000.0) == "0.268 Wh"
+    assert energy(965.0, like_j=2000.0) == "965 J"
+    assert gpu_time(111.0, like_s=885.0) == "0.0308 GPU-hours"
+    assert gpu_time(111.0) == "111 GPU-seconds"
+
+
+def test_a_long_command_is_whole() -> None:
+    """What to type next is not cut where its folder takes a line of its own."""
+    command = f"hpckit report --from /home/{'a' * 60} --html report.html"
+    lines = report_lines(clean(), width=80, next_commands=(command,))
+    assert lines[-1].endswith("--html report.html")
+    assert "…" not in lines[-1]

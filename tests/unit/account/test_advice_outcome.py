@@ -1,0 +1,120 @@
+"""Whether advice came true, by the report of the job that took it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hpckit.account.advice.advice import advise, with_advice
+from hpckit.account.advice.outcome import advice_document, outcomes
+from hpckit.account.values import AdviceOutcome, JobReport
+from tests.fakes.measured_jobs import GIB, energy, gpu, job, node, report, unused
+
+SPEC = job(gpus_per_node=4, mem="64G", time_limit="4:00:00")
+BEFORE = report(
+    gpus=[gpu(index=0), gpu(index=1), unused(index=2), unused(index=3)],
+    nodes=(node(mem_peak_bytes=10 * GIB, mem_kernel_peak_bytes=10 * GIB, cpus=8),),
+)
+ADVICE = advise(BEFORE, SPEC)
+DOCUMENT = advice_document(BEFORE, SPEC, ADVICE, [one.key for one in ADVICE])
+TAKEN = with_advice(SPEC, ADVICE)
+
+
+def became(after: JobReport) -> dict[tuple[str, str], AdviceOutcome]:
+    """What became of the advice, by key and quantity."""
+    found = outcomes(DOCUMENT, after, TAKEN)
+    return {(one.key.removeprefix("resources."), one.quantity): one for one in found}
+
+
+GOOD = report(gpus=[gpu(index=0), gpu(index=1)], nodes=(node(mem_peak_bytes=11 * GIB, cpus=8),))
+
+
+def test_advice_that_came_true_is_held() -> None:
+    """The same run on half the GPUs holds all of it, with both numbers."""
+    found = became(GOOD)
+    assert {key: one.held for key, one in found.items()} == {
+        ("gpus_per_node", "gpu_s"): True,
+        ("gpus_per_node", "energy_j"): True,
+        ("mem", "mem_peak_bytes"): True,
+        ("time_limit", "elapsed_s"): True,
+    }
+    gpus = found["gpus_per_node", "gpu_s"]
+    assert (gpus.report, gpus.predicted, gpus.measured) == ("4242", 7200.0, 7200.0)
+    assert gpus.before == 14400.0
+
+
+def test_a_run_of_another_length_neither_holds_nor_breaks_a_saving() -> None:
+    """Half the GPUs for twice or a tenth of the time: it did more, or less, or was slowed down."""
+    for elapsed_s, word in ((7200.0, "100% more"), (360.0, "90% less")):
+        gpus = [gpu(index=at, held_s=elapsed_s) for at in range(2)]
+        found = became(report(elapsed_s=elapsed_s, gpus=gpus))
+        for quantity in ("gpu_s", "energy_j"):
+            one = found["gpus_per_node", quantity]
+            assert one.held is None
+            assert f"it took {word}" in one.because
+
+
+def test_a_saving_by_less_work_on_as_many_gpus_is_broken() -> None:
+    """A tenth of the time on all four GPUs is no saving that the advice made."""
+    gpus = [gpu(index=at, held_s=360.0) for at in range(4)]
+    found = became(report(elapsed_s=360.0, gpus=gpus))
+    assert {found["gpus_per_node", one].held for one in ("gpu_s", "energy_j")} == {False}
+    assert "held 4 GPUs, which were to be 2" in found["gpus_per_node", "gpu_s"].because
+
+
+def test_a_total_that_did_not_fall_is_broken() -> None:
+    """Half the GPUs for the same time, and as many joules."""
+    gpus = [gpu(index=at, energy=energy(2e6)) for at in range(2)]
+    found = became(report(gpus=gpus))["gpus_per_node", "energy_j"]
+    assert found.held is False
+    assert "against the run that the advice is from" in found.because
+
+
+def test_a_run_whose_length_is_not_known_tells_nothing() -> None:
+    """Advice of a document without a length has no baseline to hold."""
+    document = {**DOCUMENT, "baseline": {**DOCUMENT["baseline"], "elapsed_s": None}}
+    found = outcomes(document, GOOD, TAKEN)
+    assert {one.held for one in found if one.quantity == "gpu_s"} == {None}
+
+
+def test_a_limit_that_was_too_little_is_broken() -> None:
+    """A timeout and a kill each break the advice that caused it."""
+    assert (
+        became(replace(GOOD, job=replace(GOOD.job, state="TIMEOUT")))[
+            "time_limit", "elapsed_s"
+        ].held
+        is False
+    )
+    killed = replace(GOOD, nodes=(node(mem_peak_bytes=13 * GIB, oom_kills=1),))
+    assert became(killed)["mem", "mem_peak_bytes"].held is False
+
+
+def test_a_run_that_did_not_complete_tells_nothing() -> None:
+    """A cancelled job neither holds nor breaks."""
+    cancelled = replace(GOOD, job=replace(GOOD.job, state="CANCELLED"))
+    assert {one.held for one in became(cancelled).values()} == {None}
+
+
+def test_what_was_not_measured_tells_nothing() -> None:
+    """Without joules nothing is said of joules."""
+    blind = replace(GOOD, energy=replace(GOOD.energy, gpu=replace(GOOD.energy.gpu, value_j=None)))
+    assert became(blind)["gpus_per_node", "energy_j"].held is None
+
+
+def test_only_advice_that_was_taken_has_an_outcome() -> None:
+    """What an option of the command line stood over predicts nothing."""
+    document = advice_document(BEFORE, SPEC, ADVICE, ["resources.mem"])
+    assert {one.key for one in outcomes(document, GOOD, TAKEN)} == {"resources.mem"}
+
+
+def test_a_run_that_was_cut_off_predicts_no_duration() -> None:
+    """How long a job takes that its limit ended is not known, and is not predicted."""
+    cut = replace(BEFORE, job=replace(BEFORE.job, state="TIMEOUT"))
+    document = advice_document(cut, SPEC, ADVICE, ["resources.time_limit"])
+    (found,) = outcomes(document, GOOD, TAKEN)
+    assert (found.quantity, found.predicted, found.held) == ("elapsed_s", None, True)
+
+
+def test_the_duration_is_the_one_that_the_report_begins_with() -> None:
+    """What Slurm counts before the first rank is part of it, as it is of the limit."""
+    late = replace(GOOD, started_s=GOOD.started_s - 5.0)
+    assert became(late)["time_limit", "elapsed_s"].measured == late.ended_s - late.started_s

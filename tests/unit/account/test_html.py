@@ -1,0 +1,352 @@
+"""The report's page as a text: what is in it, and what may not be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hpckit.account.finding import Subject, finding, said
+from hpckit.account.page.html import NodePicture, PageParts, PlotLibrary, facts, report_html
+from hpckit.account.values import GPUS_ALONE, Advice, Cost, Energy, JobReport, ReportedJob, Share
+from hpckit.core.errors import RenderError
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.core.findings import Severity
+from hpckit.jobs.prepare import load_templates
+from tests.fakes.report_values import Shape, training_report
+
+TEXTS = load_templates(FileResources([packaged_data()])).texts
+LIBRARY = PlotLibrary(name="bokeh", version="3.9", script="window.Bokeh = {};")
+REPORT = training_report(Shape(points=100))
+
+
+def made(report: JobReport = REPORT, **changes: Any) -> str:
+    """The page of a report, its parts changed."""
+    parts = PageParts(texts=TEXTS, plots=LIBRARY, hpckit="1.2.3")
+    return report_html(report, replace(parts, **changes))
+
+
+class Page(HTMLParser):
+    """The elements of a page and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember an element."""
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        """Remember a text."""
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of each element of a name."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def policy(page: str) -> str:
+    """The page's Content-Security-Policy."""
+    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    return str(found).replace("&#39;", "'")
+
+
+def test_answer_is_first() -> None:
+    """Job, state, duration, energy with its interval and source, and cost come first."""
+    text = Page(made()).text
+
+    order = ["llama-8b 4242", "COMPLETED", "1:00:00", "kWh", "counter, 99.8 % covered", "EUR"]
+    places = [text.index(word) for word in order]
+    assert places == sorted(places)
+    assert max(places) < text.index("What the GPU-hours went into")
+
+
+def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
+    """Energy with cooling, price and carbon each say that the nodes are not in them."""
+    cost = Cost(
+        facility_j=3.6e6,
+        pue=1.2,
+        price=0.4,
+        currency="EUR",
+        co2_g=59.6,
+        because=GPUS_ALONE,
+        is_of_gpus=True,
+    )
+    assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
+
+
+def test_time_limits_have_one_spelling() -> None:
+    """A limit is `0:10:00` wherever it stands, however the job file spells it."""
+    one = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")
+    job = replace(REPORT.job, time_limit_s=600.0)
+    text = Page(made(replace(REPORT, job=job, advice=(one,)))).text
+    assert "of at most 0:10:00" in text
+    assert "resources.time_limit: 1:00:00 → 0:10:00" in text
+
+
+def test_synthetic_is_said_at_the_top() -> None:
+    """A page of made-up measurements says so before anything else, one of real ones does not."""
+    synthetic = made()
+    real = made(replace(REPORT, job=replace(REPORT.job, synthetic=False)))
+
+    assert synthetic.index("<strong>synthetic</strong>") < synthetic.index("<h1>")
+    assert "<strong>synthetic</strong>" not in real
+    assert "<strong>synthetic</strong>" not in made(replace(REPORT, gpus=()))
+
+
+def test_nothing_is_loaded() -> None:
+    """No element of the page names anything outside of it."""
+    page = Page(made())
+
+    places = [
+        value
+        for _, attributes in page.elements
+        for name, value in attributes.items()
+        if name in {"src", "href", "action", "data", "srcset", "poster"}
+    ]
+    assert places
+    assert all(place is not None and place.startswith("data:") for place in places)
+
+
+def test_policy_names_the_scripts() -> None:
+    """Each script that runs is allowed by its digest, and nothing else is."""
+    page = made()
+
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [hashlib.sha256(one.encode()).digest() for one in scripts]
+    digests = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+    assert len(scripts) == 3
+    assert f"script-src {digests};" in policy(page)
+    assert policy(page).startswith("default-src 'none';")
+    assert "unsafe" not in policy(page)
+
+
+def test_policy_without_scripts() -> None:
+    """Without a plotting library no script may run, and no style but the page's."""
+    page = made(plots=PlotLibrary(name="bokeh", because="bokeh is not installed"))
+
+    assert "script-src 'none';" in policy(page)
+    assert "nonce" not in page
+    assert "<script" not in page
+    assert "Plots cannot be zoomed: bokeh is not installed" in page
+
+
+def test_no_inline_styles() -> None:
+    """No element carries a style or a handler, which the policy would refuse."""
+    page = Page(made(pictures=(NodePicture(nodes=("n1",), svg="<svg></svg>"),)))
+
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not {name for name in names if name == "style" or name.startswith("on")}
+
+
+def test_library_that_ends_its_element() -> None:
+    """A library whose text would end its script element is left out, and that is said."""
+    page = made(plots=replace(LIBRARY, script='x = "</script>"'))
+
+    assert "bokeh 3.9 does not fit into a page" in page
+    assert "<script" not in page
+
+
+def test_not_measured_is_said() -> None:
+    """What was not measured is said with its reason, and is no 0."""
+    bare = JobReport(
+        job=ReportedJob(gpus_because="no driver"),
+        started_s=0,
+        ended_s=5,
+        energy=replace(
+            REPORT.energy,
+            gpu=Energy(value_j=None, because="no driver"),
+            node=Energy(value_j=None, because="no counter"),
+            conservation=None,
+        ),
+        cost=Cost(),
+        waste=Share(),
+        missing=("no sampler ran",),
+    )
+
+    text = Page(made(bare)).text
+
+    for word in (
+        "samples",
+        "no driver",
+        "no counter",
+        "no sampler ran",
+    ):
+        assert word in text
+    assert "not measured: there are no samples of the GPUs" in text
+
+
+def test_samples_of_no_job_are_called_so() -> None:
+    """A page of samples without a job says `samples`, as the screen does, and no state."""
+    page = Page(made(replace(REPORT, job=ReportedJob(gpus=8, nodes=1))))
+
+    assert "state unknown" not in page.text
+    assert "job without a name" not in page.text
+    assert "samples" in page.text
+
+
+def test_a_job_without_gpus_lacks_none() -> None:
+    """Nothing of GPUs is called not measured of a job that had and wanted none."""
+    job = replace(REPORT.job, gpus=0, gpus_asked=0)
+    bare = replace(REPORT, job=job, gpus=(), ranks=(), waste=Share(), findings=(), advice=())
+    assert not [one.name for one in facts(bare) if one.name in ("GPU energy", "useful")]
+    assert "What the GPU-hours went into" not in Page(made(bare)).text
+
+
+def test_a_job_whose_gpus_nobody_saw_lacks_them() -> None:
+    """Of GPUs that no account names the page says that they were not measured."""
+    bare = replace(REPORT, gpus=(), ranks=(), waste=Share(unknown_gpu_s=7200.0))
+    assert "no samples of 2 GPU-hours" in Page(made(bare)).text
+
+
+@pytest.mark.parametrize(
+    "cost", [Cost(facility_j=1.2e6, pue=1.2, because="why"), Cost(co2_g=9.0, because="why")]
+)
+def test_a_cost_says_what_it_is_of(cost: Cost) -> None:
+    """The first figure of the cost has the sentence, whichever the site has factors for."""
+    assert [one.about for one in facts(replace(REPORT, cost=cost))].count("why") == 1
+
+
+def test_samples_that_tell_nothing_are_there() -> None:
+    """Where samples do not tell a spin from work it is not said that there are none."""
+    gpus = tuple(replace(one, refused={"spin": "why"}) for one in REPORT.gpus)
+    report = replace(REPORT, gpus=gpus, waste=Share(unknown_gpu_s=7200.0))
+    (useful,) = [one for one in facts(report) if one.name == "useful"]
+    assert useful.about == "samples of 2 GPU-hours do not tell a spin from work"
+
+
+def test_job_whose_state_nobody_knows() -> None:
+    """Of a job whose state Slurm did not tell that is said."""
+    assert "state unknown" in Page(made(replace(REPORT, job=ReportedJob(job_id="4242")))).text
+
+
+def test_refused_quantity_has_its_reason() -> None:
+    """A cell that was not measured tells why, also on paper."""
+    page = made()
+
+    assert 'title="NVML: Not Supported">not measured</td>' in page
+    assert "pcie_tx_mib was not measured: NVML: Not Supported (8 times)" in page
+
+
+def test_failed_job() -> None:
+    """A job that failed shows Slurm's word and its exit code."""
+    job = replace(REPORT.job, state="FAILED", exit_code=2, array_task=7)
+
+    text = Page(made(replace(REPORT, job=job))).text
+
+    assert "FAILED, exit code 2" in text
+    assert "llama-8b 4242_7" in text
+
+
+def test_topology_is_beside() -> None:
+    """The picture of each kind of node is in the page with the names of its nodes."""
+    names = tuple(f"n{at}" for at in range(10))
+
+    page = made(pictures=(NodePicture(nodes=names, svg='<svg id="box"></svg>'),))
+
+    assert '<svg id="box">' in page
+    assert "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more" in page
+
+
+def test_many_gpus_are_bounded() -> None:
+    """The page of 1,024 GPUs draws few of them, maps all, and says so."""
+    page = made(training_report(Shape(gpus=1024, nodes=128, points=50)))
+
+    assert len(page) < 3_000_000
+    assert "of 1024 GPUs are drawn: findings and extremes" in page
+    assert "the first 128 of 1024: --json and --csv hold all of them" in page
+    assert "the 64 of 1024 that are the farthest behind" in page
+
+
+def test_headings_and_tables_can_be_read_aloud() -> None:
+    """The page has a language, one first heading, heads of columns and rows, named pictures."""
+    page = Page(made())
+
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1
+    assert {one.get("scope") for one in page.all("th")} == {"col", "row"}
+    named = [one for one in page.all("svg") if "aria-label" in one or "aria-hidden" in one]
+    assert len(named) == len(page.all("svg"))
+
+
+def test_ids_are_unique() -> None:
+    """No two elements share an id."""
+    ids = [one["id"] for _, one in Page(made()).elements if "id" in one]
+
+    assert len(ids) == len(set(ids))
+
+
+def test_same_report_same_page() -> None:
+    """The page is a function of the report."""
+    assert made() == made()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("report/page.html.j2", "{% if %}", "line 1"),
+        ("report/page.html.j2", "{{ nothing }}", "nothing"),
+    ],
+)
+def test_template_at_fault(name: str, text: str, said: str) -> None:
+    """A template that does not work is named with what is wrong in it."""
+    with pytest.raises(RenderError) as caught:
+        made(texts={**TEXTS, name: text})
+
+    assert "report/page.html.j2" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_template_missing() -> None:
+    """A template that is not there is named."""
+    with pytest.raises(RenderError, match=r"report/plots\.js"):
+        made(texts={name: text for name, text in TEXTS.items() if name != "report/plots.js"})
+
+
+def test_bars_of_ranks() -> None:
+    """A rank of which nothing is known has a line that says so, and no bar."""
+    page = Page(made()).text
+
+    assert "busy not measured · behind 1 %" in page
+    assert "busy 77 % · behind 9 %" in page
+
+
+def test_bars_of_a_requeued_job_say_of_which_run_they_are() -> None:
+    """A rank that ran twice has two bars, which are told apart."""
+    once = "".join(Page(made()).text.split())
+    again = tuple(replace(one, restart=one.restart + 1) for one in REPORT.ranks)
+    both = Page(made(replace(REPORT, ranks=(*REPORT.ranks, *again)))).text
+    first = REPORT.ranks[0].restart
+
+    assert f"run{first}·busy" not in once
+    assert f"run {first} · busy 77 % · behind 9 %" in both
+    assert f"run {first + 1} · busy 77 % · behind 9 %" in both
+
+
+def test_a_rank_that_was_not_compared_has_no_number() -> None:
+    """It is neither 0 % behind nor unmeasured."""
+    ranks = tuple(replace(one, behind_frac=None) for one in REPORT.ranks)
+    page = Page(made(replace(REPORT, ranks=ranks)))
+
+    assert "busy 77 % · behind –" in page.text
+    cells = [one["title"] for one in page.all("td") if "title" in one]
+    assert cells.count("not compared: it has no peer that computed as long") == len(ranks)
+
+
+def test_findings_alike_on_several_nodes_are_one() -> None:
+    """As on the screen: the nodes folded, in their order."""
+    alike = [
+        finding("late-idle", Severity.WARNING, Subject(what="GPU0-7", nodes=(one,)), said("x"))
+        for one in ("c2", "c1")
+    ]
+    page = made(replace(REPORT, findings=tuple(alike)))
+    assert page.count("<strong>GPU0-7 on c[1-2]</strong>") == 1
+    assert "<strong>GPU0-7 on c2</strong>" not in page

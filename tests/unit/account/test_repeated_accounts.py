@@ -1,0 +1,225 @@
+"""Accounts that are there more than once, and files in which there is nothing: all are told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpckit.account.compare.compare import side_of
+from hpckit.account.gather import Gathered, gather
+from hpckit.account.parquet.archive import ParquetArchive, archive
+from hpckit.account.parquet.store import ParquetStore
+from hpckit.account.report import JobFacts, ReportTools, report_of
+from hpckit.account.sample_format import HEADER_BYTES, Block, read_blocks
+from hpckit.account.store import FileSampleStore
+from hpckit.account.values import JobReport
+from hpckit.core.errors import HpckitError
+from hpckit.spec.site import EnergySite
+from hpckit.spec.store import FileJobFolders
+from tests.fakes.account_files import MadeJob, write_accounts
+
+STORE = FileSampleStore()
+
+
+def place_of(folder: Path) -> Path:
+    """The accounts of a job with two GPUs."""
+    return write_accounts(folder, MadeJob(gpus=2, duration_s=60.0))
+
+
+def found(folder: Path) -> Gathered:
+    """What lies there."""
+    return gather(STORE, STORE.find(folder))
+
+
+def reported(folder: Path) -> JobReport:
+    """The report on a folder."""
+    return report_of(found(folder), ReportTools(store=STORE), JobFacts(), EnergySite())
+
+
+def test_a_life_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    """Within a file, and in a copy under another rank's name; each file is one sentence."""
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    text = (place / "rank-0.ledger").read_text()
+    (place / "rank-0.ledger").write_text(text * 3)
+    (place / "rank-7.ledger").write_text(text)
+    after = reported(tmp_path)
+    assert (after.ranks, after.energy) == (before.ranks, before.energy)
+    own = "restart-0/rank-0.ledger repeats 2 lives of ranks of its own: each counts once"
+    other = "restart-0/rank-7.ledger repeats a life of a rank of restart-0/rank-0.ledger: it counts"
+    assert after.missing == (own, f"{other} once")
+
+
+def test_a_rank_without_a_ledger_is_told(tmp_path: Path) -> None:
+    """The others know how many ranks there were; while the job runs it may still come."""
+    place = place_of(tmp_path)
+    (place / "rank-0.ledger").unlink()
+    told = "rank 0 of 2 left no ledger that can be read: what it used is in no rank's account"
+    assert reported(tmp_path).missing == (told,)
+    facts = JobFacts(is_running=True)
+    running = report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+    assert told not in running.missing
+
+
+def test_a_copy_from_before_the_end_takes_no_end_away(tmp_path: Path) -> None:
+    """Of a life that is there with and without its end, the end counts."""
+    place = place_of(tmp_path)
+    whole = (place / "rank-1.ledger").read_text()
+    (place / "rank-0.ledger").write_text(whole.splitlines(keepends=True)[0])
+    report = reported(tmp_path)
+    assert [(one.rank, one.exit_code) for one in report.ranks] == [(1, 0)]
+
+
+def test_an_end_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    """It is told, and what stands behind it is read."""
+    path = place_of(tmp_path) / "rank-0.ledger"
+    start, end = path.read_text().splitlines(keepends=True)
+    tree = json.loads(start)
+    tree["pid"] += 1
+    path.write_text(start + end + end + json.dumps(tree) + "\n")
+    report = reported(tmp_path)
+    assert len([one for one in report.ranks if one.rank == 0]) == 2
+    assert "rank-0.ledger: an end that is there again counts once" in report.missing
+
+
+def test_samples_of_a_copied_file_count_once(tmp_path: Path) -> None:
+    """Under another node's name, also in a copy of what was there earlier."""
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    whole = (place / "node-n000.samples").read_bytes()
+    (place / "node-a.samples").write_bytes(whole[: len(whole) // 2])
+    after = reported(tmp_path)
+    assert after.energy == before.energy
+    assert after.gpus == before.gpus
+    (told,) = after.missing
+    assert told.startswith("restart-0/node-n000.samples repeats the samples of restart-0/node-a")
+
+
+def test_a_comparison_is_of_the_copy_that_the_report_is_of(tmp_path: Path) -> None:
+    """That which goes on for longer, whatever it is called."""
+    place = place_of(tmp_path)
+    whole = (place / "node-n000.samples").read_bytes()
+    (place / "node-a.samples").write_bytes(whole[: len(whole) // 2])
+    side = side_of(reported(tmp_path), found(tmp_path), STORE, FileJobFolders())
+    (node,) = side.report.nodes
+    rows = sum(len(chunk.gpu_ns) for chunk in side.chunks)
+    assert rows == node.samples
+    assert rows > 100
+
+
+@pytest.mark.parametrize(("sizes", "most"), [((2, 2), 2), ((None, None), None), ((None, 5), 5)])
+def test_a_comparison_knows_how_many_ranks_there_were(
+    tmp_path: Path, sizes: tuple[int | None, ...], most: int | None
+) -> None:
+    """The most that any rank of the last incarnation says, None where none does."""
+    place = place_of(tmp_path)
+    for number, size in enumerate(sizes):
+        path = place / f"rank-{number}.ledger"
+        start, end = path.read_text().splitlines(keepends=True)
+        path.write_text(json.dumps({**json.loads(start), "world_size": size}) + "\n" + end)
+    side = side_of(reported(tmp_path), found(tmp_path), STORE, FileJobFolders())
+    assert side.world_size == most
+
+
+def test_a_copied_incarnation_is_no_other_one(tmp_path: Path) -> None:
+    """The job was not requeued because its folder lies there under a second number."""
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    shutil.copytree(place, place.parent / "restart-1")
+    after = reported(tmp_path)
+    assert (after.incarnations, after.energy) == (before.incarnations, before.energy)
+    assert len(after.missing) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "rank-5.ledger is empty, expected the start of a rank"),
+        (bytes(5000), "rank-5.ledger is no ledger: it is 5,000 bytes of 0"),
+        (b'{"schema"', "rank-5.ledger has no whole start of a rank: it begins '{\"schema\"'"),
+        (b'{"record": "x"}\n', "rank-5.ledger has no whole start of a rank: it begins"),
+    ],
+)
+def test_a_ledger_of_nothing_is_told(tmp_path: Path, data: bytes, said: str) -> None:
+    """What a full disk or a lost node leaves in the place of a ledger is a sentence."""
+    (place_of(tmp_path) / "rank-5.ledger").write_bytes(data)
+    (told,) = reported(tmp_path).missing
+    assert told.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"", "has no samples"), (bytes(5000), "is no sample file")]
+)
+def test_samples_of_nothing_are_told(tmp_path: Path, data: bytes, said: str) -> None:
+    """A sample file that is empty, or all 0, is a sentence too."""
+    (place_of(tmp_path) / "node-x.samples").write_bytes(data)
+    (told,) = reported(tmp_path).missing
+    assert told.startswith(f"node-x.samples {said}")
+
+
+def test_where_nothing_can_be_read_the_error_tells_what_is_expected(tmp_path: Path) -> None:
+    """What is damaged of the job's own files is named beside its accounts."""
+    place = tmp_path / "account" / "restart-0"
+    place.mkdir(parents=True)
+    (place / "rank-0.ledger").write_bytes(b"")
+    facts = JobFacts(missing=("intent.json is damaged: it is empty",))
+    with pytest.raises(HpckitError, match=r"rank-0\.ledger is empty.*; intent\.json is") as error:
+        report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+    assert "whole ledgers of ranks" in (error.value.hint or "")
+
+
+def test_samples_that_are_joined_twice_count_once(tmp_path: Path) -> None:
+    """Within one file too, whether its description is repeated or not; it is one sentence."""
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    (file,) = place.glob("*.samples")
+    data = file.read_bytes()
+    first = next(one for one in read_blocks(data) if isinstance(one, Block))
+    for again in (data, data[HEADER_BYTES + len(first.payload) :]):
+        file.write_bytes(data + again)
+        after = reported(tmp_path)
+        assert after.gpus == before.gpus
+        assert [one.psi_frac for one in after.nodes] == [one.psi_frac for one in before.nodes]
+        (told,) = after.missing
+        assert told.endswith("they repeat others, or were put into the file late")
+
+
+def test_an_archive_has_what_the_report_counts(tmp_path: Path) -> None:
+    """Rows that go back in time are not in it, and the report of it is the same."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    place = place_of(tmp_path)
+    (file,) = place.glob("*.samples")
+    file.write_bytes(file.read_bytes() * 2)
+    before = reported(tmp_path)
+    path = tmp_path / "a.parquet"
+    rows, _ = archive(found(tmp_path), STORE, ParquetArchive(), path, lambda *_: None)
+    store = ParquetStore(path)
+    gathered = gather(store, store.find(path))
+    after = report_of(gathered, ReportTools(store=store), JobFacts(), EnergySite())
+    assert after.missing == ()
+    assert [one.energy for one in after.gpus] == [one.energy for one in before.gpus]
+    assert [one.samples for one in before.nodes] == [one.samples for one in after.nodes] == [rows]
+
+
+def test_repeated_samples_are_archived_once(tmp_path: Path) -> None:
+    """Who sums an archive up gets the sum that the report has."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    place = place_of(tmp_path)
+    once, _ = archive(found(tmp_path), STORE, ParquetArchive(), tmp_path / "a", lambda *_: None)
+    (file,) = place.glob("*.samples")
+    shutil.copy(file, file.with_name("node-n000-copy.samples"))
+    twice, _ = archive(found(tmp_path), STORE, ParquetArchive(), tmp_path / "b", lambda *_: None)
+    assert once == twice > 0
+
+
+def test_an_empty_ledger_of_a_running_job_is_early(tmp_path: Path) -> None:
+    """Another node may have made it a moment ago; of a job that ended it is told."""
+    place = place_of(tmp_path)
+    (place / "rank-9.ledger").touch()
+    facts = JobFacts(is_running=True)
+    running = report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+    assert running.missing == ()
+    assert reported(tmp_path).missing == ("rank-9.ledger is empty, expected the start of a rank",)

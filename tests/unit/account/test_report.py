@@ -1,0 +1,527 @@
+"""The report of a job from the files that its ranks and samplers left; all of them synthetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hpckit.account.gather import gather
+from hpckit.account.report import JobFacts, ReportTools, report_of
+from hpckit.account.sample_format import (
+    EVENTS,
+    HOST,
+    MAGIC,
+    META,
+    Block,
+    BlockHeader,
+    encode_block,
+    read_blocks,
+)
+from hpckit.account.store import FileSampleStore
+from hpckit.account.values import (
+    SPLIT_GPU,
+    EnergyLack,
+    EnergyReason,
+    EnergySource,
+    JobReport,
+    SlurmEnergy,
+)
+from hpckit.core.errors import HpckitError
+from hpckit.spec.site import EnergySite
+from tests.fakes.account_files import (
+    EPOCH_NS,
+    Columns,
+    MadeJob,
+    busy,
+    unused,
+    uuid_of,
+    write_accounts,
+)
+
+SMALL = MadeJob(gpus=2, duration_s=60.0)
+RUN_J = 2 * 550 * 60.0
+"""About what the two GPUs of SMALL take."""
+
+
+def reported(
+    folder: Path,
+    facts: JobFacts | None = None,
+    site: EnergySite | None = None,
+    slurm: SlurmEnergy | None = None,
+) -> JobReport:
+    """The report on a folder."""
+    store = FileSampleStore()
+    tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
+    found = gather(store, store.find(folder))
+    return report_of(found, tools, facts or JobFacts(), site or EnergySite(), curves=True)
+
+
+def made(folder: Path, **changes: Any) -> JobReport:
+    """The report on a small job with some changes."""
+    write_accounts(folder, MadeJob(**{"gpus": 2, "duration_s": 60.0, **changes}))
+    return reported(folder)
+
+
+def test_a_jobs_energy_is_that_of_its_counters(tmp_path: Path) -> None:
+    """The joules of the counters come out, with their source, coverage and ±."""
+    energy = made(tmp_path).energy.gpu
+    assert energy.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert (energy.source, energy.coverage_frac) == (EnergySource.COUNTER, 1.0)
+    assert energy.plus_minus_j is not None
+    assert energy.plus_minus_j == pytest.approx(2**0.5 * 0.117 * RUN_J / 2, rel=0.1)
+
+
+def test_ranks_and_idle_remainder_add_up(tmp_path: Path) -> None:
+    """Σ ranks + idle remainder = Σ GPUs."""
+    held = made(tmp_path).energy.conservation
+    assert held is not None
+    assert held.error_j == pytest.approx(0.0, abs=1e-6)
+    assert held.ranks_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_nothing_adds_up_to_nothing(tmp_path: Path) -> None:
+    """Where no energy is known there is no sum of it, in place of one of 0 J."""
+    made(tmp_path, samples=False, gpu_meta={})
+    for path in tmp_path.rglob("*.ledger"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for reading in [one for line in lines for one in line["gpus"]]:
+            reading |= {"energy_mj": None, "refused": "NotSupported"}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    energy = reported(tmp_path).energy
+    assert (energy.gpu.value_j, energy.conservation) == (None, None)
+
+
+def test_a_job_is_called_synthetic_where_its_driver_was(tmp_path: Path) -> None:
+    """What a fake driver made up is marked."""
+    assert made(tmp_path).job.synthetic
+
+
+def test_ledgers_alone_make_a_report(tmp_path: Path) -> None:
+    """Without a sampler the energy is exact all the same, and the rest is not known."""
+    report = made(tmp_path, samples=False)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert report.waste.unknown_gpu_s == pytest.approx(120.0)
+    assert report.gpus[0].power_mean_w is None
+    assert report.missing == (
+        "n000: no samples: only what its ranks wrote when they began and ended",
+    )
+
+
+def test_a_job_of_two_seconds_has_its_energy(tmp_path: Path) -> None:
+    """The counters at both ends are enough."""
+    report = made(tmp_path, duration_s=2.0, samples=False)
+    assert report.energy.gpu.value_j == pytest.approx(2 * 550 * 2.0, rel=0.15)
+
+
+def test_samples_alone_make_a_report(tmp_path: Path) -> None:
+    """A sampler that was started by hand knows no ranks and no job."""
+    place = write_accounts(tmp_path / "job", MadeJob(gpus=2, duration_s=60.0, ledgers=False))
+    report = reported(place)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+    assert (report.ranks, report.job.gpus) == ((), 2)
+    assert report.energy.conservation is not None
+    assert report.energy.conservation.idle_remainder_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_a_requeued_job_has_both_incarnations(tmp_path: Path) -> None:
+    """What ran before the requeue is lost, and counted apart."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=30.0))
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, restart=1, begins_s=100.0))
+    report = reported(tmp_path)
+    assert [(one.restart, one.is_lost) for one in report.incarnations] == [(0, True), (1, False)]
+    assert report.energy.lost_gpu_j == pytest.approx(RUN_J / 2, rel=0.1)
+    assert report.energy.useful_gpu_j == pytest.approx(RUN_J, rel=0.1)
+    assert report.ended_s - report.started_s == pytest.approx(160.0)
+    assert (len(report.gpus), report.job.gpus) == (4, 2)
+
+
+def test_a_board_is_off_by_the_same_in_every_incarnation(tmp_path: Path) -> None:
+    """A requeue onto the same board makes its energy no better known."""
+    for restart in range(2):
+        write_accounts(
+            tmp_path,
+            MadeJob(gpus=1, gpu_meta={"energy": None}, restart=restart, begins_s=100.0 * restart),
+        )
+    report = reported(tmp_path)
+    halves = [one.energy.plus_minus_j for one in report.gpus]
+    assert report.energy.gpu.plus_minus_j == pytest.approx(sum(half or 0.0 for half in halves))
+
+
+def test_what_lock_step_hides_is_in_the_interval_of_the_job(tmp_path: Path) -> None:
+    """Eight boards whose sensors see the same quarter of each period are off by eight times one."""
+
+    def in_step(at_s: NDArray[np.float64], gpu: int) -> Columns:
+        return {**busy(at_s, gpu), "power_mw": np.full(len(at_s), 400_000.0)}
+
+    a100 = {"energy": None, "power": "usage", "name": "NVIDIA A100-SXM4-80GB"}
+    report = made(
+        tmp_path, gpus=8, shape=in_step, gpu_meta={**a100, "power_limit_w": 400.0}, ledgers=False
+    )
+    found, truth_j = report.energy.gpu, 8 * 60 * (400 + 100) / 2
+    assert found.value_j == pytest.approx(8 * 60 * 400)
+    assert abs((found.value_j or 0.0) - truth_j) <= (found.plus_minus_j or 0.0)
+
+
+def test_coverage_of_a_job_is_of_its_time(tmp_path: Path) -> None:
+    """An incarnation without a measurement weighs as long as it took."""
+    write_accounts(
+        tmp_path,
+        MadeJob(gpus=1, duration_s=600.0, gpu_meta={"energy": None, "power": None}, ledgers=False),
+    )
+    write_accounts(tmp_path, MadeJob(gpus=1, duration_s=60.0, restart=1, begins_s=1000.0))
+    assert reported(tmp_path).energy.gpu.coverage_frac == pytest.approx(60 / 660)
+
+
+def test_a_split_gpu_is_marked_wherever_its_energy_is(tmp_path: Path) -> None:
+    """GPU, rank and job have the whole of a GPU that MIG splits, said so, and no ±."""
+    report = made(tmp_path, gpu_meta={"mig": True})
+    found = [report.gpus[0].energy, report.ranks[0].energy, report.energy.gpu]
+    assert {one.scope for one in found} == {SPLIT_GPU}
+    assert {one.plus_minus_j for one in found} == {None}
+    assert all("which MIG splits" in one.because for one in found)
+
+
+def test_a_rank_on_a_slice_marks_its_gpu_without_samples(tmp_path: Path) -> None:
+    """The ledger alone tells a slice by the name that the rank saw."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, samples=False))
+    ledger = place / "rank-1.ledger"
+    text = ledger.read_text()
+    assert '"visible": "1"' in text
+    ledger.write_text(text.replace('"visible": "1"', '"visible": "MIG-6f8a"'))
+    report = reported(tmp_path)
+    assert [one.energy.scope for one in report.gpus] == ["gpu", SPLIT_GPU]
+
+
+def test_a_jobs_size_is_that_of_an_incarnation(tmp_path: Path) -> None:
+    """A job that was requeued onto another node is no larger for it."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, samples=False))
+    write_accounts(tmp_path, MadeJob(gpus=2, restart=1, begins_s=100.0))
+    for path in place.iterdir():
+        path.write_text(path.read_text().replace("n000", "n001"))
+    job = reported(tmp_path, JobFacts(nodes=("n000",))).job
+    assert (job.nodes, job.gpus) == (1, 2)
+
+
+def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
+    """The nodes of the allocation without accounts are in `missing`."""
+    write_accounts(tmp_path, SMALL)
+    report = reported(tmp_path, JobFacts(nodes=("n000", "n001", "n002")))
+    assert report.missing == (
+        "of n001, n002 there is nothing: neither ranks nor a sampler wrote there",
+    )
+    assert report.job.nodes == 3
+
+
+def test_a_node_without_a_sampler_is_told_by_its_ranks(tmp_path: Path) -> None:
+    """The other nodes' samples are used, and what the ledgers of this one say."""
+    place = write_accounts(tmp_path, MadeJob(nodes=2, gpus=2, duration_s=60.0))
+    (place / "node-n001.samples").unlink()
+    report = reported(tmp_path)
+    assert report.energy.gpu.value_j == pytest.approx(2 * RUN_J, rel=0.1)
+    assert [one.samples for one in report.nodes] == [122, 0]
+    assert "n001: no samples" in report.missing[0]
+
+
+def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
+    """A rank without an end has its energy until the node's last evidence, and that is said."""
+    report = made(tmp_path, killed=frozenset({1}))
+    ended = [(one.ended_by, one.exit_code) for one in report.ranks]
+    assert ended == [("ledger", 0), ("sample", None)]
+    assert report.ranks[1].energy.value_j == pytest.approx(RUN_J / 2, rel=0.1)
+    assert any(one.startswith("rank 1 on n000 wrote no end") for one in report.missing)
+
+
+def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
+    """During the job it is not called killed."""
+    write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1})))
+    report = reported(tmp_path, JobFacts(state="RUNNING", is_running=True))
+    assert [(one.ended_by, one.ended_s) for one in report.ranks] == [("running", None)] * 2
+
+
+def test_two_samplers_of_a_node_count_once(tmp_path: Path) -> None:
+    """A second file of the same node adds no energy and no time."""
+    place = write_accounts(tmp_path, SMALL)
+    once = reported(tmp_path)
+    (place / "node-n000-2.samples").write_bytes((place / "node-n000.samples").read_bytes())
+    twice = reported(tmp_path)
+    assert twice.energy.gpu.value_j == pytest.approx(once.energy.gpu.value_j, rel=1e-3)
+    assert twice.waste.total_gpu_s == once.waste.total_gpu_s
+    assert len(twice.gpus) == len(once.gpus)
+
+
+def test_nodes_meet_on_the_real_time(tmp_path: Path) -> None:
+    """The window of the job is that of Slurm's record where it is wider than the evidence."""
+    write_accounts(tmp_path, SMALL)
+    began_s = EPOCH_NS / 1e9
+    report = reported(tmp_path, JobFacts(started_s=began_s - 10, ended_s=began_s + 75))
+    assert (report.started_s, report.ended_s) == (began_s - 10, began_s + 75)
+    assert report.gpus[0].curves[0].at_s[0] >= 9.0
+
+
+def test_a_node_is_modelled_from_the_sites_figures(tmp_path: Path) -> None:
+    """Idle watts, CPU seconds and the GPUs make a node's energy, and it is called modelled."""
+    write_accounts(tmp_path, SMALL)
+    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0, pue=1.2, price_per_kwh=0.3)
+    report = reported(tmp_path, site=site)
+    gpu_j = report.energy.gpu.value_j or 0.0
+    cpu_s = report.nodes[0].cpu_s or 0.0
+    assert report.energy.node.value_j == pytest.approx(gpu_j + 500 * 60 + 3 * cpu_s)
+    assert report.energy.node.source is EnergySource.MODELLED
+    assert report.cost.facility_j == pytest.approx(1.2 * (report.energy.node.value_j or 0.0))
+    assert report.cost.price == pytest.approx((report.cost.facility_j or 0.0) / 3.6e6 * 0.3)
+    assert report.cost.because == "the site file's [energy] has no co2_g_per_kwh"
+
+
+def test_a_node_says_that_its_split_gpus_are_whole(tmp_path: Path) -> None:
+    """What is modelled of a node holds the whole of GPUs that MIG splits."""
+    write_accounts(tmp_path, MadeJob(gpus=1, gpu_meta={"mig": True}))
+    report = reported(tmp_path, site=EnergySite(node_idle_w=300.0, cpu_core_w=4.0))
+    assert "those that MIG splits whole" in report.energy.node.because
+
+
+def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path) -> None:
+    """The keys that would give its energy are named."""
+    node = made(tmp_path).energy.node
+    assert node.value_j is None
+    assert node.because.endswith("; set energy.node_idle_w and energy.cpu_core_w in the site file")
+
+
+def test_a_share_of_a_node_is_not_promised(tmp_path: Path) -> None:
+    """On a node that others use figures of the site file would not give it, and nobody says so."""
+    write_accounts(tmp_path, MadeJob(gpus=1, meta={"exclusive": False}))
+    node = reported(tmp_path).energy.node
+    assert "site file" not in node.because
+    assert node.because.endswith("; a share of the node is not modelled")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "with_gpus"), [("acct_gather_energy/ipmi", False), ("acct_gather_energy/rapl", True)]
+)
+def test_slurms_accounts_have_the_nodes_energy(
+    tmp_path: Path, plugin: str, with_gpus: bool
+) -> None:
+    """Where nothing else tells it, a node's energy is Slurm's, with the GPUs where these lack."""
+    write_accounts(tmp_path, SMALL)
+    told = SlurmEnergy(value_j=90_000.0, plugin=plugin)
+    energy = reported(tmp_path, slurm=told).energy
+    gpu_j = energy.gpu.value_j or 0.0
+    assert energy.node.value_j == pytest.approx(90_000.0 + with_gpus * gpu_j)
+    assert energy.node.source is (EnergySource.MIXED if with_gpus else EnergySource.SLURM)
+
+
+def test_slurm_is_not_asked_for_what_is_known(tmp_path: Path) -> None:
+    """With the site's figures the node's energy is modelled, as it is where Slurm says nothing."""
+    write_accounts(tmp_path, SMALL)
+    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
+    told = SlurmEnergy(value_j=90_000.0, plugin="acct_gather_energy/ipmi")
+    energy = reported(tmp_path, site=site, slurm=told).energy
+    assert energy.node.source is EnergySource.MODELLED
+
+
+def test_why_slurm_has_no_energy_is_said(tmp_path: Path) -> None:
+    """Slurm's reason stands behind hpckit's own."""
+    write_accounts(tmp_path, SMALL)
+    reason = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
+    energy = reported(tmp_path, slurm=SlurmEnergy(reasons=(reason,))).energy
+    assert energy.node.because.endswith("; Slurm gathers none here")
+    assert energy.node.reasons[-1] == reason
+
+
+def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:
+    """A held GPU without a process is waste of that class, and a finding."""
+
+    def shape(at_s: Any, gpu: int) -> Any:
+        from tests.fakes.account_files import busy
+
+        return unused(at_s, gpu) if gpu == 1 else busy(at_s, gpu)
+
+    report = made(tmp_path, duration_s=1200.0, shape=shape)
+    assert report.waste.no_process_gpu_s == pytest.approx(1200.0, rel=0.01)
+    assert any(uuid_of("n000", 1) in str(one) or "GPU1" in str(one) for one in report.findings)
+
+
+def test_a_clean_job_has_no_findings(tmp_path: Path) -> None:
+    """Nothing is wrong with GPUs that compute all the time."""
+    assert made(tmp_path, duration_s=1200.0).findings == ()
+
+
+def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
+    """The rest is reported on, and the loss is told."""
+    place = write_accounts(tmp_path, MadeJob(gpus=2, duration_s=600.0))
+    path = place / "node-n000.samples"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    report = reported(tmp_path)
+    assert report.energy.gpu.value_j == pytest.approx(10 * RUN_J, rel=0.1)
+    assert report.missing == ("n000: blocks of samples that are lost: 1",)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"gpu": 1}, "GPU 1 was lost to the driver while the job ran"),
+        ({"index": 2}, "GPU 2, as the driver calls it, was not sampled: GpuIsLost"),
+        ({"uuid": "GPU-x"}, "GPU GPU-x, as the driver calls it, was not sampled: GpuIsLost"),
+    ],
+)
+def test_a_lost_gpu_is_named(tmp_path: Path, event: dict[str, Any], said: str) -> None:
+    """By its place among the sampled, or as the driver calls one that could not be sampled."""
+    place = write_accounts(tmp_path, SMALL)
+    path = place / "node-n000.samples"
+    data = path.read_bytes()
+    last = [one.header for one in read_blocks(data) if isinstance(one, Block)][-1]
+    header = last._replace(sequence=last.sequence + 1)
+    line = json.dumps({"t_ns": last.monotonic_ns, "event": "gpu-lost", "why": "GpuIsLost", **event})
+    path.write_bytes(data + encode_block(header, f"{line}\n".encode()))
+    assert any(said in one for one in reported(tmp_path).missing)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    """Text where a sample file should be, and a ledger of rubbish, are sentences."""
+    place = write_accounts(tmp_path, SMALL)
+    (place / "node-n009.samples").write_text("hello")
+    (place / "rank-9.ledger").write_text('{"record": 7}\n')
+    missing = " ".join(reported(tmp_path).missing)
+    assert "rank-9.ledger is no ledger" in missing
+    assert "node-n009.samples" in missing
+
+
+def test_nothing_that_can_be_read_is_refused(tmp_path: Path) -> None:
+    """Without any account the error says what lies there."""
+    place = tmp_path / "account" / "restart-0"
+    place.mkdir(parents=True)
+    (place / "rank-0.ledger").write_text("rubbish\n" * 2)
+    with pytest.raises(HpckitError, match=r"rank-0\.ledger is no ledger"):
+        reported(tmp_path)
+
+
+def test_a_clock_that_was_set_by_another_boot_is_followed(tmp_path: Path) -> None:
+    """A ledger of another boot of the node meets its samples on CLOCK_REALTIME."""
+    place = write_accounts(tmp_path, SMALL)
+    for path in place.glob("*.ledger"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[0]["boot_id"] = "another"
+        for line in lines:
+            line["at"]["monotonic_ns"] -= 4 * 10**12
+            for reading in line["gpus"]:
+                reading["monotonic_ns"] -= 4 * 10**12
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = reported(tmp_path)
+    assert report.ended_s - report.started_s == pytest.approx(60.0)
+    assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
+
+
+def test_ranks_that_share_a_gpu_share_its_energy(tmp_path: Path) -> None:
+    """Two ranks that had one GPU all the time have half of its energy each."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=60.0))
+    text = (place / "rank-0.ledger").read_text()
+    (place / "rank-1.ledger").write_text(text.replace('"rank": 0', '"rank": 1'))
+    report = reported(tmp_path)
+    halves = [one.energy.value_j for one in report.ranks]
+    assert halves[0] == pytest.approx(halves[1])
+    assert np.sum(np.array(halves)) == pytest.approx(report.energy.gpu.value_j)
+
+
+def without_gpus(folder: Path, asked: int | None) -> JobReport:
+    """A job on whose node the driver was not loaded."""
+    refused = {"nvidia": "DriverNotLoaded", "rapl": "permission denied"}
+    write_accounts(folder, MadeJob(gpus=0, duration_s=10.0, meta={"host_refused": refused}))
+    return reported(folder, JobFacts(gpus_asked=asked))
+
+
+def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:
+    """Where GPUs were asked for and none was seen, the report says why, also in `missing`."""
+    report = without_gpus(tmp_path, 8)
+    assert report.job.gpus_because == "NVML DriverNotLoaded on n000"
+    assert report.energy.gpu.because == report.job.gpus_because
+    assert "n000: no GPU was measured: NVML DriverNotLoaded" in report.missing
+
+
+def test_a_job_that_asked_for_no_gpus_lacks_none(tmp_path: Path) -> None:
+    """That there is no driver is nothing to say of a job that wanted none."""
+    report = without_gpus(tmp_path, 0)
+    assert (report.job.gpus_because, report.energy.gpu.because) == (
+        "",
+        "resources.gpus_per_node asks for none",
+    )
+    assert not [one for one in report.missing if "GPU" in one]
+
+
+def test_ranks_alone_tell_why_no_gpu_was_seen(tmp_path: Path) -> None:
+    """Without a sampler it is what NVML answered to the ranks."""
+    place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=10.0, samples=False))
+    ledger = place / "rank-0.ledger"
+    start, end = (json.loads(line) for line in ledger.read_text().splitlines())
+    start |= {"gpus": [], "claim": "none", "nvml_refused": "DriverNotLoaded"}
+    end["gpus"] = []
+    ledger.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    assert reported(tmp_path).job.gpus_because == "NVML DriverNotLoaded on n000"
+
+
+@pytest.mark.parametrize("at_ns", [1 << 61, 1 << 62, 1 << 63])
+@pytest.mark.parametrize("kind", [EVENTS, META, 9, HOST])
+def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, at_ns: int) -> None:
+    """Only rows say until when a sample file goes, and none of them is of another century."""
+    place = write_accounts(tmp_path, SMALL)
+    header = BlockHeader(kind, 1 if kind != HOST else 48, 0, 99, at_ns, at_ns, at_ns)
+    with (place / "node-n000.samples").open("ab") as file:
+        file.write(encode_block(header, b'{"event": "end"}\n'))
+    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+
+
+def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
+    """Where the last bytes look like too many blocks, the whole file says until when it goes."""
+    place = write_accounts(tmp_path, SMALL)
+    with (place / "node-n000.samples").open("ab") as file:
+        file.write(MAGIC * 80_000)
+    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
+
+
+def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
+    """A GPU is named by what its event has, and of many the first are."""
+    place = write_accounts(tmp_path, SMALL)
+    events = [
+        {"event": "gpu-lost", "gpu": 1},
+        {"event": "gpu-lost", "uuid": "GPU-x", "why": "lost"},
+    ]
+    events += [{"event": "gpu-lost", "gpu": 1}]
+    events += [{"event": "gpu-lost", "gpu": number} for number in range(100, 200)]
+    clocks = (EPOCH_NS, 5_000 * 10**9, 5_000 * 10**9)
+    with (place / "node-n000.samples").open("ab") as file:
+        text = "\n".join(json.dumps(one) for one in events)
+        file.write(encode_block(BlockHeader(EVENTS, 1, 0, 30, *clocks), text.encode()))
+    missing = [one for one in reported(tmp_path).nodes[0].missing if "lost" in one]
+    assert missing[0] == "GPU 1 was lost to the driver while the job ran"
+    assert missing[1] == "GPU GPU-x, as the driver calls it, was not sampled: lost"
+    assert missing[8] == "and 94 more GPUs were lost"
+
+
+def test_a_gpu_of_two_nodes_is_told(tmp_path: Path) -> None:
+    """One UUID under two names counts twice, and the report says so."""
+    report = made(tmp_path, nodes=2, gpus=1, gpu_meta={"uuid": "GPU-same"}, ledgers=False)
+    assert report.missing[-1].startswith("GPU GPU-same is named by 2 nodes (n000, n001)")
+
+
+def test_gpus_of_their_own_nodes_are_not_told(tmp_path: Path) -> None:
+    """Two nodes have two GPUs, and one that is begun again has the same."""
+    assert made(tmp_path, nodes=2, gpus=1).missing == ()
+
+
+def test_more_updates_than_an_entry_writes_are_read(tmp_path: Path) -> None:
+    """Of a ledger's changes of a counter those at both ends are used."""
+    place = write_accounts(tmp_path, SMALL)
+    path = place / "rank-0.ledger"
+    start, end = (json.loads(line) for line in path.read_text().splitlines())
+    first = start["gpus"][0]
+    end["updates"] = [
+        {**first, "monotonic_ns": first["monotonic_ns"] + 1_000 * at, "energy_mj": at}
+        for at in range(150_000)
+    ]
+    path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    assert reported(tmp_path).gpus

@@ -1,0 +1,94 @@
+"""Constants by release and generation."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.comm.bandwidth.facts import (
+    CHANNEL_FACTS,
+    CPU_LINK_FACTS,
+    LINK_FACTS,
+    NEWEST,
+    OLDEST,
+    SPEED_FACTS,
+    capability_of,
+    cpu_link_gb_per_s,
+    link_gb_per_s,
+)
+from hpckit.comm.bandwidth.values import CommCpu
+from hpckit.spec.platform import NcclVersion
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [("sm_90", 90), ("sm_103", 103), ("sm_90a", 90), ("gfx942", None), ("sm_", None)],
+)
+def test_compute_capabilities(word: str, found: int | None) -> None:
+    """Only NVIDIA's architectures have one."""
+    assert capability_of(word) == found
+
+
+@pytest.mark.parametrize(
+    ("capability", "nccl", "found"),
+    [
+        (50, NEWEST, 20.0),
+        (61, NEWEST, 18.0),
+        (75, NEWEST, 20.0),
+        (80, NEWEST, 20.0),
+        (86, NEWEST, 12.0),
+        (89, NEWEST, 20.0),
+        (90, NcclVersion(2, 19, 4), 20.0),
+        (90, NcclVersion(2, 20, 3), 20.6),
+        (100, NcclVersion(2, 27, 3), 40.0),
+        (120, NEWEST, 40.1),
+    ],
+)
+def test_nvlinks(capability: int, nccl: NcclVersion, found: float) -> None:
+    """A link by generation and release; sm_86 alone is narrow, as in topo.h."""
+    assert link_gb_per_s(capability, nccl) == found
+
+
+@pytest.mark.parametrize(
+    ("cpu", "nccl", "found"),
+    [
+        (("x86_64", "AuthenticAMD", 25, 1), NEWEST, 16.0),
+        (("x86_64", "AuthenticAMD", 25, 1), OLDEST, 5000.0),
+        (("x86_64", "GenuineIntel", 6, 0x4F), NEWEST, 6.0),
+        (("x86_64", "GenuineIntel", 6, 0x55), NEWEST, 10.0),
+        (("x86_64", "GenuineIntel", 6, 0x8F), NEWEST, 22.0),
+        (("x86_64", "GenuineIntel", 6, 0x8F), NcclVersion(2, 25, 1), 10.0),
+        (("x86_64", "GenuineIntel", 6, 0xCF), NEWEST, 40.0),
+        (("x86_64", "GenuineIntel", 19, 0x1), NEWEST, 6.0),
+        (("x86_64", "GenuineIntel", None, None), NEWEST, None),
+        (("x86_64", None, None, None), NEWEST, None),
+        (("ppc64le", "IBM", None, None), NEWEST, 32.0),
+        (("aarch64", "ARM", None, None), NEWEST, 6.0),
+        (("riscv64", None, None, None), NEWEST, None),
+        ((None, None, None, None), NEWEST, None),
+    ],
+)
+def test_links_between_cpus(
+    cpu: tuple[str | None, str | None, int | None, int | None],
+    nccl: NcclVersion,
+    found: float | None,
+) -> None:
+    """NCCL tells Intel's generations apart by model, other CPUs by their maker."""
+    arch, vendor, family, model = cpu
+    value = CommCpu(arch=arch, vendor=vendor, family=family, model_number=model)
+    assert cpu_link_gb_per_s(value, nccl) == found
+
+
+def test_speeds_are_tried_from_the_fastest() -> None:
+    """The search relies on lists that fall."""
+    for row in SPEED_FACTS:
+        for speeds in (row.intra, row.inter):
+            assert list(speeds) == sorted(set(speeds), reverse=True)
+
+
+def test_no_two_rows_of_a_kind_hold_from_one_release() -> None:
+    """Else which of them holds would be a matter of order."""
+    for rows in (LINK_FACTS, SPEED_FACTS, CHANNEL_FACTS):
+        keys = [(row.capability, row.since) for row in rows]
+        assert len(set(keys)) == len(keys)
+    cpus = [(row.arch, row.vendor, row.model_from, row.since) for row in CPU_LINK_FACTS]
+    assert len(set(cpus)) == len(cpus)

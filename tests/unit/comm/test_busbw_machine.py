@@ -1,0 +1,209 @@
+"""What of a node decides bus bandwidth, and what it does not tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.comm.bandwidth.machine import comm_machine
+from hpckit.comm.bandwidth.predict import predict
+from hpckit.comm.bandwidth.values import Algorithm, CommMachine, PcieRate, PcieRing
+from hpckit.core.errors import ParseError
+from hpckit.node.capture.snapshot import inspect_capture
+from hpckit.node.path import PathKind
+from hpckit.node.topology import GpuFabric, NodeTopology
+from tests.corpus import corpus_file, corpus_files
+from tests.fakes.machine_parts import paths_by_hand
+from tests.fakes.machines import (
+    dgx_1v,
+    dgx_h100,
+    four_gpu_box,
+    gb200_tray,
+    matrix_only,
+    mi300x,
+)
+from tests.unit.node.test_captured import CAPTURES
+
+GB_PER_S = 1e9
+
+
+def lacks(machine: CommMachine) -> set[tuple[str, str]]:
+    """What is unknown."""
+    return {(one.subject, one.what) for one in machine.unknown}
+
+
+def busbw(machine: CommMachine, nodes: int = 1) -> float | None:
+    """AllReduce in GB/s."""
+    found = predict(machine, nodes)[0].busbw_bytes_per_s
+    return None if found is None else round(found / GB_PER_S, 1)
+
+
+def test_a_board_of_h100() -> None:
+    """Links, switch, PCIe and the 8 NICs for jobs, not the 2 for storage, come from the node."""
+    machine = comm_machine(dgx_h100(), nodes=2, gpus_per_node=8)
+    assert machine.links is not None
+    assert (machine.links.per_gpu, machine.links.is_switched) == (18, True)
+    assert machine.pcie == PcieRate(speed_gt_per_s=32.0, width=16)
+    assert machine.nics is not None
+    assert {nic.rate_bytes_per_s for nic in machine.nics} == {50e9}
+    assert (len(machine.nics), machine.has_nvls, machine.unknown) == (8, True, ())
+
+
+def test_a_dead_link_narrows_the_ring() -> None:
+    """A GPU with 17 of 18 links bounds all of them."""
+    node = dgx_h100()
+    links = tuple(
+        replace(link, count=17) if 5 in {link.a, link.b} else link for link in node.gpu_links
+    )
+    machine = comm_machine(replace(node, gpu_links=links), nodes=1, gpus_per_node=8)
+    assert machine.links is not None
+    assert machine.links.per_gpu == 17
+
+
+def test_a_cube_mesh_has_no_switch() -> None:
+    """DGX-1's rings use all 6 links of a GPU, and 120 GB/s."""
+    machine = comm_machine(dgx_1v(), nodes=1, gpus_per_node=8, architecture="sm_70")
+    assert machine.links is not None
+    assert (machine.links.per_gpu, machine.links.is_switched) == (6, False)
+    assert busbw(machine) == 120.0
+
+
+def test_a_mesh_of_mi300x() -> None:
+    """All 7 links of 48 GB/s."""
+    machine = comm_machine(mi300x(), nodes=1, gpus_per_node=8, architecture="gfx942")
+    assert busbw(machine) == 336.0
+
+
+def test_half_of_a_mesh_has_fewer_links() -> None:
+    """4 of 8 MI300X have 3 links each, of which rings use 2."""
+    machine = comm_machine(mi300x(), nodes=1, gpus_per_node=4, architecture="gfx942")
+    assert machine.links is not None
+    assert machine.links.per_gpu == 2
+
+
+def test_gpus_without_links_go_by_pcie() -> None:
+    """4 GPUs on 2 sockets, one with half its lanes (which NCCL reads as it could have)."""
+    machine = comm_machine(four_gpu_box(), nodes=1, gpus_per_node=4)
+    assert (machine.links, machine.ring) == (
+        None,
+        PcieRing(farthest=PathKind.SYS, has_phb=True, sides=(2, 2)),
+    )
+
+
+def test_a_matrix_tells_a_switch_by_the_number_of_links() -> None:
+    """18 links to each of 7 others are more than a GPU has: there is a switch."""
+    machine = comm_machine(matrix_only(), nodes=1, gpus_per_node=8, architecture="sm_90")
+    assert predict(machine, 1)[0].algorithm is Algorithm.NVLS
+
+
+def test_a_matrix_does_not_tell_the_gpu() -> None:
+    """Without an architecture there is no figure, and the reason names it."""
+    machine = comm_machine(matrix_only(), nodes=1, gpus_per_node=8)
+    assert lacks(machine) == {("GPUs", "architecture")}
+    assert busbw(machine) is None
+
+
+def test_a_matrix_does_not_tell_rates() -> None:
+    """Several nodes need NICs of which a matrix tells names alone."""
+    machine = comm_machine(matrix_only(), nodes=2, gpus_per_node=8, architecture="sm_90")
+    assert lacks(machine) == {("NICs", "number")}
+
+
+def test_a_nic_without_a_rate_is_named() -> None:
+    """A NIC for jobs of which the source has no rate leaves nothing to reckon with."""
+    node = dgx_h100()
+    silent = tuple(replace(nic, rate_bytes_per_s=None) for nic in node.nics)
+    machine = comm_machine(replace(node, nics=silent), nodes=2, gpus_per_node=8)
+    (one,) = machine.unknown
+    assert (one.what, "mlx5_0" in one.because) == ("rate", True)
+
+
+def test_more_gpus_than_there_are() -> None:
+    """A job on 16 GPUs of a node with 8 has no figure."""
+    machine = comm_machine(dgx_h100(), nodes=1, gpus_per_node=16)
+    assert ("GPUs", "number") in lacks(machine)
+
+
+def test_gpus_of_two_kinds() -> None:
+    """NCCL's model is of one kind of GPU."""
+    node = dgx_h100()
+    gpus = (replace(node.gpus[0], architecture="sm_80"), *node.gpus[1:])
+    machine = comm_machine(replace(node, gpus=gpus), nodes=1, gpus_per_node=8)
+    (one,) = machine.unknown
+    assert one.because == "there are several: sm_80, sm_90"
+
+
+def in_a_domain(node: NodeTopology) -> NodeTopology:
+    """The same node whose GPUs name an NVLink domain."""
+    fabric = GpuFabric(state="COMPLETED", cluster_uuid="5f1c", clique_id=1)
+    gpus = tuple(replace(gpu, fabric=fabric, architecture="sm_100") for gpu in node.gpus)
+    return replace(node, gpus=gpus)
+
+
+def test_the_size_of_a_domain_is_not_guessed() -> None:
+    """GPUs that name a domain do not say how many nodes are in it."""
+    machine = comm_machine(in_a_domain(gb200_tray()), nodes=4, gpus_per_node=4)
+    assert ("NVLink domain", "number of nodes") in lacks(machine)
+
+
+def test_a_domain_of_known_size() -> None:
+    """Trays of one domain need no NICs, which are then not asked for."""
+    node = in_a_domain(gb200_tray())
+    machine = comm_machine(node, nodes=4, gpus_per_node=4, domain_nodes=18)
+    assert (machine.nics, machine.has_c2c, machine.unknown) == (None, True, ())
+    assert busbw(machine, 4) is not None
+
+
+def test_one_gpu_a_node_needs_no_links() -> None:
+    """A ring of single GPUs passes NICs alone."""
+    machine = comm_machine(dgx_h100(), nodes=4, gpus_per_node=1)
+    assert (machine.links, machine.ring) == (None, None)
+    assert busbw(machine, 4) is not None
+
+
+def test_links_that_are_not_counted_are_told() -> None:
+    """XGMI of which the source has no numbers."""
+    node = mi300x()
+    links = tuple(replace(link, count=None) for link in node.gpu_links)
+    machine = comm_machine(
+        replace(node, gpu_links=links), nodes=1, gpus_per_node=8, architecture="gfx942"
+    )
+    assert lacks(machine) == {("GPUs", "links")}
+
+
+def test_pairs_of_linked_gpus_go_by_pcie_between_them() -> None:
+    """Bridges that join two GPUs each leave the ring to PCIe."""
+    node = dgx_h100()
+    links = tuple(link for link in node.gpu_links if link.b == link.a + 1 and link.a % 2 == 0)
+    bridged = paths_by_hand(replace(node, gpu_links=links))
+    machine = comm_machine(bridged, nodes=1, gpus_per_node=8)
+    assert machine.links is None
+    assert machine.ring == PcieRing(farthest=PathKind.SYS, has_phb=True, sides=(4, 4))
+
+
+@pytest.mark.parametrize("path", corpus_files(*CAPTURES))
+def test_every_capture_has_a_prediction_or_a_reason(path: Path) -> None:
+    """No capture ends in an exception; without a figure there are words."""
+    try:
+        nodes = inspect_capture(path.read_bytes(), path.name)
+    except ParseError:
+        return
+    for node in nodes:
+        used = sum(not gpu.is_hidden for gpu in node.gpus) or 1
+        for count in (1, 2, 16):
+            for architecture in (None, "sm_90"):
+                machine = comm_machine(
+                    node, nodes=count, gpus_per_node=used, architecture=architecture
+                )
+                for one in predict(machine, count):
+                    assert one.because
+                    assert one.busbw_bytes_per_s is None or 0 < one.busbw_bytes_per_s < 5e12
+
+
+def test_a_captured_board_of_h100() -> None:
+    """OCI's dump of 8 H100 gives NVLS its 476 GB/s."""
+    path = corpus_file("nccl-topo-xml/oci/H100-topology.xml")
+    (node,) = inspect_capture(path.read_bytes(), path.name)
+    assert busbw(comm_machine(node, nodes=1, gpus_per_node=8)) == 476.0

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from hpckit.comm.lint import LINT_RULES, lint_settings
+from hpckit.comm.lint_releases import is_one_edit
+from hpckit.comm.lint_rule import (
+    SURELY_SINCE,
+    Held,
+    LintFacts,
+    LintFinding,
+    LintRule,
+    Settings,
+    held_before,
+    held_from,
+)
+from hpckit.comm.settings_files import parse_settings
+from hpckit.comm.variables import NCCL_VARIABLES
+from hpckit.core.findings import Severity
+from hpckit.spec.platform import CommLibrary, NcclVersion
+from tests.fakes.comm_lint_cases import CASES, DERIVED, Case
+
+MODERN = """\
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --gpu-bind=none
+set -euo pipefail
+module load cuda/12.9 nccl/2.27
+# export NCCL_P2P_DISABLE=1
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))
+export NCCL_DEBUG=WARN
+export NCCL_SOCKET_IFNAME==ens1f0
+export NCCL_IB_HCA==mlx5_0,mlx5_1
+srun --kill-on-bad-exit=1 --cpus-per-task=14 python train.py
+"""
+
+# What MLPerf training submissions export for H100 nodes, with a line of a debugging session.
+BENCHMARK = """\
+export NCCL_NVLS_ENABLE=0
+export NCCL_MIN_CTAS=32
+export NCCL_MAX_CTAS=32
+export NCCL_NCHANNELS_PER_NET_PEER=32
+export NCCL_P2P_NET_CHUNKSIZE=2097152
+export NCCL_WORK_FIFO_DEPTH=1048576
+export NCCL_IB_SL=1
+export NCCL_COLLNET_ENABLE=1
+export NCCL_SHARP_GROUP_SIZE_THRESH=2
+export NCCL_IB_SPLIT_DATA_ON_QPS=0
+export NCCL_DEBUG=INFO
+srun python pretrain.py
+"""
+
+
+@cache
+def read(text: str, name: str) -> Settings:
+    """What a file sets."""
+    return parse_settings(text.encode(), name)
+
+
+def lint(
+    text: str,
+    name: str = "job.sh",
+    nccl: str = "",
+    *,
+    facts: LintFacts | None = None,
+    library: CommLibrary | None = None,
+    rules: Sequence[LintRule] = LINT_RULES,
+) -> tuple[LintFinding, ...]:
+    """What is wrong with a file; `nccl` "" is not known."""
+    settings = read(text, name)
+    return lint_settings(
+        settings.assignments,
+        settings.options,
+        nccl=NcclVersion.of(nccl) if nccl else None,
+        library=library,
+        facts=facts,
+        rules=rules,
+    )
+
+
+def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
+    """The rules that speak in a case."""
+    found = lint(
+        case.fires, case.name, case.nccl, facts=case.facts, library=case.library, rules=rules
+    )
+    return [one.rule for one in found]
+
+
+def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
+    """The rules that speak in its near miss."""
+    name = case.name if case.miss_name is None else case.miss_name
+    nccl = case.nccl if case.miss_nccl is None else case.miss_nccl
+    facts = case.facts if case.miss_facts is None else case.miss_facts
+    library = case.library if case.miss_library is None else case.miss_library
+    found = lint(case.misses, name, nccl, facts=facts, library=library, rules=rules)
+    return [one.rule for one in found]
+
+
+def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
+    """Line, rule and severity of each."""
+    return [(one.line_no, one.rule, one.severity.value) for one in findings]
+
+
+def freed() -> Iterator[tuple[str, LintRule, LintRule]]:
+    """Each row with a condition, and the same without it; tests are left, as they give words."""
+    for rule in LINT_RULES:
+        conditions: dict[str, LintRule] = {
+            "value": replace(rule, value=None),
+            "beside": replace(rule, beside=None),
+            "without": replace(rule, without=None),
+            "since": replace(rule, since=None),
+            "before": replace(rule, before=None),
+            "library": replace(rule, library=None),
+            "plugins": replace(rule, plugins=()),
+            "nodes": replace(rule, nodes=None),
+            "is_vm": replace(rule, is_vm=None),
+            "forms": replace(rule, forms=()),
+            "is_fallback": replace(rule, is_fallback=False),
+        }
+        for condition, free in conditions.items():
+            if free != rule:
+                yield f"{rule.name}-{condition}", rule, free
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=f"{at}-{case.rule}") for at, case in enumerate(CASES)]
+)
+def test_a_rule_speaks_in_its_case_and_not_in_its_near_miss(case: Case) -> None:
+    """A rule finds what it is about, once a line and name, and nothing in what only looks so."""
+    found = lint(case.fires, case.name, case.nccl, facts=case.facts, library=case.library)
+    keys = [(finding.rule, finding.line_no, finding.subject) for finding in found]
+    assert case.rule in [finding.rule for finding in found]
+    assert len(keys) == len(set(keys))
+    assert case.rule not in missed(case)
+
+
+def test_each_rule_has_a_name_of_its_own_and_a_case() -> None:
+    """No two rows share a name, and without any one row some case fails."""
+    names = [rule.name for rule in LINT_RULES]
+    assert len(names) == len(set(names))
+    assert set(names) == {case.rule for case in CASES}
+
+
+def test_each_condition_of_a_row_is_held_by_a_case() -> None:
+    """Without any one condition of a row, it speaks in some near miss or not in some case."""
+    free_of = list(freed())
+    assert free_of
+    for condition, rule, free in free_of:
+        rules = [free if row is rule else row for row in LINT_RULES]
+        cases = [case for case in CASES if case.rule == rule.name]
+        assert any(
+            rule.name in missed(case, rules) or rule.name not in fired(case, rules)
+            for case in cases
+        ), condition
+
+
+DO_NOT_SET = (
+    ("NCCL_IB_CUDA_SUPPORT=1", "nccl-gone", "warning", "2.3.7", "2.4.2"),
+    ("NCCL_LL_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_TREE_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
+    ("NCCL_SINGLE_RING_THRESHOLD=0", "nccl-gone", "warning", "2.2.13", "2.3.5"),
+    ("NCCL_WORK_FIFO_DEPTH=1", "nccl-gone", "warning", "2.21.5", "2.22.3"),
+    ("NCCL_MIN_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_MAX_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
+    ("NCCL_CHECK_POINTERS=0", "nccl-check-pointers-old", "note", "2.29.3", "2.29.7"),
+    ("NCCL_ALGO=Tree", "nccl-algo-without-ring", "error", "2.23.4", "2.24.3"),
+    ("NCCL_IGNORE_NET_MISMATCH=1", "nccl-net-mismatch", "warning", "2.29.7", "2.30.3"),
+    ("NCCL_IB_GID_INDEX=3", "ib-gid-index", "note", "2.20.5", "2.21.5"),
+    ("NCCL_IB_TIMEOUT=18", "ib-timeout-short", "warning", "2.22.3", "2.23.4"),
+    ("NCCL_IB_SPLIT_DATA_ON_QPS=1", "ib-split-data", "note", "2.19.4", "2.20.3"),
+    ("NCCL_NVLS_ENABLE=0", "nvls-off", "warning", "2.16.5", "2.17.1"),
+    ("NCCL_CUMEM_ENABLE=0", "cumem-off", "note", "2.18.6", "2.19.3"),
+    ("NCCL_RAS_ADDR=localhost:28028", "nccl-ras-port", "note", "2.23.4", "2.24.3"),
+)
+"""Setting, rule, severity, the last release without the finding and the first with it."""
+
+DO_NOT_SET_EVER = (
+    ("NCCL_LAUNCH_MODE=GROUP", "nccl-launch-mode", "note"),
+    ("NCCL_P2P_LEVEL=4", "level-number", "note"),
+    ("NCCL_NET_GDR_LEVEL=3", "level-number", "note"),
+    ("NCCL_P2P_DISABLE=1", "p2p-off", "warning"),
+    ("NCCL_PROTO=LL128", "nccl-proto-ll128", "warning"),
+    ("NCCL_DEBUG=TRACE", "nccl-debug-trace", "warning"),
+    ("NCCL_IB_DISABLE=1", "ib-off", "warning"),
+    ("NCCL_SOCKET_IFNAME=eth0", "ifname-eth0", "note"),
+    ("FI_EFA_FORK_SAFE=1", "efa-fork-safe", "note"),
+    ("FI_EFA_USE_DEVICE_RDMA=1", "efa-device-rdma", "note"),
+    ("FI_PROVIDER=efa", "efa-provider", "note"),
+    ("RDMAV_FORK_SAFE=1", "efa-rdmav-fork", "warning"),
+    ("FI_MR_CACHE_MONITOR=memhooks", "fi-memhooks", "error"),
+)
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity", "last", "first"), DO_NOT_SET)
+def test_the_do_not_set_list(setting: str, rule: str, severity: str, last: str, first: str) -> None:
+    """A setting is obsolete or harmful from one release on, and not on the one before."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    assert brief(lint(text, nccl=first)) == [(3, rule, severity)]
+    assert rule not in [one.rule for one in lint(text, nccl=last)]
+
+
+@pytest.mark.parametrize(("setting", "rule", "severity"), DO_NOT_SET_EVER)
+def test_the_do_not_set_list_of_all_releases(setting: str, rule: str, severity: str) -> None:
+    """A setting is obsolete or harmful on old releases and on new ones."""
+    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
+    for nccl in ("", "2.18.5", "2.30.7"):
+        assert (3, rule, severity) in brief(lint(text, nccl=nccl))
+
+
+def test_a_modern_script_is_left_in_peace() -> None:
+    """A script that sets what a site must, in the way of today, has no finding."""
+    facts = LintFacts(interfaces=("lo", "ens1f0"), nics=("mlx5_0", "mlx5_1"), is_vm=False)
+    assert lint(MODERN, nccl="2.27.3", facts=facts, library=CommLibrary.NCCL) == ()
+    assert lint(MODERN) == ()
+
+
+def test_exports_of_a_benchmark() -> None:
+    """Of exports tuned for a benchmark those are told that are off, gone, default or chatty."""
+    assert brief(lint(BENCHMARK, nccl="2.27.3")) == [
+        (1, "nvls-off", "warning"),
+        (6, "nccl-gone", "warning"),
+        (10, "nccl-default", "note"),
+        (11, "nccl-debug-info", "note"),
+    ]
+
+
+def test_no_finding_twice_for_one_line() -> None:
+    """A rule speaks once of a variable on one line, however often it is set there."""
+    found = lint("NCCL_DEBUG=TRACE srun a; NCCL_DEBUG=TRACE srun b\n")
+    assert brief(found) == [(1, "nccl-debug-trace", "warning")]
+
+
+def test_an_unknown_release_gives_notes() -> None:
+    """What holds on newer releases alone is a note, and says since which, where none is known."""
+    bounds = {
+        rule.name: [NcclVersion.of(one) for one in (rule.since, rule.before) if one]
+        for rule in LINT_RULES
+    }
+    names = {name for name, said in bounds.items() if said and max(said) > SURELY_SINCE}
+    assert names
+    for case in CASES:
+        for one in lint(case.fires, case.name, facts=case.facts, library=case.library):
+            if one.rule in names:
+                assert one.severity is Severity.NOTE
+                assert "NCCL 2." in one.because
+
+
+def test_what_is_older_than_every_release_in_use_is_certain() -> None:
+    """A variable that NCCL dropped in 2.5 is a warning also where the release is not known."""
+    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
+    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
+
+
+def test_a_known_release_raises_the_severity() -> None:
+    """The same line is an error where the release is known to fail on it."""
+    (found,) = lint("export NCCL_ALGO=Tree\n", nccl="2.27.3")
+    assert (found.severity, found.since) == (Severity.ERROR, "2.24")
+
+
+def test_a_line_of_releases_is_not_guessed() -> None:
+    """Of 2.29 without its last number nothing is claimed that came with 2.29.7."""
+    assert held_from(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
+    assert held_before(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
+    assert held_from(NcclVersion.of("2.29"), "2.29") is Held.YES
+    assert held_from(NcclVersion.of("2.29.3"), "2.29.7") is Held.NO
+
+
+def test_findings_come_by_line_and_gravity() -> None:
+    """Findings are in the order of the lines, on one line the gravest first."""
+    found = lint("export NCCL_CROSS_NIC=1\nexport NCCL_PROTO=LL128 NCCL_P2P_LEVEL=nvl\n")
+    assert [(one.line_no, one.severity) for one in found] == [
+        (1, Severity.NOTE),
+        (2, Severity.ERROR),
+        (2, Severity.WARNING),
+    ]
+
+
+def test_the_exact_list_is_offered() -> None:
+    """The fix of a list of beginnings is the same list, exact."""
+    (found,) = lint("export NCCL_IB_HCA=^mlx5_1\n")
+    assert found.remedy == "NCCL_IB_HCA=^=mlx5_1"
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("NONE", "--export=ALL"),
+        ("A=1,PATH", "--export=ALL,A=1,PATH"),
+        ("NONE,A=1", "--export=ALL,A=1"),
+    ],
+)
+def test_the_whole_export_is_offered(option: str, fix: str) -> None:
+    """The fix of an export without ALL is one that srun takes as it is meant."""
+    found = lint(f"export NCCL_NET=x\nsrun --export={option} a\n")
+    assert [one.remedy for one in found if one.rule == "export-without-all"] == [fix]
+
+
+def test_the_value_that_never_counts_is_named() -> None:
+    """Of two values the finding stands at the one that counts, and names the other's line."""
+    (found,) = lint("export NCCL_SOCKET_IFNAME=ens\nexport NCCL_SOCKET_IFNAME=eno\nsrun a\n")
+    assert (found.line_no, found.rule) == (2, "set-twice")
+    assert "NCCL_SOCKET_IFNAME=ens on line 1 never counts" in found.because
+    assert lint("export TP_COMM_OVERLAP=1\nexport TP_COMM_OVERLAP=0\nsrun a\n") == ()
+    (found,) = lint("NCCL_SOCKET_IFNAME=ens\nNCCL_SOCKET_IFNAME=eno\n", "nccl.conf")
+    assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
+
+
+def test_a_level_number_is_translated() -> None:
+    """The fix of an old level is the word for it."""
+    (found,) = lint("export NCCL_NET_GDR_LEVEL=3\n")
+    assert found.remedy == "NCCL_NET_GDR_LEVEL=PHB, or leave it out"
+
+
+def test_values_with_braces_do_no_harm() -> None:
+    """A value is shown as it is, whatever it holds."""
+    (found,) = lint("export NCCL_P2P_LEVEL='{0}{x}%s'\n")
+    assert "{0}{x}%s" in found.because
+
+
+def test_a_value_hides_nothing() -> None:
+    """Control characters of a value are shown as escapes."""
+    (found,) = lint("HOME=/h\nNCCL_DEBUG=\x1b[2Jx\n", "env")
+    assert "\x1b" not in found.because
+
+
+def test_a_variable_of_the_library_is_not_misspelt_on_amd() -> None:
+    """RCCL reads names of its own, so none is called misspelt there."""
+    assert lint("export NCCL_IB_SLX=1\n", library=CommLibrary.RCCL) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_near"),
+    [
+        ("abc", "abc", False),
+        ("abc", "abcd", True),
+        ("abc", "ab", True),
+        ("abc", "xbc", True),
+        ("abc", "acb", True),
+        ("abc", "axx", False),
+        ("abcd", "badc", False),
+        ("", "a", True),
+        ("", "ab", False),
+    ],
+)
+def test_one_edit(first: str, second: str, is_near: bool) -> None:
+    """One letter more, less or other, or two swapped, part two words."""
+    assert is_one_edit(first, second) is is_near
+    assert is_one_edit(second, first) is is_near
+
+
+def test_variables_are_sorted_and_dated() -> None:
+    """Each variable stands once, its releases are releases, and they are in order."""
+    names = [one.name for one in NCCL_VARIABLES]
+    assert names == sorted(set(names))
+    for one in NCCL_VARIABLES:
+        releases = [NcclVersion.of(release) for release, _ in one.defaults]
+        assert releases == sorted(releases)
+        assert all(release >= NcclVersion.of(one.since) for release in releases)
+        assert one.until is None or NcclVersion.of(one.until) > NcclVersion.of(one.since)
+
+
+def test_known_variables_are_not_one_another_misspelt() -> None:
+    """No variable that NCCL reads is called misspelt."""
+    text = "".join(f"export {one.name}=x\n" for one in NCCL_VARIABLES)
+    assert "nccl-misspelt" not in {one.rule for one in lint(text)}
+
+
+def test_what_hpckit_sets_too_may_still_be_set_the_wrong_way() -> None:
+    """The value is fine; that the shell keeps it to itself is not."""
+    text = "NCCL_NET_GDR_LEVEL=PHB\nsrun true\n"
+    assert [one.rule for one in lint(text, facts=DERIVED)] == ["not-exported"]

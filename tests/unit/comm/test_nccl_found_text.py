@@ -1,0 +1,96 @@
+"""What is loaded, what lost, and what is set already, in lines of a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpckit.comm.choice import Already, AlreadySet, Overridden
+from hpckit.comm.library_search import FoundNccl, NcclCandidate, already_lines, nccl_found_lines
+from hpckit.core.text import Style, columns
+from hpckit.spec.platform import CommLibrary, NcclVersion
+
+WHEEL = "/venv/site-packages/nvidia/nccl/lib/libnccl.so.2"
+CHOSEN = NcclCandidate(
+    library=CommLibrary.NCCL,
+    path=WHEEL,
+    how="the wheel nvidia_nccl_cu12-2.27.3.dist-info",
+    version=NcclVersion(2, 27, 3),
+    version_from="its metadata",
+)
+LOST = NcclCandidate(
+    library=CommLibrary.NCCL,
+    path="/opt/nccl/lib/libnccl.so.2",
+    how="LD_LIBRARY_PATH",
+    version_from="not known: its file name has no release",
+    lost="the wheel comes before",
+)
+FOUND = FoundNccl(
+    chosen=CHOSEN,
+    because=CHOSEN.how,
+    others=(LOST,),
+    notes=("something is odd",),
+)
+
+
+def test_the_answer_comes_first_with_its_reason() -> None:
+    """Release, place and how that is known; then what lost and why, notes."""
+    assert [line.text for line in nccl_found_lines(FOUND, width=200)] == [
+        f" NCCL     NCCL 2.27.3, {WHEEL} · the wheel nvidia_nccl_cu12-2.27.3.dist-info · "
+        "version by its metadata",
+        " lost     NCCL of unknown version, /opt/nccl/lib/libnccl.so.2 (LD_LIBRARY_PATH): "
+        "the wheel comes before",
+        " note     something is odd",
+    ]
+
+
+def test_what_is_not_known_is_said_as_such() -> None:
+    """With the reason, as a warning, and what it may be."""
+    either = replace(CHOSEN, how="LD_LIBRARY_PATH")
+    found = FoundNccl(chosen=None, because="x decides", others=(either,))
+    first, second = nccl_found_lines(found, width=200)
+    assert (first.text, first.style) == (" NCCL     not known: x decides", Style.WARNING)
+    assert second.text == f" either   NCCL 2.27.3, {WHEEL} (LD_LIBRARY_PATH)"
+
+
+def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
+    """And what a person may not expect of it."""
+    setting = AlreadySet(
+        name="NCCL_DEBUG",
+        value="INFO ",
+        set_by="environment",
+        overrides=(Overridden(value="WARN", set_by="/etc/nccl.conf line 3"),),
+        remark="a space or line end is part of the value",
+    )
+    lines = already_lines(Already(settings=(setting,), notes=("a note",)), width=200)
+    assert [line.text for line in lines] == [
+        " set      NCCL_DEBUG='INFO ' · the job's environment · overrides WARN "
+        "(/etc/nccl.conf line 3) · a space or line end is part of the value",
+        " note     a note",
+    ]
+
+
+def test_nothing_set_is_one_line() -> None:
+    """An empty list is not left to be guessed."""
+    (line,) = already_lines(Already())
+    assert line.text == " set      nothing, by the job's environment or by a file of NCCL's"
+
+
+def test_no_line_is_wider_than_the_terminal_or_moves_its_cursor() -> None:
+    """Whatever a path or a value holds."""
+    hostile = "/x\x1b[2J\n\u202e" + "y" * 300
+    candidate = NcclCandidate(library=CommLibrary.RCCL, path=hostile, how=hostile, lost=hostile)
+    found = FoundNccl(chosen=candidate, because="", others=(candidate,) * 20, notes=(hostile,))
+    settings = tuple(AlreadySet(name="NCCL_X", value=hostile, set_by=hostile) for _ in range(90))
+    for width in (10, 40, 80):
+        lines = [*nccl_found_lines(found, width=width), *already_lines(Already(settings=settings))]
+        assert all(columns(line.text) <= max(width, 80) for line in lines)
+        assert all(line.text.isprintable() for line in lines)
+        assert any("and 12 more that lost" in line.text for line in lines)
+        assert any("and 26 more" in line.text for line in lines)
+
+
+def test_notes_without_end_are_cut() -> None:
+    """A configuration file of half a million odd lines has as many; how many are left is told."""
+    lines = already_lines(Already(notes=tuple(f"odd line {at}" for at in range(500_000))))
+    assert len(lines) < 40
+    assert lines[-1].text.endswith("and 499968 more: --json has all")

@@ -1,0 +1,159 @@
+"""The screen of a run of NCCL: what was measured, what was used, what explains a shortfall."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.comm.run.nccl_tests import parse_nccl_run
+from hpckit.comm.run.rules import shortfall_findings
+from hpckit.comm.run.rules_result import ExpectedRun
+from hpckit.comm.run.show import NARROWEST, nccl_run_lines
+from hpckit.core.findings import Severity, SourcedFinding
+from hpckit.core.text import Line, Style, columns
+from tests.fakes.slurm_records import record_text
+
+TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
+LOG = record_text("nccl-log-2.27.7", "synthetic-two-nodes")
+SOCKETS = record_text("nccl-log-2.18.5", "synthetic-sockets")
+
+
+def screen(text: str, predicted: dict[str, float] | None = None, width: int = 80) -> list[Line]:
+    """The lines of a text, with the findings of its log alone."""
+    run = parse_nccl_run(text)
+    findings = shortfall_findings(run, ExpectedRun())
+    return nccl_run_lines(run, findings, predicted=predicted or {}, width=width)
+
+
+def texts(text: str, predicted: dict[str, float] | None = None) -> list[str]:
+    """The same as text, wide enough that nothing is broken."""
+    return [line.text for line in screen(text, predicted, 400)]
+
+
+def test_a_healthy_run_is_told_in_a_few_lines() -> None:
+    """The verdict, what was measured beside what was predicted, what was used, what to do next."""
+    assert texts(TABLE + LOG, {"AllReduce": 400e9}) == [
+        "nothing odd · 4 ranks on 2 nodes · NCCL 2.27.7+cuda12.9",
+        "measured AllReduce 367.1 GB/s bus bandwidth, to 8.59 GB · predicted 400 GB/s: 92 % of it",
+        "network  IB · GPU Direct RDMA on",
+        "NICs     2: mlx5_0, mlx5_1 (IB) at 400 Gb/s",
+        "GPUs     P2P/CUMEM/read · rings over NVL · NVLS available",
+        "channels 4 · search found 2",
+        "algorithm AllReduce: Ring Simple, Tree LL",
+        "meet on  eth0",
+    ]
+
+
+def test_findings_come_below_what_was_used_with_their_lines() -> None:
+    """The gravest first: the rule, what was seen and in which line; below it what to do."""
+    shown = texts(SOCKETS)
+    assert shown[0].startswith("5 findings · 2 ranks on 2 nodes")
+    at = shown.index("error    ib-disabled: NCCL_IB_DISABLE=1 is set (line 5)")
+    assert shown[at + 1] == "         fix: unset NCCL_IB_DISABLE"
+    assert shown[-2:] == ["next  all_reduce_perf -b 8M -e 8G -f 2", "      hpckit inspect"]
+
+
+def test_severity_is_in_the_words_and_in_the_style() -> None:
+    """Colour marks what the first word says already."""
+    styles = {line.text.split()[0]: line.style for line in screen(SOCKETS)}
+    assert (styles["error"], styles["warn"]) == (Style.ERROR, Style.WARNING)
+
+
+def test_what_a_log_does_not_tell_is_named_with_what_would() -> None:
+    """Without the subsystem GRAPH or TUNING there are no channels and no algorithms."""
+    shown = texts("n1:1:2 [0] NCCL INFO Using network IB")
+    assert (
+        "unknown  GPUs, channels, algorithm: not in this log; NCCL_DEBUG=INFO"
+        " NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING shows them"
+    ) in shown
+
+
+def test_without_a_log_the_next_step_is_to_write_one() -> None:
+    """A table alone cannot say why."""
+    run_next = texts(record_text("nccl-tests-2.13.10", "synthetic-unchecked"))[-1]
+    assert run_next == "next  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING COMMAND"
+
+
+def test_a_collective_that_was_not_predicted_stands_alone() -> None:
+    """No share is made up."""
+    measured = texts(TABLE, {"AllGather": 1e9})[1]
+    assert measured == "measured AllReduce 367.1 GB/s bus bandwidth, to 8.59 GB"
+
+
+def test_a_test_without_rows_says_so() -> None:
+    """A job that died after its head has measured nothing."""
+    head = TABLE[: TABLE.index("     8388608")]
+    assert "measured AllReduce: no bandwidth" in texts(head)
+
+
+def test_lines_in_a_new_form_are_counted() -> None:
+    """What hpckit should have read and could not is not hidden."""
+    shown = texts("n1:1:2 [0] NCCL INFO Using network IB\nn1:1:2 [0] NCCL INFO Channel 0 -> 1\n")
+    assert "not read 1 line of NCCL in a new form, the first line 2" in shown
+
+
+def test_lines_that_were_cut_are_counted() -> None:
+    """A line that is longer than is read may hide something."""
+    shown = texts("n1:1:2 [0] NCCL INFO Using network IB\n" + "x" * 70000)
+    assert "not read 1 line too long to read whole" in shown
+
+
+def test_nics_that_differ_between_hosts_are_told_by_host() -> None:
+    """A host with another list is named."""
+    using = "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB{}; OOB eth0:10.0.0.1<0>\n"
+    text = "n1:1:2 [0] " + using.format(" [1]mlx5_1:1/IB") + "n2:1:2 [0] " + using.format("")
+    assert "NICs     2: mlx5_0, mlx5_1 (IB) on n1 · 1: mlx5_0 (IB) on n2" in texts(text)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Less those to be copied, which are never broken."""
+    for text in (TABLE + LOG, SOCKETS):
+        for line in screen(text, {"AllReduce": 400e9}, width):
+            assert columns(line.text) <= width or line.text.startswith(("next", "      "))
+
+
+def test_a_terminal_narrower_than_the_least_is_taken_as_that() -> None:
+    """Below that nothing can be read."""
+    assert screen(LOG, width=3) == screen(LOG, width=NARROWEST)
+
+
+def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
+    """Control characters in a host's or a setting's text are shown as escapes."""
+    text = "n1:1:2 [0] NCCL WARN a\x07b\x9bc\u202ed\n"
+    assert all(line.text.isprintable() for line in screen(text))
+
+
+def test_no_more_findings_are_shown_than_a_person_reads() -> None:
+    """The rest is counted."""
+    finding = SourcedFinding(
+        subject="",
+        rule="warned",
+        severity=Severity.WARNING,
+        because="x",
+        remedy="y",
+        source="z",
+        line_no=None,
+    )
+    lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
+    assert "… 3 more: --json has them all" in [line.text for line in lines]
+
+
+def test_rows_that_are_broken_are_counted() -> None:
+    """A figure that is no number makes no row, and is not left out silently."""
+    assert "not read 1 line of a table that is no whole row" in texts(
+        TABLE.replace("43871.2", "nan")
+    )
+
+
+def test_a_prediction_that_is_not_known_has_its_reason() -> None:
+    """Nothing odd is not said without saying that nothing was compared."""
+    run = parse_nccl_run(TABLE)
+    shown = nccl_run_lines(run, (), unpredicted="no machine", width=400)
+    assert "predicted not known: no machine" in [line.text for line in shown]
+
+
+def test_a_test_of_another_size_has_no_share() -> None:
+    """What was predicted of one node says nothing of two."""
+    one = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
+    shown = texts(f"{one}\n{TABLE}", {"AllReduce": 400e9})
+    assert ["predicted" in text for text in shown if text.startswith("measured")] == [True, False]

@@ -1,0 +1,471 @@
+"""The rules about a run of NCCL: each fires on what it is about, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hpckit.comm.run.nccl_tests import parse_nccl_run
+from hpckit.comm.run.rules import RULES, shortfall_findings
+from hpckit.comm.run.rules_result import ExpectedRun, GpuTransport
+from hpckit.core.findings import Severity, SourcedFinding
+from hpckit.spec.platform import NetPlugin
+from tests.fakes.slurm_records import record_text
+
+NO_EXPECTATION = ExpectedRun()
+TWO_NODES = ExpectedRun(is_multi_node=True)
+ONE_NODE = ExpectedRun(is_multi_node=False)
+TWO_NICS = ExpectedRun(is_multi_node=True, nics=("mlx5_0", "mlx5_1"))
+NVLINK = ExpectedRun(gpu_transport=GpuTransport.NVLINK)
+PCIE = ExpectedRun(gpu_transport=GpuTransport.PCIE)
+
+IB = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"
+RING = (
+    "Pattern 4, crossNic 0, nChannels {channels}, bw 20.000000/20.000000, type {types},"
+    " sameChannels 1"
+)
+HEAD = (
+    "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    "# Collective test starting: all_reduce_perf\n"
+)
+END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth : 1\n"
+
+
+def lines(*said: str, host: str = "n1", first: int = 1) -> str:
+    """Lines of one process."""
+    return "".join(f"{host}:{first}:2 [0] NCCL INFO {text}\n" for text in said)
+
+
+def row(size: int, busbw: float, wrong: str = "0") -> str:
+    """One row of a table: bus bandwidth in GB/s."""
+    side = f"10.0 1.00 {busbw:.2f} {wrong}"
+    return f"{size} {size // 4} float sum -1 {side} {side}\n"
+
+
+def found(text: str, expected: ExpectedRun = NO_EXPECTATION) -> tuple[SourcedFinding, ...]:
+    """What is odd about a run."""
+    return shortfall_findings(parse_nccl_run(text), expected)
+
+
+def rules(text: str, expected: ExpectedRun = NO_EXPECTATION) -> list[str]:
+    """The names of the rules that fire."""
+    return [one.rule for one in found(text, expected)]
+
+
+def uses(channels: Sequence[int], *, ranks: int = 1) -> str:
+    """A node of one rank that sends on so many channels by NIC."""
+    said = [IB, "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"]
+    said += [
+        f"comm 0x1 rank {at} nranks 2 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
+        for at in range(ranks)
+    ]
+    said += [
+        f"Channel {at:02d}/0 : 0[0] -> 1[0] [send] via NET/IB/{nic}/GDRDMA"
+        for nic, count in enumerate(channels)
+        for at in range(count)
+    ]
+    return lines(*said)
+
+
+SOCKET = lines("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
+MADE = "NET/IB : Made virtual device [{}] name=mlx5_{} speed={} ndevs=1"
+GDR = "GPU Direct RDMA {} for GPU {} / HCA {} (distance {} {} 5)"
+CASES: dict[str, tuple[tuple[str, ExpectedRun], tuple[str, ExpectedRun]]] = {
+    "wrong-results": (
+        (HEAD + row(1024, 1, "3") + END, NO_EXPECTATION),
+        (HEAD + row(1024, 1, "N/A") + END, NO_EXPECTATION),
+    ),
+    "alone": (
+        (HEAD + row(2**30, 0) + END, NO_EXPECTATION),
+        (HEAD + row(2**30, 1) + END, NO_EXPECTATION),
+    ),
+    "below-predicted": (
+        (HEAD + row(2**33, 84) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
+        (HEAD + row(2**33, 86) + END, ExpectedRun(busbw=(("AllReduce", 100e9),))),
+    ),
+    "network-socket": ((SOCKET, TWO_NICS), (SOCKET, ONE_NODE)),
+    "provider-tcp": (
+        (lines("NET/OFI Selected Provider is tcp;ofi_rxm"), TWO_NODES),
+        (lines("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)"), TWO_NODES),
+    ),
+    "ib-disabled": (
+        (lines("NCCL_IB_DISABLE set by environment to 1."), TWO_NODES),
+        (lines("NCCL_IB_DISABLE set by environment to 1."), ONE_NODE),
+    ),
+    "plugin-not-loaded": (
+        (lines("Using network IB"), ExpectedRun(plugin=NetPlugin.AWS_OFI)),
+        (lines("Using network Libfabric"), ExpectedRun(plugin=NetPlugin.AWS_OFI)),
+    ),
+    "no-rdma-device": (
+        (lines("NET/IB : No device found."), TWO_NICS),
+        (lines("NET/IB : No device found.", "Using network Libfabric"), TWO_NICS),
+    ),
+    "nics-fewer": (
+        (lines(IB), ExpectedRun(nics=("mlx5_0", "mlx5_1", "mlx5_2"))),
+        (lines(IB), TWO_NICS),
+    ),
+    "nics-unexpected": ((lines(IB), ExpectedRun(nics=("mlx5_0",))), (lines(IB), TWO_NICS)),
+    "nic-twice": (
+        (lines(IB.replace("mlx5_1", "mlx5_0")), NO_EXPECTATION),
+        (lines(IB.replace("mlx5_1:1", "mlx5_0:2")), NO_EXPECTATION),
+    ),
+    "nic-slower": (
+        (lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 200000)), TWO_NICS),
+        (lines(MADE.format(0, 0, 400000), MADE.format(1, 9, 100000)), TWO_NICS),
+    ),
+    "gpu-direct-off": (
+        (
+            lines(GDR.format("Disabled", 0, 0, 8, ">"), GDR.format("Disabled", 0, 1, 9, ">")),
+            NO_EXPECTATION,
+        ),
+        (
+            lines(GDR.format("Enabled", 0, 0, 4, "<="), GDR.format("Disabled", 0, 1, 9, ">")),
+            NO_EXPECTATION,
+        ),
+    ),
+    "shm-between-gpus": (
+        (lines("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"), NVLINK),
+        (lines("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"), PCIE),
+    ),
+    "gpu-path-far": (
+        (lines(RING.format(channels=2, types="PHB/PIX")), NVLINK),
+        (lines(RING.format(channels=2, types="NVL/PIX")), NVLINK),
+    ),
+    "nic-path-far": (
+        (lines(RING.format(channels=2, types="NVL/SYS")), TWO_NODES),
+        (lines(RING.format(channels=2, types="NVL/SYS")), ONE_NODE),
+    ),
+    "p2p-indirect": (
+        (lines("Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/2[2]"), NO_EXPECTATION),
+        (lines("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"), NO_EXPECTATION),
+    ),
+    "p2p-refused": (
+        (lines("Could not enable P2P between dev 0(=19000) and dev 1(=3b000)"), NO_EXPECTATION),
+        (lines("Using network IB"), NO_EXPECTATION),
+    ),
+    "p2p-disabled": (
+        (lines("NCCL_P2P_LEVEL set by environment to LOC"), NO_EXPECTATION),
+        (lines("NCCL_P2P_LEVEL set by environment to NVL"), NO_EXPECTATION),
+    ),
+    "nvls-disabled": (
+        (lines("NCCL_NVLS_ENABLE set by environment to 0."), NVLINK),
+        (lines("NCCL_NVLS_ENABLE set by environment to 0."), PCIE),
+    ),
+    "nvls-unavailable": (
+        (lines("NVLS multicast support is not available on dev 0"), ExpectedRun(has_nvls=True)),
+        (lines("NVLS multicast support is not available on dev 0"), NVLINK),
+    ),
+    "pxn-disabled": (
+        (lines("NCCL_PXN_DISABLE set by environment to 1."), TWO_NODES),
+        (lines("NCCL_PXN_DISABLE set by environment to 1."), ONE_NODE),
+    ),
+    "nics-uneven": ((uses((8, 2)), NO_EXPECTATION), (uses((4, 4)), NO_EXPECTATION)),
+    "channels-limited": (
+        (
+            lines(
+                RING.format(channels=16, types="NVL/PIX"),
+                "4 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer",
+            ),
+            NO_EXPECTATION,
+        ),
+        (
+            lines(
+                RING.format(channels=4, types="NVL/PIX"),
+                "8 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer",
+            ),
+            NO_EXPECTATION,
+        ),
+    ),
+    "versions-differ": (
+        (
+            lines("NCCL version 2.27.7+cuda12.9")
+            + lines("NCCL version 2.26.2+cuda12.8", host="n2"),
+            NO_EXPECTATION,
+        ),
+        (
+            lines("NCCL version 2.27.7+cuda12.9")
+            + lines("NCCL version 2.27.7+cuda12.8", host="n2"),
+            NO_EXPECTATION,
+        ),
+    ),
+    "warned": (
+        ("n1:1:2 [0] NCCL WARN Call to ibv_reg_mr failed\n", NO_EXPECTATION),
+        (lines("cudaDriverVersion 12090"), NO_EXPECTATION),
+    ),
+    "bootstrap-differs": (
+        (
+            lines("Bootstrap : Using ib0:10.0.0.1<0>")
+            + lines("Bootstrap : Using eth0:10.0.0.2<0>", host="n2"),
+            NO_EXPECTATION,
+        ),
+        (
+            lines("Bootstrap : Using ib0:10.0.0.1<0>")
+            + lines("Bootstrap : Using ib0:10.0.0.2<0>", host="n2"),
+            NO_EXPECTATION,
+        ),
+    ),
+    "unfinished": (
+        (HEAD + row(1024, 1), NO_EXPECTATION),
+        (HEAD + row(1024, 1) + END, NO_EXPECTATION),
+    ),
+    "algorithm-forced": (
+        (lines("NCCL_ALGO set by environment to Ring"), NO_EXPECTATION),
+        (lines("NCCL_CROSS_NIC set by environment to 1."), NO_EXPECTATION),
+    ),
+    "still-rising": (
+        (HEAD + row(1024, 1) + row(2048, 1.5) + END, NO_EXPECTATION),
+        (HEAD + row(1024, 1) + row(2048, 1.05) + END, NO_EXPECTATION),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_rule_fires(name: str) -> None:
+    """It names what it saw and in which line, what to do, and its source."""
+    text, expected = CASES[name][0]
+    seen = [one for one in found(text, expected) if one.rule == name]
+    assert seen
+    assert all(one.because and one.remedy and one.source for one in seen)
+    count = text.count("\n")
+    assert all(one.line_no is not None and 1 <= one.line_no <= count for one in seen)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_rule_does_not_fire(name: str) -> None:
+    """What is by design, or not known, is no finding."""
+    text, expected = CASES[name][1]
+    assert name not in rules(text, expected)
+
+
+def test_every_rule_is_tested() -> None:
+    """Each rule of the table has a case, and names of rules are unique."""
+    names = [rule.name for rule in RULES]
+    assert sorted(names) == sorted(CASES)
+    assert all(rule.because and rule.source and rule.date for rule in RULES)
+
+
+def test_a_healthy_run_has_no_findings() -> None:
+    """The synthetic log of two nodes is what it should be."""
+    text = record_text("nccl-log-2.27.7", "synthetic-two-nodes")
+    expected = ExpectedRun(
+        nics=("mlx5_0", "mlx5_1"),
+        plugin=NetPlugin.NONE,
+        gpu_transport=GpuTransport.NVLINK,
+        is_multi_node=True,
+    )
+    assert found(text, expected) == ()
+
+
+def test_findings_come_with_the_gravest_first() -> None:
+    """Errors before warnings before notes."""
+    text = record_text("nccl-log-2.18.5", "synthetic-sockets")
+    ranks = [one.severity.rank for one in found(text)]
+    assert ranks == sorted(ranks, reverse=True)
+    assert [one.rule for one in found(text)] == [
+        "ib-disabled",
+        "network-socket",
+        "p2p-disabled",
+        "warned",
+        "bootstrap-differs",
+    ]
+
+
+def test_sockets_are_an_error_only_where_there_is_something_better() -> None:
+    """Where nobody knows of RDMA NICs it is a warning; a node known to have none is by design."""
+    (one,) = found(SOCKET, TWO_NODES)
+    assert one.severity is Severity.WARNING
+    (one,) = found(SOCKET, TWO_NICS)
+    assert one.severity is Severity.ERROR
+    assert one.because == ("NCCL used network Socket over eth0; the node has 2 NICs for it")
+    assert found(SOCKET, ExpectedRun(is_multi_node=True, nics=())) == ()
+
+
+def test_whether_there_are_several_nodes_is_told_by_the_log() -> None:
+    """By NCCL's count of nodes, by hosts where all ranks wrote, by connections over a network."""
+    comm = "comm 0x1 rank 0 nranks {} cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
+    share = "comm 0x1 rank 0 nRanks 16 nNodes {} localRanks 8 localRank 0 MNNVL 0"
+    socket = "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0"
+    for said, fires in (
+        (share.format(2), True),
+        (share.format(1), False),
+        (comm.format(1), False),
+        (comm.format(8), False),
+        (socket, True),
+    ):
+        assert ("network-socket" in rules(SOCKET + lines(said))) is fires, said
+
+
+def test_a_host_with_fewer_nics_than_others_is_named() -> None:
+    """Without an expectation the hosts are held against each other."""
+    text = lines(IB) + lines(IB.replace(" [1]mlx5_1:1/IB", ""), host="n2")
+    (one,) = found(text)
+    assert (one.rule, one.line_no) == ("nics-fewer", 2)
+    assert one.because == "NCCL uses 1 NIC on n2, 2 on other nodes"
+
+
+def test_a_nic_of_two_cards_counts_as_both() -> None:
+    """NICs that NCCL made one of are not missing."""
+    text = lines("NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [RO]; OOB eth0:10.0.0.1<0>")
+    assert found(text, TWO_NICS) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "fires"),
+    [
+        ("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0", True),
+        ("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA", False),
+        ("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0", False),
+        ("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0", False),
+        ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", True),
+        ("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'", False),
+    ],
+)
+def test_data_through_host_memory_is_found_where_it_is_no_design(said: str, fires: bool) -> None:
+    """A connection that receives without GPU Direct, or a NIC without; sends may lack it."""
+    assert ("gpu-direct-off" in rules(lines(said))) is fires
+
+
+def test_sockets_are_not_blamed_for_having_no_gpu_direct() -> None:
+    """NCCL prints the interfaces of sockets as NICs without GPU Direct RDMA."""
+    said = "NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth0'"
+    assert "gpu-direct-off" not in rules(SOCKET + lines(said), TWO_NODES)
+
+
+def test_shared_memory_is_a_note_where_nobody_knows_of_nvlink() -> None:
+    """On machines without P2P it is by design."""
+    (one,) = found(lines("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"))
+    assert one.severity is Severity.NOTE
+
+
+def test_nvlink_is_known_from_the_log_too() -> None:
+    """NVLS, or a ring over NVLink, shows that the GPUs have it."""
+    shm = "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"
+    (one,) = found(lines(shm, "NVLS multicast support is available on dev 0"))
+    assert one.severity is Severity.WARNING
+
+
+def test_channels_fewer_than_nics_are_limited() -> None:
+    """A NIC without a channel carries nothing."""
+    text = lines(IB, "1 coll channels, 0 nvls channels, 1 p2p channels, 1 p2p channels per peer")
+    assert rules(text, TWO_NODES) == ["channels-limited"]
+    assert rules(text, ONE_NODE) == []
+
+
+def test_a_log_of_some_ranks_says_nothing_of_uneven_nics() -> None:
+    """Other ranks of the node may use the other NICs."""
+    text = uses((8, 0)).replace("localRanks 1", "localRanks 8")
+    assert "nics-uneven" not in rules(text)
+
+
+def test_connections_of_nics_that_are_not_listed_say_nothing_of_uneven_nics() -> None:
+    """Where NICs were made one of, connections count otherwise than the list."""
+    text = uses((8, 2)).replace("NET/IB/0", "NET/IB/7")
+    assert "nics-uneven" not in rules(text)
+
+
+def test_sends_of_the_program_may_be_uneven() -> None:
+    """Connections for sends and receives are where the program wants them."""
+    assert "nics-uneven" not in rules(uses((8, 2)).replace("/0 : 0[0]", "/1 : 0[0]"))
+
+
+def test_channels_of_a_small_communicator_are_not_held_against_a_large_one_s_search() -> None:
+    """A job has communicators of several sizes, and the largest shows what limits it."""
+    few = "2 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
+    many = "16 coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
+    assert rules(lines(RING.format(channels=16, types="NVL/PIX"), many, few)) == []
+
+
+def test_nodes_that_nvlink_joins_need_no_network() -> None:
+    """In an NVLink domain of several nodes NCCL names a network and does not use it."""
+    share = "comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1"
+    over_nvlink = "Channel 00/0 : 3[3] -> 4[0] via P2P/MNNVL"
+    over_net = "Channel 00/0 : 4[0] -> 3[3] [receive] via NET/Socket/0"
+    assert rules(SOCKET + lines(share, over_nvlink)) == []
+    assert rules(SOCKET + lines(share, over_nvlink, over_net)) == ["network-socket"]
+
+
+def test_virtual_nics_are_counted_by_name() -> None:
+    """A second list of the same NICs goes on counting, and is no other NIC."""
+    made = [
+        f"NET/IB : Made virtual device [{at}] name=mlx5_{at % 2} speed=400000 ndevs=1"
+        for at in range(4)
+    ]
+    assert "nics-uneven" not in rules(lines(*made) + uses((2, 2, 2, 2)))
+    assert "nics-uneven" in rules(lines(*made) + uses((4, 1, 4, 1)))
+
+
+def test_a_nic_across_one_cpu_is_a_note() -> None:
+    """Machines without PCIe switches have it by design; across two CPUs it is none."""
+    for types, severity in (("NVL/PHB", Severity.NOTE), ("NVL/SYS", Severity.WARNING)):
+        (one,) = found(lines(RING.format(channels=2, types=types)), TWO_NODES)
+        assert (one.rule, one.severity) == ("nic-path-far", severity)
+
+
+def test_a_plugin_that_a_variable_asks_for_is_missed() -> None:
+    """NCCL_NET_PLUGIN names one, and NCCL fell back on its own network."""
+    text = lines(
+        "NCCL_NET_PLUGIN set by environment to ofi",
+        "NET/Plugin: Could not find: libnccl-net-ofi.so. ",
+        "Using network Socket",
+    )
+    (one,) = (one for one in found(text) if one.rule == "plugin-not-loaded")
+    assert one.because == (
+        "NCCL_NET_PLUGIN asks for ofi, and NCCL used its own network Socket; line 2:"
+        " libnccl-net-ofi.so not found"
+    )
+
+
+def test_a_plugin_that_a_variable_asks_for_and_that_is_used_is_not_missed() -> None:
+    """The network has the plugin's name."""
+    text = lines("NCCL_NET_PLUGIN set by environment to ofi", "Using network Libfabric")
+    assert rules(text) == []
+
+
+def test_the_release_of_the_fewest_processes_is_the_other_one() -> None:
+    """Three ranks against one: that one's host is named."""
+    text = lines("NCCL version 2.26.2+cuda12.8", host="n9")
+    text += 3 * lines("NCCL version 2.27.7+cuda12.9")
+    (one,) = found(text)
+    assert (one.because, one.line_no) == ("NCCL 2.26.2 on n9, NCCL 2.27.7 elsewhere", 1)
+
+
+def test_a_plugin_that_nobody_asked_for_is_not_missed() -> None:
+    """NCCL looks for one by its usual name each time, and says where there is none."""
+    text = lines("NET/Plugin: Could not find: libnccl-net.so. ", "Using network IB")
+    assert rules(text) == []
+    assert rules(text, ExpectedRun(plugin=NetPlugin.NONE)) == []
+
+
+def test_a_forced_protocol_for_short_messages_is_worse_than_an_algorithm() -> None:
+    """LL has half the bandwidth; an algorithm may be the best one."""
+    (one,) = found(lines("NCCL_PROTO set by environment to LL"))
+    assert one.severity is Severity.WARNING
+    (one,) = found(lines("NCCL_PROTO set by environment to Simple"))
+    assert one.severity is Severity.NOTE
+
+
+def test_settings_in_json_count_too() -> None:
+    """nccl-tests' JSON lists the environment, so no log is needed."""
+    text = record_text("nccl-tests-2.19.6", "synthetic-json")
+    assert rules(text) == ["wrong-results", "algorithm-forced"]
+
+
+def test_hosts_are_named_where_not_all_are_concerned() -> None:
+    """A variable that one node of two has is that node's."""
+    text = lines("Using network IB") + lines("NCCL_P2P_DISABLE set by environment to 1.", host="n2")
+    (one,) = found(text)
+    assert one.because == "NCCL_P2P_DISABLE=1 is set on n2"
+
+
+def test_many_warnings_are_told_shortly() -> None:
+    """The first five texts, then how many more."""
+    text = "".join(f"n1:1:2 [0] NCCL WARN bad thing {at}\n" for at in range(9))
+    because = [one.because for one in found(text)]
+    assert because == [*(f"bad thing {at}" for at in range(5)), "4 more warnings"]
+
+
+def test_out_of_bounds_values_are_wrong_results() -> None:
+    """The summary counts them even where the rows do not."""
+    text = HEAD + row(1024, 1) + END.replace(": 0 OK", ": 7 FAILED")
+    assert [one.because for one in found(text)] == ["AllReduce: 7 values out of bounds"]

@@ -1,0 +1,47 @@
+"""Rows on a screen of so many lines: who gets room first, and where a row is cut."""
+
+from __future__ import annotations
+
+from hpckit.core.text import Block, fitted, row
+
+LONG = Block(forms=[["a"], ["a", "a"], ["a", "a", "a"]], good=1, weight=1)
+HEAVY = Block(forms=[["b"], ["b", "b"], ["b", "b", "b"]], good=1, weight=2)
+
+
+def test_all_is_said_where_there_is_room() -> None:
+    """With room each block has its longest form, in the order of the blocks."""
+    assert fitted([LONG, HEAVY], 6) == ["a", "a", "a", "b", "b", "b"]
+
+
+def test_the_heavier_block_grows_first() -> None:
+    """A line that only one of two can have goes to the one that matters more."""
+    assert fitted([LONG, HEAVY], 3) == ["a", "b", "b"]
+    assert fitted([LONG, HEAVY], 5) == ["a", "a", "b", "b", "b"]
+
+
+def test_every_block_has_its_good_form_before_one_has_more() -> None:
+    """The lighter block is not starved by the longest form of the heavier one."""
+    assert fitted([LONG, HEAVY], 4) == ["a", "a", "b", "b"]
+
+
+def test_spare_forms_are_for_lines_that_nobody_else_wants() -> None:
+    """What may take free lines takes them after a lighter block has all of its own."""
+    greedy = Block(forms=[["c"], ["c"] * 2, ["c"] * 3], good=0, weight=9, spare=frozenset({2}))
+    assert fitted([greedy, LONG], 5) == ["c", "c", "a", "a", "a"]
+    assert fitted([greedy, LONG], 6) == ["c", "c", "c", "a", "a", "a"]
+
+
+def test_a_row_is_cut_between_words() -> None:
+    """What a row leaves out begins with a whole word."""
+    parts = ["look", "at", "the", "logs", "(hpckit", "logs)", "and", "end", "the", "job"]
+    for width in range(24, 60):
+        cut = row("found", parts, width, most=1)[0]
+        assert len(cut) <= width
+        assert set(cut.removesuffix(" …").split()[1:]) <= set(parts)
+
+
+def test_a_beginning_after_a_colon_is_cut_too() -> None:
+    """Where no more than a word or two of a reason is left, none is."""
+    parts = ["energy that is known well", "· of the node not known: no readable" + " meter" * 9]
+    (line,) = row("energy", parts, 66, most=1)
+    assert line == " energy   energy that is known well · of the node not known …"

@@ -1,0 +1,254 @@
+"""Files that tell of a fabric are known by their content."""
+
+from __future__ import annotations
+
+import bz2
+import dataclasses
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import to_tree
+from hpckit.fabric.file import fabric_text, parse_fabric
+from hpckit.fabric.topology import FABRIC_SCHEMA, FabricSource, nvlink_domain
+from hpckit.node.topology import TOPOLOGY_SCHEMA, Gpu, GpuFabric, Host, NodeTopology, Source
+from tests.corpus import corpus_file, corpus_files
+from tests.fakes.fabric_scenes import FABRICS
+from tests.fakes.fabric_values import blocks
+from tests.fakes.slurm_records import RECORDS
+
+FILES = {
+    "topology-conf-26.05/synthetic-tree/topology.conf": FabricSource.TOPOLOGY_CONF,
+    "topology-conf-26.05/synthetic-blocks/topology.conf": FabricSource.TOPOLOGY_CONF,
+    "topology-yaml-26.05.5/topoconf/output.txt": FabricSource.TOPOLOGY_YAML,
+    "topology-yaml-26.05.5/synthetic-kinds/topology.yaml": FabricSource.TOPOLOGY_YAML,
+    "scontrol-topology-22.05.8/tree/output.txt": FabricSource.SCONTROL,
+    "scontrol-topology-26.05.5/block/output.txt": FabricSource.SCONTROL,
+    "topology-addr-24.11.5/tree/output.txt": FabricSource.TOPOLOGY_ADDR,
+    "topology-addr-26.05.5/block/output.txt": FabricSource.TOPOLOGY_ADDR,
+    "aws-instance-topology-2016-11-15/synthetic-six/output.json": FabricSource.AWS,
+    "gcp-instances-v1/synthetic-metadata/output.json": FabricSource.GCP,
+    "oci-rdma-topology-2/synthetic-pdsh/output.txt": FabricSource.OCI,
+    "azure-cyclecloud-4/synthetic-lines/output.txt": FabricSource.AZURE,
+    "azure-cyclecloud-4/synthetic-sharp/output.txt": FabricSource.AZURE,
+}
+TREE = "SwitchName=leaf1 Nodes=n[1-2]\n"
+UUID = "7e2b1c9a-0f4d-4d6e-9a51-3f0b2c1d4e5f"
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_format_is_known_by_its_content(path: str) -> None:
+    """Each of the records, whatever its file is called, and with what Windows puts around it."""
+    text = (RECORDS / path).read_text()
+    found = parse_fabric(text, "fabric")
+    assert {one.source for one in found} == {FILES[path]}
+    assert parse_fabric("\ufeff" + text.replace("\n", "\r\n"), "fabric") == found
+
+
+@pytest.mark.parametrize(
+    "path", corpus_files("slurm-topology/*.conf", "ib-fabric/*.ibnetdiscover.out")
+)
+def test_public_files(path: Path) -> None:
+    """Each is known."""
+    (found,) = parse_fabric(path.read_text(), path.name)
+    assert found.nodes
+
+
+def test_the_fabric_of_ibnetdiscover() -> None:
+    """It is read by the parser of that tool."""
+    path = corpus_file("ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out")
+    (found,) = parse_fabric(path.read_text(), path.name)
+    assert found.source is FabricSource.IBNETDISCOVER
+
+
+def snapshot(name: str | None, domain: str | None, gpus: int = 4) -> str:
+    """What `hpckit inspect --json` prints of a node whose GPUs are in an NVLink domain."""
+    fabric = GpuFabric(state="COMPLETED", cluster_uuid=domain, clique_id=1) if domain else None
+    node = NodeTopology(
+        source=Source(format="nvml"),
+        host=Host(name=name),
+        gpus=tuple(Gpu(index=index, fabric=fabric) for index in range(gpus)),
+    )
+    return json.dumps({"schema": TOPOLOGY_SCHEMA, "hpckit": "1", **to_tree(node), "findings": []})
+
+
+def test_snapshots_of_nodes_tell_nvlink_domains() -> None:
+    """One a line, in a list, or alone; a node whose GPUs name no domain is in none."""
+    given = [
+        snapshot("t1", UUID),
+        snapshot("t2", "other"),
+        snapshot("t3", UUID),
+        snapshot("n", None),
+    ]
+    (found,) = parse_fabric("\n".join(given), "nodes.json")
+    assert found.source is FabricSource.INSPECT
+    assert blocks(found) == {f"{UUID}.1": ["t1", "t3"], "other.1": ["t2"]}
+    assert [block.domain for block in found.blocks] == [f"{UUID}.1", "other.1"]
+    assert parse_fabric(f"[{','.join(given)}]", "nodes.json") == (found,)
+    (alone,) = parse_fabric(given[0], "node.json")
+    assert alone.nodes == ("t1",)
+
+
+def test_a_snapshot_without_a_domain_is_told() -> None:
+    """A cluster of zeros is none."""
+    zeros = "00000000-0000-0000-0000-000000000000"
+    given = [snapshot("t1", UUID), snapshot("n1", None), snapshot("n2", zeros)]
+    (found,) = parse_fabric("\n".join(given), "nodes.json")
+    assert (found.nodes, found.unplaced) == (("t1",), ("n1", "n2"))
+
+
+def test_what_is_unplaced_is_read_again() -> None:
+    """From hpckit's own document."""
+    (found,) = parse_fabric(snapshot("t1", UUID) + snapshot("n1", None), "nodes.json")
+    text = json.dumps({"schema": FABRIC_SCHEMA, "hpckit": "1", **to_tree(found)})
+    assert parse_fabric(text, "again.json") == (found,)
+
+
+def test_the_domain_of_most_gpus_is_the_nodes() -> None:
+    """So that a GPU that is not in its fabric yet moves no node."""
+    inside = Gpu(index=0, fabric=GpuFabric(cluster_uuid="a", clique_id=0))
+    other = dataclasses.replace(inside, index=1, fabric=GpuFabric(cluster_uuid="b", clique_id=0))
+    third = dataclasses.replace(other, index=2)
+    node = NodeTopology(source=Source(format="nvml"), gpus=(inside, other, third))
+    assert nvlink_domain(node) == "b.0"
+    assert nvlink_domain(dataclasses.replace(node, gpus=(inside, other))) == "a.0"
+    unnamed = Gpu(index=0, fabric=GpuFabric(cluster_uuid="a"))
+    assert nvlink_domain(dataclasses.replace(node, gpus=(unnamed,))) is None
+
+
+FABRIC = json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"])})
+
+
+def changed(**words: object) -> str:
+    """The document of a tree of two levels, with other words."""
+    return json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"]), **words})
+
+
+def links(*pairs: tuple[str, str]) -> str:
+    """The same with other links."""
+    return changed(links=[{"lower": lower, "upper": upper} for lower, upper in pairs])
+
+
+def named(kind: str, *names: str) -> str:
+    """The same with switches or blocks of these names and nothing else."""
+    beside: dict[str, object] = {"links": [], "ports": []}
+    nodes: dict[str, object] = {"nodes": []} if kind == "blocks" else {}
+    return changed(**beside, **{kind: [{"name": name, **nodes} for name in names]})
+
+
+DAMAGED = [
+    (changed(switches=[{"name": "a", "level": 65}], links=[], ports=[]), "a has level 65; .* 64"),
+    (changed(switches=[{"name": "a", "level": -1}], links=[], ports=[]), "a has level -1; exp"),
+    (links(("leaf2", "leaf2")), "switch leaf2 is below itself, 1 of 3 in a ring; expected no"),
+    (links(("leaf2", "spine"), ("spine", "leaf2")), "is below itself, 2 of 3 in a ring"),
+    (named("switches", "a", "a"), "switches: 'a' is there 2 times; expected each once"),
+    (named("switches", ""), "switches: a name is empty"),
+    (named("blocks", "b", "b"), "blocks: 'b' is there 2 times"),
+    (changed(blocks=[{"name": "b", "nodes": ["n", "n"]}]), "nodes: 'n' is there 2 times"),
+    (changed(ports=[{"node": "", "switch": "leaf2"}]), "ports: a name is empty"),
+    (changed(name=""), "name: a name is empty"),
+    (changed(name="x") * 2, "name: 'x' is there twice; expected names of their own"),
+    (snapshot("n", UUID) + snapshot("n", "other"), "n is in other.1, and before in .*; expected"),
+    (snapshot("n", UUID) + snapshot("n", None), "n is in none, and before in 7e2b"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), DAMAGED, ids=range(len(DAMAGED)))
+def test_what_is_damaged_is_an_error(text: str, words: str) -> None:
+    """No source tells of such a fabric."""
+    with pytest.raises(ParseError, match=words):
+        parse_fabric(text, "file")
+
+
+def test_cables_may_lead_in_a_ring() -> None:
+    """And from a switch to itself: those are counted, and no order of a tree."""
+    pairs = [("leaf2", "spine"), ("spine", "leaf10"), ("leaf10", "leaf2"), ("spine", "spine")]
+    wires = [{"lower": one, "upper": other, "cables": [{}]} for one, other in pairs]
+    (found,) = parse_fabric(changed(links=wires), "file")
+    assert len(found.links) == 4
+
+
+def test_a_key_that_stands_twice_is_an_error() -> None:
+    """The error is where it stands again, not where another object has it too."""
+    text = (
+        '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["t", "l"]},\n'
+        '{"InstanceId": "i-2", "NetworkNodes": ["t", "l"],\n "NetworkNodes": ["t", "k"]}]}'
+    )
+    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice") as caught:
+        parse_fabric(text, "aws.json")
+    assert caught.value.line_no == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "line_no", "words"),
+    [
+        ("", 1, "tells of no fabric; expected topology.conf, topology.yaml, scontrol"),
+        ("\n\nhello\n", 3, "tells of no fabric"),
+        (snapshot(None, UUID), 1, "host.name: this snapshot names no node"),
+        (snapshot("n", None), 1, "none of the 1 nodes here names an NVLink domain"),
+        (snapshot("n", UUID) + "\n" + FABRIC, 1, "fabrics and nodes in one text"),
+        (FABRIC + '\n{"schema": "hpckit.nodes/1"}', 2, "got 'hpckit.nodes/1'"),
+        (
+            FABRIC.replace('"level": 0', '"level": "low"'),
+            1,
+            r"switches\[0\].level: got text, expected",
+        ),
+        ('{"schema": "hpckit.fabric/1"}', 1, "source: is missing"),
+        ('[{"name": "x"}]', 1, 'there is no "schema" that says what this is; expected the schema'),
+        (FABRIC + "\n{", 2, "Expecting property name"),
+        ("[1]", 1, "got int"),
+        ('{"schema": "hpckit.fabric/1", "source": "aws", "name": "\\ud800"}', 1, "half a char"),
+        ('{"schema": "hpckit.fabric/1", "source": NaN}', 1, "NaN is no number"),
+    ],
+    ids=range(13),
+)
+def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str) -> None:
+    """The error says what was got and what was expected."""
+    with pytest.raises(ParseError, match=words) as caught:
+        parse_fabric(text, "file")
+    assert (caught.value.tool, caught.value.line_no) == ("file", line_no)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        gzip.compress(TREE.encode()),
+        lzma.compress(TREE.encode()),
+        bz2.compress(TREE.encode()),
+        TREE.encode("utf-16"),
+        gzip.compress(TREE.encode("utf-16")),
+    ],
+    ids=["gzip", "xz", "bzip2", "UTF-16", "gzip of UTF-16"],
+)
+def test_a_text_may_be_compressed_or_of_windows(encoded: bytes) -> None:
+    """It is the text."""
+    assert fabric_text(encoded, "f").replace("\ufeff", "") == TREE
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x7fELF\x02\x01\x00\x00", r"this is a binary file and no text; expected a text, unpack"),
+        (gzip.compress(bytes(1024)), "this is an archive and no text"),
+    ],
+    ids=["program", "archive"],
+)
+def test_what_is_no_text_is_not_printed(data: bytes, words: str) -> None:
+    """Its bytes are shown as numbers."""
+    with pytest.raises(ParseError, match=words) as caught:
+        fabric_text(data, "file")
+    assert caught.value.line.startswith(data[:4].hex(" "))
+
+
+def test_the_files_of_another_tool_are_named() -> None:
+    """Those of ibsim begin as ibnetdiscover's do; the line is there, and which command is meant."""
+    path = corpus_file("ib-fabric/ibsim-net.txt")
+    with pytest.raises(ParseError, match="is none of ibnetdiscover's lines") as caught:
+        parse_fabric(path.read_text(), path.name)
+    assert "the command ibnetdiscover prints" in str(caught.value)
+    assert "'Switch 8 \"Switch1\"'" in str(caught.value)
+    assert "ibsim" in str(caught.value)

@@ -1,0 +1,192 @@
+"""`ibnetdiscover`: switches, cables, and where nodes hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpckit.core.errors import ParseError
+from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
+from tests.fakes.slurm_records import record_text
+from tests.ib_fabrics import leaf, three_tier, two_tier
+
+VERSION = "ibnetdiscover-rdma-core-50"
+CASES = ["synthetic-two-rails", "synthetic-grouped"]
+
+
+def record(case: str) -> ClusterTopology:
+    """The fabric of a record."""
+    return parse_ibnetdiscover(record_text(VERSION, case))
+
+
+def port(fabric: ClusterTopology, switch: str, at: int) -> HostPort:
+    """What hangs on one port of a switch."""
+    return next(one for one in fabric.ports if (one.switch, one.switch_port) == (switch, at))
+
+
+def test_a_switch_is_called_by_its_description_where_that_is_a_name() -> None:
+    """A box's name is in the middle; a model's words are no name, so the GUID is one."""
+    names = [switch.name for switch in record("synthetic-two-rails").switches]
+    assert names == ["leaf-1", "S-0000000000000020", "spine"]
+
+
+def test_switches_of_one_box_are_told_by_their_place_in_it() -> None:
+    """A director's chips have the box's name in common."""
+    names = [switch.name for switch in record("synthetic-grouped").switches]
+    assert names == ["director/S01/U1", "director/L01/U1"]
+
+
+def test_switches_with_the_same_description_are_called_by_their_guids() -> None:
+    """A name that is there twice names nothing."""
+    text = record_text(VERSION, "synthetic-two-rails")
+    text = text.replace("Quantum-2 Mellanox Technologies", "spine")
+    names = [switch.name for switch in parse_ibnetdiscover(text).switches]
+    assert names == ["leaf-1", "S-0000000000000020", "S-0000000000000030"]
+
+
+def test_leaves_are_level_0_and_each_cable_is_there_once() -> None:
+    """Both ends list a cable; the lower switch is first."""
+    fabric = record("synthetic-two-rails")
+    assert [switch.level for switch in fabric.switches] == [0, 0, 1]
+    assert [(link.lower, link.upper, len(link.cables or ())) for link in fabric.links] == [
+        ("leaf-1", "spine", 2),
+        ("S-0000000000000020", "spine", 1),
+    ]
+
+
+def test_a_cable_has_the_ports_and_the_rate_of_the_end_that_knows_it() -> None:
+    """A rate that one end calls ??? is known from the other."""
+    cables = record("synthetic-two-rails").links[0].cables or ()
+    assert [(one.lower_port, one.upper_port) for one in cables] == [(33, 1), (34, 2)]
+    assert [(one.speed, one.bytes_per_s) for one in cables] == [("4xNDR", 50e9)] * 2
+
+
+def test_ends_are_told_by_their_descriptions() -> None:
+    """A node with its NIC, firmware's words, a switch's own node, a router."""
+    fabric = record("synthetic-two-rails")
+    assert (port(fabric, "leaf-1", 2).node, port(fabric, "leaf-1", 2).nic) == ("n2", "HCA-1")
+    kinds = [port(fabric, "leaf-1", at).kind for at in (1, 3, 4, 65)]
+    assert kinds == [
+        EndKind.COMPUTE,
+        EndKind.ANONYMOUS,
+        EndKind.OTHER,
+        EndKind.AGGREGATION,
+    ]
+    assert port(fabric, "leaf-1", 4).description == "gateway 1 to the west"
+    assert fabric.nodes == ("n1", "n2")
+
+
+def test_an_adapters_ports_are_known_as_its() -> None:
+    """Two ports of one device are numbered; two devices of one card share its system GUID."""
+    fabric = record("synthetic-two-rails")
+    first, second = port(fabric, "leaf-1", 1), port(fabric, "S-0000000000000020", 1)
+    assert (first.nic_port, second.nic_port) == (1, 2)
+    assert first.guid == second.guid
+    pair = port(fabric, "leaf-1", 2), port(fabric, "S-0000000000000020", 2)
+    assert {one.adapter for one in pair} == {"0x00000000000000b1"}
+    assert {one.nic_port for one in pair} == {None}
+
+
+def test_the_grouped_and_full_form_is_read_too() -> None:
+    """Chassis lines, external ports and numbers behind the rate change nothing."""
+    fabric = record("synthetic-grouped")
+    (cable,) = fabric.links[0].cables or ()
+    assert (cable.lower_port, cable.upper_port, cable.speed) == (19, 1, "4xQDR")
+    assert cable.bytes_per_s == 4e9
+    assert fabric.ports[0].bytes_per_s == 5e9
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_text_that_was_pasted_is_read_as_the_same(case: str) -> None:
+    """Marks of quotation and carriage returns are no part of it."""
+    text = record_text(VERSION, case)
+    quoted = "".join(f"> {line}\r\n" for line in text.splitlines())
+    assert parse_ibnetdiscover(quoted) == record(case)
+
+
+def test_adapters_alone_tell_the_same_cables() -> None:
+    """Without the blocks of adapters the switches' lines are enough, but for the adapters' own."""
+    text = record_text(VERSION, "synthetic-grouped")
+    without = text[: text.index("Non-Chassis Nodes")]
+    fabric = parse_ibnetdiscover(without)
+    assert fabric.links == record("synthetic-grouped").links
+    assert fabric.nodes == ("n1",)
+
+
+def test_three_tiers_have_three_levels() -> None:
+    """A core is two cables from a leaf, and is the upper end."""
+    fabric = three_tier().topology()
+    levels = {switch.name.partition("-")[0]: switch.level for switch in fabric.switches}
+    assert levels == {"leaf": 0, "spine": 1, "core": 2}
+    assert {(a.lower.partition("-")[0], a.upper.partition("-")[0]) for a in fabric.links} == {
+        ("leaf", "spine"),
+        ("spine", "core"),
+    }
+
+
+def test_a_manager_on_a_spine_makes_it_no_leaf() -> None:
+    """Its neighbours have many more nodes."""
+    made = two_tier()
+    made.host("ufm", "mlx5_0", "spine-01")
+    made.host("ufm2", "mlx5_0", "spine-02")
+    levels = {switch.name: switch.level for switch in made.topology().switches}
+    assert {levels["spine-01"], levels["spine-02"]} == {1}
+
+
+def test_a_leaf_whose_nodes_are_away_stays_a_leaf() -> None:
+    """It is cabled as the other leaves are."""
+    made = two_tier()
+    made.hcas = [one for one in made.hcas if one.switch != "leaf-01-01"]
+    levels = {switch.name: switch.level for switch in made.topology().switches}
+    assert levels["leaf-01-01"] == 0
+    assert levels["spine-01"] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        (
+            "vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10",
+            "vendid is 5",
+            6,
+            "none of ibnetdiscover's",
+        ),
+        ('\t"S-0000000000000030"[2]', '\t"S-0000000000000030"[3]', 16, "says in line"),
+        ('Switch\t65 "S-0000000000000020"', 'Ca\t65 "S-0000000000000020"', 23, "something else"),
+        ("[2]\t", "[1]\t", 12, "led somewhere else in line 11"),
+    ],
+)
+def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
+    """The line, what is wrong with it, and what was expected are told."""
+    text = record_text(VERSION, "synthetic-two-rails").replace(old, new, 1)
+    with pytest.raises(ParseError, match=words) as error:
+        parse_ibnetdiscover(text, "fabric.txt")
+    assert error.value.line_no == line
+    assert str(error.value).startswith("fabric.txt, line")
+
+
+@pytest.mark.parametrize("text", ["", "#\n", "vendid=0x1\n", '[1]\t"S-1"[2]\n'])
+def test_a_text_without_a_switch_is_refused(text: str) -> None:
+    """Nothing is made of nothing."""
+    with pytest.raises(ParseError):
+        parse_ibnetdiscover(text)
+
+
+def test_cores_of_one_pod_are_no_empty_leaves() -> None:
+    """All leaves lead to both spines, and so do both cores: too many to be leaves without nodes."""
+    made = two_tier(1, 4, 3, 2, 1)
+    for core in ("core-1", "core-2"):
+        made.switches.append(core)
+        for spine in ("spine-01", "spine-02"):
+            made.wire(spine, core)
+    levels = {switch.name: switch.level for switch in made.topology().switches}
+    assert (levels["core-1"], levels["spine-01"], levels["leaf-01-01"]) == (2, 1, 0)
+
+
+def test_leaves_that_are_cabled_to_each_other_are_all_leaves() -> None:
+    """A chain of switches has no spine."""
+    made = two_tier(1, 4, 3, 0)
+    made.hcas = [one for one in made.hcas if one.switch != leaf(0, 3) or one.port == 1]
+    for at in range(3):
+        made.wire(leaf(0, at), leaf(0, at + 1))
+    assert {switch.level for switch in made.topology().switches} == {0}

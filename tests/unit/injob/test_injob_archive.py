@@ -1,0 +1,239 @@
+"""The zipapp that submit packs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hpckit.injob.archive import pack_injob
+from hpckit.node.probe import AnswerReader
+
+RANK = ("rank", "--from", "slurm", "--")
+
+
+@pytest.fixture
+def archive(injob_archive: Path) -> Path:
+    """A packed archive."""
+    return injob_archive
+
+
+def version_of(python: str) -> tuple[int, ...]:
+    """The interpreter's version, (0,) when it does not run."""
+    code = "import sys; sys.stdout.write('%d %d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], capture_output=True, check=False)
+    return tuple(map(int, done.stdout.split())) or (0,)
+
+
+def another_python(low: tuple[int, int], high: tuple[int, int]) -> str:
+    """An interpreter with low <= version < high that is not this one's version, or a skip."""
+    roots = [Path(folder) for folder in os.get_exec_path()]
+    roots += sorted(Path(sys.base_prefix).parent.glob("*/bin"))
+    for root in roots:
+        for path in sorted(root.glob("python3*")):
+            if path.name.removeprefix("python3").strip(".0123456789"):
+                continue
+            version = version_of(str(path))
+            if low <= version < high and version != sys.version_info[:2]:
+                return str(path)
+    pytest.skip(f"no other Python of version {low} up to {high} on this machine")
+
+
+def without_sources(archive: Path, target: Path) -> Path:
+    """The same archive with its byte code alone."""
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(target, "w") as half:
+        for name in whole.namelist():
+            if not name.endswith(".py"):
+                half.writestr(name, whole.read(name))
+    return target
+
+
+def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
+    """Each module is there as source and as byte code, and the whole is below a megabyte."""
+    names = zipfile.ZipFile(archive).namelist()
+    assert names == sorted(names)
+    sources = [name for name in names if name.endswith(".py")]
+    assert names == sorted([*sources, *(f"{name}c" for name in sources)])
+    assert {"__main__.py", "hpckit/injob/main.py", "pynvml.py"} <= set(sources)
+    assert not any(name.startswith("hpckit/cli/") for name in sources)
+    assert archive.stat().st_size < 1_000_000
+
+
+def test_what_was_packed_is_taken_from_the_cache(archive: Path, tmp_path: Path) -> None:
+    """The second time the same bytes come from the one file in the folder."""
+    cache = tmp_path / "cache"
+    for name in ("first.pyz", "second.pyz"):
+        pack_injob(tmp_path / name, cache)
+        assert (tmp_path / name).read_bytes() == archive.read_bytes()
+    (kept,) = cache.iterdir()
+    digest_bytes = 32
+    assert kept.read_bytes()[digest_bytes:] == archive.read_bytes()
+
+
+def test_a_damaged_cache_is_packed_again(archive: Path, tmp_path: Path) -> None:
+    """A file that was cut off does not become a job's code, and is replaced."""
+    cache = tmp_path / "cache"
+    pack_injob(tmp_path / "first.pyz", cache)
+    (kept,) = cache.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1])
+    pack_injob(tmp_path / "second.pyz", cache)
+    assert (tmp_path / "second.pyz").read_bytes() == archive.read_bytes()
+    assert kept.read_bytes() == whole
+
+
+def test_archive_samples_a_node(archive: Path, tmp_path: Path) -> None:
+    """The sampler has all its modules in the archive: it runs from it alone, and writes a file."""
+    argv = [sys.executable, "-I", str(archive), "sample", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [*argv, "--duration", "0.1"],
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "SLURMD_NODENAME": "n1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "account" / "restart-0" / "node-n1.samples").stat().st_size > 0
+
+
+def test_byte_code_is_not_checked_against_the_source(archive: Path) -> None:
+    """What zipimport reads is hash-based and unchecked, PEP 552."""
+    whole = zipfile.ZipFile(archive)
+    flags = {whole.read(name)[4:8] for name in whole.namelist() if name.endswith(".pyc")}
+    assert flags == {b"\x01\0\0\0"}
+
+
+def test_archive_is_its_owners_alone(archive: Path) -> None:
+    """The file can be read by its owner and nobody else."""
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+
+
+def test_no_path_of_the_packing_machine_travels_along(archive: Path) -> None:
+    """Tracebacks name the file inside the archive, wherever it was packed."""
+    root = os.fsencode(Path(__file__).parents[3])
+    assert root not in archive.read_bytes()
+    assert os.fsencode(Path.home()) not in archive.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(*RANK, "true"), ("sample", "--out", ".", "--duration", "0.01"), ("port", "--job-id", "5")],
+)
+def test_byte_code_is_what_runs(archive: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The same Python runs an archive whose sources are gone: it compiles nothing."""
+    (tmp_path / "logs").mkdir()
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0", "SLURMD_NODENAME": "n1"}
+    env |= {"HPCKIT_JOB_FOLDER": str(tmp_path), "HPCKIT_LEDGER": "1"}
+    stripped = without_sources(archive, tmp_path / "stripped.pyz")
+    argv = [sys.executable, "-I", str(stripped), *words]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_a_rank_loads_is_stored_and_light(archive: Path, tmp_path: Path) -> None:
+    """A rank with a ledger and a place loads no zlib, nor what takes longer than its work."""
+    (tmp_path / "logs").mkdir()
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}
+    env |= {"HPCKIT_JOB_FOLDER": str(tmp_path), "HPCKIT_LEDGER": "1"}
+    env |= {"HPCKIT_PLACE": str(tmp_path / "place")}
+    words = [sys.executable, "-I", "-S", "-X", "importtime", str(archive), *RANK, "true"]
+    log = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stderr
+    entry = log[log.index("hpckit") :]
+    loaded = {line.rpartition("|")[2].strip() for line in entry.splitlines()}
+    assert {"hpckit.injob.ledger", "hpckit.binding.in_job", "ctypes"} <= loaded
+    assert not {"enum", "json", "re", "typing", "zlib"} & loaded
+    assert len((tmp_path / "account" / "restart-0" / "rank-1.ledger").read_text().splitlines()) == 2
+
+
+def test_traceback_quotes_the_source(archive: Path) -> None:
+    """A fault names its line and quotes it, wherever the command runs."""
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import traceback\n"
+    code += "from hpckit.core.identity import identify\ntry: identify('slurm', None)"
+    code += "\nexcept AttributeError: traceback.print_exc()"
+    words = [sys.executable, "-I", "-S", "-c", code]
+    log = subprocess.run(words, cwd="/", capture_output=True, text=True, check=True).stderr
+    assert 'File "hpckit/core/identity.py", line ' in log
+    assert "return _mapped(_from_slurm(env), env)" in log
+
+
+def test_another_version_reads_the_sources(archive: Path, tmp_path: Path) -> None:
+    """A compute node's other Python version runs the archive all the same."""
+    python = another_python((3, 11), (4, 0))
+    (tmp_path / "logs").mkdir()
+    env = {
+        "PATH": os.environ["PATH"],
+        "SLURM_PROCID": "0",
+        "HPCKIT_JOB_FOLDER": str(tmp_path),
+    }
+    words = [python, "-I", str(archive), *RANK, "sh", "-c", "echo ran; exit 3"]
+    done = subprocess.run(words, env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"ran\n", b"")
+    assert (tmp_path / "logs" / "rank-0.log").read_bytes() == b"ran\n"
+    port = subprocess.run([python, "-I", str(archive), "port", "--job-id", "5"], check=False)
+    assert port.returncode == 0
+
+
+def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
+    """A node whose Python is too old gives one warning, and the plain command runs."""
+    python = another_python((3, 6), (3, 11))
+    env = {"PATH": os.environ["PATH"], "SLURM_PROCID": "0"}
+    words = [python, "-I", str(archive), *RANK]
+    done = subprocess.run([*words, "sh", "-c", "exit 3"], env=env, capture_output=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"hpckit: the job's entry needs Python 3.11, this is 3.")
+    assert done.stderr.count(b"\n") == 1
+    missing = subprocess.run([*words, "no-such"], env=env, capture_output=True, check=False)
+    assert missing.returncode == 127
+
+
+def test_a_failed_write_leaves_the_old_archive(archive: Path) -> None:
+    """A target that cannot be replaced keeps its content, and no temporary file stays behind."""
+    folder = archive.parent / "taken"
+    (folder / "hpckit-injob.pyz" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        pack_injob(folder / "hpckit-injob.pyz")
+    assert [entry.name for entry in folder.iterdir()] == ["hpckit-injob.pyz"]
+    shutil.rmtree(folder)
+
+
+def test_a_missing_folder_is_the_systems_error(tmp_path: Path) -> None:
+    """The folder must be there."""
+    with pytest.raises(FileNotFoundError):
+        pack_injob(tmp_path / "nowhere" / "hpckit-injob.pyz")
+
+
+def test_the_probe_has_all_that_it_needs(archive: Path) -> None:
+    """It runs apart from the checkout and its environment, and its answer is one that is read."""
+    env = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "c1"}
+    words = [sys.executable, "-I", "-S", str(archive), "probe", "20"]
+    done = subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, check=True)
+    reader = AnswerReader(["c1"])
+    (found,) = [one for line in done.stdout.splitlines() if (one := reader.read(line)) is not None]
+    node, document = found
+    assert node == "c1"
+    assert document is not None
+    assert b'"is_live":true' in document
+
+
+@pytest.mark.parametrize("words", [["-1"], ["x"], ["٣"], ["1", "2"]])
+def test_the_probe_takes_seconds_alone(archive: Path, words: list[str]) -> None:
+    """Anything else is a wrong command line."""
+    command = [sys.executable, "-I", str(archive), "probe", *words]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+
+
+def test_a_python_too_old_for_the_probe_says_so(archive: Path) -> None:
+    """One line on stderr, which srun's task gives the node's name."""
+    python = another_python((3, 6), (3, 11))
+    command = [python, "-I", str(archive), "probe", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("hpckit: the probe needs Python 3.11, this is 3.")

@@ -1,0 +1,375 @@
+"""A chain is submitted whole, or leaves nothing, or says what it has left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click import unstyle
+
+from hpckit.cli.submit import chain_document, chain_row
+from hpckit.core.errors import (
+    AdapterError,
+    ConfigError,
+    HpckitError,
+    NotRecorded,
+    PlanError,
+    SchedulerRefused,
+    StorageFailed,
+    SubmissionUnconfirmed,
+)
+from hpckit.jobs.chain import (
+    PreparedStage,
+    chain_status,
+    prepare_chain,
+    stages_of,
+    submit_chain,
+    with_reasons,
+)
+from hpckit.jobs.draft import Caller
+from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.prepare import JobSource, prepare
+from hpckit.jobs.track import job_statuses
+from hpckit.slurm.values import JobEntry, JobState, JobStatus
+from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.prepared import RESOURCES
+from tests.fakes.tracked import RUNS, ToldSubmitter
+from tests.fakes.world import World, caller_in, tracking
+from tests.unit.jobs.test_parts import Began, Slurm, held, ten_a_job
+from tests.unit.spec.test_stages import CHAIN
+
+THREE = (
+    CHAIN + '[[stages]]\nname = "evaluate"\ncommand = ["e"]\nslurm = { dependency = "singleton" }\n'
+)
+
+
+NAMES = ("prepare", "train", "evaluate")
+
+
+def a_source(**more: object) -> JobSource:
+    """What the command line asks for."""
+    source = JobSource(
+        file_text=THREE,
+        file_name="chain.toml",
+        options={},
+        option_words=(),
+        command=(),
+        site_name="docker",
+        template=None,
+        folder=Path("jobs"),
+    )
+    fields = {name: getattr(source, name) for name in source.__dataclass_fields__}
+    return JobSource(**{**fields, **more})
+
+
+def stages(home: Path, **more: object) -> list[PreparedStage]:
+    """The three stages, whose folders are to lie below a home."""
+    return [
+        replace(one, job=replace(one.job, site=replace(one.job.site, job_root=str(home / "jobs"))))
+        for one in prepare_chain(a_source(**more), RESOURCES)
+    ]
+
+
+def callers(home: Path) -> Sequence[Caller]:
+    """The same somebody with three uuids."""
+    return [replace(caller_in(home), uuid_hex=f"{number}" * 32) for number in range(3)]
+
+
+def folders(home: Path) -> list[str]:
+    """What lies below the job root."""
+    return sorted(path.name for path in (home / "jobs").iterdir())
+
+
+def test_the_stages_of_a_source() -> None:
+    """A file with stages is all of them, unless one is asked for."""
+    assert stages_of(a_source()) == NAMES
+    assert stages_of(a_source(stage="train")) == ()
+    assert stages_of(a_source(file_text=None)) == ()
+
+
+def test_every_stage_is_prepared_before_one_is_submitted() -> None:
+    """A last stage that is wrong is found while nothing has been submitted."""
+    wrong = THREE + "parallel = { data = 7 }\n"
+    with pytest.raises(PlanError, match="parallel mesh"):
+        prepare_chain(a_source(file_text=wrong), RESOURCES)
+
+
+def test_a_machine_without_scheduler_refuses_a_chain() -> None:
+    """There is nothing on site local that begins a job after another."""
+    with pytest.raises(PlanError, match="no scheduler for chains") as caught:
+        prepare_chain(a_source(site_name="local"), RESOURCES)
+    assert "--stage prepare" in str(caught.value)
+
+
+def test_a_name_on_the_command_line_is_the_chains() -> None:
+    """`--name x` gives each stage a name of its own below x; other options are for all stages."""
+    options = {"name": ("x", "--name"), "slurm.partition": ("debug", "--partition")}
+    specs = [one.job.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
+    assert [spec.name for spec in specs] == ["x-prepare", "x-train", "x-evaluate"]
+    assert {spec.slurm.partition for spec in specs} == {"debug"}
+
+
+def test_a_script_says_how_to_render_its_stage() -> None:
+    """The header of a stage's script names the stage."""
+    train = prepare_chain(a_source(), RESOURCES)[1]
+    assert "hpckit render job.toml --stage train --site docker" in train.job.script.text
+
+
+def test_each_stage_waits_for_the_one_before(tmp_path: Path) -> None:
+    """Each stage but the first depends on the one before, beside its own dependency."""
+    slurm = Slurm()
+    submit_chain(stages(tmp_path), callers(tmp_path), ten_a_job(slurm).tools())
+    assert [(one.dependency, one.ends_with_it) for one in slurm.requests] == [
+        (None, False),
+        ("afterok:4242", True),
+        ("singleton,afterok:4243", True),
+    ]
+
+
+def test_a_stage_waits_for_every_part_of_an_array(tmp_path: Path) -> None:
+    """After a split array the next stage depends on all of its parts."""
+    slurm = Slurm()
+    options = {"slurm.array": ("0-14", "--array")}
+    submit_chain(stages(tmp_path, options=options), callers(tmp_path), ten_a_job(slurm).tools())
+    assert [one.dependency for one in slurm.requests] == [
+        *[None] * 2,
+        *["afterok:4242:4243"] * 2,
+        *["singleton,afterok:4244:4245"] * 2,
+    ]
+
+
+def test_the_jobs_of_a_chain_know_it(tmp_path: Path) -> None:
+    """Index and intent hold the chain and the stage of each job."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    found = world.index.of_chain("0" * 32)
+    assert [entry.stage for entry in found] == ["prepare", "train", "evaluate"]
+    intent = world.folders.read_json(done[1].folder, "intent.json")
+    assert (intent["stage"], intent["stages"]) == ("train", ["prepare", "train", "evaluate"])
+
+
+def third_refused(slurm: Slurm, home: Path) -> World:
+    """A world in which the third stage was refused, and the error was what a person expects."""
+    world = ten_a_job(slurm)
+    prepared = stages(home)
+    options = {"slurm.array": ("10", "--array")}
+    last = prepare_chain(a_source(options=options), RESOURCES)[2]
+    prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
+    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*the stages before it"):
+        submit_chain(prepared, callers(home), world.tools())
+    assert slurm.cancelled == [("4243",), ("4242",)]
+    return world
+
+
+def test_a_refused_stage_takes_back_the_others(tmp_path: Path) -> None:
+    """When a later stage is refused, those before are cancelled, last first, and leave no trace."""
+    world = third_refused(Slurm(SchedulerRefused("Slurm refused the job: no"), at=10), tmp_path)
+    assert world.index.latest(None) == []
+    assert folders(tmp_path) == []
+
+
+def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
+    """When a later stage is refused, one that has begun is cancelled, and what it left stays."""
+    refused = SchedulerRefused("Slurm refused the job: no")
+    world = third_refused(Began(refused, at=10), tmp_path)
+    assert len(world.index.latest(None)) == 2
+    assert len(folders(tmp_path)) == 2
+    assert refused.hint == "prepare and train had begun or ended: hpckit status 4243"
+
+
+def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> None:
+    """A stage that is found to have ended when it is to be cancelled ran: what it left stays."""
+    ended = HpckitError("job 4242 has already ended: COMPLETED")
+    refused = SchedulerRefused("no")
+    world = third_refused(Slurm(refused, at=10, cancelling=ended), tmp_path)
+    assert len(world.index.latest(None)) == 2
+    assert "of the stages before it, what had not ended was cancelled" in str(refused)
+
+
+def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
+    """Job folders without a place for what becomes of the numbered request."""
+
+    class Full(PackedJobFolders):
+        """No place for that record."""
+
+        def write(self, folder: Path, name: str, text: str) -> None:
+            """Be full."""
+            if name == "submitted.json" and len(slurm.requests) == number:
+                raise StorageFailed("no space left")
+            super().write(folder, name, text)
+
+    return Full()
+
+
+def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
+    """When a stage was started and that cannot be written down, none before it is cancelled."""
+    slurm = Slurm()
+    world = replace(ten_a_job(slurm), folders=full_at(slurm, 2))
+    with pytest.raises(NotRecorded, match=r"stage train: job 4243 was started .* no stage after"):
+        submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    assert slurm.cancelled == []
+
+
+def split_in_the_middle(home: Path) -> list[PreparedStage]:
+    """The three stages, the second an array of three parts."""
+    prepared = stages(home)
+    split = prepare_chain(a_source(options={"slurm.array": ("0-24", "--array")}), RESOURCES)[1]
+    prepared[1] = replace(prepared[1], job=replace(split.job, site=prepared[1].job.site))
+    return prepared
+
+
+def test_an_interrupt_in_a_split_stage_takes_back_all(tmp_path: Path) -> None:
+    """After Ctrl-C between two parts of a stage neither it nor those before it are left."""
+    slurm = Slurm()
+    world = ten_a_job(slurm)
+    tools = world.tools(lambda: held(lambda: len(slurm.requests) == 3))
+    words = r"stage train: not every part was sent .*part 3 of 3.* \(the stages before it were canc"
+    with pytest.raises(KeyboardInterrupt, match=words):
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
+    assert slurm.cancelled == [("4243", "4244"), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+def test_an_interrupt_in_a_split_stage_that_goes_on_says_so(tmp_path: Path) -> None:
+    """Where the parts cannot be cancelled, the stages before go on too, and no other is sent."""
+    slurm = Slurm(cancelling=AdapterError("silence"))
+    tools = ten_a_job(slurm).tools(lambda: held(lambda: len(slurm.requests) == 3))
+    with pytest.raises(KeyboardInterrupt, match=r"hpckit cancel 4243 · no stage after it was subm"):
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
+    assert len(slurm.requests) == 3
+
+
+def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> None:
+    """When a later part cannot be written down, its stage and those before it are taken back."""
+    slurm = Slurm()
+    world = replace(ten_a_job(slurm), folders=full_at(slurm, 3))
+    words = r"stage train: .*part 2 of 3.* \(the stages before it"
+    with pytest.raises(NotRecorded, match=words) as caught:
+        submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), world.tools())
+    assert caught.value.hint is None
+    assert slurm.cancelled == [("4243", "4244"), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+def test_a_failing_index_keeps_no_stage_from_being_cancelled(tmp_path: Path) -> None:
+    """Where records cannot be removed, all stages are cancelled, and the refusal is told."""
+
+    class Damaged(MemoryJobIndex):
+        """Cannot forget."""
+
+        def remove(self, submission: str) -> None:
+            """Be full."""
+            raise StorageFailed("no space left")
+
+    slurm = Slurm(SchedulerRefused("no"), at=10)
+    world = replace(ten_a_job(slurm), index=Damaged())
+    prepared = split_in_the_middle(tmp_path)
+    with pytest.raises(SchedulerRefused, match=r"stage train: no .*the stages before it were canc"):
+        submit_chain(prepared, callers(tmp_path), world.tools())
+    assert slurm.cancelled == [("4243",), ("4242",)]
+
+
+def test_an_interrupt_between_stages_takes_back_those_sent(tmp_path: Path) -> None:
+    """After Ctrl-C no further stage is sent, those before are cancelled, and no trace is left."""
+    slurm = Slurm()
+    world = ten_a_job(slurm)
+    tools = world.tools(lambda: held(lambda: len(slurm.requests) == 2))
+    with pytest.raises(KeyboardInterrupt, match=r"stage evaluate was not sent \(the stages before"):
+        submit_chain(stages(tmp_path), callers(tmp_path), tools)
+    assert slurm.cancelled == [("4243",), ("4242",)]
+    assert (world.index.latest(None), folders(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("slurm.dependency", "afterok:1?afterok:2"), ("slurm.array", "0-99999"), ("chdir", "typo")],
+)
+def test_what_can_be_known_of_a_stage_is_known_before_the_first(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    """A stage that cannot be submitted is refused before another has been."""
+    slurm = Slurm()
+    wrong = prepare_chain(a_source(options={key: (value, "--set")}), RESOURCES)[2]
+    prepared = stages(tmp_path)
+    prepared[2] = replace(prepared[2], job=replace(wrong.job, site=prepared[2].job.site))
+    with pytest.raises((ConfigError, PlanError)):
+        submit_chain(prepared, callers(tmp_path), ten_a_job(slurm).tools())
+    assert slurm.requests == []
+
+
+def test_a_stage_that_is_forgotten_was_submitted(tmp_path: Path) -> None:
+    """Of the stages without a record those before a known one ran, and those after it never did."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    for number in (0, 2):
+        world.index.remove(done[number].entry.submission)
+    chain = chain_status(done[1].entry, tracking(ToldSubmitter(RUNS), world.index))
+    ((_, row),) = chain_row(chain)
+    assert unstyle(row) == (
+        "prepare (no longer on record) → train 4242 RUNNING → evaluate (not submitted)"
+    )
+    told = [(one["stage"], one["state"]) for one in chain_document(chain) or ()]
+    assert told == [("prepare", "UNKNOWN"), ("train", "RUNNING"), ("evaluate", "NOT_SUBMITTED")]
+
+
+def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:
+    """When the answer to the first stage is lost, it stays on record and no other is sent."""
+    slurm = Slurm(SubmissionUnconfirmed("lost"))
+    world = ten_a_job(slurm)
+    with pytest.raises(SubmissionUnconfirmed, match="stage prepare: lost; no stage after it"):
+        submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    (entry,) = world.index.latest(None)
+    assert entry.stage == "prepare"
+    chain = chain_status(entry, tracking(ToldSubmitter(RUNS), world.index))
+    assert [one.state for one in chain.lines[1:]] == [JobState.NOT_SUBMITTED] * 2
+
+
+def test_a_chain_is_one_question(tmp_path: Path) -> None:
+    """The status of one stage is asked for together with that of the others."""
+    world = ten_a_job(Slurm())
+    done = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
+    told = ToldSubmitter(RUNS)
+    chain = chain_status(done[1].entry, tracking(told, world.index))
+    assert told.asked == [["4242", "4243", "4244"]]
+    assert (len(chain.stages), [one.name for one in chain.lines]) == (3, [*NAMES])
+    assert chain.status_of(done[1].entry).state is JobState.RUNNING
+
+
+def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
+    """Of a job without a chain only the job is asked about."""
+    world = ten_a_job(Slurm())
+    entry = submit_chain(stages(tmp_path)[:1], callers(tmp_path)[:1], world.tools())[0].entry
+    alone = replace(entry, chain=None)
+    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), MemoryJobIndex()))
+    assert [one.submission for one, _ in chain.stages] == [entry.submission]
+
+
+def test_a_stage_that_never_began_says_why(tmp_path: Path) -> None:
+    """Of a cancelled stage the others are asked for, and the one that failed is named."""
+
+    class Failed(ToldSubmitter):
+        """The first stage has failed, the others were cancelled for it."""
+
+        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
+            """By the id: 4242 is the first."""
+            return {
+                job.submission: JobStatus(
+                    job_id=job.job_id,
+                    state=JobState.FAILED if job.job_id == "4242" else JobState.CANCELLED,
+                )
+                for job in jobs
+            }
+
+    world = ten_a_job(Slurm())
+    entry = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())[2].entry
+    tools = tracking(Failed(RUNS), world.index)
+    (status,) = with_reasons([entry], job_statuses([entry], tools), tools)
+    assert status.reason == "not started: prepare (4242) FAILED"
+
+
+def test_a_chain_is_no_single_job() -> None:
+    """What is meant for one job names the stages of a file that has several."""
+    with pytest.raises(ConfigError, match="chain of several jobs"):
+        prepare(a_source(), RESOURCES)

@@ -1,0 +1,155 @@
+"""A job against the cluster that is to run it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import JobRefused, ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
+from hpckit.core.files import FileResources
+from hpckit.jobs.checks import check_live
+from hpckit.jobs.prepare import PreparedJob
+from hpckit.jobs.submit import submit
+from hpckit.slurm.values import ClusterView, NodeGroup, Partition, SlurmConfig, SlurmVersion
+from tests.fakes.cluster_probe import FakeClusterProbe
+from tests.fakes.prepared import prepared
+from tests.fakes.world import World, caller_in, everything_in
+
+MAIN = Partition(
+    name="main",
+    is_default=True,
+    is_up=True,
+    time_limit_s=86400,
+    groups=(NodeGroup(nodes=4, cpus=64, mem_mib=1_000_000, gpus=8, gpu_types=("h100",)),),
+)
+VIEW = ClusterView(
+    config=SlurmConfig(
+        version=SlurmVersion(24, 11, 5), cluster_name="hpckit", topology_plugin="topology/tree"
+    ),
+    partitions=(MAIN,),
+    seen_s=0.0,
+)
+BASE = 'name = "x"\ncommand = ["x"]\n'
+TEMPLATES = Path(__file__).parents[3] / "templates"
+
+
+def job_at(folder: Path, rules: str, text: str = "") -> PreparedJob:
+    """A job at a site of these rules."""
+    site = f'schema = "hpckit.site/1"\nname = "there"\n{rules}'
+    (folder / "there.toml").write_text(site, encoding="utf-8")
+    resources = FileResources((), site_dirs=[folder], template_dirs=[TEMPLATES])
+    return prepared(BASE + text, site="there", resources=resources)
+
+
+def test_a_job_that_fits_passes() -> None:
+    """One look at the cluster, as it is remembered, and nothing is found."""
+    probe = FakeClusterProbe(VIEW)
+    assert check_live(prepared(BASE), probe, None) == (VIEW, ())
+    assert probe.asked == [(None, False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[slurm]\npartition = 'mian'", "there is no partition 'mian'"),
+        ("[resources]\nnodes = 9", "9 are asked for, and partition main has 4"),
+        ("[slurm.srun_extra]\nwait-for-children = true", "it came with 25.05"),
+    ],
+)
+def test_what_this_cluster_refuses_is_refused(text: str, words: str) -> None:
+    """What the release, the topology or the partitions do not take never reaches Slurm."""
+    probe = FakeClusterProbe(VIEW)
+    with pytest.raises(JobRefused, match=words):
+        check_live(prepared(BASE + text), probe, None)
+    assert probe.asked == [(None, False), (None, True)]
+
+
+def test_what_has_no_effect_here_is_told() -> None:
+    """An option for another topology than this cluster's is a note: Slurm would not say a word."""
+    _, (note,) = check_live(prepared(BASE + "[slurm]\nsegment = 1"), FakeClusterProbe(VIEW), None)
+    assert note.text == "has an effect with topology/block alone; here is topology/tree"
+
+
+def test_only_the_present_refuses() -> None:
+    """What was remembered and is not so any more holds nothing back."""
+    now = replace(VIEW, partitions=(replace(MAIN, time_limit_s=None),))
+    job = prepared(BASE + "[resources]\ntime_limit = '7-0'")
+    with pytest.raises(JobRefused):
+        check_live(job, FakeClusterProbe(VIEW), None)
+    assert check_live(job, FakeClusterProbe(VIEW, now), None) == (now, ())
+
+
+def test_another_cluster_is_refused(tmp_path: Path) -> None:
+    """A site's job does not go to whatever cluster this host happens to belong to."""
+    job = job_at(tmp_path, '[slurm]\ncluster = "Alps"')
+    with pytest.raises(JobRefused, match="there is the cluster Alps, and this host submits to"):
+        check_live(job, FakeClusterProbe(VIEW), None)
+    same = replace(VIEW, config=replace(VIEW.config, cluster_name="alps"))
+    assert check_live(job, FakeClusterProbe(same), None)[1] == ()
+
+
+def test_an_old_site_file_is_told(tmp_path: Path) -> None:
+    """A release that the site file does not know of is a note with the line to write."""
+    job = job_at(tmp_path, '[slurm]\nversion = "22.05"')
+    _, (note,) = check_live(job, FakeClusterProbe(VIEW), None)
+    assert note.text == "the file of there says Slurm 22.05, and 24.11.5 answers"
+    assert note.remedy == 'slurm.version = "24.11" in the site file'
+    current = job_at(tmp_path, '[slurm]\nversion = "24.11"')
+    assert check_live(current, FakeClusterProbe(VIEW), None)[1] == ()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ParseError("is no configuration", tool="scontrol", line_no=1, line="x", expected="y"),
+        ToolFailed(("sinfo",), 1, "Access denied"),
+        ToolMissing("sinfo was not found"),
+    ],
+)
+def test_a_cluster_that_cannot_be_understood_holds_nothing_back(error: Exception) -> None:
+    """Slurm itself decides then, and the user is told that nobody looked."""
+    view, (note,) = check_live(prepared(BASE), FakeClusterProbe(error), None)
+    assert view is None
+    assert note.text.startswith("the cluster was not looked at: ")
+
+
+def test_a_silent_cluster_gets_nothing() -> None:
+    """Without an answer nothing is submitted, and the error says so."""
+    with pytest.raises(SchedulerUnreachable) as caught:
+        check_live(prepared(BASE), FakeClusterProbe(SchedulerUnreachable("no")), None)
+    assert str(caught.value.hint).startswith("nothing was submitted")
+
+
+def test_a_refused_job_leaves_nothing(tmp_path: Path) -> None:
+    """A job that checks refuse has no folder, no line in the index, and never met the submitter."""
+    world = World()
+    tools = replace(world.tools(), probe=FakeClusterProbe(VIEW))
+    job = job_at(
+        tmp_path, 'job_root = "$HOME/jobs"', "[resources]\nnodes = 9\n[slurm]\npartition = 'main'"
+    )
+    before = everything_in(tmp_path)
+    with pytest.raises(JobRefused):
+        submit(job, caller_in(tmp_path), tools)
+    assert everything_in(tmp_path) == before
+    assert world.index.latest(None) == []
+
+
+def test_notes_come_with_the_submission(tmp_path: Path) -> None:
+    """What is worth knowing is told once, whether the file or the cluster says it."""
+    tools = replace(World().tools(), probe=FakeClusterProbe(VIEW))
+    rules = 'job_root = "$HOME/jobs"\n[slurm]\nversion = "24.05"'
+    job = job_at(tmp_path, rules, "[slurm.srun_extra]\ncpu-bind = 'c'\nhint = 'nomultithread'")
+    notes = submit(job, caller_in(tmp_path), tools).notes
+    assert [note.subject for note in notes] == ["--hint --cpu-bind", "site"]
+
+
+def test_unread_partitions_are_told() -> None:
+    """Where sinfo's answer was not understood, a note says so, and the rest is checked."""
+    view = replace(VIEW, partitions=(), unread="sinfo, line 1: is no partition")
+    _, (note,) = check_live(prepared(BASE), FakeClusterProbe(view), None)
+    assert note.text == "the partitions were not looked at: sinfo, line 1: is no partition"
+    with pytest.raises(JobRefused):
+        wrong = prepared(BASE + "[slurm.srun_extra]\nwait-for-children = true")
+        check_live(wrong, FakeClusterProbe(view), None)

@@ -1,0 +1,305 @@
+"""The output of a job, whole or as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.jobs.logs import FileJobLogs, follow_log, read_log
+from hpckit.spec.job_folder import LogName
+from tests.fakes.clock import FakeClock
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A job folder without a log."""
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+class _GrowingJob(FakeClock):
+    """A job that does the next of its steps in every pause, and has ended after the last."""
+
+    def __init__(self, log: Path, steps: list[bytes]) -> None:
+        super().__init__()
+        self._log = log
+        self._steps = steps
+
+    def sleep(self, seconds: float) -> None:
+        """Do a step."""
+        super().sleep(seconds)
+        with self._log.open("ab") as file:
+            file.write(self._steps.pop(0))
+
+    def has_ended(self) -> bool:
+        """Whether nothing more is written."""
+        return not self._steps
+
+
+def followed_log(
+    folder: Path,
+    clock: FakeClock,
+    has_ended: Callable[[], bool],
+    logs: FileJobLogs | None = None,
+    *,
+    poll_interval_s: float = 1.0,
+) -> Iterator[bytes]:
+    """What following the log of job 46 gives, without back-off."""
+    return follow_log(
+        logs or FileJobLogs(),
+        LogName(folder=folder),
+        clock,
+        job_id="46",
+        poll_interval_s=poll_interval_s,
+        back_off=False,
+        has_ended=has_ended,
+    )
+
+
+def test_a_growing_log_is_given_once(folder: Path) -> None:
+    """Following gives every byte once and in order, from before the log is there to its end."""
+    job = _GrowingJob(folder / "logs" / "job.log", [b"a\n", b"", b"b\xff", b"\nc"])
+    chunks = followed_log(folder, job, job.has_ended, poll_interval_s=0.5)
+    assert list(chunks) == [b"a\n", b"b\xff", b"\nc"]
+    assert job.slept_s == [0.5] * 4
+
+
+def followed_from(
+    folder: Path, has_ended: Callable[[], bool] = lambda: False
+) -> tuple[Path, Iterator[bytes]]:
+    """A log of two lines that were given already, and what follows it."""
+    path = folder / "logs" / "job.log"
+    path.write_bytes(b"a\nb\n")
+    chunks = followed_log(folder, FakeClock(), has_ended)
+    assert next(chunks) == b"a\nb\n"
+    return path, chunks
+
+
+def test_a_log_that_was_cut_is_given_from_its_beginning(folder: Path) -> None:
+    """What comes then begins with a whole line."""
+    path, chunks = followed_from(folder)
+    path.write_bytes(b"c\n")
+    assert next(chunks) == b"c\n"
+
+
+def test_a_log_that_was_cut_and_grew_loses_nothing(folder: Path) -> None:
+    """Once it was seen to be empty all of it is given, however long it is at the next look."""
+    looks = iter([b"a\nb\n", b"", b"c\nd\ne\nf\n"])
+
+    def looked() -> bool:
+        content = next(looks, None)
+        if content is not None:
+            (folder / "logs" / "job.log").write_bytes(content)
+        return content is None
+
+    assert list(followed_log(folder, FakeClock(), looked)) == [b"a\nb\n", b"c\nd\ne\nf\n"]
+
+
+def test_a_log_that_is_gone_is_said(folder: Path) -> None:
+    """One of which something was given is not one that never was."""
+    path, chunks = followed_from(folder, lambda: not (folder / "logs" / "job.log").exists())
+    path.unlink()
+    with pytest.raises(HpckitError, match=r"the log is not there any more: .*job.log"):
+        next(chunks)
+
+
+class _FailingLogs(FileJobLogs):
+    """Logs that cannot be read at the looks that are named, from 0 on."""
+
+    def __init__(self, looks: range) -> None:
+        self._looks = looks
+        self._look = -1
+
+    def size_bytes(self, log: LogName) -> int | None:
+        """Fail where that is the look for it."""
+        self._look += 1
+        if self._look in self._looks:
+            raise StorageFailed("job.log cannot be read: Stale file handle")
+        return super().size_bytes(log)
+
+
+@pytest.mark.parametrize("failing", [range(1, 29), range(1, 32)])
+def test_a_log_that_cannot_be_read_may_come_back(folder: Path, failing: range) -> None:
+    """Half a minute is waited for a file system; what was written meanwhile is given then."""
+    path = folder / "logs" / "job.log"
+    path.write_bytes(b"a\n")
+    clock = FakeClock()
+    begun_s = clock.now_s()
+
+    def has_ended() -> bool:
+        if clock.now_s() > begun_s:
+            path.write_bytes(b"a\nb\n")
+        return clock.now_s() > begun_s + 40.0
+
+    chunks = followed_log(folder, clock, has_ended, _FailingLogs(failing))
+    assert next(chunks) == b"a\n"
+    if len(failing) < 30:
+        assert next(chunks) == b"b\n"
+    else:
+        with pytest.raises(StorageFailed, match="Stale"):
+            next(chunks)
+
+
+def test_a_log_that_cannot_be_read_at_the_end_is_said(folder: Path) -> None:
+    """Nothing comes after it."""
+    chunks = followed_log(folder, FakeClock(), lambda: True, _FailingLogs(range(1)))
+    with pytest.raises(StorageFailed, match="Stale"):
+        next(chunks)
+
+
+def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> None:
+    """The last look at the log comes after the question whether the job has ended."""
+
+    def ends_with_words() -> bool:
+        (folder / "logs" / "job.log").write_bytes(b"last words")
+        return True
+
+    chunks = followed_log(folder, FakeClock(), ends_with_words)
+    assert list(chunks) == [b"last words"]
+
+
+def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
+    """Following the log of a job that ended without one is refused, not endless."""
+    chunks = followed_log(folder, FakeClock(), lambda: True)
+    with pytest.raises(HpckitError, match="the job has left no log in"):
+        list(chunks)
+
+
+def test_an_array_is_not_followed_as_a_whole(folder: Path) -> None:
+    """As soon as a task has a log, following the whole array is refused with the task's name."""
+    (folder / "logs" / "job-3.log").touch()
+    chunks = followed_log(folder, FakeClock(), lambda: False)
+    with pytest.raises(HpckitError, match="this is a job array") as raised:
+        list(chunks)
+    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "there"),
+    [
+        ((), "no rank has written one yet"),
+        ((0,), "only rank 0 has one"),
+        ((0, 1, 3), "ranks with a log: 0-3"),
+    ],
+)
+def test_a_missing_rank_names_those_that_are_there(
+    folder: Path, ranks: tuple[int, ...], there: str
+) -> None:
+    """The log of a rank that has none is refused, and the ranks that have one are named."""
+    for rank in ranks:
+        (folder / "logs" / f"rank-{rank}.log").touch()
+    with pytest.raises(HpckitError, match="no log of rank 7") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, rank=7), "46")
+    assert raised.value.hint == there
+
+
+def test_a_log_is_read_whole(folder: Path) -> None:
+    """A log is given byte for byte."""
+    (folder / "logs" / "rank-2.log").write_bytes(b"\x00\xff")
+    assert b"".join(read_log(FileJobLogs(), LogName(folder=folder, rank=2), "46")) == b"\x00\xff"
+
+
+class _Asked:
+    """The answer that a job runs until `end_s` by the clock, and when it was asked for."""
+
+    def __init__(self, clock: FakeClock, end_s: float) -> None:
+        self._clock = clock
+        self._end_s = clock.now_s() + end_s
+        self._begun_s = clock.now_s()
+        self.at_s: list[float] = []
+
+    def __call__(self) -> bool:
+        """Whether the job has ended."""
+        self.at_s.append(self._clock.now_s() - self._begun_s)
+        return self._clock.now_s() >= self._end_s
+
+
+def followed(folder: Path, end_s: float, *, poll_interval_s: float, back_off: bool) -> _Asked:
+    """Follow the log of a job of `end_s` seconds: the questions, at the seconds they came."""
+    (folder / "logs" / "job.log").touch()
+    clock = FakeClock()
+    asked = _Asked(clock, end_s)
+    chunks = follow_log(
+        FileJobLogs(),
+        LogName(folder=folder),
+        clock,
+        job_id="46",
+        poll_interval_s=poll_interval_s,
+        back_off=back_off,
+        has_ended=asked,
+    )
+    assert list(chunks) == []
+    assert set(clock.slept_s) == {min(poll_interval_s, 1.0)}
+    return asked
+
+
+def test_a_log_is_read_every_second(folder: Path) -> None:
+    """The file is read each second, whatever the interval at which a scheduler is asked."""
+    asked = followed(folder, 45.0, poll_interval_s=15.0, back_off=False)
+    assert asked.at_s == [0.0, 15.0, 30.0, 45.0]
+
+
+def test_a_scheduler_is_asked_at_the_pace_of_a_wait(folder: Path) -> None:
+    """With back-off, following a log for 600 s asks at most 35 times whether the job has ended."""
+    asked = followed(folder, 600.0, poll_interval_s=1.0, back_off=True)
+    assert len(asked.at_s) <= 35
+    assert asked.at_s[-1] < 600.0 + 120.0
+
+
+def test_a_local_job_is_asked_about_at_each_reading(folder: Path) -> None:
+    """Without back-off and at a short interval, every reading asks."""
+    asked = followed(folder, 2.0, poll_interval_s=0.5, back_off=False)
+    assert asked.at_s == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_line_is_given_before_the_next_question(folder: Path) -> None:
+    """What a job writes between two questions is given within a second."""
+    job = _GrowingJob(folder / "logs" / "job.log", [b"a", b"b", b"c"])
+    asked = _Asked(job, 3.0)
+    chunks = followed_log(folder, job, asked, poll_interval_s=3.0)
+    assert list(chunks) == [b"a", b"b", b"c"]
+    assert asked.at_s == [0.0, 3.0]
+
+
+def test_the_log_of_a_task_is_read(folder: Path) -> None:
+    """A task of an array has a merged log and ranks of its own."""
+    (folder / "logs" / "array-7").mkdir()
+    (folder / "logs" / "job-7.log").write_bytes(b"seven")
+    (folder / "logs" / "array-7" / "rank-1.log").write_bytes(b"one")
+    logs = FileJobLogs()
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7), "46")) == b"seven"
+    assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1), "46")) == b"one"
+
+
+@pytest.mark.parametrize("rank", [None, 0])
+def test_an_array_as_a_whole_has_no_log(folder: Path, rank: int | None) -> None:
+    """Without a task the answer for an array names one and the tasks that have a log."""
+    for task in (3, 4, 9):
+        (folder / "logs" / f"job-{task}.log").touch()
+    with pytest.raises(HpckitError, match="each of its tasks has its own log") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, rank=rank), "46")
+    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3-9"
+
+
+def test_a_task_without_a_log_names_those_that_have_one(folder: Path) -> None:
+    """The log of a task that has none is refused, and the others are named."""
+    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
+    assert raised.value.hint is None
+    (folder / "logs" / "job-3.log").touch()
+    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
+    assert raised.value.hint == "tasks with a log: 3"
+
+
+def test_a_missing_rank_of_a_task_names_the_tasks_ranks(folder: Path) -> None:
+    """Ranks that are named are those of the same task."""
+    (folder / "logs" / "rank-5.log").touch()
+    (folder / "logs" / "array-7").mkdir()
+    (folder / "logs" / "array-7" / "rank-1.log").touch()
+    with pytest.raises(HpckitError, match="no log of rank 5") as raised:
+        read_log(FileJobLogs(), LogName(folder=folder, task=7, rank=5), "46")
+    assert raised.value.hint == "only rank 1 has one"

@@ -1,0 +1,177 @@
+"""Which site file and which template wins, and what a user's own template may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import ConfigError, RenderError, StorageFailed
+from hpckit.core.files import FileResources, packaged_data
+from hpckit.jobs.prepare import list_sites, load_site, load_templates, recorded_site
+from hpckit.jobs.submit import submit
+from hpckit.spec.site import generic_site
+from hpckit.spec.store import FileJobFolders
+from tests.fakes.prepared import prepared
+from tests.fakes.world import World, caller_in, entry_of
+
+SITE = 'schema = "hpckit.site/1"\nname = "{name}"\ndescription = "{text}"\n'
+
+
+def resources_with(
+    folder: Path, *, sites: dict[str, str] | None = None, templates: dict[str, str] | None = None
+) -> FileResources:
+    """Hpckit's own files, and before them those of a folder."""
+    for kind, texts in (("site_configs", sites or {}), ("templates", templates or {})):
+        for name, text in texts.items():
+            path = folder / kind / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return FileResources([folder, packaged_data()])
+
+
+def script(folder: Path, templates: dict[str, str], template: str | None = None) -> str:
+    """The script of a small job with these templates of the user's own."""
+    resources = resources_with(folder, templates=templates)
+    job = prepared(None, command=("true",), resources=resources, template=template)
+    return job.script.text
+
+
+def test_a_site_of_ones_own_wins_and_shadows(tmp_path: Path) -> None:
+    """A site file found first is the site, and the packaged one of its name is listed as lost."""
+    own = SITE.format(name="docker", text="mine")
+    found = list_sites(resources_with(tmp_path, sites={"docker.toml": own}))
+    docker = next(one for one in found if one.name == "docker")
+    assert docker.path == tmp_path / "site_configs" / "docker.toml"
+    assert docker.shadowed == (packaged_data() / "site_configs" / "docker.toml",)
+    assert docker.site is not None
+    assert docker.site.description == "mine"
+
+
+def test_a_wrong_site_file_is_listed_with_its_error(tmp_path: Path) -> None:
+    """One wrong file does not hide the other sites; it is listed with what is wrong."""
+    sites = {
+        "bad.toml": "x = [",
+        "called.toml": SITE.format(name="other", text=""),
+        "bytes.toml": "",
+    }
+    resources = resources_with(tmp_path, sites=sites)
+    (tmp_path / "site_configs" / "bytes.toml").write_bytes(b"\xff")
+    found = {one.name: one for one in list_sites(resources)}
+    assert [name for name, one in found.items() if one.site is None] == ["bad", "bytes", "called"]
+    assert "is not valid TOML" in str(found["bad"].error)
+    assert "expected 'called'" in str(found["called"].error)
+    assert "cannot be read" in str(found["bytes"].error)
+    assert found["local"].error is None
+
+
+@pytest.mark.parametrize("default", ['schema = "hpckit.job/1"', 'command = ["true"]'])
+def test_a_site_gives_no_default_that_a_job_must_say(tmp_path: Path, default: str) -> None:
+    """Schema and command are each job's own, and refused in a site's defaults."""
+    text = SITE.format(name="s", text="") + f"[job]\n{default}\n"
+    with pytest.raises(ConfigError, match="not a default that a site can give"):
+        load_site(resources_with(tmp_path, sites={"s.toml": text}), "s")
+
+
+def test_an_unknown_site_names_the_nearest() -> None:
+    """A misspelled site is answered with the nearest name and all that were found."""
+    with pytest.raises(ConfigError, match="there is no site 'dokcer'") as raised:
+        load_site(FileResources([packaged_data()]), "dokcer")
+    assert raised.value.hint is not None
+    assert "did you mean 'docker'? sites found: alps, aws-p4d, " in raised.value.hint
+
+
+@pytest.mark.parametrize("name", [None, "none"])
+def test_no_site_is_the_generic_one(name: str | None) -> None:
+    """Without a site, and by the name `none`, the generic one is meant."""
+    assert load_site(FileResources([]), name).name == "none"
+
+
+def test_a_template_of_ones_own_overrides_one_block(tmp_path: Path) -> None:
+    """A new template that extends hpckit's changes its block alone, and the script says whose."""
+    text = '{% extends "base.sbatch.j2" %}{% block array %}\necho mine\n{% endblock %}\n'
+    plain = script(tmp_path / "none", {})
+    own = script(tmp_path, {"mine.sbatch.j2": text}, "mine.sbatch.j2")
+    added = [line for line in own.splitlines() if line not in plain.splitlines()]
+    assert "echo mine" in added
+    assert any("this template is not hpckit's own: sha256 " in line for line in added)
+    assert set(plain.splitlines()) - set(own.splitlines()) == {
+        line for line in plain.splitlines() if "template base" in line or "# reproduce" in line
+    }
+
+
+def test_a_template_may_shadow_and_extend_hpckits_own(tmp_path: Path) -> None:
+    """A `base.sbatch.j2` of the user's own extends `hpckit/base.sbatch.j2`, the packaged one."""
+    text = '{% extends "hpckit/base.sbatch.j2" %}\n{% block rendezvous %}\necho s\n{% endblock %}\n'
+    own = script(tmp_path, {"base.sbatch.j2": text})
+    assert "\necho s\n" in own
+    assert "this template is not hpckit's own" in own
+
+
+def test_an_unused_template_of_ones_own_changes_nothing(tmp_path: Path) -> None:
+    """A template that the script does not use leaves no trace in it, and has no digest."""
+    assert script(tmp_path, {"other.j2": "{% broken"}) == script(tmp_path / "none", {})
+    templates = load_templates(FileResources([tmp_path, packaged_data()]))
+    assert templates.own == {"other.j2"}
+    assert templates.own_digest(["base.sbatch.j2"]) is None
+    assert templates.own_digest(["base.sbatch.j2", "other.j2"]) is not None
+
+
+def test_the_digest_follows_the_text_of_ones_own_templates(tmp_path: Path) -> None:
+    """Another text of an included template gives another digest in the script."""
+
+    def digest_line(text: str) -> str:
+        base = '{% extends "hpckit/base.sbatch.j2" %}{% block rendezvous %}{% include "x.j2" %}'
+        own = script(tmp_path, {"base.sbatch.j2": f"{base}{{% endblock %}}", "x.j2": text})
+        return next(line for line in own.splitlines() if "not hpckit's own" in line)
+
+    assert digest_line("true\n") != digest_line("false\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{% if %}", "mine.j2 line 1"),
+        ("{{ nothing }}", "'nothing' is undefined"),
+        ("{{ plan.nothing }}", "no attribute 'nothing'"),
+        ("{{ 1 // 0 }}", "ZeroDivisionError"),
+        ('{% extends "gone.j2" %}', "gone.j2: there is no such template"),
+        ('{% include "mine.j2" %}', "RecursionError"),
+        ("{{ 'a\\0b' | sh }}", "NUL"),
+        ("{{ '\\ud800' }}", "surrogates not allowed"),
+        ("true\n#SBATCH --nodes=2\n", "line 2 of the script is a directive after the first"),
+    ],
+)
+def test_a_wrong_template_is_a_render_error(tmp_path: Path, text: str, said: str) -> None:
+    """Whatever goes wrong in a template is a RenderError that names the template."""
+    with pytest.raises(RenderError) as raised:
+        script(tmp_path, {"mine.j2": text}, "mine.j2")
+    assert said in str(raised.value)
+    assert raised.value.exit_code == 6
+
+
+def test_a_job_remembers_its_site(tmp_path: Path) -> None:
+    """The site of a submitted job comes back from its folder as it was, whatever is there today."""
+    job = prepared(None, site="local", command=("true",))
+    submission = submit(job, caller_in(tmp_path), World().tools())
+    assert recorded_site(submission.entry, FileJobFolders()) == job.site
+
+
+def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
+    """A folder that is gone is named, with the command that forgets such jobs."""
+    with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
+        recorded_site(entry_of("La", tmp_path / "gone"), FileJobFolders())
+    assert raised.value.hint == "hpckit jobs --rebuild forgets jobs without a folder"
+
+
+def test_a_slurm_job_goes_on_without_its_folder(tmp_path: Path) -> None:
+    """A job with a number is Slurm's: without its folder its site is the generic one."""
+    site = recorded_site(entry_of("4242", tmp_path / "gone"), FileJobFolders())
+    assert site == generic_site()
+
+
+def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """A site.json that holds no site is an error with its path."""
+    (tmp_path / "site.json").write_text('{"name": 3}')
+    with pytest.raises(ConfigError, match=r"site\.json"):
+        recorded_site(entry_of("La", tmp_path), FileJobFolders())

@@ -1,0 +1,304 @@
+"""Submitted jobs are found, asked about and listed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.jobs.parts import Submitter
+from hpckit.jobs.track import find_job, find_task, job_detail, job_status, job_statuses, list_jobs
+from hpckit.slurm.values import (
+    JobDetail,
+    JobEntry,
+    JobId,
+    JobRecord,
+    JobState,
+    JobStatus,
+    StepRecord,
+)
+from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.submitter import FakeSubmitter
+from tests.fakes.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
+from tests.fakes.world import entry_of, tracking
+
+
+def index_with(*ids: str) -> MemoryJobIndex:
+    """An index of jobs of which no folder exists, each a second younger than the one before."""
+    index = MemoryJobIndex()
+    for at, job_id in enumerate(ids):
+        index.add(entry_of(job_id, Path("/gone") / job_id, created_s=float(at)))
+    return index
+
+
+@pytest.mark.parametrize("wanted", ["Lab12", "ab12", "Lab", "ab"])
+def test_a_job_is_found_by_any_beginning_of_its_id(wanted: str) -> None:
+    """The whole id, a beginning of it, and either without the L name the job."""
+    assert find_job(index_with("Lab12", "Lcd34"), wanted).job_id == "Lab12"
+
+
+def test_no_id_is_the_newest_job() -> None:
+    """Without an id the newest job is meant."""
+    assert find_job(index_with("Lab12", "Lcd34"), None).job_id == "Lcd34"
+
+
+def test_no_job_at_all_is_said() -> None:
+    """Without any job the answer is no, and how to submit one."""
+    with pytest.raises(HpckitError, match="no job has been submitted yet"):
+        find_job(MemoryJobIndex(), None)
+
+
+@pytest.mark.parametrize("wanted", ["", " ", "\t"])
+def test_an_empty_id_is_no_job(wanted: str) -> None:
+    """An empty id, as of an unset shell variable, never means a job, also when there is one."""
+    with pytest.raises(HpckitError, match="is no job id"):
+        find_job(index_with("Lab12"), wanted)
+
+
+def test_an_unknown_id_is_refused() -> None:
+    """An id that begins no job's is refused with its own words."""
+    with pytest.raises(HpckitError, match="hpckit has submitted no job 'Lxx' from here"):
+        find_job(index_with("Lab12"), "Lxx")
+
+
+def test_an_ambiguous_id_names_the_candidates() -> None:
+    """A beginning of two ids is refused and both are named; a whole id is never ambiguous."""
+    index = index_with("Lab12", "Lab13", "Lab1")
+    with pytest.raises(HpckitError, match="more than one job: Lab13, Lab12"):
+        find_job(index_with("Lab12", "Lab13"), "Lab")
+    assert find_job(index, "Lab1").job_id == "Lab1"
+
+
+def test_many_candidates_are_counted() -> None:
+    """Five are named, the newest first, the others counted, and what to do is said."""
+    index = index_with(*(f"La{number}" for number in range(7)))
+    with pytest.raises(HpckitError) as caught:
+        find_job(index, "La")
+    assert caught.value.message.endswith("job: La6, La5, La4, La3, La2 and 2 more")
+    assert caught.value.hint == "give more of the id; hpckit jobs lists them"
+
+
+def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
+    """Of several jobs of one id and one cluster the newest is meant."""
+    index = MemoryJobIndex()
+    index.add(entry_of("4242", Path("/old"), created_s=1.0, submission="a" * 32))
+    index.add(entry_of("4242", Path("/new"), created_s=2.0, submission="b" * 32))
+    assert find_job(index, "4242").folder == "/new"
+
+
+def test_one_id_on_two_clusters_must_be_told_apart() -> None:
+    """An id of two clusters is refused, and ID;CLUSTER names one of them."""
+    index = MemoryJobIndex()
+    for name in ("north", "south"):
+        line = entry_of("4242", Path("/jobs") / name, submission=name[0] * 32)
+        index.add(replace(line, cluster=name))
+    with pytest.raises(HpckitError, match="more than one job: 4242;south, 4242;north"):
+        find_job(index, "4242")
+    assert find_job(index, "4242;south").cluster == "south"
+
+
+def test_a_number_is_a_whole_id() -> None:
+    """What begins the number of a job is not its name: cancelling it would end another job."""
+    with pytest.raises(HpckitError, match="no job '12'"):
+        find_job(index_with("1234", "L1234"), "12")
+
+
+def test_a_submission_keeps_the_name_that_it_had() -> None:
+    """A job that Slurm has confirmed since is still found as U and its uuid's beginning."""
+    index = MemoryJobIndex()
+    index.add(entry_of("4242", Path("/a"), submission="0123abcd" + "0" * 24))
+    assert find_job(index, "U0123abcd").job_id == "4242"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "task"), [("4242_7", 7), ("4242_0", 0), ("4242", None), (None, None)]
+)
+def test_a_task_is_named_as_slurm_does(wanted: str | None, task: int | None) -> None:
+    """What follows the id after an underscore is the task of an array."""
+    entry, found = find_task(index_with("4242"), wanted)
+    assert (entry.job_id, found) == ("4242", task)
+
+
+@pytest.mark.parametrize("wanted", ["4242_x", "4242_", "_7", "4242_٣"])
+def test_what_is_no_task_is_no_job(wanted: str) -> None:
+    """An underscore without a number behind it or an id before it is looked up as it stands."""
+    with pytest.raises(HpckitError, match="hpckit has submitted no job"):
+        find_task(index_with("4242"), wanted)
+
+
+def test_a_changed_state_is_remembered(tmp_path: Path) -> None:
+    """Asking for a status writes a new state to the index, and none when nobody knows."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    tools = tracking(submitter, index)
+    entry = running(submitter, tmp_path / "a")
+    index.add(entry)
+    index.add(entry_of("Lbb", tmp_path / "gone", JobState.RUNNING))
+    assert job_status(entry, tools).state is JobState.RUNNING
+    assert job_status(index.find("Lbb")[0], tools).state is JobState.UNKNOWN
+    assert {one.job_id: one.state for one in index.latest(None)} == {
+        "Laa": JobState.RUNNING,
+        "Lbb": JobState.RUNNING,
+    }
+
+
+def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
+    """An answer that says under which id Slurm has the job is kept in index and submitted.json."""
+    entry = entry_of("U0000cafe", tmp_path / "a", JobState.UNKNOWN)
+    intended(entry)
+    index = MemoryJobIndex()
+    index.add(entry)
+    status = job_status(entry, tracking(ToldSubmitter(replace(RUNS, cluster="west")), index))
+    assert status.job_id == "4242"
+    assert index.latest(None) == [
+        replace(entry, job_id=JobId("4242"), cluster="west", state=JobState.RUNNING)
+    ]
+    record = json.loads((tmp_path / "a" / "submitted.json").read_text())
+    assert (record["job_id"], record["cluster"]) == ("4242", "west")
+
+
+def test_an_id_is_remembered_without_a_state(tmp_path: Path) -> None:
+    """When an id is confirmed and nothing else is known, the state stays as it was."""
+    entry = entry_of("U0000cafe", tmp_path / "a", JobState.PENDING)
+    intended(entry)
+    index = MemoryJobIndex()
+    index.add(entry)
+    job_status(entry, tracking(ToldSubmitter(UNSEEN), index))
+    assert index.latest(None) == [replace(entry, job_id=JobId("4242"))]
+
+
+def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
+    """Each submitter is asked once about all its jobs, and the answers keep the jobs' order."""
+    here, there = FakeSubmitter(), FakeSubmitter()
+    entries = [
+        running(here, tmp_path / "a", "La"),
+        running(there, tmp_path / "b", "Lb"),
+        running(here, tmp_path / "c", "Lc"),
+    ]
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        return there if entry.job_id == "Lb" else here
+
+    tools = replace(tracking(here), submitter_of=submitter_of)
+    assert [status.job_id for status in job_statuses(entries, tools)] == ["La", "Lb", "Lc"]
+    assert (here.asked, there.asked) == ([["La", "Lc"]], [["Lb"]])
+
+
+def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
+    """A job whose end is in the index is listed from there; the others are asked about."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
+    index.add(running(submitter, tmp_path / "a"))
+    rows = list_jobs(tracking(submitter, index), None)
+    assert submitter.asked == [["Laa"]]
+    assert [(entry.job_id, status.state, status.exit_code) for entry, status in rows] == [
+        ("Laa", JobState.RUNNING, None),
+        ("Ldone", JobState.FAILED, 9),
+    ]
+    assert len(list_jobs(tracking(submitter, index), 1)) == 1
+
+
+def test_a_list_without_living_jobs_asks_nobody(tmp_path: Path) -> None:
+    """When every job has ended, no scheduler is asked."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
+    assert len(list_jobs(tracking(submitter, index), None)) == 1
+    assert submitter.asked == []
+
+
+def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
+    """A job whose id is confirmed by the listing is listed under that id."""
+    index = MemoryJobIndex()
+    entry = entry_of("U0000cafe", tmp_path / "a")
+    intended(entry)
+    index.add(entry)
+    ((listed, status),) = list_jobs(tracking(ToldSubmitter(RUNS), index), None)
+    assert (listed.job_id, listed.state, status) == ("4242", JobState.RUNNING, RUNS)
+
+
+def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
+    """A job whose folder does not say who started it is UNKNOWN with the cause; others are told."""
+    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index.add(running(submitter, tmp_path / "a"))
+    index.add(entry_of("Lgone", tmp_path / "gone", JobState.RUNNING))
+
+    def submitter_of(entry: JobEntry) -> Submitter:
+        if not Path(entry.folder).exists():
+            raise StorageFailed("the folder of Lgone is gone")
+        return submitter
+
+    tools = replace(tracking(submitter, index), submitter_of=submitter_of)
+    rows = {entry.job_id: status for entry, status in list_jobs(tools, None)}
+    assert rows[JobId("Laa")].state is JobState.RUNNING
+    assert rows[JobId("Lgone")] == JobStatus(
+        job_id=JobId("Lgone"),
+        state=JobState.UNKNOWN,
+        is_lost=True,
+        reason="the folder of Lgone is gone",
+    )
+
+
+DETAIL = JobDetail(
+    record=JobRecord(job_id=JobId("4242"), task_index=None, state=JobState.FAILED, raw="FAILED")
+)
+
+
+def detailed(tmp_path: Path, status: JobStatus) -> tuple[JobDetail | None, int]:
+    """What is told of a job of that status, and how many questions it cost."""
+    submitter = FakeSubmitter()
+    submitter.detailed = DETAIL
+    entry = running(submitter, tmp_path / "a")
+    tools = tracking(submitter, MemoryJobIndex())
+    return job_detail(entry, status, tools), len(submitter.asked)
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL])
+def test_a_job_that_ended_badly_is_told_in_detail(tmp_path: Path, state: JobState) -> None:
+    """The detail of one such job is one question."""
+    ended = JobStatus(job_id=JobId("4242"), state=state, started_s=1.0)
+    assert detailed(tmp_path, ended) == (DETAIL, 1)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        JobStatus(job_id=JobId("4242"), state=JobState.RUNNING, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.COMPLETED, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.CANCELLED, started_s=1.0),
+        JobStatus(job_id=JobId("4242"), state=JobState.FAILED),
+        JobStatus(
+            job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0, tasks=(DETAIL.record,)
+        ),
+    ],
+)
+def test_other_jobs_are_not_asked_about_in_detail(tmp_path: Path, status: JobStatus) -> None:
+    """One that lives, ended as it should, never began or has tasks costs no question."""
+    assert detailed(tmp_path, status) == (None, 0)
+
+
+def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:
+    """What Slurm ends with the job is not listed among its failed steps."""
+    steps = tuple(
+        StepRecord(step_id=str(at), name=name, state=JobState.CANCELLED, raw="CANCELLED")
+        for at, name in enumerate(("hpckit-sampler", "python"))
+    )
+    submitter = FakeSubmitter()
+    submitter.detailed = replace(DETAIL, steps=steps)
+    entry = running(submitter, tmp_path / "a")
+    ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
+    detail = job_detail(entry, ended, tracking(submitter, MemoryJobIndex()))
+    assert detail is not None
+    assert [step.name for step in detail.steps] == ["python"]
+
+
+def test_a_job_whose_folder_is_gone_has_no_detail(tmp_path: Path) -> None:
+    """Where it cannot be told who started a job, there is no detail, and no error."""
+
+    def unknown(_: JobEntry) -> Submitter:
+        raise StorageFailed("the folder is gone")
+
+    tools = replace(tracking(FakeSubmitter(), MemoryJobIndex()), submitter_of=unknown)
+    ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
+    assert job_detail(entry_of("4242", tmp_path / "gone"), ended, tools) is None

@@ -1,0 +1,108 @@
+"""Captures of real machines: each is read, told apart by its content, and judged with care."""
+
+from __future__ import annotations
+
+import bz2
+import json
+from pathlib import Path
+
+import pytest
+
+from hpckit.core.errors import ParseError
+from hpckit.core.fields import to_tree
+from hpckit.core.findings import Severity
+from hpckit.node.capture.snapshot import inspect_capture
+from hpckit.node.merge import complete
+from hpckit.node.path import MOST_ROWS, PathTable
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import MOST_GPUS, TOPOLOGY_SCHEMA, Gpu, NodeTopology, Source
+from tests.corpus import corpus_file, corpus_files
+
+CAPTURES = (
+    "nvidia-smi-topo/**/*.txt",
+    "nccl-topo-xml/**/*.xml",
+    "hwloc-xml/*",
+    "rocm/**/*.txt",
+    "kfd-sysfs/*",
+    "ib-fabric/*sys-class-infiniband*",
+)
+MEDIAN_S = 0.050
+NO_TOPOLOGY = "nccl-topo-xml/azure/ncv4-graph.xml"
+
+
+@pytest.mark.parametrize("path", corpus_files(*CAPTURES))
+def test_every_capture_is_read(path: Path) -> None:
+    """Each capture gives a machine with CPUs, GPUs or NICs in it, whatever its file is called."""
+    machines = inspect_capture(path.read_bytes(), "capture")
+    assert machines
+    for machine in machines:
+        assert machine.cpu.cpus or machine.gpus or machine.nics or machine.numa_nodes
+
+
+@pytest.mark.parametrize("path", corpus_files("nvidia-smi-topo/**/*.txt"))
+def test_no_healthy_design_is_a_warning(path: Path) -> None:
+    """None of the recorded matrices has a finding above a note: by-design mixes are no faults."""
+    for machine in inspect_capture(path.read_bytes(), "capture"):
+        odd = [one for one in node_findings(machine) if one.severity is not Severity.NOTE]
+        assert odd == []
+
+
+def test_hwloc_and_nvidia_smi_agree() -> None:
+    """PRRTE's turin is what its `topo -m` says: NV6 between all four GPUs, NUMA 1, 2, 6 and 7."""
+    data = corpus_file("hwloc-xml/prrte-turin-4gpu-nvml.xml").read_bytes()
+    (machine,) = inspect_capture(data, "turin")
+    assert machine.paths is not None
+    assert [[cell for cell in row[:4] if cell != "X"] for row in machine.paths.cells[:4]] == [
+        ["NV6"] * 3
+    ] * 4
+    assert [gpu.numa_index for gpu in machine.gpus] == [1, 2, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x1f\x8b" + b"\0" * 20,
+        bz2.compress(b"no tar"),
+        b"<?xml version='1.0'?><html/>",
+        b"<!DOCTYPE a [<!ENTITY b 'c'>]><system>&b;</system>",
+        b"{}",
+        "Übersicht".encode("utf-16"),
+    ],
+)
+def test_anything_else_is_refused(data: bytes) -> None:
+    """What holds no machine raises ParseError."""
+    with pytest.raises(ParseError):
+        inspect_capture(data, "thing")
+
+
+def test_a_text_that_is_too_long_is_refused_at_once() -> None:
+    """No tool prints more than 8 MiB of a node."""
+    with pytest.raises(ParseError, match="up to 8388608 bytes"):
+        inspect_capture(b"GPU0 GPU1\n" * 2**20, "thing")
+
+
+def test_the_largest_table_is_read_back() -> None:
+    """What `--json` prints of a node with as many devices as a table has rows is a capture."""
+    gpus = tuple(Gpu(index=at) for at in range(MOST_GPUS))
+    names = tuple(f"GPU{at}" if at < MOST_GPUS else f"NIC{at}" for at in range(MOST_ROWS))
+    cells = tuple(tuple("X" if a == b else "NV18" for b in names) for a in names)
+    table = PathTable(devices=names, cells=cells)
+    node = complete(NodeTopology(source=Source(format="test"), gpus=gpus, paths=table))
+    document = {"schema": TOPOLOGY_SCHEMA, **to_tree(node), "findings": []}
+    assert inspect_capture(json.dumps(document, indent=2).encode(), "it") == (node,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ lspci\n01:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2901] (rev a1)\n",
+        "0000:00:00.0 0600: 8086:09a2 (rev 20)\n",
+        "-+-[0000:80]-+-00.0  Intel Corporation Device 09a2\n",
+    ],
+)
+def test_the_text_of_lspci_is_refused_with_what_is_read_instead(text: str) -> None:
+    """It is no capture, and the error names the files that hold more than it."""
+    with pytest.raises(ParseError, match="the text of lspci is not read") as caught:
+        inspect_capture(text.encode(), "lspci.txt")
+    assert "`hpckit inspect --json`" in str(caught.value)

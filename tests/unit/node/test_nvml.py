@@ -1,0 +1,275 @@
+"""NVML through nvidia-ml-py, from a library that refuses, hangs, loses a GPU or is not there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from hpckit.node.topology import NvLinkRemote
+from tests.fakes.nvml_library import HEAD, PROFILES, NvmlHost, build_fake_nvml, profile
+
+WithProfile = Callable[[str], NvmlHost]
+
+FOUR = 'gpus = 4\n[gpu]\nnuma = "0"\ncpus = "0-15"\nnvlinks = "18*switch"\n'
+
+ENERGY = """
+import json, time, pynvml as nvml
+nvml.nvmlInit()
+gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+before = time.time_ns()
+energy = nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+field = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION])[0]
+power = nvml.nvmlDeviceGetPowerUsage(gpu)
+print(json.dumps([before, energy, field.value.ullVal, power, time.time_ns()]))
+"""
+
+MIG = """
+import pynvml as nvml
+nvml.nvmlInit()
+gpu = nvml.nvmlDeviceGetHandleByIndex(1)
+mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
+attributes = nvml.nvmlDeviceGetAttributes(mig)
+same = nvml.nvmlDeviceGetHandleByUUID(nvml.nvmlDeviceGetUUID(mig))
+print(nvml.nvmlDeviceGetName(same), attributes.gpuInstanceSliceCount, attributes.memorySizeMB)
+"""
+
+WITHOUT_PYNVML = """
+import sys
+sys.modules["pynvml"] = None
+from hpckit.node.capture.nvml import read_nvml
+print(read_nvml().refused.reason)
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the fake library."""
+    return build_fake_nvml(tmp_path_factory.getbasetemp() / "fake-nvml")
+
+
+@pytest.fixture
+def with_profile(library: Path, tmp_path: Path) -> WithProfile:
+    """Makes a machine from the text of a profile."""
+    return lambda text: NvmlHost(folder=library, profile=profile(tmp_path, text))
+
+
+def of_profile(library: Path, name: str) -> NvmlHost:
+    """The machine of a profile that comes with the library."""
+    return NvmlHost(folder=library, profile=PROFILES / f"{name}.toml")
+
+
+def refused(host: NvmlHost, limit_s: float = 30.0) -> str:
+    """The reason of a reading that holds nothing else."""
+    look = host.look(limit_s)
+    assert look.topology.gpus == ()
+    assert look.reasons("GPUs") == {"gpus": f"NVML: {look.reading['refused']['reason']}"}
+    return str(look.reading["refused"]["reason"])
+
+
+def test_no_library(tmp_path: Path) -> None:
+    """Where the library cannot be loaded the reading says LibraryNotFound."""
+    # A file of this name that is no library ends the loader's search, also where there is a driver.
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    assert refused(NvmlHost(folder=tmp_path)) == "LibraryNotFound"
+
+
+def test_no_nvidia_ml_py(library: Path) -> None:
+    """Without nvidia-ml-py the reading says that it is not installed."""
+    ran = NvmlHost(folder=library).python(WITHOUT_PYNVML)
+    assert ran.stdout.strip().endswith("nvidia-ml-py is not installed")
+
+
+def test_no_driver(tmp_path: Path, library: Path, with_profile: WithProfile) -> None:
+    """An NVML without a driver, or without permission, is a reason and no error."""
+    (tmp_path / "empty.toml").write_text(HEAD + 'error.nvmlInit = "DriverNotLoaded"')
+    assert refused(NvmlHost(folder=library, profile=tmp_path / "empty.toml")) == "DriverNotLoaded"
+    assert refused(with_profile('gpus = 1\nerror.nvmlInit = "NoPermission"\n')) == "NoPermission"
+    assert refused(with_profile('gpus = 1\nerror.nvmlDeviceGetCount = "Unknown"\n')) == "Unknown"
+
+
+def test_driver_that_hangs(with_profile: WithProfile) -> None:
+    """An initialization that never returns is given up after the limit."""
+    host = with_profile('gpus = 1\nerror.nvmlInit = "Hang"\n')
+    assert refused(host, limit_s=0.2) == "no answer within 0.2 s"
+
+
+def test_gpu_that_hangs(with_profile: WithProfile) -> None:
+    """A GPU that never answers leaves those before it read, and names itself and those after it."""
+    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetSerial = "Hang"\n').look(limit_s=2)
+    assert [gpu.memory_bytes is None for gpu in look.topology.gpus] == [False, False, True, True]
+    assert look.reasons("GPU2") == {"everything": "NVML: no answer within 2 s"}
+    assert look.reasons("GPU1") == {}
+
+
+def test_lost_gpu(with_profile: WithProfile) -> None:
+    """A GPU that is lost in the middle costs itself and the paths to it, nothing else."""
+    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetMemoryInfo = "GpuIsLost"\n').look()
+    assert [gpu.cpus for gpu in look.topology.gpus] == ["0-15", "0-15", None, "0-15"]
+    assert look.reasons("GPU2")["everything"] == "NVML: GpuIsLost"
+    assert look.reasons("GPU0") == {"path to GPU2": "NVML: GpuIsLost"}
+    assert look.topology.paths is not None
+    assert look.topology.paths.cells[0] == ("X", "NV18", None, "NV18")
+
+
+def test_lost_gpu_is_left_alone(with_profile: WithProfile) -> None:
+    """After GpuIsLost a GPU is not asked again: what comes later is lost too."""
+    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetName = "GpuIsLost"\n').look()
+    assert look.device(2)["name"] == look.device(2)["health"]["power_mw"] == {"reason": "GpuIsLost"}
+    assert look.device(3)["health"]["power_mw"] == 70_000
+
+
+def test_gpu_without_handle(with_profile: WithProfile) -> None:
+    """A GPU that NVML counts and does not hand out is there, with the reason."""
+    look = with_profile(
+        FOUR + '[gpu.0]\nerror.nvmlDeviceGetHandleByIndex = "NoPermission"\n'
+    ).look()
+    assert [gpu.uuid is None for gpu in look.topology.gpus] == [True, False, False, False]
+    assert look.reasons("GPU0")["everything"] == "NVML: NoPermission"
+
+
+def test_one_question_refused(with_profile: WithProfile) -> None:
+    """A refused question is None with its reason: for one GPU, or once for all of them."""
+    one = with_profile(FOUR + '[gpu.1]\nerror.nvmlDeviceGetPowerUsage = "NoPermission"\n').look()
+    assert one.reasons("GPU1") == {"health.power_w": "NVML: NoPermission"}
+    every = with_profile(FOUR + 'error.nvmlDeviceGetPowerUsage = "NotSupported"\n').look()
+    assert every.reasons("GPUs")["health.power_w"] == "NVML: NotSupported"
+    assert [one.topology.gpus[at].health.power_w for at in (0, 1)] == [70.0, None]  # type: ignore[union-attr]
+
+
+def test_driver_before_535(with_profile: WithProfile) -> None:
+    """Clocks event reasons are asked by their older name where the newer one is not there."""
+    text = 'clocks_event_reasons = 0x40\nerror.nvmlDeviceGetCurrentClocksEventReasons = "{}"\n'
+    old = with_profile(FOUR + text.format("FunctionNotFound")).look()
+    assert [gpu.health and gpu.health.clocks_event_reasons for gpu in old.topology.gpus] == [
+        ("HwThermalSlowdown",)
+    ] * 4
+    assert with_profile(FOUR + text.format("NotSupported")).look().reasons("GPUs")[
+        "health.clocks_event_reasons"
+    ] == ("NVML: NotSupported")
+
+
+def test_dead_nvlink(library: Path) -> None:
+    """One dead link of GPU5 leaves 17 to each of its peers, and 18 between the others."""
+    look = of_profile(library, "dgx-h100-dead-nvlink").look()
+    topology = look.topology
+    assert look.device(5)["links"][7]["remote_type"] == {"reason": "not asked"}
+    down = {g.index: [n.index for n in g.nvlinks or () if not n.is_active] for g in topology.gpus}
+    assert down == {at: [7] if at == 5 else [] for at in range(8)}
+    assert {(5 in (link.a, link.b), link.count) for link in topology.gpu_links} == {
+        (True, 17),
+        (False, 18),
+    }
+
+
+def test_before_hopper_links_are_asked_one_by_one(with_profile: WithProfile) -> None:
+    """A V100's links come from nvmlDeviceGetNvLinkState, whatever the field of later GPUs says."""
+    text = 'gpus = 2\n[gpu]\nsm = "7.0"\nnvlink_version = "2.0"\nerror.field165 = "NotSupported"\n'
+    host = with_profile(text + '[gpu.0]\nnvlinks = "2*1 - -"\n[gpu.1]\nnvlinks = "2*0 - -"\n')
+    topology = host.look().topology
+    assert [(link.count, link.bandwidth_bytes_per_s) for link in topology.gpu_links] == [(2, 50e9)]
+    assert [gpu.is_mig for gpu in topology.gpus] == [False, False]
+
+
+def test_links_without_a_count(with_profile: WithProfile) -> None:
+    """Where NVML does not count the links, as many are tried as the architecture can have."""
+    host = with_profile(
+        'gpus = 1\n[gpu]\nsm = "8.0"\nnvlinks = "5*npu"\nerror.field91 = "NotSupported"\n'
+    )
+    (gpu,) = host.look().topology.gpus
+    assert [link.remote for link in gpu.nvlinks or ()] == [NvLinkRemote.NPU] * 5
+
+
+def test_gpu_without_nvlink(with_profile: WithProfile) -> None:
+    """A GPU that has no NVLink has none, which is not the same as not known."""
+    (gpu,) = with_profile('gpus = 1\n[gpu]\nsm = "8.9"\n').look().topology.gpus
+    assert gpu.nvlinks == ()
+
+
+def test_virtual_machine(with_profile: WithProfile) -> None:
+    """Links whose end a virtual machine does not show are taken as ending at switches."""
+    host = with_profile('gpus = 2\n[gpu]\nvirtualization = 1\nnvlinks = "18*hidden"\n')
+    look = host.look()
+    assert look.topology.host.is_virtual_machine is True
+    assert [(link.count, link.is_switched) for link in look.topology.gpu_links] == [(18, True)]
+    assert look.reasons("GPUs")["nvlinks.remote"] == "NVML: device type 255"
+    assert look.topology.gpus[0].numa_index is None
+
+
+def test_mig(library: Path) -> None:
+    """MIG devices are counted on the GPU that is split."""
+    host = of_profile(library, "a100-mig")
+    gpus = host.look().topology.gpus
+    assert [(gpu.is_mig, gpu.mig_devices) for gpu in gpus] == [(False, None), (True, 3)]
+    assert host.python(MIG).stdout.strip() == "NVIDIA A100-SXM4-80GB MIG 2g.20gb 2 20480"
+
+
+def test_platform_numbers_above_127(with_profile: WithProfile) -> None:
+    """Slots that nvidia-ml-py cannot decode as a character are read all the same."""
+    host = with_profile('gpus = 1\n[gpu]\nplatform_slot = 200\nplatform_chassis_serial = "S1"\n')
+    platform = host.look().topology.gpus[0].platform
+    assert platform is not None
+    assert (platform.slot_number, platform.chassis_serial) == (200, "S1")
+
+
+def test_no_gpu(with_profile: WithProfile) -> None:
+    """A driver without GPUs is an empty node, not a refusal."""
+    topology = with_profile("gpus = 0\n").look().topology
+    assert topology.gpus == ()
+    assert topology.unknown == ()
+    assert topology.host.driver_version == "570.86.15-synthetic"
+
+
+def test_fake_says_that_it_is_one(library: Path) -> None:
+    """What comes from a profile is marked synthetic."""
+    assert of_profile(library, "gh200").look().topology.source.is_synthetic
+
+
+def test_energy_is_the_integral_of_the_power(with_profile: WithProfile) -> None:
+    """The fake's energy counter is the waveform's integral since its epoch, to a millijoule."""
+    points = ((0, 100), (3, 100), (4, 700), (7, 650), (10, 100))
+    text = " ".join(f"{at}:{watts}" for at, watts in points)
+    host = with_profile(f'gpus = 1\nepoch_s = 1700000000\n[gpu]\npower_w = "{text}"\n')
+    before, energy_mj, field_mj, power_mw, after = json.loads(host.python(ENERGY).stdout)
+
+    def integral_mj(now_ns: int) -> Fraction:
+        whole, rest = divmod(Fraction(now_ns, 10**9) - 1_700_000_000, 10)
+        total = Fraction(0)
+        for (start, low), (end, high) in itertools.pairwise(points):
+            stop = min(rest, Fraction(end))
+            if stop > start:
+                slope = Fraction(high - low, end - start)
+                total += (low + slope * (stop - start) / 2) * (stop - start)
+        return 1000 * (whole * Fraction(300 + 400 + 2025 + 1125) + total)
+
+    assert integral_mj(before) - 1 <= energy_mj <= field_mj <= integral_mj(after) + 1
+    assert 100_000 <= power_mw <= 700_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpus = 65\n", "`gpus` cannot be `65`"),
+        ("gpus = 1\n[gpu]\nnmae = 1\n", "there is no key `nmae` of a GPU"),
+        ('gpus = 1\n[gpu]\ncpus = "3-1"\n', "`cpus` cannot be `3-1`"),
+        ('gpus = 1\n[gpu]\npower_w = "1:5 2:6"\n', "`power_w` cannot be `1:5 2:6`"),
+        ('gpus = 1\n[gpu]\nnvlinks = "99*switch"\n', "`nvlinks` cannot be `99*switch`"),
+        ('gpus = 1\n[gpu]\nnvlinks = "1"\n', "GPU 0: link 0 does not end at another GPU"),
+        ("gpus = 1\n[gpu.1]\n", "N is below `gpus`"),
+        ("gpus = 1\n[gpu.0]\n[gpu]\n", "[gpu] comes before every [gpu.N]"),
+        ('gpus = 1\nerror.nvmlInit = "Maybe"\n', "`Maybe` is no error of nvml.h"),
+        ('gpus = 2\n[gpu]\npci = "0000:01:00.0"\n', "the same `pci` or `uuid`"),
+        ('gpus = 1\n[gpu]\nname = "a" b\n', "expected key = value"),
+        ("gpus = 1 #" + "x" * 40000, "a line over"),
+    ],
+)
+def test_wrong_profile(with_profile: WithProfile, text: str, words: str) -> None:
+    """A profile that is wrong is said on stderr with its line, and no machine is shown."""
+    look = with_profile(text).look()
+    assert look.reading["refused"] == {"reason": "Unknown"}
+    assert words in look.stderr
+    assert "profile.toml:" in look.stderr

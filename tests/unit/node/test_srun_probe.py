@@ -1,0 +1,86 @@
+"""The srun that asks nodes, and the words in which it is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpckit.node.remote import is_of_some_node, srun_probe_argv, words_about
+
+
+def task(python: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a node makes of its task; the only Pythons are in `folder`."""
+    argv = srun_probe_argv(["c1"], python, "/shared/probe.pyz", 20, [])
+    (folder / "sh").symlink_to("/bin/sh")
+    (folder / "tail").symlink_to("/usr/bin/tail")
+    env = {"PATH": os.fspath(folder), "SLURMD_NODENAME": "c1"}
+    return subprocess.run(
+        argv[argv.index("sh") :], env=env, capture_output=True, text=True, check=False
+    )
+
+
+def program(path: Path, text: str) -> None:
+    """A program that a node has."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_many_nodes_are_a_short_list() -> None:
+    """Ten thousand names fit in one argument, for which Linux has 128 KiB."""
+    nodes = [f"gpu-node-{number:05d}" for number in range(10_000)]
+    argv = srun_probe_argv(nodes, "python3", "/shared/probe.pyz", 20, [])
+    assert "--nodelist=gpu-node-[00000-09999]" in argv
+    assert "--ntasks=10000" in argv
+
+
+def test_the_python_of_this_host_comes_first(tmp_path: Path) -> None:
+    """Where it is there, it gets the archive, the verb and the time."""
+    program(tmp_path / "mine", 'echo mine "$@"')
+    program(tmp_path / "python3", "echo theirs")
+    done = task(os.fspath(tmp_path / "mine"), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "mine -I /shared/probe.pyz probe 20\n")
+
+
+def test_the_newest_python_of_the_node_comes_next(tmp_path: Path) -> None:
+    """A node whose python3 is too old may have a newer one beside it."""
+    program(tmp_path / "python3.12", "echo newer")
+    program(tmp_path / "python3", "echo older")
+    assert task("/not/there", tmp_path).stdout == "newer\n"
+
+
+def test_a_probe_that_fails_says_where(tmp_path: Path) -> None:
+    """The last line of what it said has its node's name, and the code is passed on."""
+    program(tmp_path / "python3", "echo first >&2; echo cannot open it >&2; exit 3")
+    done = task("/not/there", tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert words_about("c1", done.stderr.splitlines()) == "hpckit: c1: cannot open it"
+
+
+def test_a_probe_that_is_killed_says_so(tmp_path: Path) -> None:
+    """One that had no time to speak has its code."""
+    program(tmp_path / "python3", "exit 142")
+    assert task("/not/there", tmp_path).stderr == "hpckit: c1: the probe ended with 142\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_of_one"),
+    [
+        ("Unable to allocate resources: Requested nodes are busy", True),
+        ("Required node not available (down, drained or reserved)", True),
+        ("Unable to allocate resources: Requested node configuration is not available", True),
+        ("Invalid account or account/partition combination specified", False),
+        ("Unable to confirm allocation for job 7: Invalid job id specified", False),
+    ],
+)
+def test_refusals_of_one_node_are_told_apart(words: str, *, is_of_one: bool) -> None:
+    """What may hold for a single node is worth another question, what holds for all is not."""
+    assert is_of_some_node(f"srun: error: {words}\n") is is_of_one
+
+
+def test_the_command_is_one_line_of_the_accounts() -> None:
+    """Slurm keeps it as SubmitLine, and whoever reads that takes a line for a job."""
+    argv = srun_probe_argv(["c1"], "/opt/python", "/shared/probe.pyz", 20, ["--job-name=x"])
+    assert "\n" not in " ".join(argv)

@@ -1,0 +1,291 @@
+"""The picture of a placement: each node is in it once in each order, split groups are counted."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations, pairwise
+from xml.etree.ElementTree import Element
+
+import pytest
+from defusedxml.ElementTree import fromstring
+
+from hpckit.core.svg import PALETTE, group_colours, ink_on
+from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.placement.picture import placement_svg
+from tests.fakes.fabrics import tree
+from tests.svg_boxes import SVG, Box, boxes, extent
+
+_RECT = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z")
+
+
+def _rects(root: Element, *kinds: str) -> list[Box]:
+    """The rectangles of the paths of these kinds."""
+    found = []
+    for group in root.iter(f"{SVG}g"):
+        for shape in group.findall(f"{SVG}path") if group.get("class") in kinds else ():
+            for one in _RECT.findall(shape.get("d", "")):
+                x, y, w, h = map(float, one)
+                texts = tuple(group.iter(f"{SVG}text"))
+                found.append(Box(str(group.get("class")), x, y, x + w, y + h, texts))
+    return found
+
+
+def _titles(root: Element, kind: str) -> list[str]:
+    groups = (group for group in root.iter(f"{SVG}g") if group.get("class") == kind)
+    return [group.findtext(f"{SVG}title") or "" for group in groups]
+
+
+def _text(root: Element) -> list[str]:
+    return [text.text or "" for text in root.iter(f"{SVG}text")]
+
+
+def _picture(locality: Locality, group: int, per_node: int = 8) -> str:
+    """Groups of so many positions that follow each other; placed leaf by leaf."""
+    placed = sorted(locality.domain_of, key=lambda node: (locality.domain_of[node], node))
+    groups = [tuple(range(at, at + group)) for at in range(0, len(placed), group)]
+    return placement_svg(
+        locality,
+        (placed, sorted(placed)),
+        groups,
+        axis="data",
+        ranks_per_node=per_node,
+        title="made up",
+    )
+
+
+SHAPES = {
+    "8": ([[4, 4]], 4),
+    "64": ([[10, 10, 10, 10, 10, 10, 4]], 4),
+    "pods": ([[8, 8], [8, 8], [16]], 8),
+    "300": ([[30] * 5, [30] * 5], 10),
+    "1024": ([[32] * 8] * 4, 16),
+}
+every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+
+
+@every_shape
+def test_every_node_is_drawn_once_in_each_order(shape: tuple[list[list[int]], int]) -> None:
+    """As many cells as nodes, on the left and on the right, none over another."""
+    pods, group = shape
+    nodes = sum(map(sum, pods))
+    root = fromstring(_picture(tree(pods), group))
+    cells = _rects(root, "cell")
+    if cells:
+        names = [title.partition(" ")[0] for title in _titles(root, "cell")]
+        assert sorted(names) == sorted([*tree(pods).domain_of] * 2)
+        assert len({(cell.x, cell.y) for cell in cells}) == 2 * nodes
+    runs = _rects(root, "cell", "run")
+    if nodes <= 300:
+        assert [pair for pair in combinations(runs, 2) if pair[0].overlaps(pair[1])] == []
+
+
+@pytest.mark.parametrize(("leaves", "each", "group"), [(128, 32, 16), (512, 32, 8), (16384, 1, 8)])
+def test_large_pictures_cover_each_node_in_few_bytes(leaves: int, each: int, group: int) -> None:
+    """The runs cover the area of all nodes, none twice, also where each node is a run."""
+    locality = tree([[each] * (leaves // 8)] * 8)
+    text = _picture(locality, group)
+    assert len(text) <= 2_000_000
+    runs = _rects(fromstring(text), "run")
+    side = min(run.bottom - run.y for run in runs)
+    cells = [
+        (run.x + i * side, run.y + j * side)
+        for run in runs
+        for i in range(round((run.right - run.x) / side))
+        for j in range(round((run.bottom - run.y) / side))
+    ]
+    assert len(cells) == len(set(cells)) == 2 * each * leaves
+
+
+@every_shape
+def test_nodes_lie_in_a_leaf_and_leaves_beside_each_other(
+    shape: tuple[list[list[int]], int],
+) -> None:
+    """Each cell is in one leaf, each leaf in one pod where there are pods, all on the page."""
+    pods, group = shape
+    root = fromstring(_picture(tree(pods), group))
+    leaves, frames = boxes(root, "leaf"), boxes(root, "pod")
+    assert len(leaves) == 2 * sum(map(len, pods))
+    assert [pair for pair in combinations(leaves, 2) if pair[0].overlaps(pair[1])] == []
+    for cell in _rects(root, "cell", "run"):
+        assert sum(leaf.holds(cell) for leaf in leaves) == 1
+    if frames:
+        several = sum(len(pod) > 1 for pod in pods)
+        assert len(frames) == 2 * several
+        assert [pair for pair in combinations(frames, 2) if pair[0].overlaps(pair[1])] == []
+    page = Box("page", 0, 0, float(root.get("width", "0")), float(root.get("height", "0")), ())
+    assert all(page.holds(box) for box in (*leaves, *frames))
+
+
+@every_shape
+def test_text_fits_and_lies_over_no_other(shape: tuple[list[list[int]], int]) -> None:
+    """Texts end within the page and their cells, and no two lie over each other."""
+    pods, group = shape
+    root = fromstring(_picture(tree(pods), group))
+    for cell in _rects(root, "cell"):
+        for text in cell.texts:
+            start, end = extent(text)
+            assert cell.x <= start <= end <= cell.right, text.text
+            assert cell.y < float(text.get("y", "nan")) <= cell.bottom
+    areas = []
+    for label in root.iter(f"{SVG}text"):
+        start, end = extent(label)
+        y, size = float(label.get("y", "nan")), float(label.get("font-size", "0"))
+        assert 0 <= start <= end <= float(root.get("width", "0")), label.text
+        areas.append(Box(label.text or "", start, y - size * 0.7, end, y, ()))
+    areas.sort(key=lambda area: (area.y, area.x))
+    assert [pair for pair in pairwise(areas) if pair[0].overlaps(pair[1])] == []
+
+
+def test_a_cell_tells_node_leaf_group_and_ranks() -> None:
+    """What is told on pointing at it."""
+    titles = _titles(fromstring(_picture(tree([[4, 4]], seed=None), 4)), "cell")
+    assert titles[1] == "n00001 · block leaf0 · group 0 · ranks 8-15"
+
+
+def test_split_groups_are_counted_for_each_order() -> None:
+    """Names that are dealt at random split groups that the placed order does not."""
+    words = _text(fromstring(_picture(tree([[8] * 4]), 4)))
+    assert "0 of 8 groups split" in words
+    assert "8 of 8 groups split" in words
+    assert "colours: data, 8 groups of 4 nodes · 8 ranks on a node · a box is a block" in words
+
+
+def test_few_groups_have_a_legend() -> None:
+    """Each colour has its group beside it; a group has one colour in both orders."""
+    root = fromstring(_picture(tree([[4, 4]]), 2))
+    assert {"group 0", "group 1", "group 2", "group 3"} <= set(_text(root))
+    found: dict[str, set[str]] = {}
+    for group in root.iter(f"{SVG}g"):
+        shape = group.find(f"{SVG}path")
+        if group.get("class") == "cell" and shape is not None:
+            number = (group.findtext(f"{SVG}title") or "").split(" · ")[2]
+            found.setdefault(number, set()).add(shape.get("fill", ""))
+    assert [len(colours) for colours in found.values()] == [1] * 4
+    assert len(set.union(*found.values())) == 4
+
+
+def test_many_groups_say_that_colours_repeat() -> None:
+    """Sixteen groups have their numbers in the cells, and a line that says so."""
+    words = _text(fromstring(_picture(tree([[10] * 6 + [4]]), 4)))
+    assert any(word.startswith("16 groups share 12 colours") for word in words)
+    assert "group 15" in words
+
+
+def test_groups_of_a_leaf_have_unlike_colours() -> None:
+    """Also where there are more groups than colours."""
+    leaves = [range(at, at + 72, 12) for at in range(0, 600)]
+    colours = group_colours(672, leaves)
+    assert all(len({colours[group] for group in leaf}) == 6 for leaf in leaves)
+
+
+def test_a_node_in_two_groups_has_both_colours() -> None:
+    """Groups of six ranks on nodes of four share a node: its cell is divided and tells both."""
+    order = ("a", "b", "c")
+    locality = Locality(
+        domains=(Domain(name="leaf", level=1, parent=ROOT),),
+        domain_of=dict.fromkeys(order, 0),
+        nic_bytes_per_s={},
+    )
+    text = placement_svg(
+        locality, (order, order), [(0, 1), (1, 2)], axis="tensor", ranks_per_node=4, title="t"
+    )
+    root = fromstring(text)
+    assert "b · leaf · group 0+1 · ranks 4-7" in _titles(root, "cell")
+    assert len(_rects(root, "share")) == 2
+    assert "group 0|1" in _text(root)
+
+
+def test_nodes_that_nobody_knows_stand_alone() -> None:
+    """They are in a box that says so, and split no group."""
+    locality = tree([[2, 2]], seed=None)
+    order = (*locality.domain_of, "x1", "x2")
+    groups = [(0, 2), (3, 4), (4, 5)]
+    text = placement_svg(locality, (order, order), groups, axis="data", ranks_per_node=1, title="t")
+    root = fromstring(text)
+    assert "not known to the fabric" in _titles(root, "pod")
+    assert "1 of 3 groups split" in _text(root)
+    assert len(_rects(root, "cell")) == 12
+
+
+def test_an_axis_within_nodes_has_no_colours() -> None:
+    """Without groups all cells are grey and the picture says why."""
+    order = tuple(tree([[2, 2]]).domain_of)
+    text = placement_svg(
+        tree([[2, 2]]), (order, order), [], axis="tensor", ranks_per_node=8, title="t"
+    )
+    words = _text(fromstring(text))
+    assert "every group of tensor stays on its node" in words
+    assert "no group here" in words
+
+
+def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
+    """A name that no box has room for is told on pointing alone."""
+    shown = tree([[2] * 100])
+    domains = tuple(
+        Domain(name="x" * 60 + one.name, level=one.level, parent=one.parent)
+        for one in shown.domains
+    )
+    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
+    root = fromstring(_picture(locality, 2))
+    assert not any("xxx" in text for text in _text(root))
+    assert any("xxx" in title for title in _titles(root, "leaf"))
+
+
+def test_names_that_are_cut_differ_all_the_same() -> None:
+    """Of names with one long beginning the ends are shown."""
+    shown = tree([[16] * 8])
+    domains = tuple(
+        Domain(
+            name=f"a-very-long-beginning-of-names-{one.name}", level=one.level, parent=one.parent
+        )
+        for one in shown.domains
+    )
+    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
+    labels = [text for text in _text(fromstring(_picture(locality, 2))) if "leaf" in text]
+    assert len(labels) == 16
+    assert len(set(labels)) == 8
+    assert all(label.endswith(tuple("01234567")) for label in labels)
+
+
+def test_one_long_name_drops_those_of_all_leaves() -> None:
+    """Either all boxes have their names or none, so that none seems to be without one."""
+    shown = tree([[2] * 100])
+    first, *others = shown.domains
+    long = Domain(name="y" * 60, level=0, parent=0)
+    domains = (first, *others[:-1], long)
+    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
+    root = fromstring(_picture(locality, 2))
+    assert not any(text.startswith(("leaf", "yy")) for text in _text(root))
+
+
+def test_picture_is_told_to_who_cannot_see_it() -> None:
+    """Title and description say what is counted."""
+    root = fromstring(_picture(tree([[8] * 4]), 4))
+    assert root.findtext(f"{SVG}title") == "made up"
+    assert "by host name: 8 of 8 groups split" in (root.findtext(f"{SVG}desc") or "")
+
+
+def test_a_chain_of_switches_is_still_a_picture() -> None:
+    """Two thousand switches one below the other, each with a node, end in a few frames."""
+    domains = [Domain(name="s0", level=2000, parent=ROOT)]
+    domain_of = {}
+    for at in range(1, 2000):
+        domains.append(Domain(name=f"s{at}", level=2000 - at, parent=0 if at == 1 else at * 2 - 3))
+        domains.append(Domain(name=f"leaf{at}", level=0, parent=at * 2 - 1))
+        domain_of[f"n{at}"] = at * 2
+    locality = Locality(domains=tuple(domains), domain_of=domain_of, nic_bytes_per_s={})
+    root = fromstring(_picture(locality, 1999))
+    assert len(boxes(root, "pod")) <= 2 * 4
+
+
+def _lightness(colour: str) -> float:
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return sum(share * one for share, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colour", PALETTE)
+def test_numbers_are_legible_on_every_colour(colour: str) -> None:
+    """The contrast of text on its cell is that of WCAG for large text at least."""
+    one, other = sorted((_lightness(colour), _lightness(ink_on(colour))))
+    assert (other + 0.05) / (one + 0.05) >= 3.9

@@ -1,0 +1,457 @@
+"""NVIDIA's figures through the fake library, at a time that the test sets."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
+from hpckit.sampler.guard import Beat
+from hpckit.sampler.nvml_calls import NvmlCalls
+from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
+from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
+from tests.fakes.nvml_library import build_fake_nvml
+from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
+
+Row = dict[str, int | None]
+
+BUSY = """
+gpus = 2
+driver_version = "570.1"
+[gpu]
+name = "NVIDIA H100 80GB HBM3"
+memory_bytes = 85899345920
+memory_reserved_bytes = 1048576
+memory_used_bytes = 2097152
+nvlink_version = "4.0"
+nvlink_mb_per_s = 26562
+nvlinks = "18*switch"
+gpm = true
+power_w = 500
+utilization_pct = 80
+memory_utilization_pct = 30
+sm_active_pct = 70
+tensor_active_pct = 12.5
+dram_active_pct = 25
+temperature_c = 60
+graphics_mhz = 1500
+sw_power_cap = 0.5
+sw_thermal = 0
+hw_thermal = 0.25
+hw_power_brake = 0
+nvlink_tx_mb_per_s = 1024
+nvlink_rx_mb_per_s = 2048
+pcie_tx_mb_per_s = 100
+pcie_rx_mb_per_s = 50
+processes = 2
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake library, built once."""
+    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
+
+
+class Machine:
+    """Machines with a profile, closed at the test's end."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self._library = library
+        self._folder = folder
+        self.opened: VirtualNvml | None = None
+
+    def open(self, text: str) -> VirtualNvml:
+        """A machine of this profile."""
+        self.opened = open_virtual(self._library, self._folder, text)
+        return self.opened
+
+
+@pytest.fixture
+def machine(library: Path, tmp_path: Path) -> Iterator[Machine]:
+    """What opens a machine."""
+    found = Machine(library, tmp_path)
+    yield found
+    if found.opened is not None:
+        found.opened.close()
+
+
+def rows_of(counters: NvmlCounters) -> list[Row]:
+    """One reading: each GPU's columns by name, None where it is not measured."""
+    buffer = bytearray(GPU_RECORD.size * 8)
+    end = counters.read_into(buffer, 0, time.monotonic_ns() - 10**9)
+    rows = []
+    for values in GPU_RECORD.iter_unpack(buffer[:end]):
+        sizes = [GPU_RECORD.__class__(f"<{column.code}").size for column in GPU_COLUMNS]
+        rows.append(
+            {
+                column.name: None if value == MISSING[size] else value
+                for column, size, value in zip(GPU_COLUMNS, sizes, values, strict=True)
+            }
+        )
+    return rows
+
+
+def counters_of(nvml: NvmlCalls, hz: float = 1.0) -> NvmlCounters:
+    """All GPUs of the machine."""
+    return NvmlCounters(nvml, range(nvml.count()), hz, Beat())
+
+
+class Older(NvmlCalls):
+    """A library that lacks some functions."""
+
+    def __init__(self, name: str, lacks: tuple[str, ...]) -> None:
+        self._lacks = lacks
+        super().__init__(name)
+
+    def function(self, name: str) -> Any:
+        """The function, or FunctionNotFound."""
+        return super().function("hpckitNoSuchFunction" if name in self._lacks else name)
+
+
+def older(library: Path, *lacks: str) -> NvmlCalls:
+    """The opened machine's library without these functions."""
+    found = Older(str(library / "libfake-nvml.so"), lacks)
+    found.call("nvmlShutdown")  # the machine has it open
+    return found
+
+
+def difference(machine: VirtualNvml, counters: NvmlCounters, name: str, seconds: float) -> int:
+    """What a counter of the first GPU gains in so many seconds."""
+    machine.set_s(100)
+    before = rows_of(counters)[0][name]
+    machine.set_s(100 + seconds)
+    after = rows_of(counters)[0][name]
+    assert before is not None
+    assert after is not None
+    return after - before
+
+
+def test_gauges_of_a_busy_gpu(machine: Machine) -> None:
+    """Each gauge has the profile's number."""
+    row = rows_of(counters_of(machine.open(BUSY).nvml))[0]
+    expected = {
+        "gpu": 0,
+        "util_pct": 80,
+        "mem_util_pct": 30,
+        "temp_c": 60,
+        "power_mw": 500_000,
+        "mem_used_mib": 2,
+        "sm_mhz": 1500,
+        "processes": 2,
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "gain"),
+    [
+        ("energy_mj", 5_000_000),
+        ("sw_power_cap_ms", 5000),
+        ("sw_thermal_ms", 0),
+        ("hw_thermal_ms", 2500),
+        ("hw_power_brake_ms", 0),
+        ("nvlink_tx_mib", 9765),
+        ("nvlink_rx_mib", 19531),
+        ("pcie_tx_mib", 953),
+        ("pcie_rx_mib", 476),
+    ],
+)
+def test_counters_of_a_busy_gpu(machine: Machine, column: str, gain: int) -> None:
+    """In ten seconds each counter gains what the profile's rate says, in its unit."""
+    node = machine.open(BUSY)
+    assert difference(node, counters_of(node.nvml), column, 10) == pytest.approx(gain, abs=1)
+
+
+def test_nvlink_5_counts_bytes(machine: Machine) -> None:
+    """Blackwell's fields are others, and in bytes."""
+    node = machine.open(BUSY.replace('nvlink_version = "4.0"', 'nvlink_version = "5.0"'))
+    gain = difference(node, counters_of(node.nvml), "nvlink_tx_mib", 10)
+    assert gain == pytest.approx(9765, abs=1)
+
+
+def test_profile_is_the_mean_between_two_readings(machine: Machine) -> None:
+    """GPM has no value at first, then hundredths of a percent."""
+    counters = counters_of(machine.open(BUSY).nvml)
+    first = rows_of(counters)[0]
+    assert first["sm_active_pct100"] is None
+    time.sleep(0.15)
+    assert machine.opened is not None
+    machine.opened.set_s(1)
+    row = rows_of(counters)[0]
+    names = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
+    assert [row[name] for name in names] == [7000, 1250, 2500]
+
+
+@pytest.mark.parametrize(("hz", "power"), [(1.0, "average"), (9.9, "average"), (10.0, "instant")])
+def test_power_by_rate(machine: Machine, hz: float, power: str) -> None:
+    """Below 10 Hz power is the mean of a second, from 10 Hz on that of the moment."""
+    counters = counters_of(machine.open(BUSY).nvml, hz)
+    assert counters.describe()[0]["power"] == power
+
+
+def test_old_gpu_has_one_power(machine: Machine) -> None:
+    """Without the fields nvmlDeviceGetPowerUsage is taken, and META says so."""
+    text = BUSY + 'error.field185 = "NotSupported"\n'
+    counters = counters_of(machine.open(text).nvml)
+    assert counters.describe()[0]["power"] == "usage"
+    assert rows_of(counters)[0]["power_mw"] == 500_000
+    assert "power_mw" not in counters.describe()[0]["refused"]
+
+
+def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
+    """A column without an answer is missing, never 0, with NVML's reason in META."""
+    text = (
+        BUSY
+        + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
+        + 'error.nvmlDeviceGetTotalEnergyConsumption = "NotSupported"\n'
+    )
+    counters = counters_of(machine.open(text).nvml)
+    row, described = rows_of(counters)[0], counters.describe()[0]
+    assert (row["energy_mj"], row["temp_c"]) == (None, None)
+    assert described["energy"] is None
+    assert described["refused"]["energy_mj"] == "NotSupported"
+    assert described["refused"]["temp_c"] == "NoPermission"
+
+
+def test_energy_without_its_field(machine: Machine) -> None:
+    """Where the field is refused the call for the counter alone is made."""
+    node = machine.open(BUSY + 'error.field83 = "NotSupported"\n')
+    counters = counters_of(node.nvml)
+    assert counters.describe()[0]["energy"] == "counter"
+    assert "energy_mj" not in counters.describe()[0]["refused"]
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+
+
+def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
+    """What calls of their own tell is measured, the rest is missing with the reason."""
+    node = machine.open(NO_FIELDS)
+    counters = counters_of(node.nvml)
+    row, described = rows_of(counters)[0], counters.describe()[0]
+    assert (row["power_mw"], row["util_pct"], row["nvlink_tx_mib"]) == (500_000, 80, None)
+    assert (described["energy"], described["power"]) == ("counter", "usage")
+    assert described["refused"]["pcie_rx_mib"] == "NotSupported"
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
+
+
+def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
+    """As of drivers that are older than it."""
+    machine.open(BUSY)
+    row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
+    assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
+    assert row["energy_mj"] is not None
+
+
+NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
+    'error.field269 = "NotSupported"\nerror.field270 = "NotSupported"\n'
+)
+
+
+def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
+    """Field 75 counts what software and hardware slow down, and META says that it is both."""
+    node = machine.open(NO_CAUSES)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, "sw_thermal_ms", 10) == pytest.approx(3750, abs=1)
+    assert rows_of(counters)[0]["hw_thermal_ms"] is None
+    refused = counters.describe()[0]["refused"]
+    assert "sw_thermal_ms" in refused["hw_thermal_ms"]
+    assert "sw_thermal_ms" not in refused
+
+
+@pytest.mark.parametrize(("column", "gain"), [("sw_power_cap_ms", 5000), ("sw_thermal_ms", 3750)])
+def test_violations_stand_in_for_fields(machine: Machine, column: str, gain: int) -> None:
+    """Without any field nvmlDeviceGetViolationStatus has the counters of power and heat."""
+    no_fields = 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+    node = machine.open(NO_CAUSES + no_fields)
+    counters = counters_of(node.nvml)
+    assert difference(node, counters, column, 10) == pytest.approx(gain, abs=1)
+    assert column not in counters.describe()[0]["refused"]
+
+
+OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
+
+
+@pytest.mark.parametrize("lacks", [OLD_LISTS[:1], OLD_LISTS])
+def test_older_drivers_list_processes(
+    machine: Machine, library: Path, lacks: tuple[str, ...]
+) -> None:
+    """With the second version of the call, or its first, whose entries are shorter."""
+    machine.open(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
+    counters = counters_of(older(library, *lacks))
+    assert rows_of(counters)[0]["processes"] == 3
+    assert counters.events()[0]["pids"] == [100, 101, 102]
+
+
+def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
+    """The first version's memory in use has what the driver reserves in it."""
+    machine.open(BUSY)
+    counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
+    assert rows_of(counters)[0]["mem_used_mib"] == 3
+    assert counters.describe()[0]["memory_bytes"] == 85899345920
+
+
+def test_a_gpu_without_any_field_is_lost_too(machine: Machine) -> None:
+    """The calls of their own tell when it falls off the bus."""
+    node = machine.open(NO_FIELDS + '[gpu.0]\nlost_s = "50-"\n')
+    counters = counters_of(node.nvml)
+    node.set_s(60)
+    assert [row["gpu"] for row in rows_of(counters)] == [1]
+    assert {"event": "gpu-lost", "gpu": 0, "why": "GpuIsLost"} in counters.events()
+
+
+def test_meta_of_a_gpu(machine: Machine) -> None:
+    """META names the GPU as the driver does."""
+    described = counters_of(
+        machine.open(BUSY + "[gpu.1]\npci = '0000:3a:00.0'\n".replace("'", '"')).nvml
+    )
+    gpu: dict[str, Any] = described.describe()[1]
+    assert gpu["index"] == 1
+    assert gpu["pci"] == "0000:3a:00.0"
+    assert gpu["vendor"] == "nvidia"
+    assert gpu["memory_bytes"] == 85899345920
+    assert gpu["power_limit_w"] == 700
+    assert (gpu["energy"], gpu["scope"], gpu["mig"]) == ("counter", "gpu", False)
+
+
+def test_grace_hopper_is_a_module(machine: Machine) -> None:
+    """The counters of a GH200 are those of the module."""
+    text = BUSY.replace("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB")
+    assert counters_of(machine.open(text).nvml).describe()[0]["scope"] == "module"
+
+
+def test_lost_gpu_is_left_out(machine: Machine) -> None:
+    """Of a GPU that falls off the bus one event tells, and the other goes on."""
+    node = machine.open(BUSY + '[gpu.0]\nlost_s = "50-"\n')
+    counters = counters_of(node.nvml)
+    counters.events()
+    node.set_s(60)
+    assert [row["gpu"] for row in rows_of(counters)] == [1]
+    lost = [event for event in counters.events() if event["event"] == "gpu-lost"]
+    assert lost == [{"event": "gpu-lost", "gpu": 0, "why": "GpuIsLost"}]
+    assert [row["gpu"] for row in rows_of(counters)] == [1]
+
+
+def test_processes_are_told_when_they_change(machine: Machine, tmp_path: Path) -> None:
+    """Numbers of processes are an event once, and again when they are others."""
+    pids = tmp_path / "pids"
+    pids.write_text("100 101")
+    node = machine.open(BUSY.replace("processes = 2", f'process_pids_file = "{pids}"'))
+    counters = counters_of(node.nvml)
+    assert counters.events()[0] == {"event": "processes", "gpu": 0, "pids": [100, 101]}
+    assert counters.events() == []
+    pids.write_text("")
+    time.sleep(1.05)
+    rows_of(counters)
+    assert counters.events()[0]["pids"] == []
+
+
+def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> None:
+    """Within 100 ms the last answer stands, while counters go on."""
+    node = machine.open(
+        BUSY.replace("utilization_pct = 80", 'utilization_pct = "0:0 100:100 100:0"')
+    )
+
+    def two() -> tuple[float, Any, Any]:
+        node.set_s(0)
+        counters = counters_of(node.nvml)
+        begun = time.monotonic()
+        first = rows_of(counters)[0]
+        node.set_s(50)
+        return time.monotonic() - begun, first, rows_of(counters)[0]
+
+    # A busy machine may take longer than 100 ms from one to the next: the quickest pair counts.
+    _, first, second = min((two() for _ in range(20)), key=lambda pair: pair[0])
+    assert second["util_pct"] == first["util_pct"]
+    assert second["energy_mj"] != first["energy_mj"]
+
+
+def test_driver_says_that_it_is_synthetic(machine: Machine) -> None:
+    """The fake's version cannot be taken for a driver's."""
+    assert "synthetic" in driver_version(machine.open(BUSY).nvml)
+
+
+def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> None:
+    """Device files that are not there hide nothing."""
+    shown = shown_gpus(machine.open(BUSY).nvml, dev=str(tmp_path))
+    assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
+
+
+LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
+
+
+def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
+    """It has no name, and counts among those that open."""
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, True), (False, True)]
+
+
+def test_a_lost_gpu_of_another_job_does_not_open(machine: Machine, tmp_path: Path) -> None:
+    """All device files are those of GPUs that answer: the control group hides the lost one's."""
+    (tmp_path / "nvidia1").touch()
+    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
+    assert [gpu.opens for gpu in shown] == [False, True]
+
+
+def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
+    """It has no place among the sampled, and an event says why, by the driver's index."""
+    counters = counters_of(machine.open(LOST).nvml)
+    assert [gpu["index"] for gpu in counters.describe()] == [1]
+    assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
+
+
+def test_mig_device_has_a_gpu(machine: Machine, library: Path) -> None:
+    """A MIG device's uuid leads to that of its GPU, the old form without asking."""
+    text = BUSY + '[gpu.1]\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\nuuid = "GPU-split"\n'
+    nvml = machine.open(text).nvml
+    assert parent_of(nvml, "MIG-GPU-abc/3/0") == "GPU-abc"
+    assert parent_of(nvml, "MIG-no-such") is None
+    assert counters_of(nvml).describe()[1]["mig"] is True
+
+
+def test_mig_device_that_is_no_text_has_no_gpu(machine: Machine) -> None:
+    """A byte that is no UTF-8, as the environment may have it, is asked for as it is."""
+    assert parent_of(machine.open(BUSY).nvml, "MIG-\udcff") is None
+
+
+class Nonsense(NvmlCalls):
+    """A library that tells numbers which no column has room for."""
+
+    def function(self, name: str) -> Any:
+        """The function, or one that gives ones only."""
+        if name not in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2"):
+            return super().function(name)
+
+        def answer(_: object, out: Any) -> int:
+            ctypes.memset(out, 0xFF, ctypes.sizeof(out._obj))
+            return 0
+
+        return answer
+
+
+def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) -> None:
+    """Neither a utilization nor memory of ones only ends the sampling of a job."""
+    machine.open(BUSY)
+    nvml = Nonsense(str(library / "libfake-nvml.so"))
+    nvml.call("nvmlShutdown")  # the machine has it open
+    row = rows_of(counters_of(nvml))[0]
+    assert (row["util_pct"], row["mem_util_pct"], row["mem_used_mib"]) == (None, None, None)
+
+
+def test_counter_of_32_bits_goes_on() -> None:
+    """A counter of bytes that begins anew at 2³² is followed beyond it."""
+    counter = Unwrapped()
+    assert [counter.mib(count) for count in (2**32 - 2**20, 2**20, 2**21)] == [4095, 4097, 4098]
+
+
+def test_counter_of_64_bits_that_is_reset_is_seen() -> None:
+    """A fall from beyond 2³² is a reset, and left to the reader."""
+    counter = Unwrapped()
+    assert [counter.mib(count) for count in (2**33, 2**20)] == [8192, 1]

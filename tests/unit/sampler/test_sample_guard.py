@@ -1,0 +1,165 @@
+"""The thread that sees whether the loop still turns, and the clock that it listens beside."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hpckit.sampler.guard import ASKED_LIMIT_S, Beat, Guard, SignalClock
+
+
+class Hung:
+    """What a guard calls."""
+
+    def __init__(self) -> None:
+        self.called = threading.Event()
+        self.is_asked: bool | None = None
+
+    def __call__(self, is_asked: bool) -> None:
+        """Note it."""
+        self.is_asked = is_asked
+        self.called.set()
+
+
+@pytest.fixture
+def usr1() -> Iterator[None]:
+    """USR1 is blocked in this thread and those that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    yield
+    while signal.sigtimedwait({signal.SIGUSR1}, 0) is not None:
+        pass
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_tick_that_takes_too_long_is_seen() -> None:
+    """A tick beyond its limit is one that hangs."""
+    beat, hung = Beat(), Hung()
+    beat.limit_s = 0.1
+    Guard(beat, set(), hung, look_s=0.02)
+    assert hung.called.wait(20)
+    assert hung.is_asked is False
+
+
+def test_waiting_is_no_hanging() -> None:
+    """Between ticks there is no limit."""
+    beat, hung = Beat(), Hung()
+    beat.limit_s, beat.begun_ns = 0.01, 0
+    Guard(beat, set(), hung, look_s=0.02)
+    assert not hung.called.wait(0.2)
+    beat.begun_ns = 1
+    assert hung.called.wait(20)
+
+
+def test_what_was_asked_to_end_has_less_time() -> None:
+    """Once the end was asked for, the limit is ten seconds at most."""
+    beat, hung = Beat(), Hung()
+    beat.is_asked = True
+    beat.begun_ns = time.monotonic_ns() - int((ASKED_LIMIT_S + 0.1) * 1e9)
+    Guard(beat, set(), hung, look_s=0.02)
+    assert hung.called.wait(20)
+    assert hung.is_asked is True
+
+
+STOPPED = """
+import threading
+from hpckit.sampler.guard import Beat, Guard
+called = threading.Event()
+beat = Beat()
+beat.limit_s = 2.5
+Guard(beat, set(), lambda _: called.set(), look_s=0.1)
+print("begun", flush=True)
+print(called.wait(30), flush=True)
+"""
+
+
+def test_suspension_during_a_tick_is_no_hanging() -> None:
+    """The time in which the whole process was stopped is none of the tick's."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        process.send_signal(signal.SIGCONT)
+        resumed = time.monotonic()
+        assert process.stdout.readline() == "True\n"
+        # A guard that counts the stop calls 0.1 s later.
+        assert time.monotonic() - resumed > 2
+
+
+UNHEARD = """
+import os, signal, threading
+from hpckit.sampler.guard import Beat, Guard
+# In a process of its own: here another thread of the test run would take the signal.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+seen, called = [], threading.Event()
+def hung(is_asked):
+    seen.append(is_asked)
+    called.set()
+beat = Beat()
+beat.limit_s = 1000
+Guard(beat, {signal.SIGUSR1}, hung, look_s=0.3)
+os.kill(os.getpid(), signal.SIGUSR1)
+called.wait(20)
+print(seen)
+"""
+
+
+def test_request_that_nobody_hears_is_seen() -> None:
+    """A signal that stays pending while a tick is under way ends the waiting earlier."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNHEARD], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[True]\n"
+
+
+LISTENING = """
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from hpckit.sampler.guard import listen
+listen(by_hand=True)
+print(signal.getsignal(signal.SIGCHLD).name)
+"""
+
+
+def test_children_are_waited_for_also_where_their_ends_were_ignored() -> None:
+    """After `trap '' CHLD` a child that has ended would be none, and to kill it an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "SIG_DFL\n"
+
+
+@pytest.mark.usefixtures("usr1")
+def test_signal_ends_waiting() -> None:
+    """A signal that came before is heard at once, and only once."""
+    clock = SignalClock({signal.SIGUSR1})
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+    begun = time.monotonic()
+    assert clock.wait_until(clock.monotonic_ns() + 90 * 10**9)
+    assert time.monotonic() - begun < 45
+    assert not clock.wait_until(clock.monotonic_ns() + 10**7)
+
+
+@pytest.mark.usefixtures("usr1")
+def test_waiting_ends_in_time() -> None:
+    """Without a signal it ends at the moment that was asked, and at once for a moment that was."""
+    clock = SignalClock({signal.SIGUSR1})
+    due = clock.monotonic_ns() + 50_000_000
+    assert not clock.wait_until(due)
+    assert clock.monotonic_ns() >= due
+    assert not clock.wait_until(0)
+
+
+def test_clocks_are_read_together() -> None:
+    """The machine's three clocks, in ns."""
+    now = SignalClock(set()).now()
+    assert abs(now.realtime_ns - time.time_ns()) < 60 * 10**9
+    assert now.boottime_ns >= now.monotonic_ns - 10**9

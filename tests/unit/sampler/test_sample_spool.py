@@ -1,0 +1,459 @@
+"""A sampler's blocks on their way to the job folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hpckit.account.sample_format import EVENTS, Block, Damage, Moment, read_blocks
+from hpckit.sampler.spool import REWIND_BYTES, HeldBytes, SampleSpool
+
+TARGET = "account/restart-0/node-n1.samples"
+MOMENT = Moment(1, 2, 3)
+SLOW_DISK_S = 120.0
+"""What fdatasync(2) may take on a disk that others are busy with."""
+
+
+class Place:
+    """A job folder and a node's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.job = root / "job"
+        self.local = root / "local"
+        self.job.mkdir()
+        self.local.mkdir()
+        self.said: list[str] = []
+        self.target = self.job / TARGET
+
+    def spool(self, **options: int) -> SampleSpool:
+        """A sampler's way there."""
+        return SampleSpool(
+            str(self.job), TARGET, say=self.said.append, local_root=str(self.local), **options
+        )
+
+    def found(self) -> list[Block | Damage]:
+        """What the file in the job folder holds."""
+        return list(read_blocks(self.target.read_bytes()))
+
+    def sequences(self) -> list[int]:
+        """The numbers of its whole blocks."""
+        return [one.header.sequence for one in self.found() if isinstance(one, Block)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A job folder."""
+    return Place(tmp_path)
+
+
+def write(spool: SampleSpool, *texts: str) -> None:
+    """Flush each text as a block of its own."""
+    for text in texts:
+        spool.put(EVENTS, 1, MOMENT, text.encode())
+        spool.flush()
+
+
+def until(is_true: Callable[[], bool], limit_s: float = SLOW_DISK_S) -> None:
+    """Wait for what another thread does."""
+    end = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def test_blocks_reach_the_job_folder_in_order(place: Place) -> None:
+    """What was flushed is in the job folder's file, numbered from 0."""
+    spool = place.spool()
+    write(spool, "a", "b", "c")
+    assert spool.close(SLOW_DISK_S) is None
+    assert [bytes(one.payload) for one in place.found() if isinstance(one, Block)] == [
+        b"a",
+        b"b",
+        b"c",
+    ]
+    assert place.sequences() == [0, 1, 2]
+
+
+def test_block_is_copied_without_waiting_for_the_end(place: Place) -> None:
+    """A flush wakes the copy at once."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    spool.close(SLOW_DISK_S)
+
+
+def test_file_of_the_node_has_no_name(place: Place) -> None:
+    """Nothing is to be found while it is sampled, so nothing is left of a killed sampler."""
+    spool = place.spool()
+    write(spool, "a")
+    assert list(place.local.iterdir()) == []
+    spool.close(SLOW_DISK_S)
+    assert list(place.local.iterdir()) == []
+
+
+def test_next_sampler_goes_on_after_the_last_block(place: Place) -> None:
+    """A second sampler of the same incarnation appends, and its numbers go on."""
+    for text in ("a", "b"):
+        spool = place.spool()
+        write(spool, text)
+        spool.close(SLOW_DISK_S)
+    assert place.sequences() == [0, 1]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30, 44])
+def test_torn_tail_is_left_and_resynchronized(place: Place, cut: int) -> None:
+    """After a block that was cut short the next one can be read, and the hole is seen."""
+    spool = place.spool()
+    write(spool, "a", "b" * 40)
+    spool.close(SLOW_DISK_S)
+    os.truncate(place.target, place.target.stat().st_size - cut)
+    spool = place.spool()
+    write(spool, "c")
+    spool.close(SLOW_DISK_S)
+    assert place.sequences() == [0, 1]
+    assert sum(isinstance(one, Damage) for one in place.found()) == 1
+
+
+def test_file_without_any_block_begins_at_0(place: Place) -> None:
+    """Bytes that are no samples are left where they are."""
+    place.target.parent.mkdir(parents=True)
+    place.target.write_bytes(b"HKS1 is not all it takes")
+    spool = place.spool()
+    write(spool, "a")
+    spool.close(SLOW_DISK_S)
+    assert place.sequences() == [0]
+
+
+@pytest.fixture
+def hanging(place: Place) -> Iterator[Place]:
+    """A job folder whose file can be opened by nobody: opening a FIFO waits for a reader."""
+    place.target.parent.mkdir(parents=True)
+    os.mkfifo(place.target)
+    yield place
+    # The thread that waits gets its reader and an end.
+    os.close(os.open(place.target, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
+    """Flushes return at once, the end after the time it was given, and the node keeps the rest."""
+    spool = hanging.spool()
+    begun = time.monotonic()
+    write(spool, *(f"block {number}" for number in range(50)))
+    kept = spool.close(0.2)
+    assert time.monotonic() - begun < 60
+    assert kept is not None
+    blocks = list(read_blocks(Path(kept).read_bytes()))
+    assert len(blocks) == 50
+    assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o600
+    assert [str(path) for path in hanging.local.iterdir()] == [kept]
+    assert spool.reached is None
+    assert spool.is_unwritten
+    assert hanging.said == []
+
+
+def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
+    """Blocks that find no room are lost, which is said once, and their numbers are a hole."""
+    spool = hanging.spool(most_local_bytes=1000)
+    write(spool, *("x" * 300 for _ in range(20)))
+    kept = spool.close(0.1)
+    assert kept is not None
+    assert Path(kept).stat().st_size <= 1000
+    assert len([line for line in hanging.said if "lost" in line]) == 1
+
+
+def test_local_file_begins_anew_once_copied(place: Place) -> None:
+    """What the job folder has need not stay on the node."""
+    spool = place.spool()
+    text = "x" * (REWIND_BYTES // 2)
+
+    def copied() -> int:
+        return len(place.found()) if place.target.exists() else 0
+
+    for number in range(6):
+        write(spool, text)
+        until(lambda number=number: copied() > number)  # type: ignore[misc]
+    assert spool._store.file_bytes() <= 2 * REWIND_BYTES
+    spool.close(SLOW_DISK_S)
+    assert place.sequences() == list(range(6))
+
+
+def test_removed_job_folder_is_not_made_again(place: Place) -> None:
+    """It is said once that the folder is gone, and the samples stay on the node."""
+    spool = place.spool()
+    place.job.rename(place.job.with_name("moved"))
+    write(spool, "a", "b", "c")
+    kept = spool.close(SLOW_DISK_S)
+    assert kept is not None
+    assert len([line for line in place.said if "stay on this node" in line]) == 1
+    assert not place.job.exists()
+
+
+def test_folder_that_comes_back_gets_all(place: Place) -> None:
+    """What waited on the node is copied as soon as the folder takes it."""
+    spool = place.spool()
+    away = place.job.with_name("moved")
+    place.job.rename(away)
+    write(spool, "a", "b")
+    until(lambda: bool(place.said))
+    away.rename(place.job)
+    write(spool, "c")
+    assert spool.close(SLOW_DISK_S) is None
+    assert place.sequences() == [0, 1, 2]
+
+
+def test_file_of_the_job_folder_stays_open(place: Place) -> None:
+    """It is opened once, as each opening is work of a server that all nodes share."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.chmod(0o400)
+    aside = place.target.with_name("aside")
+    place.target.rename(aside)
+    write(spool, "b")
+    assert spool.close(SLOW_DISK_S) is None
+    place.target = aside
+    assert place.sequences() == [0, 1]
+
+
+def test_removed_file_is_begun_anew(place: Place) -> None:
+    """The loop is told once, so that it says META again."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    assert not spool.wants_meta()
+    place.target.unlink()
+    write(spool, "b")
+    until(spool.wants_meta)
+    assert not spool.wants_meta()
+    spool.close(SLOW_DISK_S)
+
+
+def test_file_that_cannot_be_synced_is_written_and_nothing_is_said(place: Place) -> None:
+    """A pipe refuses fdatasync with EINVAL, as some file systems do: all of it has arrived."""
+    place.target.parent.mkdir(parents=True)
+    os.mkfifo(place.target)
+    reader = os.open(place.target, os.O_RDONLY | os.O_NONBLOCK)
+    spool = place.spool()
+    write(spool, "a", "b")
+    assert spool.close(SLOW_DISK_S) is None
+    assert len(list(read_blocks(os.read(reader, 4096)))) == 2
+    os.close(reader)
+    assert place.said == []
+
+
+FAILING_SYNC = """
+import os, sys
+def fdatasync(fd):
+    raise OSError(122, "Disk quota exceeded")
+os.fdatasync = fdatasync
+from hpckit.adapters import sample_copier
+from hpckit.sampler.spool import SampleSpool
+sample_copier.SYNC_S = 0.0
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+for _ in range(3):
+    spool.put(4, 1, (1, 2, 3), b"a")
+    spool.flush()
+print(spool.close(120), spool.is_lost)
+"""
+
+
+def test_write_that_a_sync_tells_to_have_failed_is_said_once(place: Place) -> None:
+    """What NFS took and a full quota then refused is lost, and not said to wait on this node."""
+    words = [sys.executable, "-c", FAILING_SYNC, str(place.job), TARGET]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    said = f"{place.target}: Disk quota exceeded; the last samples may be lost"
+    assert done.stdout.splitlines() == [said, "None True"]
+
+
+def test_full_job_folder_keeps_samples_on_the_node(place: Place) -> None:
+    """ENOSPC, which /dev/full gives at each write, is said once; nothing is lost."""
+    spool = SampleSpool("/dev", "full", say=place.said.append, local_root=str(place.local))
+    write(spool, "a", "b", "c")
+    kept = spool.close(SLOW_DISK_S)
+    assert kept is not None
+    assert len(list(read_blocks(Path(kept).read_bytes()))) == 3
+    assert [line for line in place.said if "No space left" in line] == place.said
+
+
+def test_folder_that_is_not_there_is_not_used(place: Place) -> None:
+    """A TMPDIR that does not exist is passed over for /tmp, and nobody is told."""
+    spool = SampleSpool(str(place.job), TARGET, say=place.said.append, local_root="/proc/nowhere")
+    assert place.said == []
+    write(spool, "a", "b")
+    assert spool.close(SLOW_DISK_S) is None
+    assert place.sequences() == [0, 1]
+
+
+class Limited:
+    """No file of this process grows beyond so many bytes; SIGXFSZ is not heard."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __enter__(self) -> None:
+        self.handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, self.before[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+        signal.signal(signal.SIGXFSZ, self.handler)
+
+
+def test_file_that_takes_no_more_gives_way_to_memory(hanging: Place) -> None:
+    """A write that fails moves all to memory, and of the end of it nothing is left, as is said."""
+    spool = hanging.spool()
+    write(spool, "a" * 300)
+    with Limited(400):
+        write(spool, "b" * 300)
+    assert any("held in memory" in line for line in hanging.said)
+    assert spool.close(0.1) is None
+    assert "are lost" in hanging.said[-1]
+    assert list(hanging.local.iterdir()) == []
+
+
+def test_memory_takes_a_files_place() -> None:
+    """What is held in memory is limited, and goes away as it is copied."""
+    held = HeldBytes(5, b"ab")
+    assert held.append(b"cde") is None
+    assert held.append(b"f") is not None
+    held.copied(3)
+    assert held.next_bytes() == b"de"
+
+
+def test_what_was_copied_is_in_the_job_folder(place: Place) -> None:
+    """The end says which file has it, and that nothing is lost."""
+    spool = place.spool()
+    write(spool, "a")
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (str(place.target), False)
+
+
+def test_folder_that_takes_nothing_has_nothing(place: Place) -> None:
+    """No file of the job folder is said to have what stays on this node."""
+    place.target.mkdir(parents=True)
+    spool = place.spool()
+    write(spool, "a")
+    assert spool.close(SLOW_DISK_S) is not None
+    assert (spool.reached, spool.is_lost) == (None, False)
+
+
+def test_file_that_is_moved_is_said_by_its_name(place: Place) -> None:
+    """All of it is in the file that was opened, wherever that is by now."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.rename(place.target.with_name("aside"))
+    assert spool.close(SLOW_DISK_S) is None
+    assert spool.reached == str(place.target.with_name("aside"))
+    assert not spool.is_lost
+
+
+@pytest.mark.parametrize("how", ["removed", "cut"])
+def test_what_went_with_a_file_is_lost(place: Place, how: str) -> None:
+    """A file that somebody removed or emptied after all was copied has nothing, as is said."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    if how == "removed":
+        place.target.unlink()
+    else:
+        os.truncate(place.target, 0)
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (None, True)
+    assert place.said == [f"{place.target}: somebody {how} it; what it had is lost"]
+
+
+def test_what_finds_no_room_is_lost(hanging: Place) -> None:
+    """Blocks that were dropped are in no file."""
+    spool = hanging.spool(most_local_bytes=100)
+    write(spool, "x" * 300)
+    spool.close(0.1)
+    assert spool.is_lost
+
+
+def test_sync_that_is_slow_leaves_no_rest(place: Place) -> None:
+    """What was written is in the job folder, but its disks have not answered, and that is known."""
+    words = [sys.executable, "-c", SLOW_SYNC, str(place.job), TARGET]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [f"None {place.target} True"]
+    assert place.sequences() == [0]
+
+
+SLOW_SYNC = """
+import os, sys, threading
+syncing = threading.Event()
+def fdatasync(fd):
+    syncing.set()
+    threading.Event().wait()
+os.fdatasync = fdatasync
+from hpckit.adapters import sample_copier
+from hpckit.sampler.spool import SampleSpool
+sample_copier.SYNC_S = 0.0
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+spool.put(4, 1, (1, 2, 3), b"a")
+spool.flush()
+syncing.wait()
+print(spool.close(0.1), spool.reached, spool.is_unsynced and spool.is_lost, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ESTALE, "Stale file handle; the last samples may be lost"),
+        (errno.EIO, "Input/output error; the last samples may be lost"),
+    ],
+)
+def test_file_that_cannot_be_asked_at_the_end_is_not_whole(
+    place: Place, number: int, said: str
+) -> None:
+    """A server that came back may have it all the same: of no file more is said than is so."""
+    words = [sys.executable, "-c", FAILING_LOOK, str(place.job), TARGET, str(number)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [f"{place.target}: {said}", f"None {place.target} True"]
+
+
+FAILING_LOOK = """
+import os, sys, time
+from hpckit.sampler.spool import SampleSpool
+path = f"{sys.argv[1]}/{sys.argv[2]}"
+spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+spool.put(4, 1, (1, 2, 3), b"a")
+spool.flush()
+while not os.path.exists(path) or not os.path.getsize(path):
+    time.sleep(0.005)
+def fstat(fd):
+    raise OSError(int(sys.argv[3]), os.strerror(int(sys.argv[3])))
+os.fstat = fstat
+print(spool.close(120), spool.reached, spool.is_lost)
+"""
+
+
+def test_file_that_an_nfs_client_hid_was_removed(place: Place) -> None:
+    """What is removed while it is open has a name `.nfs…` there until it is closed."""
+    spool = place.spool()
+    write(spool, "a")
+    until(lambda: place.target.exists() and place.sequences() == [0])
+    place.target.rename(place.target.with_name(".nfs000000000012345600000001"))
+    assert spool.close(SLOW_DISK_S) is None
+    assert (spool.reached, spool.is_lost) == (None, True)
+    assert place.said == [f"{place.target}: somebody removed it; what it had is lost"]
+
+
+def test_the_end_waits_no_longer_than_it_is_let(hanging: Place) -> None:
+    """Whoever is in a hurry gets the rest on this node at once."""
+    spool = hanging.spool()
+    write(spool, "a")
+    assert spool.close(1e6, lambda: True) is not None
