@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 SUITE ?= cli
-SUITES := $(filter-out account_% fabric_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
+SUITES := $(filter-out size account_% fabric_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
 ARGS ?=
 WORKERS ?= logical
 NODES ?= 4
@@ -86,6 +86,10 @@ check: $(VENV)/.dev  ## lint, format, types, layers and documentation: run it be
 docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict
+
+.PHONY: size
+size:  ## count modules, lines, importers and circles
+	@$(or $(wildcard $(BIN)/python),python3) tests/bench/size.py
 
 .PHONY: bench
 bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli
