@@ -252,7 +252,7 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
     """Give what the runner of a script does, a line each. Raises HpckitError."""
     from hpckit.injob.run import read_options
 
-    run, command = _RUN.search(script), _COMMAND.search(script.replace("\\\n", " "))
+    run, command = _RUN.search(script), _COMMAND.search(re.sub(r" *\\\n *", " ", script))
     read = read_options([*shlex.split(run[1]), "srun"]) if run else None
     if read is None or command is None:
         raise HpckitError(
@@ -261,7 +261,7 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
         )
     options = read[0]
     rank = f"{_AGENT} rank --from {_rank_source(script)} --"
-    words = re.sub(" +", " ", command[1].replace('"${hpckit_rank[@]}"', rank)).split(" ")
+    words = command[1].replace('"${hpckit_rank[@]}"', rank).split(" ")
     yield f"export HPCKIT_JOB_FOLDER={shlex.quote(folder)}"
     yield 'agent=("${HPCKIT_PYTHON:-python3}" -I "$HPCKIT_JOB_FOLDER/hpckit-injob.pyz")'
     yield from _local_commands(options, words) if options.local else _step_commands(options, words)

@@ -220,31 +220,40 @@ def prepare(
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
     notes += comm_findings(comm.env)
-    templates = load_templates(resources)
-    provenance = Provenance(
-        version=hpckit.__version__,
-        site=site.name,
-        job_digest=effective.digest,
-        template=source.template or site.template,
-        template_digest=None,
-        reproduce=_reproduce(source, site),
-        runner_digest=resources.runner_digest(),
-    )
-    script = render_script(plan, provenance, templates.texts, cache)
-    digest = templates.own_digest(script.templates)
-    if digest is not None:
-        provenance = replace(provenance, template_digest=digest)
-        script = render_script(plan, provenance, templates.texts, cache)
     return PreparedJob(
         source=source,
         site=site,
         effective=effective,
         plan=plan,
-        script=script,
+        script=_script(plan, resources, cache, _provenance(source, site, effective.digest)),
         notes=notes,
         comm=comm,
         launcher=launchers[effective.spec.launch.kind],
     )
+
+
+def _provenance(source: JobSource, site: SiteSpec, job_digest: str) -> Provenance:
+    return Provenance(
+        version=hpckit.__version__,
+        site=site.name,
+        job_digest=job_digest,
+        template=source.template or site.template,
+        template_digest=None,
+        reproduce=_reproduce(source, site),
+    )
+
+
+def _script(
+    plan: LaunchPlan, resources: Resources, cache: BytecodeCache | None, provenance: Provenance
+) -> Script:
+    templates = load_templates(resources)
+    provenance = replace(provenance, runner_digest=resources.runner_digest())
+    script = render_script(plan, provenance, templates.texts, cache)
+    digest = templates.own_digest(script.templates)
+    if digest is None:
+        return script
+    provenance = replace(provenance, template_digest=digest)
+    return render_script(plan, provenance, templates.texts, cache)
 
 
 def _findings(

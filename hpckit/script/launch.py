@@ -130,16 +130,15 @@ def plan_launch(
 ) -> LaunchPlan:
     """Return everything that the script of `spec` at `site` shows, said in the site's dialect.
 
-    `comm` is its communication environment.
-
-    Raises ConfigError for an option in an open table that hpckit writes itself.
+    `comm` is its communication environment. Raises ConfigError for an option in an open table that
+    hpckit writes itself.
     """
     local = site.submitter is SubmitterKind.LOCAL
     launcher = launchers[spec.launch.kind]
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
-    kill_wait_s = ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None
     local_ranks = launcher.local_ranks(spec) if local else None
+    words = _local_words(spec, site, local_ranks) if local else ()
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
@@ -156,13 +155,7 @@ def plan_launch(
         ntasks_per_node=spec.ntasks_per_node,
         rank_source=launcher.local_identity if local else launcher.identity,
         starter=launcher.local_words(spec) if local else launcher.words(spec),
-        runner=(
-            *(("--local",) if local else ()),
-            *_said("--ranks", local_ranks),
-            *_place_words(place),
-            *_said("--measure", account and account.hz),
-            *_said("--kill-wait", kill_wait_s),
-        ),
+        runner=(*words, *_place_words(place), *_said("--measure", account and account.hz)),
         local_ranks=local_ranks,
         keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
@@ -171,6 +164,12 @@ def plan_launch(
         account=account,
         place=place,
     )
+
+
+def _local_words(spec: JobSpec, site: SiteSpec, ranks: int | None) -> tuple[str, ...]:
+    """Return what the runner is told of ranks that it starts: after a failure the others end."""
+    kill_wait_s = ceil(site.kill_wait_s) if spec.launch.kill_on_bad_exit else None
+    return ("--local", *_said("--ranks", ranks), *_said("--kill-wait", kill_wait_s))
 
 
 def _said(option: str, value: object) -> tuple[str, ...]:

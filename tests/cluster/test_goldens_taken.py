@@ -20,7 +20,7 @@ from tests.cluster.controller import controller
 from tests.cluster.hpckit_on import new_path
 from tests.cluster.made_up_slurm import NodeKind, kinds_conf
 from tests.fakes.sbatch_reader import directives
-from tests.golden.test_goldens import expected, steps, words
+from tests.golden.test_goldens import RUNNER_DIGEST, expected, steps, words
 
 CASES = CHECKOUT / "tests" / "golden" / "cases"
 VERSIONS = {"trixie": "24.11.5", "bookworm": "22.05.8", "forky": "26.05."}
@@ -185,4 +185,4 @@ def test_their_bytes_are_the_same_on_the_login_host(cluster: Cluster) -> None:
         there = [word.replace(str(CASES), f"{folder}/cases") for word in words(case)]
         done = cluster.run(["hpckit", "render", *there], cwd=folder)
         assert done.returncode == 0, (case.name, done.stderr)
-        assert done.stdout == expected(case), case.name
+        assert RUNNER_DIGEST.sub("0" * 12, done.stdout) == expected(case), case.name

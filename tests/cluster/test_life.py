@@ -168,6 +168,24 @@ def test_a_running_job_is_cancelled(cluster: Cluster) -> None:
     assert eventually(lambda: not sleepers(cluster)), sleepers(cluster)
 
 
+def test_a_killed_runner_ends_the_job(cluster: Cluster) -> None:
+    """SIGKILL of the batch step's process ends the ranks of all nodes, and the job is FAILED."""
+    job_id = slept(cluster, *TWO_NODES)
+    eventually(lambda: len(sleepers(cluster)) == 2)
+    runner = [
+        (node, pid)
+        for node in cluster.nodes
+        for pid in cluster.run(
+            ["pgrep", "--full", r"hpckit-injob\.pyz run .* srun"], host=node, user="root"
+        ).stdout.split()
+    ]
+    assert len(runner) == 1
+    (node, pid), *_ = runner
+    cluster.check(["kill", "-KILL", pid], host=node, user="root")
+    reached(cluster, job_id, "FAILED")
+    eventually(lambda: not sleepers(cluster))
+
+
 def test_a_job_that_ended_is_not_cancelled(cluster: Cluster) -> None:
     """To cancel a job that has ended is refused in one sentence, with code 1."""
     job_id = submit(cluster, "--wait", "--", "true")["job_id"]

@@ -23,6 +23,7 @@ from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError, PlanError, RenderError
 from hpckit.core.fields import file_key, to_tree
 from hpckit.script.launch import plan_launch
+from hpckit.script.launchers import refuse_launch
 from hpckit.script.plan import LaunchPlan
 from hpckit.script.quoting import sh_path
 from hpckit.script.releases import Dialect
@@ -129,7 +130,7 @@ def _texts(value: Any) -> Iterator[str]:
 def accepted(tree: Tree) -> bool:
     """Whether the model takes the job; anything but a refusal is an error of the test."""
     try:
-        effective_job(layers_of(tree))
+        effective_job(layers_of(tree), refuse_launch)
     except REFUSALS:
         return False
     return True
@@ -315,14 +316,14 @@ def check_directives(tree: Tree, script: str) -> None:
     assert foreign_lines(script) == []
 
 
+SRUN = """\
+#!/bin/bash
+printf '%s\\0' "$@" >srun
+env -0 >environment
+while [[ $1 == --* ]]; do shift; done
+if [[ $1 == bash || $1 == show ]]; then "$@"; fi
+"""
 FUNCTIONS = """\
-srun() {
-  printf '%s\\0' "$@" >srun
-  env -0 >environment
-  while [[ $1 == --* ]]; do shift; done
-  if [[ $1 == bash || $1 == show ]]; then "$@"; fi
-}
-scontrol() { echo node1; }
 module() { printf '%s\\0' "$@" >>module; }
 conda() {
   if [[ $1 == shell.bash ]]; then echo 'hook=1'; else printf '%s\\0' "$@" >conda; fi
@@ -330,9 +331,9 @@ conda() {
 source() { printf '%s\\0' "$@" >source; }
 """
 _DRIVER = """\
-SAW=$PWD HOME=/home/me SLURM_JOB_ID=1 SLURM_JOB_NODELIST=node1 CANARY=$PWD/canary
-export SAW HOME SLURM_JOB_ID SLURM_JOB_NODELIST CANARY
-export -f srun scontrol module conda source
+SAW=$PWD HOME=/home/me SLURM_JOB_ID=1 SLURMD_NODENAME=node1 CANARY=$PWD/canary
+export SAW HOME SLURM_JOB_ID SLURMD_NODENAME CANARY
+export -f module conda source
 for folder in */; do
   (cd "$folder" && SAW=$PWD bash ./job.sbatch >stdout 2>stderr </dev/null; echo $? >rc)
 done
@@ -343,6 +344,7 @@ def run_all(folder: Path, jobs: list[tuple[Tree, str]]) -> None:
     """Run every script in a folder of its own, all under one shell."""
     stage = Stage(folder / "stage")
     stage.program("torchrun", RECORD)
+    stage.program("srun", SRUN)
     runs = folder / "runs"
     for number, (_, script) in enumerate(jobs):
         (runs / str(number)).mkdir(parents=True)

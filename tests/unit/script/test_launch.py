@@ -122,9 +122,9 @@ FOUR = "resources = { nodes = 4, ntasks_per_node = 2 }\n"
         ("docker", "plain", "slurm", "--order --bind --measure 1"),
         ("docker", "mpi", "mpi", "--order --keep-numbers --bind --measure 1"),
         ("docker", "torchrun", "env", "--order --bind --measure 1"),
-        ("local", "plain", "env", "--local --ranks 2 --measure 1 --kill-wait 10"),
-        ("local", "mpi", "mpi", "--local --measure 1 --kill-wait 10"),
-        ("local", "torchrun", "env", "--local --measure 1 --kill-wait 10"),
+        ("local", "plain", "env", "--local --ranks 2 --kill-wait 10 --measure 1"),
+        ("local", "mpi", "mpi", "--local --kill-wait 10 --measure 1"),
+        ("local", "torchrun", "env", "--local --kill-wait 10 --measure 1"),
     ],
 )
 def test_what_the_runner_is_told(site: str, kind: str, source: str, runner: str) -> None:
