@@ -41,7 +41,7 @@ def test_show_gives_the_script_byte_for_byte() -> None:
     assert call("show", "--script").stdout == script
     runner = call("show", "--runner").stdout
     assert f"export HPCKIT_JOB_FOLDER={job.folder}\n" in runner
-    assert '"${agent[@]}" rank --from env -- echo ü &\n' in runner
+    assert "\"${agent[@]}\" rank --from env -- echo 'ü' &\n" in runner
     shown = document("show", "--json", "--script", job.job_id)
     assert (shown["schema"], shown["script"]) == ("hpckit.job-record/1", script)
     assert shown["script_sha256"] == job.script_sha256
