@@ -244,7 +244,7 @@ def _provenance(source: JobSource, site: SiteSpec, job_digest: str) -> Provenanc
 
 
 def _script(
-    plan: LaunchPlan, resources: Resources, cache: BytecodeCache | None, provenance: Provenance
+    plan: LaunchPlan, resources: FileResources, cache: BytecodeCache | None, provenance: Provenance
 ) -> Script:
     templates = load_templates(resources)
     provenance = replace(provenance, runner_digest=resources.runner_digest())

@@ -23,7 +23,7 @@ from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError, PlanError, RenderError
 from hpckit.core.fields import file_key, to_tree
 from hpckit.script.launch import plan_launch
-from hpckit.script.launchers import refuse_launch
+from hpckit.script.launchers.registry import refuse_launch
 from hpckit.script.plan import LaunchPlan
 from hpckit.script.quoting import sh_path
 from hpckit.script.releases import Dialect
