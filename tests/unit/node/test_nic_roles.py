@@ -172,7 +172,7 @@ def test_cards_beside_gpus_that_nobody_has_cabled() -> None:
 
 def test_slow_card_of_the_rails() -> None:
     """A NIC beside a GPU, of the card that the others are, is for jobs however slow it runs."""
-    node = change_nic(healthy_node(), 2, lambda _: nic(2, rate_bytes_per_s=12.5e9))
+    node = change_nic(healthy_node(), 2, rate_bytes_per_s=12.5e9)
     assert roles(node)[2] is NicRole.COMPUTE
     other = tuple(
         dataclasses.replace(one, device_id=CONNECTX_6)
